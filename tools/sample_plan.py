@@ -8,19 +8,8 @@ from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, GIB, TIB, YEAR_S
 from migrator.fs.model import Capacity
+from migrator.plan import model as plan
 from migrator.plan.document import write_document
-from migrator.plan.model import (
-    AgeBucket,
-    Batch,
-    EmptyingCurve,
-    EmptyingPoint,
-    Order,
-    Plan,
-    Surprise,
-    SurpriseKind,
-    TransferCost,
-    TreeUsage,
-)
 from migrator.plan.rules_forecast import Growth
 from migrator.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts, TargetPart
 from migrator.schedule.rules import Rates, assumptions, make_schedule
@@ -34,20 +23,20 @@ BOB = UserTree(path=b"home/bob", user="bob")
 CAROL = UserTree(path=b"home/carol \xe9t\xe9", user="carol")
 
 
-def usage(tree: UserTree, size_bytes: int, files: int) -> TreeUsage:
+def usage(tree: UserTree, size_bytes: int, files: int) -> plan.TreeUsage:
     """One user tree, half of it older than a year."""
     half_files, half_bytes = files // 2, size_bytes // 2
     ages = (
-        AgeBucket(label="30 d", max_age_s=30 * DAY_S, files=files // 5, size_bytes=size_bytes // 4),
-        AgeBucket(
+        plan.AgeBucket(label="30 d", max_age_s=30 * DAY_S, files=files // 5, size_bytes=size_bytes // 4),
+        plan.AgeBucket(
             label="1 y",
             max_age_s=YEAR_S,
             files=files - half_files - files // 5,
             size_bytes=half_bytes - size_bytes // 4,
         ),
-        AgeBucket(label="older", max_age_s=None, files=half_files, size_bytes=size_bytes - half_bytes),
+        plan.AgeBucket(label="older", max_age_s=None, files=half_files, size_bytes=size_bytes - half_bytes),
     )
-    return TreeUsage(
+    return plan.TreeUsage(
         tree=tree,
         files=files,
         directories=files // 20,
@@ -66,20 +55,20 @@ def usage(tree: UserTree, size_bytes: int, files: int) -> TreeUsage:
 
 
 RANKING = (usage(ALICE, 12 * TIB, 9_000_000), usage(BOB, 5 * TIB, 2_500_000), usage(CAROL, 300 * GIB, 40_000))
-COST = TransferCost(
+COST = plan.TransferCost(
     s_per_file=0.002, s_per_byte=1 / (120 * 10**6), streams=4, basis="assumed: 500 files/s and 120 MB/s per stream"
 )
 
 
-def forecast_s(usages: tuple[TreeUsage, ...]) -> float:
+def forecast_s(usages: tuple[plan.TreeUsage, ...]) -> float:
     """How long these take with all streams."""
     files, size_bytes = sum(one.files for one in usages), sum(one.size_bytes for one in usages)
     return round((files * COST.s_per_file + size_bytes * COST.s_per_byte) / COST.streams, 1)
 
 
-def batch(number: int, usages: tuple[TreeUsage, ...]) -> Batch:
+def batch(number: int, usages: tuple[plan.TreeUsage, ...]) -> plan.Batch:
     """One batch of these trees."""
-    return Batch(
+    return plan.Batch(
         number=number,
         trees=tuple(one.tree for one in usages),
         size_bytes=sum(one.size_bytes for one in usages),
@@ -97,12 +86,12 @@ BRICKS = 4
 NO_FILES = Placed(size_bytes=(0,) * BRICKS, files=(0,) * BRICKS)
 
 
-def spread(one: Batch) -> Placed:
+def spread(one: plan.Batch) -> Placed:
     """A batch as Gluster spreads it: evenly."""
     return Placed(size_bytes=(one.size_bytes // BRICKS,) * BRICKS, files=(one.files // BRICKS,) * BRICKS)
 
 
-def schedule(batches: tuple[Batch, ...]) -> Schedule:
+def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
     """Two servers with two bricks each; what is cleared is added to the target."""
     size_bytes, drains = 6 * TIB, assumed_drain_cost()
     used_bytes = sum(one.size_bytes for one in batches) // BRICKS
@@ -152,16 +141,16 @@ def schedule(batches: tuple[Batch, ...]) -> Schedule:
     return replace(made, growth_basis=growth.basis)
 
 
-def sample_plan() -> Plan:
+def sample_plan() -> plan.Plan:
     """Three users in two batches, heaviest first."""
     batches = (batch(1, RANKING[:1]), batch(2, RANKING[1:]))
     first_s, whole_s = batches[0].forecast_s, batches[0].forecast_s + batches[1].forecast_s
-    return Plan(
+    return plan.Plan(
         name="sample",
         site="gl-to-beegfs",
         site_id="00000000-0000-4000-8000-000000000000",
         created_at_s=CREATED_AT_S,
-        order=Order.HEAVIEST,
+        order=plan.Order.HEAVIEST,
         catalog="catalog-000001",
         scan_id=1,
         catalog_whole=True,
@@ -172,16 +161,16 @@ def sample_plan() -> Plan:
         outside=None,
         batches=batches,
         surprises=(
-            Surprise(
-                kind=SurpriseKind.SYMLINK_INTO_SOURCE,
+            plan.Surprise(
+                kind=plan.SurpriseKind.SYMLINK_INTO_SOURCE,
                 tree=BOB.path,
                 count=12,
                 size_bytes=0,
                 detail="absolute symlinks into the source's mount: they lead to the old place",
                 examples=(BOB.path + b"/data",),
             ),
-            Surprise(
-                kind=SurpriseKind.LOSS_TIME,
+            plan.Surprise(
+                kind=plan.SurpriseKind.LOSS_TIME,
                 tree=ALICE.path,
                 count=8_999_000,
                 size_bytes=12 * TIB,
@@ -194,13 +183,15 @@ def sample_plan() -> Plan:
         target=Capacity(total_bytes=500 * TIB, free_bytes=480 * TIB, total_inodes=None, free_inodes=None),
         problems=(),
         emptying=(
-            EmptyingCurve(
-                order=Order.HEAVIEST,
+            plan.EmptyingCurve(
+                order=plan.Order.HEAVIEST,
                 half_s=first_s,
                 total_s=whole_s,
                 points=(
-                    EmptyingPoint(elapsed_s=first_s, freed_bytes=batches[0].size_bytes, users_done=1),
-                    EmptyingPoint(elapsed_s=whole_s, freed_bytes=sum(one.size_bytes for one in RANKING), users_done=3),
+                    plan.EmptyingPoint(elapsed_s=first_s, freed_bytes=batches[0].size_bytes, users_done=1),
+                    plan.EmptyingPoint(
+                        elapsed_s=whole_s, freed_bytes=sum(one.size_bytes for one in RANKING), users_done=3
+                    ),
                 ),
             ),
         ),

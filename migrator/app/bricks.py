@@ -26,18 +26,8 @@ from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
 from migrator.cutover.writers import BrickWriters, known_endpoints, open_on_bricks
+from migrator.gluster import looks
 from migrator.gluster.changes import GlusterAdditions, GlusterDrains, GlusterRetirements
-from migrator.gluster.looks import (
-    HostDirectories,
-    HostLeftovers,
-    blamed_in_set,
-    gluster_versions,
-    look_at_disks,
-    look_at_new_places,
-    look_at_places,
-    marks_on_bricks,
-    still_strange_on,
-)
 from migrator.gluster.model import Brick, DiskFacts
 from migrator.gluster.volume import GlusterSource
 from migrator.ledger.call import backing_up
@@ -73,10 +63,9 @@ async def host_versions(
         yield None
         return
     from migrator.app.hosts import reached
-    from migrator.gluster.looks import gluster_versions
 
     async with reached(wiring.site) as hosts:
-        yield lambda names: gluster_versions(hosts, names)
+        yield lambda names: looks.gluster_versions(hosts, names)
 
 
 def brick_usage(wiring: Wiring) -> "BrickUsageFiles":
@@ -104,9 +93,9 @@ async def addition_world(
             volume=GlusterAdditions(source.commands, volume=volume),
             source_root=wiring.source_root,
             target_root=wiring.target_root,
-            places=lambda bricks: look_at_new_places(hosts, bricks),
-            disks=lambda names: look_at_disks(hosts, names, full=False),
-            versions=lambda names: gluster_versions(hosts, names),
+            places=lambda bricks: looks.look_at_new_places(hosts, bricks),
+            disks=lambda names: looks.look_at_disks(hosts, names, full=False),
+            versions=lambda names: looks.gluster_versions(hosts, names),
             target_room=lambda: _room(wiring),
             back_up=backing_up(ledger, wiring.site.site.state_dir),
             hooks=wiring.hooks(),
@@ -120,10 +109,10 @@ async def addition_world(
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
-            blamed=lambda state, name: blamed_in_set(hosts, state, name),
-            strange=lambda brick, volume_id, paths: still_strange_on(hosts, brick, volume_id, paths),
+            blamed=lambda state, name: looks.blamed_in_set(hosts, state, name),
+            strange=lambda brick, volume_id, paths: looks.still_strange_on(hosts, brick, volume_id, paths),
             directories=DirectoryWorld(
-                walks=HostDirectories(hosts),
+                walks=looks.HostDirectories(hosts),
                 memory=DirectoryFiles(wiring.site.site.state_dir / "additions"),
                 mender=MountedDirectories(wiring.source_root),
                 mount=wiring.source_root,
@@ -184,22 +173,22 @@ async def drain_world(
             raise UsageError("the source has no bricks: it is no Gluster volume")
 
         async def versions(names: Collection[str]) -> Mapping[str, str | None]:
-            return await gluster_versions(hosts, names)
+            return await looks.gluster_versions(hosts, names)
 
         async def open_files(some: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
             return await open_on_bricks(hosts, some, trees)
 
         async def marks(some: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
-            return await marks_on_bricks(hosts, some, volume_id)
+            return await looks.marks_on_bricks(hosts, some, volume_id)
 
         async def strange(brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
-            return await still_strange_on(hosts, brick, volume_id, paths)
+            return await looks.still_strange_on(hosts, brick, volume_id, paths)
 
         async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
-            return await look_at_places(hosts, some, volume_id=volume_id)
+            return await looks.look_at_places(hosts, some, volume_id=volume_id)
 
         async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
-            return await look_at_disks(hosts, names, full=True)
+            return await looks.look_at_disks(hosts, names, full=True)
 
         yield DrainWorld(
             volume=GlusterDrains(source.commands, volume=volume),
@@ -226,7 +215,7 @@ async def drain_world(
             tokens=new_token,
             plans=wiring.plans(known.site_id if (known := ledger.site.read()) else None),
             retain_s=site.cutover.retain_s,
-            leftovers=HostLeftovers(hosts),
+            leftovers=looks.HostLeftovers(hosts),
             marks=marks,
             strange=strange,
             recovery=MountedVolumeRecovery(source.root),

@@ -4,17 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from migrator.beegfs.model import (
-    CapacityPool,
-    Consistency,
-    Reachability,
-    StorageSeen,
-    StorageTarget,
-    StripeSettings,
-    TargetKind,
-    TreeOwner,
-    UserQuota,
-)
+from migrator.beegfs import model
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.units import GIB, TIB, format_count, format_duration, format_size, several
 from migrator.fs.model import Capacity, Need
@@ -32,33 +22,33 @@ from migrator.reap.model import PlanReap, ReapAction
 DEFAULT_LOW_LIMITS = (TIB, 512 * GIB)
 """Of storage targets: BeeGFS 7 (`tuneStorageSpaceLowLimit`), BeeGFS 8 (`cap-pool-storage-limits`)."""
 
-_GONE = frozenset({Reachability.OFFLINE, Reachability.PROBABLY_OFFLINE})
+_GONE = frozenset({model.Reachability.OFFLINE, model.Reachability.PROBABLY_OFFLINE})
 
 
-def there(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
+def there(targets: Sequence[model.StorageTarget]) -> Sequence[model.StorageTarget]:
     """The writable targets; all targets if none is writable: other checks refuse then."""
     return [one for one in targets if one.reachability not in _GONE] or targets
 
 
-def best_pool(targets: Sequence[StorageTarget]) -> Sequence[StorageTarget]:
+def best_pool(targets: Sequence[model.StorageTarget]) -> Sequence[model.StorageTarget]:
     """The targets that take new files now. A target whose pool is not known counts as normal, with its room."""
     found = there(targets)
     best = min((_rank(one) for one in found), default=0)
     return [one for one in found if _rank(one) == best]
 
 
-def _rank(target: StorageTarget) -> int:
-    return list(CapacityPool).index(target.pool or CapacityPool.NORMAL)
+def _rank(target: model.StorageTarget) -> int:
+    return list(model.CapacityPool).index(target.pool or model.CapacityPool.NORMAL)
 
 
-def low_limit(targets: Sequence[StorageTarget]) -> int:
+def low_limit(targets: Sequence[model.StorageTarget]) -> int:
     """The free bytes at which a target leaves the normal pool; 0 if not known.
 
     Derived from targets that have left it already; otherwise a default of BeeGFS, if no normal target has less free.
     """
     found = there(targets)
-    normal = [one.free_bytes for one in found if one.pool is CapacityPool.NORMAL]
-    passed = [one.free_bytes for one in found if one.pool in (CapacityPool.LOW, CapacityPool.EMERGENCY)]
+    normal = [one.free_bytes for one in found if one.pool is model.CapacityPool.NORMAL]
+    passed = [one.free_bytes for one in found if one.pool in (model.CapacityPool.LOW, model.CapacityPool.EMERGENCY)]
     known = [one for one in (*normal, *passed) if one is not None]
     if not normal or len(known) < len(found):
         return 0
@@ -145,36 +135,36 @@ def told_within_s(times: LookTimes) -> tuple[float, float]:
     return version_8, version_7
 
 
-def target_problems(seen: StorageSeen) -> tuple[str, ...]:
+def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:
     """Why files on the target may be unreadable; none if every storage and metadata target is online, good, and in contact.
 
     Unknown states count as problems, and so does an answer without targets of either kind.
     """
     problems = [
         f"BeeGFS names no {kind.value} target, so nothing is known of them"
-        for kind in TargetKind
+        for kind in model.TargetKind
         if not any(one.kind is kind for one in seen.targets)
     ]
     problems += [f"{one.shown}: {state_words(one)}" for one in seen.targets if not _is_well(one)]
     return (*problems, *_unanswered_words(seen))
 
 
-def lost_targets(seen: StorageSeen) -> tuple[str, ...]:
+def lost_targets(seen: model.StorageSeen) -> tuple[str, ...]:
     """The targets whose server does not answer, with why that is thought: streams that write there stand still."""
     found = (f"{one.shown}: {state_words(one)}" for one in seen.targets if is_lost(one))
     return (*found, *_unanswered_words(seen))
 
 
-def is_lost(target: StorageTarget) -> bool:
+def is_lost(target: model.StorageTarget) -> bool:
     """Whether its server is gone, or has not been heard of for too long."""
     silent = target.last_contact_s is not None and target.last_contact_s > SILENT_AFTER_S
-    return target.reachability is not Reachability.ONLINE or target.answers is False or silent
+    return target.reachability is not model.Reachability.ONLINE or target.answers is False or silent
 
 
-def state_words(target: StorageTarget) -> str:
+def state_words(target: model.StorageTarget) -> str:
     """Reachability, consistency, and since when nothing was heard."""
     words = ["state not known" if target.reachability is None else target.reachability.value]
-    if target.consistency is not Consistency.GOOD:
+    if target.consistency is not model.Consistency.GOOD:
         words.append("consistency not known" if target.consistency is None else target.consistency.value)
     if target.answers is False:
         words.append("its server does not answer")
@@ -183,23 +173,23 @@ def state_words(target: StorageTarget) -> str:
     return ", ".join(words)
 
 
-def room_words(target: StorageTarget) -> str:
+def room_words(target: model.StorageTarget) -> str:
     """Room and pool of one target."""
     words = [] if target.free_bytes is None else [f"{format_size(target.free_bytes)} free"]
-    if target.kind is TargetKind.METADATA and target.free_inodes is not None:
+    if target.kind is model.TargetKind.METADATA and target.free_inodes is not None:
         words.append(f"{format_count(target.free_inodes)} inodes free")
     words.append("capacity pool not known" if target.pool is None else f"capacity pool {target.pool.value}")
     return ", ".join(words)
 
 
-def fullest_words(targets: Sequence[StorageTarget]) -> str:
+def fullest_words(targets: Sequence[model.StorageTarget]) -> str:
     """The targets to look at after a write that found no room: those that are not in the normal pool; where all are (what
     is known lags by a minute), the fullest of either kind.
     """
-    tight = [one for one in targets if one.pool in (CapacityPool.LOW, CapacityPool.EMERGENCY)]
+    tight = [one for one in targets if one.pool in (model.CapacityPool.LOW, model.CapacityPool.EMERGENCY)]
     if not tight:
-        storage = [one for one in targets if one.kind is TargetKind.STORAGE and one.free_bytes is not None]
-        metadata = [one for one in targets if one.kind is TargetKind.METADATA and one.free_inodes is not None]
+        storage = [one for one in targets if one.kind is model.TargetKind.STORAGE and one.free_bytes is not None]
+        metadata = [one for one in targets if one.kind is model.TargetKind.METADATA and one.free_inodes is not None]
         tight = [
             *sorted(storage, key=lambda one: one.free_bytes or 0)[:1],
             *sorted(metadata, key=lambda one: one.free_inodes or 0)[:1],
@@ -207,17 +197,19 @@ def fullest_words(targets: Sequence[StorageTarget]) -> str:
     return "; ".join(f"{one.shown}: {room_words(one)}" for one in tight)
 
 
-def room_of(capacity: Capacity, seen: StorageSeen) -> Capacity:
+def room_of(capacity: Capacity, seen: model.StorageSeen) -> Capacity:
     """The room that new files really have: never more than df shows.
 
     By `even_room` over the storage targets of the best pool. Inodes come from the metadata targets of the best pool: the
     one with fewest free, times their number; without any that tells its inodes statfs's word is kept, which on BeeGFS is none.
     """
     storage = [
-        one for one in seen.targets if one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
+        one
+        for one in seen.targets
+        if one.kind is model.TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
     ]
     free = [one.free_bytes for one in best_pool(storage) if one.free_bytes is not None]
-    metadata = best_pool([one for one in seen.targets if one.kind is TargetKind.METADATA])
+    metadata = best_pool([one for one in seen.targets if one.kind is model.TargetKind.METADATA])
     counted = [one for one in metadata if one.free_inodes is not None]
     inodes = _spread([one.free_inodes for one in counted]) if len(counted) == len(metadata) else None
     found = capacity
@@ -230,21 +222,21 @@ def room_of(capacity: Capacity, seen: StorageSeen) -> Capacity:
     return found
 
 
-def emergency_problems(seen: StorageSeen) -> tuple[str, ...]:
+def emergency_problems(seen: model.StorageSeen) -> tuple[str, ...]:
     """Why no file can be made, or hardly any: all targets of a kind that trees may use are in the emergency pool."""
     problems = []
-    for kind in TargetKind:
+    for kind in model.TargetKind:
         of_kind = [
             one
             for one in seen.targets
-            if one.kind is kind and (kind is TargetKind.METADATA or seen.storage_pool in (None, one.storage_pool))
+            if one.kind is kind and (kind is model.TargetKind.METADATA or seen.storage_pool in (None, one.storage_pool))
         ]
-        if of_kind and all(one.pool is CapacityPool.EMERGENCY for one in of_kind):
+        if of_kind and all(one.pool is model.CapacityPool.EMERGENCY for one in of_kind):
             problems.append(f"every {kind.value} target that new files may lie on is in the emergency pool")
     return tuple(problems)
 
 
-def stripe_words(stripe: StripeSettings) -> str:
+def stripe_words(stripe: model.StripeSettings) -> str:
     """As events tell of it."""
     words = [] if stripe.targets is None else [f"over {stripe.targets} storage targets"]
     if stripe.chunk_bytes is not None:
@@ -252,19 +244,19 @@ def stripe_words(stripe: StripeSettings) -> str:
     return " ".join(words)
 
 
-def stripe_differs(wanted: StripeSettings, found: StripeSettings) -> bool:
+def stripe_differs(wanted: model.StripeSettings, found: model.StripeSettings) -> bool:
     """Whether a directory has other settings than were asked for."""
     return (wanted.targets is not None and wanted.targets != found.targets) or (
         wanted.chunk_bytes is not None and wanted.chunk_bytes != found.chunk_bytes
     )
 
 
-def _unanswered_words(seen: StorageSeen) -> tuple[str, ...]:
+def _unanswered_words(seen: model.StorageSeen) -> tuple[str, ...]:
     return tuple(f"a {kind.value} server: does not answer, and which one is not known" for kind in seen.unanswered)
 
 
-def _is_well(target: StorageTarget) -> bool:
-    return target.consistency is Consistency.GOOD and not is_lost(target)
+def _is_well(target: model.StorageTarget) -> bool:
+    return target.consistency is model.Consistency.GOOD and not is_lost(target)
 
 
 def _spread(free: Sequence[int | None]) -> int | None:
@@ -283,13 +275,13 @@ _NOT_KNOWN = (
 )
 
 
-def check_storage_targets(seen: StorageSeen | None, failure_words: str = "", hint: str = "") -> list[Finding]:
+def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "", hint: str = "") -> list[Finding]:
     """`seen` is None if the tool failed, for the reason `failure_words`."""
     if seen is None:
         fix = hint or "install BeeGFS's command (beegfs-tools; beegfs-utils of BeeGFS 7), or name it in [target] beegfs"
         return [warning(_CHECK, f"{failure_words}: {_NOT_KNOWN}", fix)]
     findings = [finding for target in seen.targets if (finding := _check(target)) is not None]
-    missing = [kind for kind in TargetKind if not any(one.kind is kind for one in seen.targets)]
+    missing = [kind for kind in model.TargetKind if not any(one.kind is kind for one in seen.targets)]
     findings += [
         failure(_CHECK, f"BeeGFS names no {kind.value} target", "see whether its management service knows its servers")
         for kind in missing
@@ -298,18 +290,18 @@ def check_storage_targets(seen: StorageSeen | None, failure_words: str = "", hin
         failure(
             _CHECK,
             f"a {kind.value} server does not answer, and which one is not known",
-            f"ask each: `beegfs-ctl --listtargets --nodetype={'meta' if kind is TargetKind.METADATA else 'storage'} --spaceinfo`",
+            f"ask each: `beegfs-ctl --listtargets --nodetype={'meta' if kind is model.TargetKind.METADATA else 'storage'} --spaceinfo`",
         )
         for kind in seen.unanswered
     ]
     if findings:
         return findings
-    storage = sum(one.kind is TargetKind.STORAGE for one in seen.targets)
+    storage = sum(one.kind is model.TargetKind.STORAGE for one in seen.targets)
     metadata = len(seen.targets) - storage
     return [ok(_CHECK, f"{several(storage, 'storage target')} and {several(metadata, 'metadata target')} are well")]
 
 
-def check_stripe(stripe: StripeSettings | None, seen: StorageSeen | None) -> list[Finding]:
+def check_stripe(stripe: model.StripeSettings | None, seen: model.StorageSeen | None) -> list[Finding]:
     """Whether the stripe settings of site.toml can be given to new trees."""
     check = "stripe settings"
     if stripe is None:
@@ -323,7 +315,7 @@ def check_stripe(stripe: StripeSettings | None, seen: StorageSeen | None) -> lis
             )
         ]
     there = sum(
-        one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool) for one in seen.targets
+        one.kind is model.TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool) for one in seen.targets
     )
     if stripe.targets is not None and stripe.targets > there:
         return [
@@ -352,23 +344,23 @@ def check_quota(limits: int, problem: str | None) -> list[Finding]:
     ]
 
 
-def _check(target: StorageTarget) -> Finding | None:
+def _check(target: model.StorageTarget) -> Finding | None:
     told = f"{target.shown}: {state_words(target)}"
     if is_lost(target):
         return failure(
             _CHECK, told, f"start BeeGFS's server on {target.node} again, or mend the network to it; its log tells more"
         )
-    if target.consistency is not Consistency.GOOD:
+    if target.consistency is not model.Consistency.GOOD:
         return failure(_CHECK, told, "see to the resync of its mirror group; what lies on it may be older")
     room = f"{target.shown}: {room_words(target)}"
-    if target.pool is CapacityPool.EMERGENCY:
+    if target.pool is model.CapacityPool.EMERGENCY:
         fix = "free or add space there, or move files to other targets (`beegfs entry migrate`): BeeGFS avoids it"
         return failure(_CHECK, room, fix)
-    if target.pool is CapacityPool.LOW:
+    if target.pool is model.CapacityPool.LOW:
         fix = "free or add space there, or move files to other targets (`beegfs entry migrate`) before it is full"
         return warning(_CHECK, room, fix)
     total, free = target.total_inodes, target.free_inodes
-    if target.kind is TargetKind.METADATA and total and free is not None and free < _SHORT_INODES * total:
+    if target.kind is model.TargetKind.METADATA and total and free is not None and free < _SHORT_INODES * total:
         return warning(
             _CHECK,
             f"{target.shown}: {format_count(free)} of {format_count(total)} inodes are free",
@@ -415,7 +407,7 @@ class QuotaWords:
 
 
 def owner_needs(
-    owners: Iterable[TreeOwner], usages: Iterable[TreeUsage], left: Mapping[bytes, Need], *, reap: PlanReap | None
+    owners: Iterable[model.TreeOwner], usages: Iterable[TreeUsage], left: Mapping[bytes, Need], *, reap: PlanReap | None
 ) -> tuple[OwnerNeed, ...]:
     """By owner what is to come, of trees of which so much is `left` to be copied (bytes, and all paths but directories): of
     each owner of a tree the same share. What a plan reaps is taken off every owner of the tree, since nobody knows whose it
@@ -443,7 +435,7 @@ def owner_needs(
     return tuple(found[uid] for uid in sorted(found))
 
 
-def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, UserQuota], *, spread: int) -> QuotaWords:
+def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota], *, spread: int) -> QuotaWords:
     """By user whether it fits. `spread` is over how many storage targets new files lie at most: a file takes one chunk file
     at least, and so many at most. One who is beyond a limit already, of whom nothing is to come, is no problem of a copy.
     """
@@ -458,7 +450,7 @@ def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, UserQuota], *, 
     return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
 
 
-def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, UserQuota]) -> QuotaWords:
+def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQuota]) -> QuotaWords:
     """Whether these owners can work on the target: a user at the limit cannot write."""
     problems: list[str] = []
     warnings: list[str] = []
@@ -479,7 +471,7 @@ def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, UserQuota])
     return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
 
 
-def _bytes(one: OwnerNeed, quota: UserQuota, problems: list[str], warnings: list[str]) -> None:
+def _bytes(one: OwnerNeed, quota: model.UserQuota, problems: list[str], warnings: list[str]) -> None:
     limit = quota.limit_bytes
     if limit is None:
         return
@@ -491,7 +483,7 @@ def _bytes(one: OwnerNeed, quota: UserQuota, problems: list[str], warnings: list
         warnings.append(f"{one.shown} will have little room on the target: {words}")
 
 
-def _chunk_files(one: OwnerNeed, quota: UserQuota, spread: int, problems: list[str], warnings: list[str]) -> None:
+def _chunk_files(one: OwnerNeed, quota: model.UserQuota, spread: int, problems: list[str], warnings: list[str]) -> None:
     limit, used = quota.limit_chunk_files, quota.used_chunk_files
     if limit is None or used is None:
         return
@@ -504,11 +496,11 @@ def _chunk_files(one: OwnerNeed, quota: UserQuota, spread: int, problems: list[s
         )
 
 
-def _size_words(quota: UserQuota) -> str:
+def _size_words(quota: model.UserQuota) -> str:
     return f"{format_size(quota.used_bytes)} of {format_size(quota.limit_bytes or 0)} are used"
 
 
-def _count_words(quota: UserQuota) -> str:
+def _count_words(quota: model.UserQuota) -> str:
     used, limit = quota.used_chunk_files or 0, quota.limit_chunk_files or 0
     return f"{format_count(used)} of {format_count(limit)} chunk files are used"
 

@@ -8,19 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Protocol, overload
 
-from migrator.beegfs import version7, version8
+from migrator.beegfs import rules, version7, version8
 from migrator.beegfs import version7 as quotas7
 from migrator.beegfs import version8 as quotas8
 from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
-from migrator.beegfs.rules import (
-    emergency_problems,
-    fullest_words,
-    is_lost,
-    lost_targets,
-    room_of,
-    stripe_differs,
-    target_problems,
-)
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.fs.model import Capacity
@@ -124,7 +115,7 @@ class BeegfsTargets:
 
     async def problems(self) -> tuple[str, ...]:
         try:
-            return target_problems(await self.look())
+            return rules.target_problems(await self.look())
         except ToolFailed as error:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
@@ -151,7 +142,7 @@ class BeegfsTargets:
             # Without a list of entries: what it did is asked of it afterwards.
             _whole(await self._ask(tool, *words, *self._mount_words, path), tool)
         found = (await self.directory(path)).stripe
-        if stripe_differs(stripe, found):
+        if rules.stripe_differs(stripe, found):
             raise ToolFailed(
                 f"{show(path)} has other stripe settings than `{os.path.basename(tool)}` was to give it: "
                 f"{found.targets} targets, chunks of {found.chunk_bytes} bytes"
@@ -198,7 +189,7 @@ class BeegfsTargets:
         if len(known) < 2:
             return None
         if self.root not in self._pools:
-            if lost_targets(seen):
+            if rules.lost_targets(seen):
                 # A metadata server would have to answer, and that something is lost is to be told soon.
                 return None
             self._pools[self.root] = (await self.directory(self.root)).storage_pool
@@ -235,7 +226,7 @@ class BeegfsTargets:
             replace(one, answers=False) if one.node in silent else one
             for one in version7.parse_targets(_whole(states, tool), kind, with_room=False)
         )
-        return StorageSeen(targets=targets, unanswered=() if any(map(is_lost, targets)) else (kind,))
+        return StorageSeen(targets=targets, unanswered=() if any(map(rules.is_lost, targets)) else (kind,))
 
     async def _answer_8(self, tool: str, words: tuple[str, ...], path: bytes | None = None) -> bytes:
         answer = await self._ask(tool, *words, *self._mount_words, *(() if path is None else (path,)))
@@ -310,7 +301,7 @@ class StorageLook:
     def room(self, capacity: Capacity | None) -> Capacity | None: ...
     def room(self, capacity: Capacity | None) -> Capacity | None:
         """The capacity by statfs, reduced to the room that new files really have."""
-        return capacity if capacity is None or self.seen is None else room_of(capacity, self.seen)
+        return capacity if capacity is None or self.seen is None else rules.room_of(capacity, self.seen)
 
     @property
     def targets(self) -> tuple[StorageTarget, ...]:
@@ -322,18 +313,18 @@ class StorageLook:
         """Why nothing should be written there now; none if not known."""
         if self.seen is None:
             return ()
-        return (*self.lost, *emergency_problems(self.seen))
+        return (*self.lost, *rules.emergency_problems(self.seen))
 
     @property
     def lost(self) -> tuple[str, ...]:
         """The targets that do not answer; none if not known."""
-        return () if self.seen is None else lost_targets(self.seen)
+        return () if self.seen is None else rules.lost_targets(self.seen)
 
 
 async def words_for_full(storage: StorageTargets | None) -> str:
     """For a write that failed for lack of room: the full storage targets, or the fullest; empty if not known."""
     targets = (await look_at_storage(storage)).targets
-    return fullest_words(targets) if targets else ""
+    return rules.fullest_words(targets) if targets else ""
 
 
 async def look_at_storage(storage: StorageTargets | None) -> StorageLook:

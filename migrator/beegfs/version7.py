@@ -3,16 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
-from migrator.beegfs.model import (
-    CapacityPool,
-    Consistency,
-    DirectoryFacts,
-    Reachability,
-    StorageTarget,
-    StripeSettings,
-    TargetKind,
-    UserQuota,
-)
+from migrator.beegfs import model
 from migrator.core.errors import ToolFailed
 
 # The questions, and the tables for people, since version 7 has no other output.
@@ -37,21 +28,21 @@ _GIB, _MILLION = 1 << 30, 1_000_000
 _SIZE = re.compile(r"(\d+\.\d)GiB")
 _COUNT = re.compile(r"(\d+\.\d)M")
 _PERCENT = re.compile(r"\d+%")
-_REACHABILITY = {state.value: state for state in Reachability}
-_CONSISTENCY = {state.value: state for state in Consistency} | {"resyncing": Consistency.NEEDS_RESYNC}
-_POOLS = {pool.value: pool for pool in CapacityPool}
+_REACHABILITY = {state.value: state for state in model.Reachability}
+_CONSISTENCY = {state.value: state for state in model.Consistency} | {"resyncing": model.Consistency.NEEDS_RESYNC}
+_POOLS = {pool.value: pool for pool in model.CapacityPool}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TARGETS = re.compile(r"^\+ Number of storage targets: desired: (\d+)(?:;.*)?$", re.MULTILINE)
 _CHUNK = re.compile(r"^\+ Chunksize: (\d+)([KMG]?)$", re.MULTILINE)
 _POOL = re.compile(r"^\+ Storage Pool: (\d+)(?: .*)?$", re.MULTILINE)
 
 
-def parse_targets(output: bytes, kind: TargetKind, *, with_room: bool) -> tuple[StorageTarget, ...]:
+def parse_targets(output: bytes, kind: model.TargetKind, *, with_room: bool) -> tuple[model.StorageTarget, ...]:
     """The table of `--listtargets --state` for one kind, with or without `ROOM` (and the storage pools of storage
     targets). Raises ToolFailed.
     """
     lines = [line.split() for line in output.decode("utf-8", "replace").split("\n") if line.strip()]
-    with_storage_pool = with_room and kind is TargetKind.STORAGE
+    with_storage_pool = with_room and kind is model.TargetKind.STORAGE
     head = (
         *_STATE_HEAD,
         *(_STORAGE_POOL_HEAD if with_storage_pool else ()),
@@ -69,14 +60,16 @@ def parse_targets(output: bytes, kind: TargetKind, *, with_room: bool) -> tuple[
     return tuple(_target(words, kind, with_room=with_room, with_pool=with_storage_pool) for words in lines[2:])
 
 
-def parse_directory(output: bytes) -> DirectoryFacts:
+def parse_directory(output: bytes) -> model.DirectoryFacts:
     """`--getentryinfo` of a directory. Raises ToolFailed."""
     text = output.decode("utf-8", "replace")
     targets, chunk, pool = _TARGETS.search(text), _CHUNK.search(text), _POOL.search(text)
     if targets is None or chunk is None:
         raise ToolFailed("`beegfs-ctl --getentryinfo` told no stripe pattern")
-    return DirectoryFacts(
-        stripe=StripeSettings(targets=int(targets.group(1)), chunk_bytes=int(chunk.group(1)) * _UNITS[chunk.group(2)]),
+    return model.DirectoryFacts(
+        stripe=model.StripeSettings(
+            targets=int(targets.group(1)), chunk_bytes=int(chunk.group(1)) * _UNITS[chunk.group(2)]
+        ),
         storage_pool=int(pool.group(1)) if pool else None,
     )
 
@@ -93,7 +86,7 @@ def unreached(output: bytes) -> frozenset[str]:
     return frozenset(found)
 
 
-def _target(words: list[str], kind: TargetKind, *, with_room: bool, with_pool: bool) -> StorageTarget:
+def _target(words: list[str], kind: model.TargetKind, *, with_room: bool, with_pool: bool) -> model.StorageTarget:
     row = " ".join(words)
     rest = list(words)
     try:
@@ -106,7 +99,7 @@ def _target(words: list[str], kind: TargetKind, *, with_room: bool, with_pool: b
         (node,) = rest
     except (ValueError, IndexError) as error:
         raise ToolFailed(f"`beegfs-ctl --listtargets` told something that is no target: {row!r}") from error
-    found = StorageTarget(
+    found = model.StorageTarget(
         kind=kind,
         number=number,
         name=str(number),
@@ -118,7 +111,7 @@ def _target(words: list[str], kind: TargetKind, *, with_room: bool, with_pool: b
     return _with_room(found, room, row) if with_room else found
 
 
-def _with_room(target: StorageTarget, room: list[str], row: str) -> StorageTarget:
+def _with_room(target: model.StorageTarget, room: list[str], row: str) -> model.StorageTarget:
     pool, total, free, percent, inodes, inodes_free, inodes_percent = room
     sizes = [_SIZE.fullmatch(word) for word in (total, free)]
     counts = [_COUNT.fullmatch(word) for word in (inodes, inodes_free)]
@@ -128,7 +121,7 @@ def _with_room(target: StorageTarget, room: list[str], row: str) -> StorageTarge
     total_inodes, free_inodes = (_lower(word.group(1), _MILLION) for word in counts if word)
     # Nobody has a target of no bytes: its server did not answer. Some file systems count no inodes.
     answers, counts_inodes = total != "0.0GiB", inodes != "0.0M"
-    return StorageTarget(
+    return model.StorageTarget(
         kind=target.kind,
         number=target.number,
         name=target.name,
@@ -171,7 +164,7 @@ def words(uids: Collection[int], pool: int | None) -> tuple[str, ...]:
     return ("--getquota", "--uid", "--list", listed, "--csv", *of_pool)
 
 
-def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, UserQuota]:
+def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, model.UserQuota]:
     """Of these users; one whose numbers no server could tell is left out. Raises ToolFailed."""
     lines = [line for line in output.decode("utf-8", "replace").split("\n") if line.strip()]
     tables = [number for number, line in enumerate(lines) if line == _HEAD]
@@ -185,7 +178,7 @@ def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, UserQuota
     return found
 
 
-def _quota(line: str) -> UserQuota:
+def _quota(line: str) -> model.UserQuota:
     # A name may hold anything; the columns after it do not.
     columns = line.rsplit(",", _COLUMNS)
     if len(columns) != _COLUMNS + 1:
@@ -194,7 +187,7 @@ def _quota(line: str) -> UserQuota:
     number = _parsed(uid, line)
     if number is None:
         raise ToolFailed(f"`beegfs-ctl --getquota` told of nobody: {line!r}")
-    return UserQuota(
+    return model.UserQuota(
         uid=number,
         used_bytes=_parsed(used, line) or 0,
         # Where some servers cannot count them a plus follows.

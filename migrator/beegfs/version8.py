@@ -6,16 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from migrator.beegfs.model import (
-    CapacityPool,
-    Consistency,
-    DirectoryFacts,
-    Reachability,
-    StorageTarget,
-    StripeSettings,
-    TargetKind,
-    UserQuota,
-)
+from migrator.beegfs import model
 from migrator.core.errors import ToolFailed
 
 # The questions, and the answers as lines of JSON (tested with recordings of 8.2.2 and 8.3.1).
@@ -28,10 +19,10 @@ QUOTA = ("quota", "list-usage", "--uids", "0", *AS_LINES)
 UNLICENSED = b"unable to verify licensed status"
 """8.3.1 ends with 1 after a complete answer if the management service has no licence library."""
 
-_KINDS = {2: TargetKind.METADATA, 3: TargetKind.STORAGE}
-_POOLS = {pool.value: pool for pool in CapacityPool}
-_REACHABILITY = {state.value: state for state in Reachability}
-_CONSISTENCY = {state.value: state for state in Consistency}
+_KINDS = {2: model.TargetKind.METADATA, 3: model.TargetKind.STORAGE}
+_POOLS = {pool.value: pool for pool in model.CapacityPool}
+_REACHABILITY = {state.value: state for state in model.Reachability}
+_CONSISTENCY = {state.value: state for state in model.Consistency}
 _AGO = re.compile(r"(\d+)s ago")
 _SPAN_AGO = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(\d+)s ago")
 _DIGITS = re.compile(r"\d+")
@@ -40,12 +31,12 @@ _POOL_NUMBER = re.compile(r".* \((\d+)\)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def parse_targets(output: bytes) -> tuple[StorageTarget, ...]:
+def parse_targets(output: bytes) -> tuple[model.StorageTarget, ...]:
     """Every target of `target list`. Raises ToolFailed if the answer is malformed."""
     return tuple(_target(row) for row in parse_rows(output))
 
 
-def parse_directory(output: bytes) -> DirectoryFacts:
+def parse_directory(output: bytes) -> model.DirectoryFacts:
     """The one directory of `entry info`. Raises ToolFailed."""
     found = parse_rows(output)
     if len(found) != 1:
@@ -55,8 +46,10 @@ def parse_directory(output: bytes) -> DirectoryFacts:
     if stripe is None:
         raise ToolFailed(f"`beegfs entry info` told a stripe pattern that is not known: {pattern!r}")
     pool = _POOL_NUMBER.fullmatch(_text(found[0], "storage_pool"))
-    return DirectoryFacts(
-        stripe=StripeSettings(targets=int(stripe.group(1)), chunk_bytes=int(stripe.group(2)) * _UNITS[stripe.group(3)]),
+    return model.DirectoryFacts(
+        stripe=model.StripeSettings(
+            targets=int(stripe.group(1)), chunk_bytes=int(stripe.group(2)) * _UNITS[stripe.group(3)]
+        ),
         storage_pool=int(pool.group(1)) if pool else None,
     )
 
@@ -79,14 +72,14 @@ def parse_rows(output: bytes) -> list[dict[str, Any]]:
     return found
 
 
-def _target(row: dict[str, Any]) -> StorageTarget:
+def _target(row: dict[str, Any]) -> model.StorageTarget:
     identity = row.get("id")
     numbers: dict[str, Any] = identity if isinstance(identity, dict) else {}
     kind, number = _KINDS.get(numbers.get("node_type", 0)), numbers.get("num_id")
     if kind is None or not isinstance(number, int):
         raise ToolFailed(f"`beegfs target list` told of something that is no target: {identity!r}")
     pool = re.fullmatch(r"s:(\d+)", _text(row, "storage_pool"))
-    return StorageTarget(
+    return model.StorageTarget(
         kind=kind,
         number=number,
         name=_text(row, "alias"),
@@ -168,10 +161,14 @@ def parse_defaults(output: bytes, pool: int | None) -> Defaults:
     )
 
 
-def parse_quotas(usage: bytes, limits: bytes, defaults: Defaults, uids: Collection[int]) -> Mapping[int, UserQuota]:
+def parse_quotas(
+    usage: bytes, limits: bytes, defaults: Defaults, uids: Collection[int]
+) -> Mapping[int, model.UserQuota]:
     """Of these users, in the pool of `defaults`. Raises ToolFailed."""
     found = {
-        uid: UserQuota(uid=uid, used_chunk_files=0, limit_bytes=defaults.bytes, limit_chunk_files=defaults.chunk_files)
+        uid: model.UserQuota(
+            uid=uid, used_chunk_files=0, limit_bytes=defaults.bytes, limit_chunk_files=defaults.chunk_files
+        )
         for uid in uids
     }
     for uid, row in _users(limits, defaults.pool):
@@ -190,7 +187,7 @@ def _users(output: bytes, pool: str) -> list[tuple[int, dict[str, Any]]]:
     ]
 
 
-def _limited(quota: UserQuota, row: dict[str, Any]) -> UserQuota:
+def _limited(quota: model.UserQuota, row: dict[str, Any]) -> model.UserQuota:
     """With the limits that were set for the user; `-` leaves the pool's."""
     space, chunk_files = _word(row, "space"), _word(row, "inode")
     if space != "-":
@@ -198,7 +195,7 @@ def _limited(quota: UserQuota, row: dict[str, Any]) -> UserQuota:
     return quota if chunk_files == "-" else replace(quota, limit_chunk_files=_limit(row, "inode"))
 
 
-def _used(quota: UserQuota, row: dict[str, Any]) -> UserQuota:
+def _used(quota: model.UserQuota, row: dict[str, Any]) -> model.UserQuota:
     """With the usage; a limit that is not listed there stays as it was set."""
     space_used, _, space_limit = _word(row, "space").partition("/")
     inodes_used, _, inodes_limit = _word(row, "inode").partition("/")

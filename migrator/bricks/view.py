@@ -15,35 +15,12 @@ from migrator.bricks.add.model import (
 from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary, LeftKind, RetainedSource
 from migrator.bricks.drain.rules_preflight import retained_words
 from migrator.bricks.model import BrickFacts, BrickListing, BrickState, TaskFacts
-from migrator.bricks.retire.model import (
-    CoverFound,
-    PathSum,
-    RetireEnding,
-    RetirementRecord,
-    RetirementState,
-    RetirementSummary,
-    UncoveredKind,
-)
+from migrator.bricks.retire import model as retire
 from migrator.core.paths import percent_escape, show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.gluster.model import ListedDirectory
-from migrator.render.document import (
-    NONE,
-    Block,
-    Document,
-    Facts,
-    Section,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    paths,
-    percent,
-    table,
-    text,
-    when,
-    wide,
-)
+from migrator.render import document
+from migrator.render.document import paths
 
 # ---
 # The bricks of a volume, for people.
@@ -54,39 +31,45 @@ _OUTSIDE = "(outside every user tree)"
 _UNKNOWN = "not known"
 
 
-def brick_document(listing: BrickListing) -> Document:
+def brick_document(listing: BrickListing) -> document.Document:
     """Every brick; then who uses them, running tasks, and the known faults that apply to the volume."""
-    sections = [Section(title="Bricks", blocks=tuple(_bricks(listing)))]
+    sections = [document.Section(title="Bricks", blocks=tuple(_bricks(listing)))]
     if any(brick.uses for brick in listing.bricks):
-        sections.append(Section(title="Who uses them", blocks=tuple(_uses(listing))))
-    sections.append(Section(title="Tasks", blocks=tuple(_tasks(listing))))
-    sections.append(Section(title="Known faults that apply to this volume", blocks=tuple(_faults(listing))))
+        sections.append(document.Section(title="Who uses them", blocks=tuple(_uses(listing))))
+    sections.append(document.Section(title="Tasks", blocks=tuple(_tasks(listing))))
+    sections.append(document.Section(title="Known faults that apply to this volume", blocks=tuple(_faults(listing))))
     told = sorted({version for version in (listing.gluster_version, *listing.versions.values()) if version is not None})
     version = f"GlusterFS {' and '.join(told)}" if told else "GlusterFS of unknown version"
-    return Document(
-        title=clean(f"Volume {listing.volume}"),
-        subtitle=clean(f"{listing.volume_type}, {version}"),
+    return document.Document(
+        title=document.clean(f"Volume {listing.volume}"),
+        subtitle=document.clean(f"{listing.volume_type}, {version}"),
         sections=tuple(sections),
     )
 
 
-def _bricks(listing: BrickListing) -> Iterator[Block]:
-    columns = [wide("brick"), figure("set"), text("state"), text("device"), text("fs")]
-    columns += map(figure, ("size", "free", "free, %", "free inodes", "files", "bytes"))
-    yield table("", columns, [_brick(brick) for brick in listing.bricks])
+def _bricks(listing: BrickListing) -> Iterator[document.Block]:
+    columns = [
+        document.wide("brick"),
+        document.figure("set"),
+        document.text("state"),
+        document.text("device"),
+        document.text("fs"),
+    ]
+    columns += map(document.figure, ("size", "free", "free, %", "free inodes", "files", "bytes"))
+    yield document.table("", columns, [_brick(brick) for brick in listing.bricks])
     down = [brick.name for brick in listing.bricks if brick.state is not BrickState.UP]
     if down and listing.started:
-        yield paragraph(
+        yield document.paragraph(
             f"Not seen to be up: {', '.join(down)}. The mount shows fewer files then, and no error.", alert=True
         )
     if listing.peers_down:
-        yield paragraph(f"Hosts that are not connected: {', '.join(listing.peers_down)}.", alert=True)
+        yield document.paragraph(f"Hosts that are not connected: {', '.join(listing.peers_down)}.", alert=True)
     pairs = [] if listing.user is None else [("only user", listing.user)]
     if listing.catalog is not None:
-        pairs.append(("files and bytes", f"of catalog {listing.catalog}, {when(listing.catalog_at_s)}"))
+        pairs.append(("files and bytes", f"of catalog {listing.catalog}, {document.when(listing.catalog_at_s)}"))
     if pairs:
-        yield facts(pairs)
-    yield from (paragraph(f"{note[:1].upper()}{note[1:]}.") for note in listing.notes)
+        yield document.facts(pairs)
+    yield from (document.paragraph(f"{note[:1].upper()}{note[1:]}.") for note in listing.notes)
 
 
 def _brick(brick: BrickFacts) -> tuple[str, ...]:
@@ -98,67 +81,80 @@ def _brick(brick: BrickFacts) -> tuple[str, ...]:
         brick.name + (" (arbiter)" if brick.arbiter else ""),
         str(brick.subvolume),
         brick.state.value + (", draining" if brick.draining else ""),
-        room.device or NONE,
-        room.filesystem or NONE,
+        room.device or document.NONE,
+        room.filesystem or document.NONE,
         _size(room.total_bytes),
         _size(room.free_bytes),
-        percent(share).removesuffix(" %"),
+        document.percent(share).removesuffix(" %"),
         _count(room.free_inodes),
         _count(brick.files),
         _size(brick.size_bytes),
     )
 
 
-def _uses(listing: BrickListing) -> Iterator[Block]:
+def _uses(listing: BrickListing) -> Iterator[document.Block]:
     uses = ((brick.name, use) for brick in listing.bricks for use in brick.uses or ())
     rows = [
         (name, use.user or _OUTSIDE, _count(use.files), _size(use.size_bytes), _size(use.allocated_bytes))
         for name, use in uses
     ]
-    columns = [wide("brick"), wide("user"), figure("files"), figure("bytes"), figure("on disk")]
-    yield table("", columns, rows, limit=_USES_SHOWN, note="A hard-linked file's bytes count once.")
+    columns = [
+        document.wide("brick"),
+        document.wide("user"),
+        document.figure("files"),
+        document.figure("bytes"),
+        document.figure("on disk"),
+    ]
+    yield document.table("", columns, rows, limit=_USES_SHOWN, note="A hard-linked file's bytes count once.")
 
 
-def _tasks(listing: BrickListing) -> Iterator[Block]:
+def _tasks(listing: BrickListing) -> Iterator[document.Block]:
     if not listing.tasks:
-        yield paragraph("Nothing moves files, and nothing waits for a commit." if listing.started else "Not known.")
+        yield document.paragraph(
+            "Nothing moves files, and nothing waits for a commit." if listing.started else "Not known."
+        )
         return
-    columns = [text("task"), wide("bricks"), text("state")]
-    columns += [*map(figure, ("moved", "bytes", "failures", "skipped")), wide("id")]
-    yield table("", columns, [_task(task) for task in listing.tasks])
+    columns = [document.text("task"), document.wide("bricks"), document.text("state")]
+    columns += [*map(document.figure, ("moved", "bytes", "failures", "skipped")), document.wide("id")]
+    yield document.table("", columns, [_task(task) for task in listing.tasks])
 
 
 def _task(task: TaskFacts) -> tuple[str, ...]:
-    sums = (NONE,) * 4
+    sums = (document.NONE,) * 4
     if task.counters:
         counted = [(one.files, one.size_bytes, one.failures, one.skipped) for one in task.counters]
         files, size_bytes, failures, skipped = map(sum, zip(*counted, strict=True))
         sums = (format_count(files), format_size(size_bytes), format_count(failures), format_count(skipped))
-    return (task.name, ", ".join(task.bricks) or NONE, task.status.value, *sums, task.id)
+    return (task.name, ", ".join(task.bricks) or document.NONE, task.status.value, *sums, task.id)
 
 
-def _faults(listing: BrickListing) -> Iterator[Block]:
+def _faults(listing: BrickListing) -> Iterator[document.Block]:
     stopping = sum(fault.stops_drain for fault in listing.faults)
     if stopping:
-        yield paragraph(f"{several(stopping, 'fault')} of this version stop every drain.", alert=True)
-    columns = [wide("what happens"), wide("what to do"), text("versions"), wide("reported as")]
-    rows = [(fault.fault, fault.advice, fault.versions, fault.reference or NONE) for fault in listing.faults]
-    yield table("", columns, rows)
+        yield document.paragraph(f"{several(stopping, 'fault')} of this version stop every drain.", alert=True)
+    columns = [
+        document.wide("what happens"),
+        document.wide("what to do"),
+        document.text("versions"),
+        document.wide("reported as"),
+    ]
+    rows = [(fault.fault, fault.advice, fault.versions, fault.reference or document.NONE) for fault in listing.faults]
+    yield document.table("", columns, rows)
 
 
-def _size(size_bytes: int | None, unknown: str = NONE) -> str:
+def _size(size_bytes: int | None, unknown: str = document.NONE) -> str:
     return unknown if size_bytes is None else format_size(size_bytes)
 
 
-def _count(count: int | None, unknown: str = NONE) -> str:
+def _count(count: int | None, unknown: str = document.NONE) -> str:
     return unknown if count is None else format_count(count)
 
 
 def _rate_and_end(bytes_per_s: float | None, left_s: float | None, looked_at_s: float | None) -> tuple[str, str, str]:
     return (
-        NONE if bytes_per_s is None else format_rate(bytes_per_s),
-        NONE if left_s is None else format_duration(left_s),
-        when(looked_at_s),
+        document.NONE if bytes_per_s is None else format_rate(bytes_per_s),
+        document.NONE if left_s is None else format_duration(left_s),
+        document.when(looked_at_s),
     )
 
 
@@ -169,26 +165,28 @@ def _rate_and_end(bytes_per_s: float | None, left_s: float | None, looked_at_s: 
 _DIRECTORIES = 50
 
 
-def addition_document(summary: AdditionSummary) -> Document:
+def addition_document(summary: AdditionSummary) -> document.Document:
     """The whole of it."""
     title = "Adding bricks, dry run" if summary.dry_run else "Adding bricks"
-    return Document(title=title, subtitle="", sections=(Section(title="", blocks=tuple(_blocks(summary))),))
+    return document.Document(
+        title=title, subtitle="", sections=(document.Section(title="", blocks=tuple(_blocks(summary))),)
+    )
 
 
-def addition_table(additions: Sequence[AdditionStanding]) -> Block:
+def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
     """How far every addition is."""
-    columns = [wide("bricks"), text("to"), text("state"), text("since")]
-    columns += map(figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
-    columns.append(text("last look"))
-    return table("", columns, [_standing(one) for one in additions])
+    columns = [document.wide("bricks"), document.text("to"), document.text("state"), document.text("since")]
+    columns += map(document.figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
+    columns.append(document.text("last look"))
+    return document.table("", columns, [_standing(one) for one in additions])
 
 
-def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[Block]:
+def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[document.Block]:
     """Directories that lost owner or mode on the way to new bricks and wait for people, if there are any."""
     if directories:
-        columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
+        columns = [document.wide("directory"), document.wide("why it waits"), document.wide("what puts it right")]
         rows = [(show(one.path), one.reason, one.command) for one in directories]
-        yield table("Directories that wait for an admin", columns, rows, limit=_DIRECTORIES)
+        yield document.table("Directories that wait for an admin", columns, rows, limit=_DIRECTORIES)
 
 
 def _standing(one: AdditionStanding) -> tuple[str, ...]:
@@ -197,7 +195,7 @@ def _standing(one: AdditionStanding) -> tuple[str, ...]:
         ", ".join(one.bricks) + instead,
         f"the {one.side.value}",
         one.state.value,
-        when(one.since_s),
+        document.when(one.since_s),
         _size(one.size_bytes),
         format_count(one.lookups) + ("" if one.files is None else f" of {format_count(one.files)}"),
         format_count(one.moved_files),
@@ -213,13 +211,13 @@ def _place(instead_of: str, bricks: Sequence[str]) -> str:
     return "its own place" if instead_of in bricks else f"the place of {instead_of}"
 
 
-def _blocks(summary: AdditionSummary) -> Iterator[Block]:
+def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
     bad = summary.ending in (AdditionEnding.HALTED, AdditionEnding.STUCK, AdditionEnding.DOUBTED)
-    yield paragraph(summary.words, alert=bad)
+    yield document.paragraph(summary.words, alert=bad)
     for reason in summary.reasons:
-        yield paragraph(reason, alert=True)
+        yield document.paragraph(reason, alert=True)
     if summary.hint:
-        yield paragraph(summary.hint)
+        yield document.paragraph(summary.hint)
     pairs = [("bricks", ", ".join(summary.bricks)), ("to", f"the {summary.side.value}"), ("state", summary.state.value)]
     if summary.instead_of is not None:
         pairs.append(("in", _place(summary.instead_of, summary.bricks)))
@@ -229,31 +227,31 @@ def _blocks(summary: AdditionSummary) -> Iterator[Block]:
         pairs.append(("moved", f"{several(summary.moved_files, 'file')}, {format_size(summary.moved_bytes)}"))
         pairs.append(("failures", format_count(summary.failures)))
         pairs.append(("skipped", format_count(summary.skipped)))
-    yield facts(pairs)
+    yield document.facts(pairs)
     yield from directory_tables(summary.directories)
     # What the target has been given is mounted elsewhere by then.
     given = summary.side is AdditionSide.TARGET and summary.ending is AdditionEnding.DONE
     if summary.places and not given:
         columns = [
-            wide("brick"),
-            text("mounted at"),
-            text("device"),
-            text("file system"),
-            figure("size"),
-            wide("holds"),
+            document.wide("brick"),
+            document.text("mounted at"),
+            document.text("device"),
+            document.text("file system"),
+            document.figure("size"),
+            document.wide("holds"),
         ]
-        yield table("", columns, [_addition_document_row(place) for place in summary.places])
+        yield document.table("", columns, [_addition_document_row(place) for place in summary.places])
 
 
 def _addition_document_row(place: NewPlace) -> tuple[str, ...]:
     if place.unread:
-        return (place.name, *(NONE,) * 4, f"not known: {place.unread}")
+        return (place.name, *(document.NONE,) * 4, f"not known: {place.unread}")
     holds = ", ".join(place.entries) or ("marks of a brick" if place.stale else "nothing")
     return (
         place.name,
         place.mount if place.own else f"{place.mount} (not its own)",
-        place.device or NONE,
-        place.filesystem or NONE,
+        place.device or document.NONE,
+        place.filesystem or document.NONE,
         _size(place.total_bytes),
         holds,
     )
@@ -266,46 +264,57 @@ def _addition_document_row(place: NewPlace) -> tuple[str, ...]:
 _GOOD = (DrainEnding.DONE, DrainEnding.TAKEN_BACK, DrainEnding.PLANNED)
 
 
-def drain_document(summary: DrainSummary) -> Document:
+def drain_document(summary: DrainSummary) -> document.Document:
     """What a call came to, or what it would do."""
     title = "Drain taken back" if summary.back else "Drain"
-    sections = [Section(title="Result", blocks=tuple(_result(summary)))]
+    sections = [document.Section(title="Result", blocks=tuple(_result(summary)))]
     if summary.check is not None:
-        sections.append(Section(title="Preflight checks", blocks=tuple(_check(summary.check))))
+        sections.append(document.Section(title="Preflight checks", blocks=tuple(_check(summary.check))))
     if summary.standing is not None and summary.standing.id:
-        sections.append(Section(title="How far it is", blocks=(drain_table((summary.standing,)),)))
-    return Document(
-        title=clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
-        subtitle=clean(f"{', '.join(summary.bricks)} of volume {summary.volume}"),
+        sections.append(document.Section(title="How far it is", blocks=(drain_table((summary.standing,)),)))
+    return document.Document(
+        title=document.clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
+        subtitle=document.clean(f"{', '.join(summary.bricks)} of volume {summary.volume}"),
         sections=tuple(sections),
     )
 
 
-def brick_standings_document(bricks: BrickStandings) -> Document:
+def brick_standings_document(bricks: BrickStandings) -> document.Document:
     """All drains and additions that the ledger knows."""
-    drains: list[Block] = [drain_table(bricks.drains)] if bricks.drains else [paragraph("No brick was ever drained.")]
-    added: list[Block] = [addition_table(bricks.additions)] if bricks.additions else [paragraph("No brick was added.")]
+    drains: list[document.Block] = (
+        [drain_table(bricks.drains)] if bricks.drains else [document.paragraph("No brick was ever drained.")]
+    )
+    added: list[document.Block] = (
+        [addition_table(bricks.additions)] if bricks.additions else [document.paragraph("No brick was added.")]
+    )
     for blocks, every in ((drains, bricks.drains), (added, bricks.additions)):
-        blocks += [paragraph(f"{', '.join(one.bricks)}: {one.failure}", alert=True) for one in every if one.failure]
+        blocks += [
+            document.paragraph(f"{', '.join(one.bricks)}: {one.failure}", alert=True) for one in every if one.failure
+        ]
     for one in bricks.additions:
         added += directory_tables(one.directories)
-    sections = (Section(title="Drains", blocks=tuple(drains)), Section(title="Additions", blocks=tuple(added)))
-    return Document(title="Drains and additions of bricks", subtitle="by the ledger", sections=sections)
+    sections = (
+        document.Section(title="Drains", blocks=tuple(drains)),
+        document.Section(title="Additions", blocks=tuple(added)),
+    )
+    return document.Document(title="Drains and additions of bricks", subtitle="by the ledger", sections=sections)
 
 
-def drain_table(drains: Sequence[DrainStanding]) -> Block:
+def drain_table(drains: Sequence[DrainStanding]) -> document.Block:
     """How far every drain is."""
-    columns = [wide("bricks"), text("state"), text("since")]
-    columns += map(figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left"))
-    columns.append(text("looked at"))
-    return table("", columns, [_row(one) for one in drains])
+    columns = [document.wide("bricks"), document.text("state"), document.text("since")]
+    columns += map(
+        document.figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left")
+    )
+    columns.append(document.text("looked at"))
+    return document.table("", columns, [_row(one) for one in drains])
 
 
 def _row(one: DrainStanding) -> tuple[str, ...]:
     return (
         ", ".join(one.bricks),
         one.state.value,
-        when(one.since_s),
+        document.when(one.since_s),
         format_count(one.moved_files),
         format_size(one.moved_bytes),
         _count(one.left_files),
@@ -316,37 +325,42 @@ def _row(one: DrainStanding) -> tuple[str, ...]:
     )
 
 
-def _result(summary: DrainSummary) -> Iterator[Block]:
-    yield paragraph(summary.words, alert=summary.ending not in _GOOD)
+def _result(summary: DrainSummary) -> Iterator[document.Block]:
+    yield document.paragraph(summary.words, alert=summary.ending not in _GOOD)
     for reason in summary.reasons:
-        yield paragraph(reason, alert=True)
+        yield document.paragraph(reason, alert=True)
     if summary.left_behind:
-        yield table("Left on the bricks", [paths("path")], [(show(path),) for path in summary.left_behind])
+        yield document.table("Left on the bricks", [paths("path")], [(show(path),) for path in summary.left_behind])
         if summary.left_file is not None:
-            yield paragraph(f"All of them, brick by brick: {summary.left_file}")
-        yield paragraph(
+            yield document.paragraph(f"All of them, brick by brick: {summary.left_file}")
+        yield document.paragraph(
             "What to do: find out why it was not moved (Gluster's rebalance log on the host), put that right, and run the same "
             "command again: it drains what is left. Or take the drain back with `migrator brick stop`. Never commit with force."
         )
     if summary.hint:
-        yield paragraph(f"Next: {summary.hint}.")
+        yield document.paragraph(f"Next: {summary.hint}.")
     if summary.confirm is not None and summary.dry_run:
-        yield paragraph(f"The word that allows the pre-wipe hooks to wipe it after the commit: {summary.confirm}.")
+        yield document.paragraph(
+            f"The word that allows the pre-wipe hooks to wipe it after the commit: {summary.confirm}."
+        )
     for problem in summary.wipe_problems:
-        yield paragraph(f"It cannot be wiped by hooks: {problem}.", alert=True)
+        yield document.paragraph(f"It cannot be wiped by hooks: {problem}.", alert=True)
 
 
-def _check(check: DrainCheck) -> Iterator[Block]:
+def _check(check: DrainCheck) -> Iterator[document.Block]:
     told = [f"{host}: {version or _UNKNOWN}" for host, version in sorted((check.versions or {}).items())]
     links = check.linked_symlinks
-    yield facts(
+    yield document.facts(
         [
             ("on the disks", _size(check.used_bytes, _UNKNOWN)),
             ("inodes in use", _count(check.used_inodes, _UNKNOWN)),
             ("files", _count(check.files, _UNKNOWN)),
             ("bytes", _size(check.size_bytes, _UNKNOWN)),
             ("largest file", _size(check.largest_bytes, _UNKNOWN)),
-            ("by catalog", NONE if check.catalog is None else f"{check.catalog}, {when(check.catalog_at_s)}"),
+            (
+                "by catalog",
+                document.NONE if check.catalog is None else f"{check.catalog}, {document.when(check.catalog_at_s)}",
+            ),
             ("cluster.min-free-disk", check.min_free_disk or _UNKNOWN),
             ("GlusterFS", ", ".join(told) or _UNKNOWN),
             ("open files", _count(check.open_files, _UNKNOWN)),
@@ -355,14 +369,21 @@ def _check(check: DrainCheck) -> Iterator[Block]:
         ]
     )
     if links:
-        yield table("Symlinks that cannot be moved", [paths("path")], [(show(path),) for path in links], limit=40)
-        yield paragraph(
+        yield document.table(
+            "Symlinks that cannot be moved", [paths("path")], [(show(path),) for path in links], limit=40
+        )
+        yield document.paragraph(
             "Give each of these names a symlink of its own: `cp -P NAME NAME.new`, then `mv -T NAME.new NAME`."
         )
     if check.rooms:
-        columns = [wide("brick that stays"), figure("size"), figure("free"), figure("free inodes")]
+        columns = [
+            document.wide("brick that stays"),
+            document.figure("size"),
+            document.figure("free"),
+            document.figure("free inodes"),
+        ]
         sizes = ((name, room.total_bytes, room.free_bytes, room.free_inodes) for name, room in check.rooms.items())
-        yield table(
+        yield document.table(
             "",
             columns,
             [
@@ -383,59 +404,61 @@ def _retained(sources: Sequence[RetainedSource] | None) -> str:
 
 
 _KINDS = {
-    UncoveredKind.OUTSIDE: "in no user tree",
-    UncoveredKind.NOT_MOVED: "of users who were not cut over",
-    UncoveredKind.UNPROVEN: "in trees whose manifest does not count",
-    UncoveredKind.NEW: "not in the manifest of their tree",
-    UncoveredKind.CHANGED: "changed since the verification",
-    UncoveredKind.CONTENT: "without a proof of their content",
+    retire.UncoveredKind.OUTSIDE: "in no user tree",
+    retire.UncoveredKind.NOT_MOVED: "of users who were not cut over",
+    retire.UncoveredKind.UNPROVEN: "in trees whose manifest does not count",
+    retire.UncoveredKind.NEW: "not in the manifest of their tree",
+    retire.UncoveredKind.CHANGED: "changed since the verification",
+    retire.UncoveredKind.CONTENT: "without a proof of their content",
 }
 _STATES = {
-    RetirementState.RETIRING: "it was about to be stopped: the same command resumes",
-    RetirementState.STOPPING: "it was just about to be stopped: the same command resumes",
-    RetirementState.RETIRED: "retired: stopped for good",
-    RetirementState.GIVEN_UP: "not retired: the attempt was given up",
+    retire.RetirementState.RETIRING: "it was about to be stopped: the same command resumes",
+    retire.RetirementState.STOPPING: "it was just about to be stopped: the same command resumes",
+    retire.RetirementState.RETIRED: "retired: stopped for good",
+    retire.RetirementState.GIVEN_UP: "not retired: the attempt was given up",
 }
 
 
-def retirement_document(summary: RetirementSummary) -> Document:
+def retirement_document(summary: retire.RetirementSummary) -> document.Document:
     """The whole of it."""
     title = "Retiring the volume, dry run" if summary.dry_run else "Retiring the volume"
-    return Document(
+    return document.Document(
         title=title,
         subtitle=summary.volume,
-        sections=(Section(title="", blocks=tuple(_retirement_document_blocks(summary))),),
+        sections=(document.Section(title="", blocks=tuple(_retirement_document_blocks(summary))),),
     )
 
 
-def retirement_facts(record: RetirementRecord) -> Facts:
+def retirement_facts(record: retire.RetirementRecord) -> document.Facts:
     """How an attempt stands, for whoever reports."""
     pairs = [
         ("volume", record.volume),
         ("state", _STATES[record.state]),
-        ("begun", when(record.intended_at_s)),
-        ("ended", when(record.ended_at_s)),
+        ("begun", document.when(record.intended_at_s)),
+        ("ended", document.when(record.ended_at_s)),
         ("proven on the target", f"{format_count(record.files)} paths, {format_size(record.size_bytes)}"),
     ]
     if record.failure:
         pairs.append(("why", record.failure))
-    return facts(pairs)
+    return document.facts(pairs)
 
 
-def _retirement_document_blocks(summary: RetirementSummary) -> Iterator[Block]:
-    yield paragraph(summary.words, alert=summary.ending is RetireEnding.HALTED)
+def _retirement_document_blocks(summary: retire.RetirementSummary) -> Iterator[document.Block]:
+    yield document.paragraph(summary.words, alert=summary.ending is retire.RetireEnding.HALTED)
     for reason in summary.reasons:
-        yield paragraph(reason, alert=True)
+        yield document.paragraph(reason, alert=True)
     if summary.cover is not None:
         yield from _cover(summary.cover)
     if summary.hint:
-        yield paragraph(f"Next: {summary.hint}." if summary.ending is RetireEnding.HALTED else f"Note: {summary.hint}.")
+        yield document.paragraph(
+            f"Next: {summary.hint}." if summary.ending is retire.RetireEnding.HALTED else f"Note: {summary.hint}."
+        )
 
 
-def _cover(cover: CoverFound) -> Iterator[Block]:
-    yield facts(
+def _cover(cover: retire.CoverFound) -> Iterator[document.Block]:
+    yield document.facts(
         [
-            ("catalog", f"{cover.catalog}, begun {when(cover.catalog_at_s)}"),
+            ("catalog", f"{cover.catalog}, begun {document.when(cover.catalog_at_s)}"),
             ("proven", _sum(cover.proven)),
             ("of these read again", _sum(cover.read)),
             ("this program's own", _sum(cover.own)),
@@ -446,13 +469,17 @@ def _cover(cover: CoverFound) -> Iterator[Block]:
     rows = [
         (_KINDS[kind], format_count(one.paths), format_size(one.size_bytes)) for kind, one in cover.uncovered.items()
     ]
-    yield table("Not proven to be on the target", [text("which"), figure("paths"), figure("bytes")], rows)
+    yield document.table(
+        "Not proven to be on the target",
+        [document.text("which"), document.figure("paths"), document.figure("bytes")],
+        rows,
+    )
     listed = [(show(one.path), one.words) for one in cover.examples]
     note = "" if cover.list_file is None else f"All of them, percent-escaped: {cover.list_file}"
-    yield table("The first of each kind", [paths("path"), paths("why")], listed, note=note)
+    yield document.table("The first of each kind", [paths("path"), paths("why")], listed, note=note)
 
 
-def _sum(found: PathSum) -> str:
+def _sum(found: retire.PathSum) -> str:
     return f"{format_count(found.paths)} paths, {format_size(found.size_bytes)}"
 
 

@@ -11,17 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from migrator.catalog import files as catalog_files
 from migrator.catalog.database import connect, totals_of
-from migrator.catalog.files import (
-    CLOSING_RECORD,
-    ROW_SCHEMA,
-    PartFacts,
-    part_name,
-    problem_rows,
-    problems_name,
-    rows_of,
-    write_record,
-)
 from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding, ScanProblem
 from migrator.catalog.ports import CatalogTotals
 from migrator.catalog.writer import parquet_bytes
@@ -74,14 +65,16 @@ def _decode_rows(payload: memoryview, trees: Sequence[bytes], brick: str, dev: i
         columns[name].validate(full=True)
     cut.finish()
     for name in (*_WIDE, *_NARROW):
-        columns[name] = pa.Array.from_buffers(ROW_SCHEMA.field(name).type, rows, [None, buffers[name]])
+        columns[name] = pa.Array.from_buffers(catalog_files.ROW_SCHEMA.field(name).type, rows, [None, buffers[name]])
     numbers = pa.Array.from_buffers(pa.int32(), rows, [valid["tree"], tree_numbers])
     columns["tree"] = pa.array(trees, type=pa.binary()).take(numbers)
     columns["type"] = _TYPES.take(pa.Array.from_buffers(pa.uint8(), rows, [None, types]))
     columns["link_group"] = pa.Array.from_buffers(pa.uint64(), rows, [valid["link_group"], buffers["ino"]])
     columns["brick"] = pa.repeat(pa.scalar(brick, type=pa.string()), rows)
     columns["dev"] = pa.repeat(pa.scalar(dev, type=pa.uint64()), rows)
-    return pa.RecordBatch.from_arrays([columns[name] for name in ROW_SCHEMA.names], schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [columns[name] for name in catalog_files.ROW_SCHEMA.names], schema=catalog_files.ROW_SCHEMA
+    )
 
 
 class _Cutter:
@@ -183,11 +176,11 @@ class Union:
             differing=self._found("SELECT path FROM united WHERE differing AND NOT conflicting"),
             incomplete=self._found("SELECT path FROM united WHERE copies < $bricks", {"bricks": bricks}),
         )
-        columns = ", ".join(ROW_SCHEMA.names)
+        columns = ", ".join(catalog_files.ROW_SCHEMA.names)
         ordered = self._database.sql(f"SELECT {columns} FROM united ORDER BY path")  # noqa: S608 -- our own columns
         for batch in ordered.to_arrow_reader(_BATCH_ROWS) or ():
             if batch.num_rows:
-                yield pa.Table.from_batches([batch]).cast(ROW_SCHEMA)
+                yield pa.Table.from_batches([batch]).cast(catalog_files.ROW_SCHEMA)
         self._database.execute("DROP TABLE united")
 
     def findings(self, files: Sequence[Path]) -> BrickFindings:
@@ -281,7 +274,7 @@ class BrickPartsWriter:
         self._lock = threading.Lock()
         self._rows: dict[str, list[pa.RecordBatch]] = {}
         self._directories: dict[str, list[pa.RecordBatch]] = {}
-        self._parts: dict[int, PartFacts] = {}
+        self._parts: dict[int, catalog_files.PartFacts] = {}
         self._number = 0
         self._kept: list[Path] = []
         self._problem_files: list[Path] = []
@@ -349,13 +342,15 @@ class BrickPartsWriter:
         for number, facts in list(self._parts.items()):
             file = self._directory / facts.name
             if any(file in files for files in present.values()):
-                table = pq.read_table(file, schema=ROW_SCHEMA)
+                table = pq.read_table(file, schema=catalog_files.ROW_SCHEMA)
                 kept = table.filter(pc.invert(pc.is_in(table.column("path"), value_set=gone)))
                 size_bytes = write_part(file, kept)
-                self._parts[number] = PartFacts(name=facts.name, rows=kept.num_rows, size_bytes=size_bytes)
-        added = [rows_of(found[0], [found[1]]) for found in rows.values() if found is not None]
+                self._parts[number] = catalog_files.PartFacts(
+                    name=facts.name, rows=kept.num_rows, size_bytes=size_bytes
+                )
+        added = [catalog_files.rows_of(found[0], [found[1]]) for found in rows.values() if found is not None]
         if added:
-            self._write_table(pa.Table.from_batches(added, schema=ROW_SCHEMA))
+            self._write_table(pa.Table.from_batches(added, schema=catalog_files.ROW_SCHEMA))
 
     def totals(self) -> CatalogTotals:
         union = self._united()
@@ -370,7 +365,7 @@ class BrickPartsWriter:
         sync(self._directory)
         parts = tuple(self._parts[number] for number in sorted(self._parts))
         closed = replace(record, parts=tuple(part.name for part in parts))
-        write_record(self._directory / CLOSING_RECORD, closed, parts)
+        catalog_files.write_record(self._directory / catalog_files.CLOSING_RECORD, closed, parts)
         return closed
 
     def _count(self, counted: CatalogTotals) -> None:
@@ -399,8 +394,10 @@ class BrickPartsWriter:
         with self._lock:
             number = self._number
             self._number += 1
-        size_bytes = write_part(self._directory / part_name(number), table)
-        facts = PartFacts(name=part_name(number), rows=table.num_rows, size_bytes=size_bytes)
+        size_bytes = write_part(self._directory / catalog_files.part_name(number), table)
+        facts = catalog_files.PartFacts(
+            name=catalog_files.part_name(number), rows=table.num_rows, size_bytes=size_bytes
+        )
         with self._lock:
             self._parts[number] = facts
 
@@ -412,8 +409,8 @@ class BrickPartsWriter:
 
     def _write_problems(self) -> None:
         if self._problems:
-            file = self._directory / problems_name(len(self._problem_files))
-            file.write_bytes(parquet_bytes(problem_rows(self._problems)))
+            file = self._directory / catalog_files.problems_name(len(self._problem_files))
+            file.write_bytes(parquet_bytes(catalog_files.problem_rows(self._problems)))
             self._problem_files.append(file)
             self._problems = []
 

@@ -7,18 +7,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from migrator.catalog import files
 from migrator.catalog.database import connect, totals_of
-from migrator.catalog.files import (
-    CLOSING_RECORD,
-    DONE_ROWS_KEY,
-    OPENING_RECORD,
-    ROW_SCHEMA,
-    PartFacts,
-    done_name,
-    numbered,
-    part_name,
-    read_record,
-)
 from migrator.catalog.ports import OpenCatalog
 from migrator.catalog.writer import MAX_PART_ROWS, PartsWriter, parquet_bytes
 from migrator.core.durable import sync, write_durably
@@ -35,23 +25,23 @@ def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROW
     May be killed and called again. Raises Refused if a committed part is missing or torn, or the catalog is already closed;
     OSError.
     """
-    if (directory / CLOSING_RECORD).exists():
+    if (directory / files.CLOSING_RECORD).exists():
         raise Refused(
             f"catalog {directory.name!r} is closed: there is nothing to go on with",
             hint="run `migrator scan --restart` for a new catalog",
         )
-    record, _ = read_record(directory / OPENING_RECORD)
+    record, _ = files.read_record(directory / files.OPENING_RECORD)
     _remove_uncommitted(directory)
-    done_files, part_files = numbered(directory, "done"), numbered(directory, "part")
+    done_files, part_files = files.numbered(directory, "done"), files.numbered(directory, "part")
     _check_parts(directory, done_files, part_files)
     with connect(_MEMORY_LIMIT_BYTES, temp_dir) as database:
         for number, partial in _under_way(database, done_files).items():
             _take_back(part_files[number], partial)
         frontier = _frontier(database, done_files, part_files)
-        problems = sum(pq.read_metadata(file).num_rows for file in numbered(directory, "problems").values())
+        problems = sum(pq.read_metadata(file).num_rows for file in files.numbered(directory, "problems").values())
         totals = totals_of(database, list(part_files.values()), problems=problems)
     parts = [
-        PartFacts(name=file.name, rows=pq.read_metadata(file).num_rows, size_bytes=file.stat().st_size)
+        files.PartFacts(name=file.name, rows=pq.read_metadata(file).num_rows, size_bytes=file.stat().st_size)
         for file in part_files.values()
     ]
     writer = PartsWriter(
@@ -62,11 +52,11 @@ def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROW
 
 def _remove_uncommitted(directory: Path) -> None:
     """Remove temporary files, and parts without a done-file, which were never committed."""
-    committed = numbered(directory, "done")
+    committed = files.numbered(directory, "done")
     for file in directory.glob("*.tmp"):
         file.unlink()
     for prefix in ("part", "problems"):
-        for number, file in numbered(directory, prefix).items():
+        for number, file in files.numbered(directory, prefix).items():
             if number not in committed:
                 file.unlink()
     sync(directory)
@@ -77,8 +67,8 @@ def _check_parts(directory: Path, done_files: Mapping[int, Path], part_files: Ma
     for number, done_file in done_files.items():
         damaged = done_file.name
         try:
-            rows = int((pq.read_metadata(done_file).metadata or {})[DONE_ROWS_KEY])
-            damaged = part_name(number)
+            rows = int((pq.read_metadata(done_file).metadata or {})[files.DONE_ROWS_KEY])
+            damaged = files.part_name(number)
             intact = not rows or (number in part_files and pq.read_metadata(part_files[number]).num_rows <= rows)
         except (pa.ArrowInvalid, KeyError, ValueError):
             intact = False
@@ -103,7 +93,7 @@ def _under_way(database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Pat
         """,
         {"files": [str(file) for file in done_files.values()]},
     ).fetchall()
-    numbers = {done_name(number): number for number in done_files}
+    numbers = {files.done_name(number): number for number in done_files}
     for file, path in rows:
         found.setdefault(numbers[Path(file).name], set()).add(bytes(path))
     return found
@@ -111,7 +101,7 @@ def _under_way(database: duckdb.DuckDBPyConnection, done_files: Mapping[int, Pat
 
 def _take_back(part_file: Path, directories: set[bytes]) -> None:
     """Remove the rows of these directories from a part; the directories are read again completely."""
-    table = pq.read_table(part_file, schema=ROW_SCHEMA)
+    table = pq.read_table(part_file, schema=files.ROW_SCHEMA)
     kept = [parent(path or b"") not in directories for path in table.column("path").to_pylist()]
     if not all(kept):
         write_durably(part_file, parquet_bytes(table.filter(pa.array(kept, type=pa.bool_()))))

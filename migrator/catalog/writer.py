@@ -10,22 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from migrator.catalog.files import (
-    CLOSING_RECORD,
-    DONE_ROWS_KEY,
-    DONE_SCHEMA,
-    OPENING_RECORD,
-    ROW_SCHEMA,
-    ClosedCatalog,
-    PartFacts,
-    done_name,
-    open_closed,
-    part_name,
-    problem_rows,
-    problems_name,
-    rows_of,
-    write_record,
-)
+from migrator.catalog import files
 from migrator.catalog.model import CatalogRecord, ScanProblem
 from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.durable import sync, write_durably
@@ -69,7 +54,7 @@ class PartsWriter:
         self,
         directory: Path,
         *,
-        parts: Sequence[PartFacts] = (),
+        parts: Sequence[files.PartFacts] = (),
         next_number: int = 0,
         max_part_rows: int = MAX_PART_ROWS,
         max_part_bytes: int = MAX_PART_BYTES,
@@ -113,7 +98,7 @@ class PartsWriter:
         """Write the rest, then the closing record, with its `parts` filled in. Raises OSError."""
         self._write_part()
         closed = replace(record, parts=tuple(part.name for part in self._parts))
-        write_record(self._directory / CLOSING_RECORD, closed, tuple(self._parts))
+        files.write_record(self._directory / files.CLOSING_RECORD, closed, tuple(self._parts))
         return closed
 
     def abandon(self) -> None:
@@ -123,7 +108,7 @@ class PartsWriter:
     def _to_columns(self) -> None:
         # Neighbours of the same tree together: small directories would give many batches.
         for tree, neighbours in groupby(self._waiting, key=itemgetter(0)):
-            batch = rows_of(tree, [entry for _, entries in neighbours for entry in entries])
+            batch = files.rows_of(tree, [entry for _, entries in neighbours for entry in entries])
             self._batches.append(batch)
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
@@ -136,12 +121,14 @@ class PartsWriter:
             return
         number = self._number
         if self._rows:
-            content = parquet_bytes(pa.Table.from_batches(self._batches, schema=ROW_SCHEMA))
-            write_durably(self._directory / part_name(number), content)
-            self._parts.append(PartFacts(name=part_name(number), rows=self._rows, size_bytes=len(content)))
+            content = parquet_bytes(pa.Table.from_batches(self._batches, schema=files.ROW_SCHEMA))
+            write_durably(self._directory / files.part_name(number), content)
+            self._parts.append(files.PartFacts(name=files.part_name(number), rows=self._rows, size_bytes=len(content)))
         if self._problems:
-            write_durably(self._directory / problems_name(number), parquet_bytes(problem_rows(self._problems)))
-        write_durably(self._directory / done_name(number), self._done_file())
+            write_durably(
+                self._directory / files.problems_name(number), parquet_bytes(files.problem_rows(self._problems))
+            )
+        write_durably(self._directory / files.done_name(number), self._done_file())
         self._number += 1
         self._batches, self._rows, self._bytes = [], 0, 0
         self._touched, self._done, self._problems = set(), [], []
@@ -149,8 +136,8 @@ class PartsWriter:
     def _done_file(self) -> memoryview:
         going_on = sorted(self._touched.difference(self._done))
         complete = [True] * len(self._done) + [False] * len(going_on)
-        table = pa.table({"path": [*self._done, *going_on], "complete": complete}, schema=DONE_SCHEMA)
-        return parquet_bytes(table.replace_schema_metadata({DONE_ROWS_KEY: str(self._rows).encode("ascii")}))
+        table = pa.table({"path": [*self._done, *going_on], "complete": complete}, schema=files.DONE_SCHEMA)
+        return parquet_bytes(table.replace_schema_metadata({files.DONE_ROWS_KEY: str(self._rows).encode("ascii")}))
 
 
 # --- The catalogs of a site: one directory each
@@ -172,7 +159,7 @@ class CatalogDirectories:
     def _made(self, record: CatalogRecord) -> Path:
         directory = self._directory / record.name
         directory.mkdir(parents=True)
-        write_record(directory / OPENING_RECORD, record, ())
+        files.write_record(directory / files.OPENING_RECORD, record, ())
         sync(self._directory)
         return directory
 
@@ -192,7 +179,7 @@ class CatalogDirectories:
     def discard(self, name: str) -> None:
         """Remove a catalog that was never closed; it may be gone already. Raises OSError."""
         directory = self._directory / name
-        if directory.is_dir() and not (directory / CLOSING_RECORD).exists():
+        if directory.is_dir() and not (directory / files.CLOSING_RECORD).exists():
             for file in directory.iterdir():
                 file.unlink()
             directory.rmdir()
@@ -200,7 +187,7 @@ class CatalogDirectories:
     def resume(self, name: str) -> OpenCatalog | None:
         """Resume a catalog; None if it was never begun on disk. Raises Refused if it cannot be resumed."""
         directory = self._directory / name
-        if not (directory / OPENING_RECORD).is_file():
+        if not (directory / files.OPENING_RECORD).is_file():
             return None
         # Imported late, as above.
         from migrator.catalog.resume import resume  # noqa: PLC0415
@@ -209,10 +196,10 @@ class CatalogDirectories:
 
     def closing_record(self, name: str) -> CatalogRecord | None:
         """The record of a closed catalog; None for others. Raises Refused if a part of it is missing or torn."""
-        if not (self._directory / name / CLOSING_RECORD).is_file():
+        if not (self._directory / name / files.CLOSING_RECORD).is_file():
             return None
         return self.closed(name).record
 
-    def closed(self, name: str) -> ClosedCatalog:
+    def closed(self, name: str) -> files.ClosedCatalog:
         """Open a closed catalog. Raises UsageError or Refused as `open_closed` does."""
-        return open_closed(self._directory / name)
+        return files.open_closed(self._directory / name)

@@ -9,19 +9,7 @@ import click
 
 from migrator import app
 from migrator.app.doctor import SOURCE, TARGET, THIS_HOST, benchmark_world, host_names, place_of
-from migrator.bench.model import (
-    DEFAULT_RUNS,
-    DEFAULT_SCALE,
-    DEFAULT_WATCH_S,
-    BenchmarkListing,
-    BenchmarkRecord,
-    BenchmarkRequest,
-    BenchmarkResult,
-    BenchmarkSummary,
-    Cleaning,
-    Place,
-    SuiteName,
-)
+from migrator.bench import model as bench_model
 from migrator.bench.rules import SuiteComparison, compare
 from migrator.bench.stage import clean_up, run_benchmarks
 from migrator.bench.suites import suite
@@ -45,7 +33,7 @@ _on = click.option(
 _scale = click.option(
     "--scale",
     type=Figure(min=0, min_open=True, max=100),
-    default=DEFAULT_SCALE,
+    default=bench_model.DEFAULT_SCALE,
     show_default=True,
     help="Counts and sizes relative to the published ones.",
 )
@@ -60,7 +48,7 @@ def bench() -> None:
 @click.option(
     "--suite",
     "suites",
-    type=click.Choice([name.value for name in SuiteName]),
+    type=click.Choice([name.value for name in bench_model.SuiteName]),
     multiple=True,
     required=True,
     help="Suite to run; repeatable.",
@@ -70,7 +58,7 @@ def bench() -> None:
 @click.option(
     "--runs",
     type=click.IntRange(1, 1000),
-    default=DEFAULT_RUNS,
+    default=bench_model.DEFAULT_RUNS,
     show_default=True,
     help="Runs per file system.",
 )
@@ -82,7 +70,7 @@ def bench() -> None:
     "--watch",
     "watch_s",
     type=Figure(0, 3600),
-    default=DEFAULT_WATCH_S,
+    default=bench_model.DEFAULT_WATCH_S,
     show_default=True,
     help="Seconds of measuring background load before each run.",
 )
@@ -114,8 +102,8 @@ def run_command(
     wiring = app.Wiring(site)
     if not words:
         raise UsageError("on which file systems?", hint="give --on source --on target, or a directory of another one")
-    request = BenchmarkRequest(
-        suites=tuple(SuiteName(name) for name in suites),
+    request = bench_model.BenchmarkRequest(
+        suites=tuple(bench_model.SuiteName(name) for name in suites),
         places=_places(wiring, words),
         hosts=host_names(hosts),
         runs=runs,
@@ -128,7 +116,7 @@ def run_command(
     )
     with wiring.ledger(read_only=dry_run) as ledger:
 
-        async def work(shown: Progress) -> BenchmarkSummary:
+        async def work(shown: Progress) -> bench_model.BenchmarkSummary:
             async with benchmark_world(wiring, ledger, shown) as world:
                 return await run_benchmarks(request, world)
 
@@ -148,14 +136,14 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
 
     Without a site.toml or a ledger it lists only the suites.
     """
-    records: tuple[BenchmarkRecord, ...] = ()
+    records: tuple[bench_model.BenchmarkRecord, ...] = ()
     site = open_site(invocation) if invocation.site_file.exists() else None
     if site is not None and site.ledger_file.exists():
         with app.Wiring(site).ledger(read_only=True) as ledger:
             records = tuple(ledger.benchmarks.all())
-    listing = BenchmarkListing(
+    listing = bench_model.BenchmarkListing(
         scale=scale,
-        suites=tuple(suite(name, scale) for name in SuiteName),
+        suites=tuple(suite(name, scale) for name in bench_model.SuiteName),
         benchmarks=records,
     )
     present(invocation, listing, listing_document)
@@ -167,7 +155,7 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
 @click.option(
     "--suite",
     "suites",
-    type=click.Choice([name.value for name in SuiteName]),
+    type=click.Choice([name.value for name in bench_model.SuiteName]),
     multiple=True,
     help="Compare only this suite; repeatable.",
 )
@@ -202,7 +190,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
     places = _places(wiring, words or (SOURCE, TARGET))
     with wiring.ledger() as ledger:
 
-        async def work(shown: Progress) -> Cleaning:
+        async def work(shown: Progress) -> bench_model.Cleaning:
             async with benchmark_world(wiring, ledger, shown) as world:
                 return await clean_up(places, THIS_HOST, world)
 
@@ -212,22 +200,27 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
     return cleaning.exit_code
 
 
-def _places(wiring: app.Wiring, words: Sequence[str]) -> tuple[Place, ...]:
+def _places(wiring: app.Wiring, words: Sequence[str]) -> tuple[bench_model.Place, ...]:
     """Each place once, even if it is named several times."""
     return tuple(dict.fromkeys(place_of(wiring, word) for word in words))
 
 
-def _chosen(records: "BenchmarkRecords", numbers: Sequence[int], suites: Sequence[str]) -> list[BenchmarkResult]:
-    wanted = {SuiteName(name) for name in suites} or set(SuiteName)
+def _chosen(
+    records: "BenchmarkRecords", numbers: Sequence[int], suites: Sequence[str]
+) -> list[bench_model.BenchmarkResult]:
+    wanted = {bench_model.SuiteName(name) for name in suites} or set(bench_model.SuiteName)
     if numbers:
         chosen = [record for number in numbers if (record := records.read(number)).suite in wanted]
     else:
-        newest: dict[SuiteName, BenchmarkRecord] = {}
+        newest: dict[bench_model.SuiteName, bench_model.BenchmarkRecord] = {}
         for record in reversed(records.all()):
             if record.suite not in newest and records.measurements(record.id):
                 newest[record.suite] = record
-        chosen = [newest[name] for name in SuiteName if name in newest and name in wanted]
-    results = [BenchmarkResult(record=record, measurements=tuple(records.measurements(record.id))) for record in chosen]
+        chosen = [newest[name] for name in bench_model.SuiteName if name in newest and name in wanted]
+    results = [
+        bench_model.BenchmarkResult(record=record, measurements=tuple(records.measurements(record.id)))
+        for record in chosen
+    ]
     # A benchmark chosen by number is shown even without measurements, with the reason.
     if not results or not (numbers or any(result.measurements for result in results)):
         raise UsageError(

@@ -17,16 +17,7 @@ from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import FindingStatus
 from migrator.doctor.stage import DoctorWorld, examine
 from migrator.report.view_status import finding_document
-from migrator.site.init import (
-    InitRequest,
-    check_new_site,
-    draft_site,
-    make_state_directory,
-    record_site,
-    refuse_misplaced,
-    site_of,
-    write_site_file,
-)
+from migrator.site import init
 
 # --- `init`
 
@@ -57,7 +48,7 @@ def init_command(
     inodes_free: int | None,
 ) -> ExitCode:
     """Write site.toml, create the ledger, record both file systems; may be repeated."""
-    request = InitRequest(
+    request = init.InitRequest(
         source_mount=source_mount,
         target_mount=target_mount,
         trees=tuple(trees),
@@ -68,24 +59,24 @@ def init_command(
         inodes_free=inodes_free,
     )
     file, mounts = invocation.site_file, app.mounts()
-    draft = None if os.path.lexists(file) else draft_site(request, mounts)
+    draft = None if os.path.lexists(file) else init.draft_site(request, mounts)
     if draft is None and request.names_anything:
         raise UsageError(
             f"{file} is there already; init does not overwrite it",
             hint="edit it, then run `migrator init` without options: it completes what is missing",
         )
-    site = open_site(invocation) if draft is None else site_of(draft, file)
-    refuse_misplaced(site)
+    site = open_site(invocation) if draft is None else init.site_of(draft, file)
+    init.refuse_misplaced(site)
     wiring = app.Wiring(site)
     with wiring.source() as source, wiring.target() as target:
         if not site.ledger_file.exists():
-            check_new_site(site, source=source, target=target, mounts=mounts)
+            init.check_new_site(site, source=source, target=target, mounts=mounts)
         if draft is not None:
-            write_site_file(file, draft)
+            init.write_site_file(file, draft)
             click.echo(f"migrator: wrote {file}", err=True)
-        make_state_directory(site)
+        init.make_state_directory(site)
         with wiring.ledger(create=True) as ledger:
-            result = record_site(
+            result = init.record_site(
                 site,
                 source=source,
                 target=target,

@@ -11,19 +11,8 @@ import click
 from migrator import app
 from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import (
-    Choice,
-    batches,
-    chosen_batches,
-    chosen_trees,
-    open_site,
-    plan_option,
-    present,
-    run_to_end,
-    users,
-    verb,
-    who,
-)
+from migrator.cli import call
+from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Refused, UsageError
@@ -47,18 +36,18 @@ if TYPE_CHECKING:
 
 @click.command("archive")
 @users
-@batches
-@verb
+@call.batches
+@call.verb
 def archive_command(
     invocation: Invocation,
     *,
-    choice: Choice,
+    choice: call.Choice,
 ) -> ExitCode:
     """Pack the files that the plan archives into archives on the target.
 
     Each archive is read back before it counts. The same command resumes.
     """
-    site = open_site(invocation)
+    site = call.open_site(invocation)
     wiring = app.Wiring(site)
     done: list[TreeArchived] = []
     limits = ArchiveLimits(max_bytes=site.reap.archive_size_bytes, max_members=site.reap.archive_files)
@@ -73,11 +62,11 @@ def archive_command(
             request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
-                done += run_to_end(
+                done += call.run_to_end(
                     beside_probes(wiring, ledger, archive.archive_trees(request, world)),
                     when_interrupted="the same command resumes",
                 )
-    present(invocation, done, "reap.view:archived_document")
+    call.present(invocation, done, "reap.view:archived_document")
     return archive.exit_code(done)
 
 
@@ -92,8 +81,8 @@ def archive_command(
     help="Restore below this directory (default: original places on the target).",
 )
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
-@plan_option
-@verb
+@call.plan_option
+@call.verb
 def restore_command(
     invocation: Invocation,
     *,
@@ -110,7 +99,7 @@ def restore_command(
     """
     if (user is None) == (tree is None):
         raise UsageError("whose files?", hint="give --user NAME or --tree PATH, one of them")
-    site = open_site(invocation)
+    site = call.open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
@@ -125,17 +114,17 @@ def restore_command(
         with wiring.target(capabilities) as target:
             _check_target(known, target)
         world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
-        done = run_to_end(
+        done = call.run_to_end(
             beside_probes(wiring, ledger, restore.restore(request, world)),
             when_interrupted="restored files stay; the same command restores the rest",
         )
-    present(invocation, done, "reap.view:restored_document")
+    call.present(invocation, done, "reap.view:restored_document")
     return restore.exit_code(done)
 
 
 def _trees_of(plan: Plan, user: str | None, tree: str | None) -> tuple[bytes, ...]:
     if user is not None:
-        return tuple(one.path for trees in chosen_trees(plan, [user]).values() for one in trees)
+        return tuple(one.path for trees in call.chosen_trees(plan, [user]).values() for one in trees)
     known = [one.path for batch in plan.batches for one in batch.trees]
     found = [path for path in known if tree in (show(path), path.decode("utf-8", "surrogateescape"))]
     found = found or [path for path in known if path == percent_unescape(tree or "")]
@@ -166,7 +155,7 @@ def reap() -> None:
 @reap.command("list")
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Only this user; repeatable.")
 @click.option("--user-batch", "numbers", type=int, multiple=True, metavar="N", help="Only this batch; repeatable.")
-@plan_option
+@call.plan_option
 @click.option(
     "--csv",
     "csv_file",
@@ -186,7 +175,7 @@ def reap() -> None:
     show_default=True,
     help="Content of --out: a text to send, or a list of the files.",
 )
-@verb
+@call.verb
 def list_command(
     invocation: Invocation,
     *,
@@ -200,7 +189,7 @@ def list_command(
     """List per user what the rules of [reap] match in the newest catalog, and what that saves."""
     from migrator.reap.view import ReapCsv, UserFiles, write_texts  # noqa: PLC0415
 
-    site = open_site(invocation)
+    site = call.open_site(invocation)
     wiring = app.Wiring(site)
     whole = ReapCsv(csv_file) if csv_file else None
     single = UserFiles(out) if out and form == "csv" else None
@@ -208,7 +197,7 @@ def list_command(
         request = ListRequest(
             users=tuple(users) or None, trees=_trees_of_batches(wiring, ledger, plan_name, numbers) if numbers else None
         )
-        problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
+        problem = call.run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
 
         def add(tree: UserTree, rows: Sequence[ReapRow]) -> None:
             for files in (whole, single):
@@ -228,7 +217,7 @@ def list_command(
         whole.close()
     if out is not None and form == "text":
         write_texts(out, report)
-    present(invocation, report, "reap.view:reap_report_document")
+    call.present(invocation, report, "reap.view:reap_report_document")
     return ExitCode.DONE
 
 
@@ -236,9 +225,9 @@ def list_command(
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("--user", "user", required=True, metavar="NAME", help="Owner of the files.")
 @click.option("--glob", "globs", multiple=True, metavar="GLOB", help="Glob below the user's trees; repeatable.")
-@plan_option
+@call.plan_option
 @click.option("--confirm-loss", is_flag=True, help="Confirm that the purge deletes these files for good.")
-@verb
+@call.verb
 def release_command(
     invocation: Invocation,
     *,
@@ -252,17 +241,17 @@ def release_command(
 
     A PATH (from the source's root) includes everything below it.
     """
-    site = open_site(invocation)
+    site = call.open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger:
         plan = wiring.plan(ledger, plan_name or latest_plan(ledger))
-        trees = [tree.path for found in chosen_trees(plan, [user]).values() for tree in found]
+        trees = [tree.path for found in call.chosen_trees(plan, [user]).values() for tree in found]
         released = release(
             ReleaseRequest(
                 user=user,
                 paths=tuple(map(os.fsencode, paths)),
                 globs=tuple(map(os.fsencode, globs)),
-                by=who(),
+                by=call.who(),
                 confirmed=confirm_loss,
             ),
             plan=plan,
@@ -271,7 +260,7 @@ def release_command(
             ledger=ledger,
             now_s=wiring.clock.now_s(),
         )
-    present(invocation, released, "reap.view:released_document")
+    call.present(invocation, released, "reap.view:released_document")
     return ExitCode.DONE
 
 
@@ -279,7 +268,7 @@ def _trees_of_batches(
     wiring: app.Wiring, ledger: "Ledger", plan_name: str | None, numbers: Sequence[int]
 ) -> frozenset[bytes]:
     plan = wiring.plan(ledger, plan_name or latest_plan(ledger))
-    chosen = chosen_batches(plan, numbers, every=False)
+    chosen = call.chosen_batches(plan, numbers, every=False)
     return frozenset(tree.path for batch in plan.batches if batch.number in chosen for tree in batch.trees)
 
 

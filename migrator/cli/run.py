@@ -12,19 +12,8 @@ import click
 from migrator import app
 from migrator.app.hosts import probe_world, reached, window_standings
 from migrator.app.transfer import brick_guard, deltas_of, driving, governing_of, lanes_of
-from migrator.cli.call import (
-    SIZE_NOT_ZERO,
-    Choice,
-    Duration,
-    Figure,
-    batches,
-    open_site,
-    present,
-    run_to_end,
-    users,
-    verb,
-    who,
-)
+from migrator.cli import call
+from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
@@ -43,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command("run")
-@batches
+@call.batches
 @users
 @click.option("--recopy", is_flag=True, help="Send every file again, even if size and times match.")
 @click.option("-n", "--dry-run", is_flag=True, help="Make the same decisions, change nothing.")
@@ -51,7 +40,7 @@ if TYPE_CHECKING:
     "-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Streams per host (default: site.toml)."
 )
 @click.option(
-    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, e.g. 200MiB."
+    "--bwlimit", type=call.SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, e.g. 200MiB."
 )
 @click.option(
     "--engine",
@@ -64,11 +53,11 @@ if TYPE_CHECKING:
     metavar="N",
     help="Maximum number of delta passes; 0: seed pass only (default: [transfer] max_delta_passes).",
 )
-@verb
+@call.verb
 def run_command(
     invocation: Invocation,
     *,
-    choice: Choice,
+    choice: call.Choice,
     dry_run: bool,
     recopy: bool,
     jobs: int | None,
@@ -80,7 +69,7 @@ def run_command(
 
     With --user: a delta pass over these users' trees, after the seed pass of their batch.
     """
-    site = open_site(invocation)
+    site = call.open_site(invocation)
     wiring = app.Wiring(site)
     transfer = site.transfer
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
@@ -155,12 +144,12 @@ def run_command(
             try:
                 # Print after the live view has ended, which would overwrite the output.
                 with open_progress(sys.stderr, wiring.clock) as shown:
-                    summary = run_to_end(work(shown), when_interrupted="the same command resumes")
+                    summary = call.run_to_end(work(shown), when_interrupted="the same command resumes")
             except RunStopped as stopped:
                 if not invocation.as_json:
-                    present(invocation, stopped.summary, "report.view_records:run_document")
+                    call.present(invocation, stopped.summary, "report.view_records:run_document")
                 raise
-    present(invocation, summary, "report.view_records:run_document")
+    call.present(invocation, summary, "report.view_records:run_document")
     return summary.exit_code
 
 
@@ -180,17 +169,17 @@ _LEAST_LATENCY_S = 0.001
 @click.command("tune")
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 1024), help="Maximum streams per host.")
 @click.option(
-    "--bwlimit", type=SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, e.g. 200MiB."
+    "--bwlimit", type=call.SIZE_NOT_ZERO, metavar="SIZE", help="Bytes per second for all streams together, e.g. 200MiB."
 )
 @click.option(
     "--max-latency",
-    type=Duration(least_s=_LEAST_LATENCY_S),
+    type=call.Duration(least_s=_LEAST_LATENCY_S),
     metavar="TIME",
     help="Latency of small operations above which streams are reduced, e.g. 50ms.",
 )
-@click.option("--max-load", type=Figure(min=0.0), help="Load of a host above which its streams are reduced.")
+@click.option("--max-load", type=call.Figure(min=0.0), help="Load of a host above which its streams are reduced.")
 @click.option("--reset", is_flag=True, help="Drop earlier settings of `tune`.")
-@verb
+@call.verb
 def tune_command(
     invocation: Invocation,
     *,
@@ -206,7 +195,7 @@ def tune_command(
     """
     limits = Limits(jobs=jobs, bwlimit_bytes_per_s=bwlimit, max_latency_s=max_latency, max_load=max_load)
     if limits.nothing and not reset:
-        site = open_site(invocation)
+        site = call.open_site(invocation)
         wiring = app.Wiring(site)
         with wiring.ledger(read_only=True) as ledger:
             now_s = wiring.clock.now_s()
@@ -220,40 +209,40 @@ def tune_command(
     else:
         with _tuning(invocation) as tuning:
             shown = tuning.tune(limits, reset=reset)
-    present(invocation, shown, "transfer.view:governing_document")
+    call.present(invocation, shown, "transfer.view:governing_document")
     return ExitCode.DONE
 
 
 @click.command("pause")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, shown by status.")
-@verb
+@call.verb
 def pause_command(invocation: Invocation, *, reason: str) -> ExitCode:
     """Start no more chunks, passes and cutovers until `resume`; running ones finish."""
     with _tuning(invocation) as tuning:
         shown = tuning.pause(reason)
-    present(invocation, shown, "transfer.view:governing_document")
+    call.present(invocation, shown, "transfer.view:governing_document")
     return ExitCode.DONE
 
 
 @click.command("resume")
-@verb
+@call.verb
 def resume_command(invocation: Invocation) -> ExitCode:
     """Continue after `pause`."""
     with _tuning(invocation) as tuning:
         shown = tuning.resume()
-    present(invocation, shown, "transfer.view:governing_document")
+    call.present(invocation, shown, "transfer.view:governing_document")
     return ExitCode.DONE
 
 
 @contextmanager
 def _tuning(invocation: Invocation) -> Iterator[Tuning]:
-    site = open_site(invocation)
+    site = call.open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger:
         yield Tuning(
             ledger=ledger,
             clock=wiring.clock,
-            by=who(),
+            by=call.who(),
             given=_given(site),
             windows=partial(window_standings, site),
             is_gone=app.process_is_gone,

@@ -10,17 +10,8 @@ import click
 from migrator import app
 from migrator.app.cutover import carried_of, carrying_back, proven_archives
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import (
-    SHARE,
-    Choice,
-    batches,
-    chosen_trees,
-    open_site,
-    present_all,
-    run_to_end,
-    users,
-    verb,
-)
+from migrator.cli import call
+from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity
@@ -42,7 +33,7 @@ SAMPLE_SEED = 1
 
 
 @click.command("verify")
-@batches
+@call.batches
 @users
 @click.option(
     "--carry",
@@ -51,16 +42,16 @@ SAMPLE_SEED = 1
 )
 @click.option(
     "--sample",
-    type=SHARE,
+    type=call.SHARE,
     metavar="SHARE",
     help="Share of files whose content is read, e.g. 5% (default: site.toml).",
 )
 @click.option("-j", "--jobs", "--np", "jobs", type=click.IntRange(1, 256), help="Workers (default: site.toml).")
-@verb
+@call.verb
 def verify_command(
     invocation: Invocation,
     *,
-    choice: Choice,
+    choice: call.Choice,
     carry: bool,
     sample: float | None,
     jobs: int | None,
@@ -72,7 +63,7 @@ def verify_command(
 
     An interrupted verification starts its batch over.
     """
-    site = open_site(invocation)
+    site = call.open_site(invocation)
     wiring = app.Wiring(site)
     policy = DigestPolicy(
         algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
@@ -99,7 +90,7 @@ def verify_command(
                     workers=jobs or site.verify.workers,
                 )
                 records.append(
-                    run_to_end(
+                    call.run_to_end(
                         beside_probes(
                             wiring,
                             ledger,
@@ -119,7 +110,7 @@ def verify_command(
                         when_interrupted="run the command again: it starts this batch over",
                     )
                 )
-    present_all(invocation, records, verification_document)
+    call.present_all(invocation, records, verification_document)
     return max((exit_code(record) for record in records), default=ExitCode.DONE)
 
 
@@ -131,14 +122,14 @@ def _verify_carried(
     if known is None:
         raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
     back = carrying_back(wiring, own=ledger, known=known, progress=shown, policy=policy)
-    found = run_to_end(
+    found = call.run_to_end(
         beside_probes(wiring, ledger, back.compare(record)), when_interrupted="run the command again: it starts over"
     )
     # The rollback's own ledger has another plan and batch for it.
     return replace(found, plan=record.plan, batch=record.batch, trees=(record.tree.path,))
 
 
-def _without(carried: Sequence[CutoverRecord], plan: Plan, choice: Choice) -> Mapping[int, tuple[bytes, ...]]:
+def _without(carried: Sequence[CutoverRecord], plan: Plan, choice: call.Choice) -> Mapping[int, tuple[bytes, ...]]:
     """The chosen batches with the chosen trees of each (none: all of them), without those compared for a purge, which an earlier
     plan may have moved. Raises UsageError.
     """
@@ -147,7 +138,7 @@ def _without(carried: Sequence[CutoverRecord], plan: Plan, choice: Choice) -> Ma
     done, users_done = {record.tree.path for record in carried}, {record.tree.user for record in carried}
     planned = {tree.user for batch in plan.batches for tree in batch.trees}
     left = [name for name in choice.users if name not in users_done or name in planned]
-    found = chosen_trees(plan, left) if left else {}
+    found = call.chosen_trees(plan, left) if left else {}
     some = {number: tuple(tree.path for tree in trees if tree.path not in done) for number, trees in found.items()}
     return {number: trees for number, trees in some.items() if trees}
 

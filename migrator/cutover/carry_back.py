@@ -16,16 +16,7 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import ExitCode, LedgerCorrupt, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.core.states import BatchState, PassKind, PassState
-from migrator.cutover.model import (
-    FROZEN_PERMISSIONS,
-    FROZEN_UID,
-    PERMISSION_BITS,
-    CutoverRecord,
-    FrozenTop,
-    PassSeen,
-    ProofSeen,
-    TargetChanges,
-)
+from migrator.cutover import model
 from migrator.cutover.ports import CarriedBack, SourceChange
 from migrator.cutover.rules import carried_top
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
@@ -180,8 +171,8 @@ def _as_closed(top: Entry) -> Entry:
     """A frozen top as a closed one is; any other as it is."""
     frozen = (
         top.type is EntryType.DIRECTORY
-        and top.uid == FROZEN_UID
-        and top.mode & PERMISSION_BITS == FROZEN_PERMISSIONS
+        and top.uid == model.FROZEN_UID
+        and top.mode & model.PERMISSION_BITS == model.FROZEN_PERMISSIONS
         and not {ACL_ACCESS, ACL_DEFAULT} & top.xattrs.keys()
     )
     return replace(top, uid=os.geteuid(), gid=os.getegid(), mode=CLOSED_MODE) if frozen else top
@@ -241,25 +232,25 @@ class BackParts:
 class Openings(Protocol):
     """Opens the sites of rollbacks. The file systems are opened anew for every block."""
 
-    def open(self, record: CutoverRecord) -> AbstractAsyncContextManager[BackParts]:
+    def open(self, record: model.CutoverRecord) -> AbstractAsyncContextManager[BackParts]:
         """The site of this cutover's rollback, made where there is none."""
 
     def tops(
-        self, record: CutoverRecord
+        self, record: model.CutoverRecord
     ) -> AbstractContextManager[tuple[SourceSide, TargetSide, TargetCapabilities | None]]:
         """The source, the target, and what the target keeps: to look at both tops."""
 
-    def read(self, record: CutoverRecord) -> AbstractContextManager["Ledger | None"]:
+    def read(self, record: model.CutoverRecord) -> AbstractContextManager["Ledger | None"]:
         """Its ledger alone, to be read; None where there is no such site yet."""
 
     def changed_source(
-        self, record: CutoverRecord, *, before: str, now: str, carried: Sequence[str]
+        self, record: model.CutoverRecord, *, before: str, now: str, carried: Sequence[str]
     ) -> Sequence[SourceChange]:
         """What the migration's own catalogs of the source say somebody changed there, but for what the catalogs `carried` of
         this rollback's site explain. Blocking; raises UsageError, Refused.
         """
 
-    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
+    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
         """Note down durably what is to be carried back whether it changed or not, and move what stands there to the trash of
         the source; how many paths. Blocking; raises OSError.
         """
@@ -280,12 +271,12 @@ def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
     )
 
 
-def switched_pass(ledger: "Ledger", record: CutoverRecord) -> PassRecord | None:
+def switched_pass(ledger: "Ledger", record: model.CutoverRecord) -> PassRecord | None:
     """The pass that stands for what the target was at the switch; None where that was not noted down."""
     return ledger.passes.find(PLAN, record.id, PassKind.SEED)
 
 
-def newest_pass(ledger: "Ledger", record: CutoverRecord) -> PassRecord | None:
+def newest_pass(ledger: "Ledger", record: model.CutoverRecord) -> PassRecord | None:
     """The newest pass that carries back, however it ended."""
     return ledger.passes.find(PLAN, record.id, PassKind.FINAL)
 
@@ -298,7 +289,9 @@ def read_site(ledger: "Ledger") -> SiteRecord:
     return site
 
 
-def _plan(parts: BackParts, record: CutoverRecord, *, catalog: str, scan_id: int, chunk_list: str, digest: str) -> Plan:
+def _plan(
+    parts: BackParts, record: model.CutoverRecord, *, catalog: str, scan_id: int, chunk_list: str, digest: str
+) -> Plan:
     """A plan of one batch with one tree. The batch has the number of the cutover, so that places in the trash of the source
     differ from user to user.
     """
@@ -345,12 +338,12 @@ _MADE = (ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN)
 _TOUCHED = (*_MADE, ChangeKind.ATTRIBUTES, ChangeKind.RENAMED)
 
 
-def pass_seen(ledger: "Ledger", found: PassRecord) -> PassSeen:
+def pass_seen(ledger: "Ledger", found: PassRecord) -> model.PassSeen:
     """One final pass, or one that carries back."""
     scan = next((one for one in ledger.scans.all() if one.name == found.catalog), None)
     facts = final_pass_facts(ledger, found.id)
     done = found.state is PassState.DONE
-    return PassSeen(
+    return model.PassSeen(
         id=found.id,
         catalog=found.catalog,
         finished_at_s=found.finished_at_s if done else None,
@@ -361,11 +354,11 @@ def pass_seen(ledger: "Ledger", found: PassRecord) -> PassSeen:
     )
 
 
-def proof_seen(proven: VerificationRecord, policy: DigestPolicy, *, catalog: str) -> ProofSeen:
+def proof_seen(proven: VerificationRecord, policy: DigestPolicy, *, catalog: str) -> model.ProofSeen:
     """One verification, against the catalog of a pass: whether it began after that pass is told by numbers (see
     `CutoverNotes.proofs_before`), not by times.
     """
-    return ProofSeen(
+    return model.ProofSeen(
         id=proven.id,
         catalog=catalog,
         whole=proven.whole,
@@ -382,12 +375,12 @@ def _newest_catalog(ledger: "Ledger", batch: int) -> str:
     return ended[-1].catalog if ended else ""
 
 
-def target_changes(ledger: "Ledger", record: CutoverRecord) -> TargetChanges:
+def target_changes(ledger: "Ledger", record: model.CutoverRecord) -> model.TargetChanges:
     """What the user changed since the switch, by all passes that carried it back. Directories count with what is gone."""
     passes = [one for one in ledger.passes.of_batch(PLAN, record.id) if one.kind is not PassKind.SEED]
     found = [changes for one in passes if (changes := ledger.passes.changes(one.id)) is not None]
     touched = [changes.tally(kind) for changes in found for kind in _TOUCHED]
-    return TargetChanges(
+    return model.TargetChanges(
         files=sum(tally.paths - tally.directories for tally in touched),
         size_bytes=sum(changes.tally(kind).size_bytes for changes in found for kind in _MADE),
         gone=sum(changes.tally(ChangeKind.VANISHED).paths for changes in found),
@@ -401,7 +394,7 @@ VIA_MANIFEST = "manifest"
 """How the catalog of the target at the switch was made."""
 
 
-def plan_of(parts: BackParts, record: CutoverRecord) -> Plan:
+def plan_of(parts: BackParts, record: model.CutoverRecord) -> Plan:
     """The plan of the rollback. Raises Refused where nothing was carried back yet."""
     noted = switched_pass(parts.ledger, record)
     if noted is None:
@@ -410,7 +403,7 @@ def plan_of(parts: BackParts, record: CutoverRecord) -> Plan:
     return _plan(parts, record, catalog=noted.catalog, scan_id=0, chunk_list=noted.chunk_list, digest=digest)
 
 
-async def _write_catalog(parts: BackParts, record: CutoverRecord, now: CatalogRecord) -> CatalogRecord:
+async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: CatalogRecord) -> CatalogRecord:
     """The catalog of the target at the switch, with `now` of it. Raises Refused if what the target was is not known."""
     tree, proof = record.tree.path, parts.proof
     if proof is None or not proof.whole or proof.differences:
@@ -445,7 +438,7 @@ async def _write_catalog(parts: BackParts, record: CutoverRecord, now: CatalogRe
     return closed
 
 
-def _start_pass(parts: BackParts, record: CutoverRecord, catalog: CatalogRecord) -> PassRecord:
+def _start_pass(parts: BackParts, record: model.CutoverRecord, catalog: CatalogRecord) -> PassRecord:
     written = parts.list_writer.write(PLAN, record.id, ())
     plan = _plan(
         parts,
@@ -497,7 +490,7 @@ class CarryingBack:
     def __init__(self, openings: Openings) -> None:
         self._openings = openings
 
-    async def carry(self, record: CutoverRecord) -> CarriedBack:
+    async def carry(self, record: model.CutoverRecord) -> CarriedBack:
         """Bring what the user made, changed, renamed and removed on the target to the source; what goes there goes to the
         trash of the source. Always reads the target anew. When it returns, all of it is on the source's disks.
 
@@ -532,7 +525,7 @@ class CarryingBack:
                 raise LedgerCorrupt("the ledger of the rollback has lost its pass", hint="run the same command again")
             return CarriedBack(seen=pass_seen(parts.ledger, found), changes=target_changes(parts.ledger, record))
 
-    async def verify(self, record: CutoverRecord) -> ProofSeen:
+    async def verify(self, record: model.CutoverRecord) -> model.ProofSeen:
         """What `compare` finds, as the rollback has to know it. Raises what that raises."""
         proven = await self.compare(record)
         with self._openings.read(record) as ledger:
@@ -540,7 +533,7 @@ class CarryingBack:
                 raise LedgerCorrupt("the ledger of the rollback is gone", hint="run the same command again")
             return proof_seen(proven, self._openings.policy, catalog=_newest_catalog(ledger, record.id))
 
-    async def compare(self, record: CutoverRecord) -> VerificationRecord:
+    async def compare(self, record: model.CutoverRecord) -> VerificationRecord:
         """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
         a file that the user did not touch is the loss that it was, and what the source cannot keep of something that he made
         on the target is a difference. What differs is sent by the next `carry`. Raises what the verb `verify` raises.
@@ -565,7 +558,7 @@ class CarryingBack:
                 reap_lists=parts.reap_lists,
             )
 
-    def seen(self, record: CutoverRecord) -> tuple[PassSeen | None, ProofSeen | None]:
+    def seen(self, record: model.CutoverRecord) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
         """The newest pass that carries back and the newest finished verification, by what was written down. Blocking."""
         with self._openings.read(record) as ledger:
             if ledger is None:
@@ -578,25 +571,27 @@ class CarryingBack:
                 None if proven is None else proof_seen(proven, self._openings.policy, catalog=catalog),
             )
 
-    def changes(self, record: CutoverRecord) -> TargetChanges | None:
+    def changes(self, record: model.CutoverRecord) -> model.TargetChanges | None:
         """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""
         with self._openings.read(record) as ledger:
             if ledger is None or newest_pass(ledger, record) is None:
                 return None
             return target_changes(ledger, record)
 
-    def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
+    def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
         """What somebody changed on the retained source, as the port says. Blocking."""
         with self._openings.read(record) as ledger:
             passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
             carried = [one.catalog for one in passes if one.kind is not PassKind.SEED]
         return self._openings.changed_source(record, before=before, now=now, carried=carried)
 
-    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange]) -> int:
+    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange]) -> int:
         """Let the rollback overwrite what somebody changed there, as the port says. Blocking."""
         return self._openings.give_up_source(record, changes, at_s=record.since_s)
 
-    def top(self, record: CutoverRecord, *, source_before: FrozenTop, target_before: FrozenTop) -> Entry:
+    def top(
+        self, record: model.CutoverRecord, *, source_before: model.FrozenTop, target_before: model.FrozenTop
+    ) -> Entry:
         """What the tree's top is to be on the source when it is thawed there, for `TargetTrees.open_tree` over the source:
         as it was before the freeze of the cutover (`source_before`), with what the user changed of it on the target until
         the freeze of the rollback (`target_before`). To be called after `carry`, in the freeze. Blocking; raises OSError.
@@ -634,7 +629,7 @@ async def _learn_what_the_source_keeps(parts: BackParts) -> None:
     parts.ledger.site.record_capabilities(probed, parts.now_s())
 
 
-async def _carry(parts: BackParts, invocation: Invocation, record: CutoverRecord) -> None:
+async def _carry(parts: BackParts, invocation: Invocation, record: model.CutoverRecord) -> None:
     """What a killed call left is ended, then the target is read and what changed is sent, as often as something is left."""
     ledger, site = parts.ledger, exchanged(parts.site, read_site(parts.ledger))
     await recover(invocation, site, heard_at_s=0.0)
@@ -660,7 +655,7 @@ async def _carry(parts: BackParts, invocation: Invocation, record: CutoverRecord
             return
 
 
-async def _scan_whole(parts: BackParts, record: CutoverRecord) -> CatalogRecord:
+async def _scan_whole(parts: BackParts, record: model.CutoverRecord) -> CatalogRecord:
     catalog = await parts.deltas.scan([record.tree.path])
     if not catalog.whole:
         raise Refused(

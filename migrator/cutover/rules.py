@@ -12,29 +12,7 @@ from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import show
 from migrator.core.units import several
-from migrator.cutover.model import (
-    FROZEN_PERMISSIONS,
-    FROZEN_UID,
-    ROLLBACK_STATES,
-    BackupSeen,
-    CutoverAct,
-    CutoverRecord,
-    CutoverState,
-    CutoverStep,
-    FreezeWay,
-    FrozenTop,
-    LinkSeen,
-    OpenFile,
-    OpenKind,
-    PassSeen,
-    ProofSeen,
-    Seen,
-    Step,
-    TopLook,
-    TopSeen,
-    Writers,
-    act_of,
-)
+from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
@@ -69,20 +47,20 @@ class Way:
     forward: bool
     side: str
     other_side: str
-    link_before: LinkSeen
-    link_after: LinkSeen
-    freeze: CutoverStep
-    copy: CutoverStep
-    verify: CutoverStep
-    switch: CutoverStep
-    thaw: CutoverStep
-    revert: CutoverStep
+    link_before: model.LinkSeen
+    link_after: model.LinkSeen
+    freeze: model.CutoverStep
+    copy: model.CutoverStep
+    verify: model.CutoverStep
+    switch: model.CutoverStep
+    thaw: model.CutoverStep
+    revert: model.CutoverStep
 
-    def top_here(self, seen: Seen) -> TopSeen:
+    def top_here(self, seen: model.Seen) -> model.TopSeen:
         """The top directory on the side that the way leads away from."""
         return seen.source_top if self.forward else seen.target_top
 
-    def top_there(self, seen: Seen) -> TopSeen:
+    def top_there(self, seen: model.Seen) -> model.TopSeen:
         """The top directory on the side that the way leads to."""
         return seen.target_top if self.forward else seen.source_top
 
@@ -91,28 +69,28 @@ THERE = Way(
     forward=True,
     side="source",
     other_side="target",
-    link_before=LinkSeen.SOURCE,
-    link_after=LinkSeen.TARGET,
-    freeze=CutoverStep.FREEZE,
-    copy=CutoverStep.FINAL_PASS,
-    verify=CutoverStep.VERIFY,
-    switch=CutoverStep.SWITCH,
-    thaw=CutoverStep.THAW,
-    revert=CutoverStep.REVERT,
+    link_before=model.LinkSeen.SOURCE,
+    link_after=model.LinkSeen.TARGET,
+    freeze=model.CutoverStep.FREEZE,
+    copy=model.CutoverStep.FINAL_PASS,
+    verify=model.CutoverStep.VERIFY,
+    switch=model.CutoverStep.SWITCH,
+    thaw=model.CutoverStep.THAW,
+    revert=model.CutoverStep.REVERT,
 )
 
 BACK = Way(
     forward=False,
     side="target",
     other_side="source",
-    link_before=LinkSeen.TARGET,
-    link_after=LinkSeen.SOURCE,
-    freeze=CutoverStep.ROLLBACK_FREEZE,
-    copy=CutoverStep.CARRY_BACK,
-    verify=CutoverStep.ROLLBACK_VERIFY,
-    switch=CutoverStep.SWITCH_BACK,
-    thaw=CutoverStep.ROLLBACK_THAW,
-    revert=CutoverStep.ROLLBACK_REVERT,
+    link_before=model.LinkSeen.TARGET,
+    link_after=model.LinkSeen.SOURCE,
+    freeze=model.CutoverStep.ROLLBACK_FREEZE,
+    copy=model.CutoverStep.CARRY_BACK,
+    verify=model.CutoverStep.ROLLBACK_VERIFY,
+    switch=model.CutoverStep.SWITCH_BACK,
+    thaw=model.CutoverStep.ROLLBACK_THAW,
+    revert=model.CutoverStep.ROLLBACK_REVERT,
 )
 
 _PHASES = {
@@ -140,71 +118,77 @@ _MOVED = (State.SWITCHED, State.THAWED, State.RETAINED)
 
 
 _AGAIN = "then run the same command again: it goes on from here, or gives the move up"
-_CLOSED = frozenset({TopSeen.FROZEN})
-_ANY = frozenset(TopSeen) - {TopSeen.UNKNOWN}
+_CLOSED = frozenset({model.TopSeen.FROZEN})
+_ANY = frozenset(model.TopSeen) - {model.TopSeen.UNKNOWN}
 
 # A freeze or thaw that was cut off leaves anything between both ends. A top that is open although it was frozen has been
 # opened by hand, by somebody who wanted the user to work again: before the switch that is taken as giving up.
-_TOP_HERE: Mapping[Phase, frozenset[TopSeen]] = {
-    Phase.START: frozenset({TopSeen.OPEN}),
-    Phase.FREEZING: frozenset({TopSeen.OPEN, TopSeen.PARTLY, TopSeen.FROZEN}),
-    Phase.FROZEN: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
-    Phase.COPYING: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
-    Phase.VERIFYING: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
-    Phase.VERIFIED: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
-    Phase.SWITCHING: frozenset({TopSeen.OPEN, TopSeen.FROZEN}),
+_TOP_HERE: Mapping[Phase, frozenset[model.TopSeen]] = {
+    Phase.START: frozenset({model.TopSeen.OPEN}),
+    Phase.FREEZING: frozenset({model.TopSeen.OPEN, model.TopSeen.PARTLY, model.TopSeen.FROZEN}),
+    Phase.FROZEN: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
+    Phase.COPYING: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
+    Phase.VERIFYING: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
+    Phase.VERIFIED: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
+    Phase.SWITCHING: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
     Phase.SWITCHED: _CLOSED,
     Phase.THAWING: _CLOSED,
     Phase.ARRIVED: _CLOSED,
-    Phase.REVERTING: frozenset({TopSeen.OPEN, TopSeen.PARTLY, TopSeen.FROZEN}),
+    Phase.REVERTING: frozenset({model.TopSeen.OPEN, model.TopSeen.PARTLY, model.TopSeen.FROZEN}),
 }
 
 _LINK_AFTER = frozenset({Phase.SWITCHED, Phase.THAWING, Phase.ARRIVED})
 
 
-def unexplained(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
+def unexplained(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
     """Why nothing may be changed, or None if this program can have left everything that the snapshot shows."""
     return _link(way, phase, record, seen) or _tops(way, phase, record, seen)
 
 
-def unexplained_start(way: Way, record: CutoverRecord, seen: Seen) -> Halt | None:
+def unexplained_start(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
     """The same before a rollback begins: the user may have changed their top since."""
     if found := _link(way, Phase.START, record, seen):
         return found
-    here = frozenset({TopSeen.FROZEN, TopSeen.OPEN}) if record.state is CutoverState.SWITCHED else _ANY
+    here = (
+        frozenset({model.TopSeen.FROZEN, model.TopSeen.OPEN}) if record.state is model.CutoverState.SWITCHED else _ANY
+    )
     return _both(way, record, seen, here, _CLOSED)
 
 
-def _tops(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
+def _tops(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
     here, there = _TOP_HERE[phase], _CLOSED
     if phase in (Phase.SWITCHED, Phase.THAWING):
         # One who was switched may have been thawed by hand.
-        there = frozenset({TopSeen.FROZEN, TopSeen.PARTLY, TopSeen.OPEN})
+        there = frozenset({model.TopSeen.FROZEN, model.TopSeen.PARTLY, model.TopSeen.OPEN})
     elif phase is Phase.ARRIVED:
         # The top belongs to the user again, who may give it any mode.
         there = _ANY
     elif phase is Phase.SWITCHING and seen.link is way.link_after:
-        here, there = _CLOSED, frozenset({TopSeen.FROZEN, TopSeen.OPEN})
+        here, there = _CLOSED, frozenset({model.TopSeen.FROZEN, model.TopSeen.OPEN})
     return _both(way, record, seen, here, there)
 
 
 def _both(
-    way: Way, record: CutoverRecord, seen: Seen, here: frozenset[TopSeen], there: frozenset[TopSeen]
+    way: Way,
+    record: model.CutoverRecord,
+    seen: model.Seen,
+    here: frozenset[model.TopSeen],
+    there: frozenset[model.TopSeen],
 ) -> Halt | None:
     return _top(record, way.side, way.top_here(seen), here, seen.top_differences) or _top(
         record, way.other_side, way.top_there(seen), there, seen.top_differences
     )
 
 
-def _link(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | None:
+def _link(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
     name = show(record.notes.link) if record.notes.link is not None else f"the path of {record.tree.user}"
-    if seen.link is LinkSeen.UNKNOWN:
+    if seen.link is model.LinkSeen.UNKNOWN:
         return Halt(
             words=f"where {name} leads cannot be seen",
             hint=f"put right what keeps it from being looked at, {_AGAIN}",
             look_again=True,
         )
-    if seen.link is LinkSeen.UNTOLD:
+    if seen.link is model.LinkSeen.UNTOLD:
         return None
     expected = {way.link_after} if phase in _LINK_AFTER else {way.link_before}
     if phase is Phase.SWITCHING:
@@ -212,7 +196,7 @@ def _link(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | N
     if seen.link in expected:
         return None
     holds = "" if seen.link_holds is None else f" ({show(seen.link_holds)})"
-    if seen.link is LinkSeen.OTHER:
+    if seen.link is model.LinkSeen.OTHER:
         found = f"{name} leads neither to the source nor to the target{holds}"
     else:
         found = f"{name} leads to the {seen.link.value}{holds} although the cutover is {record.state.value}"
@@ -224,30 +208,34 @@ def _link(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> Halt | N
 
 
 def _top(
-    record: CutoverRecord, side: str, found: TopSeen, expected: frozenset[TopSeen], differences: Sequence[str]
+    record: model.CutoverRecord,
+    side: str,
+    found: model.TopSeen,
+    expected: frozenset[model.TopSeen],
+    differences: Sequence[str],
 ) -> Halt | None:
     if found in expected:
         return None
     name = f"the top directory of {show(record.tree.path)} on the {side}"
     match found:
-        case TopSeen.UNKNOWN:
+        case model.TopSeen.UNKNOWN:
             return Halt(
                 words=f"{name} cannot be looked at",
                 hint=f"see `migrator doctor`, put right what it finds, {_AGAIN}",
                 look_again=True,
             )
-        case TopSeen.OPEN:
+        case model.TopSeen.OPEN:
             words = f"{name} is open although the cutover is {record.state.value}"
-        case TopSeen.FROZEN:
+        case model.TopSeen.FROZEN:
             words = f"{name} is closed although the cutover is {record.state.value}"
-        case TopSeen.PARTLY:
+        case model.TopSeen.PARTLY:
             words = f"owner, mode and ACL of {name} are partly those of a freeze"
-        case TopSeen.OTHER:
+        case model.TopSeen.OTHER:
             why = "; ".join(differences) or "owner, mode or ACL are none that this program has given or found"
             words = f"{name}: {why}"
         case _:
             assert_never(found)
-    wanted = "closed again (root's, mode 0700)" if TopSeen.OPEN not in expected else "as it was before the freeze"
+    wanted = "closed again (root's, mode 0700)" if model.TopSeen.OPEN not in expected else "as it was before the freeze"
     return Halt(
         words=f"{words}: somebody else has changed it",
         hint=f"find out who did, and whether files were changed there meanwhile; make it {wanted}, {_AGAIN}",
@@ -266,7 +254,7 @@ def _top(
 _SHOWN = 3
 
 
-def next_step(record: CutoverRecord, seen: Seen) -> Step:
+def next_step(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
     """The next step of a cutover, or of a rollback that has begun."""
     place = PLACES.get(record.state)
     if place is None:
@@ -284,29 +272,29 @@ def next_step(record: CutoverRecord, seen: Seen) -> Step:
         case Phase.REVERTING:
             return _revert(way, seen, record.failure)
         case Phase.SWITCHED | Phase.THAWING:
-            return act_of(way.thaw, seen_done=way.top_there(seen) is TopSeen.OPEN)
+            return model.act_of(way.thaw, seen_done=way.top_there(seen) is model.TopSeen.OPEN)
         case Phase.ARRIVED:
-            return act_of(CutoverStep.RETAIN)
+            return model.act_of(model.CutoverStep.RETAIN)
         case _:
             assert_never(phase)
 
 
-def begin_rollback(record: CutoverRecord, seen: Seen) -> Step:
+def begin_rollback(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
     """The first steps of a rollback. The caller asks this until the record is on the way back (`turned_back`) or finished, and then
     `next_step`; otherwise a rollback that was given up would begin again.
 
     Before the switch a cutover is given up. A switch or a thaw that has begun is finished first.
     """
     state = record.state
-    if state in (CutoverState.PURGING, CutoverState.PURGED):
+    if state in (model.CutoverState.PURGING, model.CutoverState.PURGED):
         return Halt(
-            words=f"the source of {record.tree.user} {'is being' if state is CutoverState.PURGING else 'has been'} purged",
+            words=f"the source of {record.tree.user} {'is being' if state is model.CutoverState.PURGING else 'has been'} purged",
             hint="there is nothing to go back to: to move the user back, set up a site whose source is this target",
         )
     if state in _MOVED:
         if halt := unexplained_start(BACK, record, seen):
             return halt
-        return act_of(BACK.freeze)
+        return model.act_of(BACK.freeze)
     place = PLACES.get(state)
     if place is None or turned_back(state) or state is State.THAWING:
         return next_step(record, seen)
@@ -318,37 +306,37 @@ def begin_rollback(record: CutoverRecord, seen: Seen) -> Step:
     return _revert(way, seen, record.failure or "a rollback was asked for before the switch")
 
 
-def turned_back(state: CutoverState) -> bool:
+def turned_back(state: model.CutoverState) -> bool:
     """Whether a user in this state is on the way back to the source, or back there."""
-    return state in ROLLBACK_STATES or state in (
-        CutoverState.REVERTING,
-        CutoverState.REVERTED,
-        CutoverState.ROLLED_BACK,
+    return state in model.ROLLBACK_STATES or state in (
+        model.CutoverState.REVERTING,
+        model.CutoverState.REVERTED,
+        model.CutoverState.ROLLED_BACK,
     )
 
 
-def _finished(record: CutoverRecord) -> Finished:
+def _finished(record: model.CutoverRecord) -> Finished:
     words = {
-        CutoverState.RETAINED: "works on the target, and the source is kept",
-        CutoverState.PURGING: "works on the target, and the source is being purged",
-        CutoverState.PURGED: "works on the target, and the source is purged",
-        CutoverState.REVERTED: f"works on the source, unharmed: {record.failure or 'no reason was recorded'}",
-        CutoverState.ROLLED_BACK: "works on the source again",
+        model.CutoverState.RETAINED: "works on the target, and the source is kept",
+        model.CutoverState.PURGING: "works on the target, and the source is being purged",
+        model.CutoverState.PURGED: "works on the target, and the source is purged",
+        model.CutoverState.REVERTED: f"works on the source, unharmed: {record.failure or 'no reason was recorded'}",
+        model.CutoverState.ROLLED_BACK: "works on the source again",
     }
     return Finished(state=record.state, words=f"{record.tree.user} {words[record.state]}")
 
 
-def _revert(way: Way, seen: Seen, reason: str) -> CutoverAct:
-    return act_of(way.revert, seen_done=way.top_here(seen) is TopSeen.OPEN, reason=reason)
+def _revert(way: Way, seen: model.Seen, reason: str) -> model.CutoverAct:
+    return model.act_of(way.revert, seen_done=way.top_here(seen) is model.TopSeen.OPEN, reason=reason)
 
 
-def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> str:
+def _why_revert(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> str:
     """Why the way is reverted; empty if it continues."""
     if record.failure:
         return record.failure
     if phase in (Phase.START, Phase.FREEZING):
         return ""
-    if way.top_here(seen) is TopSeen.OPEN:
+    if way.top_here(seen) is model.TopSeen.OPEN:
         return f"the tree was opened on the {way.side} by somebody else while it had to be frozen"
     problems: list[str] = []
     match phase:
@@ -367,28 +355,28 @@ def _why_revert(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> st
     return "; ".join(problems)
 
 
-def _forward(way: Way, phase: Phase, record: CutoverRecord, seen: Seen) -> CutoverAct:
+def _forward(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> model.CutoverAct:
     match phase:
         case Phase.START | Phase.FREEZING:
-            return act_of(way.freeze, seen_done=way.top_here(seen) is TopSeen.FROZEN)
+            return model.act_of(way.freeze, seen_done=way.top_here(seen) is model.TopSeen.FROZEN)
         case Phase.FROZEN | Phase.COPYING:
             if phase is Phase.FROZEN or _copied(record, seen) is None:
-                return act_of(way.copy)
-            return act_of(way.verify)
+                return model.act_of(way.copy)
+            return model.act_of(way.verify)
         case Phase.VERIFYING:
-            return act_of(way.verify, seen_done=_proof(record, seen) is not None)
+            return model.act_of(way.verify, seen_done=_proof(record, seen) is not None)
         case _:
-            return act_of(way.switch)
+            return model.act_of(way.switch)
 
 
-def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
+def _switching(way: Way, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
     """Between the intent of the switch and its result the snapshot decides."""
-    again = act_of(way.switch)
+    again = model.act_of(way.switch)
     if seen.link is way.link_after:
-        return act_of(way.switch, seen_done=True)
-    opened = way.top_here(seen) is TopSeen.OPEN
+        return model.act_of(way.switch, seen_done=True)
+    opened = way.top_here(seen) is model.TopSeen.OPEN
     problems = tuple(switch_problems(way, record, seen))
-    if seen.link is LinkSeen.UNTOLD:
+    if seen.link is model.LinkSeen.UNTOLD:
         # Forward is the only safe way as long as it is the same switch with the same proof: the hook may be called twice.
         if problems:
             return Halt(
@@ -405,11 +393,11 @@ def _switching(way: Way, record: CutoverRecord, seen: Seen) -> Step:
     return again
 
 
-def switch_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+def switch_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Iterator[str]:
     """Every reason against switching the path now. An unknown fact is a reason too."""
-    if way.top_here(seen) is not TopSeen.FROZEN:
+    if way.top_here(seen) is not model.TopSeen.FROZEN:
         yield f"the tree is not seen to be frozen on the {way.side}"
-    if way.top_there(seen) is not TopSeen.FROZEN:
+    if way.top_there(seen) is not model.TopSeen.FROZEN:
         yield f"the tree is not seen to be closed on the {way.other_side}"
     yield from _writers(seen)
     yield from _pass_problems(way, record, seen)
@@ -418,7 +406,7 @@ def switch_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str
         yield from _backup(seen)
 
 
-def _writers(seen: Seen) -> Sequence[str]:
+def _writers(seen: model.Seen) -> Sequence[str]:
     return (
         ("whether somebody still writes to the frozen tree was not looked for",)
         if seen.writing is None
@@ -426,7 +414,7 @@ def _writers(seen: Seen) -> Sequence[str]:
     )
 
 
-def _copied(record: CutoverRecord, seen: Seen) -> PassSeen | None:
+def _copied(record: model.CutoverRecord, seen: model.Seen) -> model.PassSeen | None:
     """The pass that counts: it has ended, and is none that was there when the freeze was intended. Its scan is its own."""
     found, before = seen.copied, record.notes.passes_before
     if found is None or found.finished_at_s is None or before is None or found.id <= before:
@@ -434,7 +422,7 @@ def _copied(record: CutoverRecord, seen: Seen) -> PassSeen | None:
     return found
 
 
-def _pass_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+def _pass_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Iterator[str]:
     found = _copied(record, seen)
     name = "the final pass" if way.forward else "the pass that carries back"
     if found is None:
@@ -449,7 +437,7 @@ def _pass_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]
         yield f"{several(found.failed, 'file')} did not arrive by {name}"
 
 
-def _proof(record: CutoverRecord, seen: Seen) -> ProofSeen | None:
+def _proof(record: model.CutoverRecord, seen: model.Seen) -> model.ProofSeen | None:
     """The verification that counts: of what the pass brought, and none that had begun when it was intended to verify that."""
     found, copied, before = seen.proof, seen.copied, record.notes.proofs_before
     if found is None or copied is None or copied.finished_at_s is None:
@@ -459,7 +447,7 @@ def _proof(record: CutoverRecord, seen: Seen) -> ProofSeen | None:
     return found
 
 
-def _proof_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str]:
+def _proof_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Iterator[str]:
     found = _proof(record, seen)
     name = "the final pass" if way.forward else "the pass that carries back"
     if found is None:
@@ -477,8 +465,8 @@ def _proof_problems(way: Way, record: CutoverRecord, seen: Seen) -> Iterator[str
         yield "the verification left no manifest"
 
 
-def _backup(seen: Seen) -> Iterator[str]:
-    if seen.backup is BackupSeen.MISSING:
+def _backup(seen: model.Seen) -> Iterator[str]:
+    if seen.backup is model.BackupSeen.MISSING:
         yield "no backup of the target is recorded, and the site asks for one before the switch"
 
 
@@ -489,19 +477,19 @@ _OWN_ENTRIES = 3
 """An ACL of no more entries says what the mode says, and file systems keep it as the mode alone."""
 
 
-def write_top(top: FrozenTop) -> str:
+def write_top(top: model.FrozenTop) -> str:
     """A top as the ledger keeps it: JSON, bytes in hexadecimal digits."""
     return json.dumps({name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(top).items()})
 
 
-def read_top(text: str) -> FrozenTop:
+def read_top(text: str) -> model.FrozenTop:
     """The top that was written down. Raises LedgerCorrupt."""
     try:
         found = json.loads(text)
         values: dict[str, Any] = {name: int(found[name]) for name in ("ino", "uid", "gid", "mode")}
         for name in ("gfid", "acl_access", "acl_default"):
             values[name] = None if found[name] is None else bytes.fromhex(found[name])
-        return FrozenTop(tree=bytes.fromhex(found["tree"]), **values)
+        return model.FrozenTop(tree=bytes.fromhex(found["tree"]), **values)
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerCorrupt(
             "how a user is thawed cannot be read from the ledger",
@@ -509,9 +497,9 @@ def read_top(text: str) -> FrozenTop:
         ) from error
 
 
-def top_of(entry: Entry) -> FrozenTop:
+def top_of(entry: Entry) -> model.FrozenTop:
     """A top directory as a look saw it."""
-    return FrozenTop(
+    return model.FrozenTop(
         tree=entry.path,
         ino=entry.ino,
         gfid=entry.gfid,
@@ -523,7 +511,7 @@ def top_of(entry: Entry) -> FrozenTop:
     )
 
 
-def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> FrozenTop:
+def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> model.FrozenTop:
     """What a thaw makes of the top on the target: `now` is that, `like` the one on the source before it was frozen."""
     kept = kept_xattrs(like.xattrs, capabilities)
     return replace(
@@ -537,7 +525,7 @@ def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> Fro
     )
 
 
-def as_before(seen: Entry, top: FrozenTop) -> Entry:
+def as_before(seen: Entry, top: model.FrozenTop) -> Entry:
     """The top directory on the target as it was written down, from a look at it: for opening it again."""
     kept = {name: value for name, value in seen.xattrs.items() if name not in (ACL_ACCESS, ACL_DEFAULT)}
     acls = {ACL_ACCESS: top.acl_access, ACL_DEFAULT: top.acl_default}
@@ -551,33 +539,35 @@ def is_closed(now: Entry, *, uid: int, gid: int) -> bool:
     return not acls and (now.type, now.uid, now.gid, now.mode) == (EntryType.DIRECTORY, uid, gid, CLOSED_MODE)
 
 
-def target_top(now: Entry | None, wanted: FrozenTop | None, *, uid: int, gid: int) -> tuple[TopSeen, tuple[str, ...]]:
+def target_top(
+    now: Entry | None, wanted: model.FrozenTop | None, *, uid: int, gid: int
+) -> tuple[model.TopSeen, tuple[str, ...]]:
     """What the top on the target is, with sentences about one that is `other`. `wanted` is what it is when it is open, None
     where nobody opened it ever; `uid` and `gid` are those of this program, to whom a closed one belongs.
     """
     if now is None:
-        return TopSeen.OTHER, ("it is missing",)
+        return model.TopSeen.OTHER, ("it is missing",)
     if now.type is not EntryType.DIRECTORY:
-        return TopSeen.OTHER, (f"it is a {now.type.value}",)
+        return model.TopSeen.OTHER, (f"it is a {now.type.value}",)
     if is_closed(now, uid=uid, gid=gid):
-        return TopSeen.FROZEN, ()
+        return model.TopSeen.FROZEN, ()
     if wanted is None:
-        return TopSeen.OTHER, (
+        return model.TopSeen.OTHER, (
             f"it is open (uid {now.uid}, mode {now.mode:04o}), and nobody opened it by this program",
         )
     if _same(now, wanted):
-        return TopSeen.OPEN, ()
+        return model.TopSeen.OPEN, ()
     if now.uid in (uid, wanted.uid) and now.gid in (gid, wanted.gid):
         # Both ways begin and end with the bits of its owner alone; what has others' bits was given them by the user.
         partly = now.uid == uid or now.mode & 0o077 == 0
-        return (TopSeen.PARTLY if partly else TopSeen.OPEN), ()
-    return TopSeen.OTHER, (
+        return (model.TopSeen.PARTLY if partly else model.TopSeen.OPEN), ()
+    return model.TopSeen.OTHER, (
         f"it belongs to {now.uid}:{now.gid} with mode {now.mode:04o}, and should to {wanted.uid}:{wanted.gid} "
         f"with {wanted.mode:04o}",
     )
 
 
-def _same(now: Entry, wanted: FrozenTop) -> bool:
+def _same(now: Entry, wanted: model.FrozenTop) -> bool:
     facts = (now.uid, now.gid, now.mode) == (wanted.uid, wanted.gid, wanted.mode)
     return (
         facts
@@ -605,8 +595,8 @@ def carried_top(
     source: Entry,
     target: Entry,
     *,
-    source_before: FrozenTop,
-    target_before: FrozenTop,
+    source_before: model.FrozenTop,
+    target_before: model.FrozenTop,
     capabilities: TargetCapabilities,
 ) -> Entry:
     """What the top on the source becomes, for `TargetTrees.open_tree`.
@@ -638,7 +628,7 @@ def _acl(name: bytes, source: bytes | None, target: bytes | None, capabilities: 
     return source if lost or _entries(source) == _entries(target) else target
 
 
-def _mode(source: Entry, before: FrozenTop, target: FrozenTop, capabilities: TargetCapabilities) -> int:
+def _mode(source: Entry, before: model.FrozenTop, target: model.FrozenTop, capabilities: TargetCapabilities) -> int:
     """Where the target lacks the ACL it was opened with other bits of the group than the source's."""
     acls = {} if before.acl_access is None else {ACL_ACCESS: before.acl_access}
     opened = opened_mode(replace(source, mode=before.mode, xattrs=acls), capabilities)
@@ -666,30 +656,32 @@ _State = tuple[int, int, _Entries, _Entries]
 """Owner, mode, access ACL, default ACL."""
 
 
-def frozen_form(top: FrozenTop) -> FrozenTop:
+def frozen_form(top: model.FrozenTop) -> model.FrozenTop:
     """What freezing makes of a top: root's, closed, without ACLs. The group stays."""
-    return replace(top, uid=FROZEN_UID, mode=top.frozen_mode, acl_access=None, acl_default=None)
+    return replace(top, uid=model.FROZEN_UID, mode=top.frozen_mode, acl_access=None, acl_default=None)
 
 
-def judge_top(before: FrozenTop, now: FrozenTop) -> TopLook:
+def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
     """What a top is now, against what was written down before it was frozen.
 
     A crash in the middle of freezing or thawing leaves one of a few exact states, each a step of one of the two orders;
     everything else was somebody else's doing.
     """
     if now == before:
-        return TopLook(state=TopSeen.OPEN)
+        return model.TopLook(state=model.TopSeen.OPEN)
     frozen = frozen_form(before)
     if now == frozen:
-        return TopLook(state=TopSeen.FROZEN)
+        return model.TopLook(state=model.TopSeen.FROZEN)
     same = (now.tree, now.ino, now.gfid, now.gid) == (before.tree, before.ino, before.gfid, before.gid)
     if same and _state(now) in _steps(before):
-        return TopLook(state=TopSeen.PARTLY)
+        return model.TopLook(state=model.TopSeen.PARTLY)
     another = (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid)
-    return TopLook(state=TopSeen.OTHER, differences=tuple(_differences(before, frozen, now)), another=another)
+    return model.TopLook(
+        state=model.TopSeen.OTHER, differences=tuple(_differences(before, frozen, now)), another=another
+    )
 
 
-def why_not_frozen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
+def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
     """Why somebody may still write below the trees, as sentences; none where nobody can. Who only reads stops nothing.
     `vouched`: the site's freeze hook answers for what was not seen; for what was seen to be open nobody can.
     """
@@ -702,21 +694,21 @@ def why_not_frozen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
     return (*reasons, *what_is_unseen(writers, vouched=vouched))
 
 
-def what_is_unseen(writers: Writers, *, vouched: bool) -> tuple[str, ...]:
+def what_is_unseen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
     """What no freeze would find out either, as sentences: it can be asked before anybody is frozen."""
     if vouched:
         return ()
     return tuple(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
 
 
-def can_write(found: OpenFile) -> bool:
+def can_write(found: model.OpenFile) -> bool:
     """Whether a tree can be changed through it, closed as its top is. From a working directory files are opened and made
     without passing the top. A file without a name belongs to no tree any more.
     """
-    return not found.unlinked and (found.writable or found.kind is OpenKind.WORKING_DIRECTORY)
+    return not found.unlinked and (found.writable or found.kind is model.OpenKind.WORKING_DIRECTORY)
 
 
-def describe_open(found: OpenFile) -> str:
+def describe_open(found: model.OpenFile) -> str:
     """One line for people: what, who, where."""
     holder = f"process {found.pid}" if found.pid is not None else ""
     holder += f" ({show(found.program)})" if found.program else ""
@@ -726,12 +718,12 @@ def describe_open(found: OpenFile) -> str:
     return f"{show(found.path)}: {how}{state}, {' '.join(part for part in (holder, place) if part)}"
 
 
-_HOW = {OpenKind.WORKING_DIRECTORY: "a working directory", OpenKind.LOOP_DEVICE: "a loop device"}
+_HOW = {model.OpenKind.WORKING_DIRECTORY: "a working directory", model.OpenKind.LOOP_DEVICE: "a loop device"}
 
 
-def missing_freeze_hook(way: FreezeWay, hooks: Collection[Hook]) -> str | None:
+def missing_freeze_hook(way: model.FreezeWay, hooks: Collection[Hook]) -> str | None:
     """Why the site's freeze cannot be vouched for by a hook as it asks to; None where nothing is missing."""
-    if way is FreezeWay.TOP or any(
+    if way is model.FreezeWay.TOP or any(
         hook.stage.step is HookStep.FREEZE and hook.stage.event is HookEvent.PRE for hook in hooks
     ):
         return None
@@ -741,7 +733,7 @@ def missing_freeze_hook(way: FreezeWay, hooks: Collection[Hook]) -> str | None:
     )
 
 
-def closed_already(top: FrozenTop) -> str | None:
+def closed_already(top: model.FrozenTop) -> str | None:
     """Why a top cannot be frozen that looks frozen before; None for any other. How it was would not be known at its thaw."""
     if frozen_form(top) != top:
         return None
@@ -752,7 +744,7 @@ def closed_already(top: FrozenTop) -> str | None:
     )
 
 
-def check_freeze_hooks(way: FreezeWay, hooks: Collection[Hook]) -> list[Finding]:
+def check_freeze_hooks(way: model.FreezeWay, hooks: Collection[Hook]) -> list[Finding]:
     """For `doctor`, where the site's freeze hooks answer for what was not seen: are there any?"""
     if missing_freeze_hook(way, hooks) is None:
         return []
@@ -796,9 +788,9 @@ def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
     )
 
 
-def check_open_files(state: VolumeState, way: FreezeWay) -> list[Finding]:
+def check_open_files(state: VolumeState, way: model.FreezeWay) -> list[Finding]:
     """For `doctor`, where users are to be moved: does all that clients have open show on the bricks?"""
-    if way is FreezeWay.HOOK:
+    if way is model.FreezeWay.HOOK:
         return []
     unseen = unopened_unseen(state)
     if not unseen:
@@ -807,7 +799,7 @@ def check_open_files(state: VolumeState, way: FreezeWay) -> list[Finding]:
     return [warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix)]
 
 
-def _state(top: FrozenTop) -> _State:
+def _state(top: model.FrozenTop) -> _State:
     return top.uid, top.mode, _entries(top.acl_access), _entries(top.acl_default)
 
 
@@ -818,21 +810,21 @@ def _entries(acl: bytes | None) -> _Entries:
     return acl if entries is None else entries
 
 
-def _steps(before: FrozenTop) -> Sequence[_State]:
+def _steps(before: model.FrozenTop) -> Sequence[_State]:
     """Every state between `before` and frozen: `files.MountedTops` has the two orders."""
     uid, mode, access, default = _state(before)
     closed = before.frozen_mode
     masked = tuple(_after_chmod(one, access) for one in access) if isinstance(access, tuple) else access
     freezing = [
         (uid, closed, masked, default),
-        (FROZEN_UID, closed, masked, default),
-        (FROZEN_UID, closed, masked, None),
+        (model.FROZEN_UID, closed, masked, default),
+        (model.FROZEN_UID, closed, masked, None),
     ]
     # Whoever sets an ACL may lose setgid by it (setxattr(2) of a caller that is not in the group).
     thawing = [
-        (FROZEN_UID, closed, None, default),
-        (FROZEN_UID, mode & ~stat.S_ISGID, access, default),
-        (FROZEN_UID, mode, access, default),
+        (model.FROZEN_UID, closed, None, default),
+        (model.FROZEN_UID, mode & ~stat.S_ISGID, access, default),
+        (model.FROZEN_UID, mode, access, default),
     ]
     return [*freezing, *thawing]
 
@@ -843,10 +835,10 @@ def _after_chmod(entry: AclEntry, acl: tuple[AclEntry, ...]) -> AclEntry:
     shifts = {USER_OBJ: 6, MASK: 3, OTHER: 0} if has_mask else {USER_OBJ: 6, GROUP_OBJ: 3, OTHER: 0}
     if entry.tag in (USER, GROUP) or entry.tag not in shifts:
         return entry
-    return replace(entry, permissions=FROZEN_PERMISSIONS >> shifts[entry.tag] & 7)
+    return replace(entry, permissions=model.FROZEN_PERMISSIONS >> shifts[entry.tag] & 7)
 
 
-def _differences(before: FrozenTop, frozen: FrozenTop, now: FrozenTop) -> Sequence[str]:
+def _differences(before: model.FrozenTop, frozen: model.FrozenTop, now: model.FrozenTop) -> Sequence[str]:
     if (now.ino, now.gfid) != (before.ino, before.gfid):
         return ("another directory stands in its place",)
     found = []

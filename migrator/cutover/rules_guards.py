@@ -8,20 +8,7 @@ from migrator.core.entry import UserTree
 from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import format_duration, format_size, several
-from migrator.cutover.model import (
-    ENDED_STATES,
-    ROLLBACK_STATES,
-    SETTLED_STATES,
-    UNDER_WAY_STATES,
-    BackupSeen,
-    CutoverFacts,
-    CutoverRecord,
-    CutoverState,
-    Ending,
-    TargetTop,
-    TreeOutcome,
-    frozen_since_s,
-)
+from migrator.cutover import model
 from migrator.report.model import Blocker
 
 # States and freezes for people.
@@ -32,40 +19,40 @@ _SAID_SHARE = 0.1
 
 
 _WORDS = {
-    CutoverState.PLANNED: "planned",
-    CutoverState.FREEZING: "freezing",
-    CutoverState.FROZEN: "frozen",
-    CutoverState.FINAL_PASS: "frozen: final pass",
-    CutoverState.VERIFYING: "frozen: verifying",
-    CutoverState.VERIFIED: "frozen: verified",
-    CutoverState.SWITCHING: "frozen: switching",
-    CutoverState.SWITCHED: "switched, not open on the target yet",
-    CutoverState.THAWING: "thawing, not open on the target yet",
-    CutoverState.THAWED: "on the target, source kept",
-    CutoverState.RETAINED: "on the target, source kept",
-    CutoverState.PURGING: "on the target, source being purged",
-    CutoverState.PURGED: "on the target, source purged",
-    CutoverState.REVERTING: "being thawed on the source",
-    CutoverState.REVERTED: "on the source, cutover given up",
-    CutoverState.ROLLBACK_FREEZING: "rollback: freezing",
-    CutoverState.ROLLBACK_FROZEN: "rollback: frozen",
-    CutoverState.CARRYING_BACK: "rollback: carrying back",
-    CutoverState.ROLLBACK_VERIFYING: "rollback: verifying",
-    CutoverState.ROLLBACK_VERIFIED: "rollback: verified",
-    CutoverState.SWITCHING_BACK: "rollback: switching back",
-    CutoverState.SWITCHED_BACK: "rollback: switched back",
-    CutoverState.ROLLBACK_THAWING: "rollback: switched back",
-    CutoverState.ROLLED_BACK: "on the source, rolled back",
-    CutoverState.ROLLBACK_REVERTING: "rollback given up, being thawed on the target",
+    model.CutoverState.PLANNED: "planned",
+    model.CutoverState.FREEZING: "freezing",
+    model.CutoverState.FROZEN: "frozen",
+    model.CutoverState.FINAL_PASS: "frozen: final pass",
+    model.CutoverState.VERIFYING: "frozen: verifying",
+    model.CutoverState.VERIFIED: "frozen: verified",
+    model.CutoverState.SWITCHING: "frozen: switching",
+    model.CutoverState.SWITCHED: "switched, not open on the target yet",
+    model.CutoverState.THAWING: "thawing, not open on the target yet",
+    model.CutoverState.THAWED: "on the target, source kept",
+    model.CutoverState.RETAINED: "on the target, source kept",
+    model.CutoverState.PURGING: "on the target, source being purged",
+    model.CutoverState.PURGED: "on the target, source purged",
+    model.CutoverState.REVERTING: "being thawed on the source",
+    model.CutoverState.REVERTED: "on the source, cutover given up",
+    model.CutoverState.ROLLBACK_FREEZING: "rollback: freezing",
+    model.CutoverState.ROLLBACK_FROZEN: "rollback: frozen",
+    model.CutoverState.CARRYING_BACK: "rollback: carrying back",
+    model.CutoverState.ROLLBACK_VERIFYING: "rollback: verifying",
+    model.CutoverState.ROLLBACK_VERIFIED: "rollback: verified",
+    model.CutoverState.SWITCHING_BACK: "rollback: switching back",
+    model.CutoverState.SWITCHED_BACK: "rollback: switched back",
+    model.CutoverState.ROLLBACK_THAWING: "rollback: switched back",
+    model.CutoverState.ROLLED_BACK: "on the source, rolled back",
+    model.CutoverState.ROLLBACK_REVERTING: "rollback given up, being thawed on the target",
 }
 
 
-def state_words(state: CutoverState) -> str:
+def state_words(state: model.CutoverState) -> str:
     """A state for people."""
     return _WORDS[state]
 
 
-def freeze_words(record: CutoverRecord, now_s: float | None = None) -> str:
+def freeze_words(record: model.CutoverRecord, now_s: float | None = None) -> str:
     """Predicted against real freeze, as one sentence. `now_s`: also of a freeze that has not ended."""
     predicted_s = record.predicted_freeze_s
     said = "" if predicted_s is None else f"a freeze of {format_duration(predicted_s)} was predicted"
@@ -88,12 +75,12 @@ def _compared(predicted_s: float | None, real_s: float) -> str:
     return f"{was}, {format_duration(abs(off_s))} {'less' if off_s > 0 else 'more'} than it took"
 
 
-def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
+def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
     """Cutovers that wait for somebody: one that was given up, and, while no run is at work, one that was left with its user
     frozen.
     """
     for record in records:
-        verb = "rollback" if record.state in ROLLBACK_STATES else "cutover"
+        verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
         command = f"migrator {verb} --user {record.tree.user}"
         subject = f"{record.tree.user}: {verb}"
         if record.under_way and not at_work:
@@ -103,13 +90,13 @@ def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iter
                 on=f"it was left {state_words(record.state)}, and the user may not be able to work{why}",
                 hint=f"{command} (it goes on, or gives it up and thaws the user)",
             )
-        elif record.state is CutoverState.PURGING and not at_work:
+        elif record.state is model.CutoverState.PURGING and not at_work:
             yield Blocker(
                 subject=f"{record.tree.user}: purge",
                 on=f"the purge of the source has begun and not ended: {record.failure or 'it was stopped or killed'}",
                 hint=f"migrator purge --user {record.tree.user} --dry-run, then with --confirm (it goes on where it was)",
             )
-        elif record.state is CutoverState.REVERTED and record.failure:
+        elif record.state is model.CutoverState.REVERTED and record.failure:
             yield Blocker(
                 subject=subject,
                 on=f"it was given up, and the user works on the source: {record.failure}",
@@ -117,15 +104,15 @@ def cutover_blockers(records: Sequence[CutoverRecord], *, at_work: bool) -> Iter
             )
 
 
-def newest_attempts(records: Sequence[CutoverRecord]) -> tuple[CutoverRecord, ...]:
+def newest_attempts(records: Sequence[model.CutoverRecord]) -> tuple[model.CutoverRecord, ...]:
     """The newest attempt of each tree, in the order of the first ones."""
     oldest_first = sorted(records, key=lambda record: record.id)
     return tuple({record.tree.path: record for record in oldest_first}.values())
 
 
-def cutover_facts(record: CutoverRecord) -> CutoverFacts:
+def cutover_facts(record: model.CutoverRecord) -> model.CutoverFacts:
     """What is shown of an attempt."""
-    return CutoverFacts(
+    return model.CutoverFacts(
         tree=record.tree,
         plan=record.plan,
         batch=record.batch,
@@ -138,15 +125,15 @@ def cutover_facts(record: CutoverRecord) -> CutoverFacts:
         freeze_s=record.freeze_s,
         failure=record.failure,
         purge=record.notes.purge,
-        frozen_since_s=frozen_since_s(record),
+        frozen_since_s=model.frozen_since_s(record),
     )
 
 
 def outcome_of(
-    record: CutoverRecord, ending: Ending, words: str, *, hint: str = "", problems: tuple[str, ...] = ()
-) -> TreeOutcome:
+    record: model.CutoverRecord, ending: model.Ending, words: str, *, hint: str = "", problems: tuple[str, ...] = ()
+) -> model.TreeOutcome:
     """What became of a tree that has an attempt."""
-    return TreeOutcome(
+    return model.TreeOutcome(
         tree=record.tree,
         batch=record.batch,
         ending=ending,
@@ -157,23 +144,23 @@ def outcome_of(
     )
 
 
-def places_words(cutovers: Sequence[CutoverFacts]) -> str:
+def places_words(cutovers: Sequence[model.CutoverFacts]) -> str:
     """How many users are where, as one sentence; empty where none was cut over."""
     parts = [
         f"{several(count, 'user')} {what}"
         for count, what in (
-            (sum(one.state in SETTLED_STATES for one in cutovers), "on the target"),
-            (sum(one.state in UNDER_WAY_STATES for one in cutovers), "on the way"),
-            (sum(one.state in ENDED_STATES for one in cutovers), "back on the source after an attempt"),
+            (sum(one.state in model.SETTLED_STATES for one in cutovers), "on the target"),
+            (sum(one.state in model.UNDER_WAY_STATES for one in cutovers), "on the way"),
+            (sum(one.state in model.ENDED_STATES for one in cutovers), "back on the source after an attempt"),
         )
         if count
     ]
     return f"{', '.join(parts)}." if parts else ""
 
 
-def freed_words(cutovers: Sequence[CutoverFacts]) -> str:
+def freed_words(cutovers: Sequence[model.CutoverFacts]) -> str:
     """How much of the source was freed by purges, as one sentence; empty where nothing was."""
-    purged = [one for one in cutovers if one.state is CutoverState.PURGED]
+    purged = [one for one in cutovers if one.state is model.CutoverState.PURGED]
     if not purged:
         return ""
     sums = [one.purge for one in purged if one.purge is not None]
@@ -181,7 +168,7 @@ def freed_words(cutovers: Sequence[CutoverFacts]) -> str:
     return f"The source of {several(len(purged), 'user')} is purged: {size} and {inodes} were freed there."
 
 
-def freezes_words(cutovers: Sequence[CutoverFacts]) -> str:
+def freezes_words(cutovers: Sequence[model.CutoverFacts]) -> str:
     """How long users were frozen, against what was predicted, as one sentence; empty where nobody was."""
     frozen = [one for one in cutovers if one.freeze_s is not None]
     if not frozen:
@@ -209,15 +196,15 @@ def cutover_problems(
     plan: str,
     batch: int,
     state: BatchState | None,
-    before: CutoverRecord | None,
-    elsewhere: Sequence[CutoverRecord],
+    before: model.CutoverRecord | None,
+    elsewhere: Sequence[model.CutoverRecord],
     failed_chunks: int,
     bad_files: int,
     predicted_freeze_s: float | None,
     max_freeze_s: float,
     freeze_accepted: bool,
-    target_top: TargetTop,
-    backup: BackupSeen,
+    target_top: model.TargetTop,
+    backup: model.BackupSeen,
     link: Sequence[str] | None,
     capacity: Sequence[str] | None,
     mounts: Sequence[str],
@@ -249,17 +236,17 @@ def cutover_problems(
     )
 
 
-def _before(tree: UserTree, before: CutoverRecord | None, *, plan: str, batch: int) -> Iterable[str]:
-    if before is None or before.state in ENDED_STATES:
+def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, batch: int) -> Iterable[str]:
+    if before is None or before.state in model.ENDED_STATES:
         return
-    if before.state is CutoverState.PLANNED and (before.plan, before.batch) == (plan, batch):
+    if before.state is model.CutoverState.PLANNED and (before.plan, before.batch) == (plan, batch):
         return
-    if before.state in SETTLED_STATES:
+    if before.state in model.SETTLED_STATES:
         yield (
             f"{tree.user} works on the target already ({state_words(before.state)}, plan {before.plan}, batch "
             f"{before.batch}): there is nothing to cut over"
         )
-    elif before.state in ROLLBACK_STATES:
+    elif before.state in model.ROLLBACK_STATES:
         yield (
             f"a rollback of {tree.user} is under way ({state_words(before.state)}): finish it with "
             f"`migrator rollback --user {tree.user}`"
@@ -271,10 +258,10 @@ def _before(tree: UserTree, before: CutoverRecord | None, *, plan: str, batch: i
         )
 
 
-def _elsewhere(elsewhere: Sequence[CutoverRecord]) -> Iterable[str]:
+def _elsewhere(elsewhere: Sequence[model.CutoverRecord]) -> Iterable[str]:
     for other in elsewhere:
         if other.under_way:
-            verb = "rollback" if other.state in ROLLBACK_STATES else "cutover"
+            verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"
             yield (
                 f"{other.tree.user} may be frozen by a {verb} that has not ended ({state_words(other.state)}): finish it "
                 f"with `migrator {verb} --user {other.tree.user}`"
@@ -311,18 +298,18 @@ def _freeze_length(batch: int, predicted_s: float | None, most_s: float, accepte
         )
 
 
-def _closed(tree: UserTree, top: TargetTop, state: BatchState | None) -> Iterable[str]:
+def _closed(tree: UserTree, top: model.TargetTop, state: BatchState | None) -> Iterable[str]:
     name = f"the tree {show(tree.path)} on the target"
     match top:
-        case TargetTop.CLOSED:
+        case model.TargetTop.CLOSED:
             return
-        case TargetTop.UNKNOWN:
+        case model.TargetTop.UNKNOWN:
             yield f"whether {name} is closed to users is not known: see `migrator doctor`"
-        case TargetTop.MISSING:
+        case model.TargetTop.MISSING:
             # Of a batch that is yet to be copied that is said already.
             if state is None or state in _READY:
                 yield f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew"
-        case TargetTop.OPEN:
+        case model.TargetTop.OPEN:
             yield (
                 f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see "
                 "`migrator verify` for what differs"
@@ -331,8 +318,8 @@ def _closed(tree: UserTree, top: TargetTop, state: BatchState | None) -> Iterabl
             assert_never(top)
 
 
-def _backup(backup: BackupSeen) -> Iterable[str]:
-    if backup is BackupSeen.MISSING:
+def _backup(backup: model.BackupSeen) -> Iterable[str]:
+    if backup is model.BackupSeen.MISSING:
         yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
 
 

@@ -14,32 +14,10 @@ from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
+from migrator.cutover import model, steps
 from migrator.cutover.files import real_place
-from migrator.cutover.model import (
-    ENDED_STATES,
-    SETTLED_STATES,
-    CutoverAct,
-    CutoverRecord,
-    CutoverRequest,
-    CutoverState,
-    CutoverStep,
-    CutoverSummary,
-    Ending,
-    TargetTop,
-    TreeOutcome,
-)
 from migrator.cutover.rules import begin_rollback, closed_already, is_closed, missing_freeze_hook
 from migrator.cutover.rules_guards import cutover_facts, cutover_problems, outcome_of, state_words
-from migrator.cutover.steps import (
-    OWN_STEPS,
-    CutoverWorld,
-    Cutting,
-    Sight,
-    TreeComparison,
-    TreeMachine,
-    lacking_archives,
-    retained_source_problem,
-)
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, Hooks, find_hooks
@@ -79,12 +57,12 @@ def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, By
     """
     found: dict[str, dict[int, list[UserTree]]] = {}
     for record in newest_of_all(ledger):
-        if record.tree.user in users and record.state not in ENDED_STATES:
+        if record.tree.user in users and record.state not in model.ENDED_STATES:
             found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
 
 
-def newest_of_all(ledger: "Ledger") -> Sequence[CutoverRecord]:
+def newest_of_all(ledger: "Ledger") -> Sequence[model.CutoverRecord]:
     """The newest attempt of every tree, whatever plan it was made by."""
     trees = {record.tree.path for plan in ledger.plans.names() for record in ledger.cutovers.of_plan(plan)}
     newest = [ledger.cutovers.latest(tree) for tree in sorted(trees)]
@@ -98,7 +76,7 @@ def newest_of_all(ledger: "Ledger") -> Sequence[CutoverRecord]:
 class Guarding:
     """The preflight checks of one tree."""
 
-    sight: Sight
+    sight: steps.Sight
 
     async def problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
         """Every failed check, as a sentence."""
@@ -170,14 +148,14 @@ class Guarding:
             sum(is_beneath(one.path, tree.path) for one in bad),
         )
 
-    async def _top(self, record: CutoverRecord) -> TargetTop:
+    async def _top(self, record: model.CutoverRecord) -> model.TargetTop:
         try:
             entry = await self.sight.entry(self.sight.run.target, record.tree.path)
         except OSError:
-            return TargetTop.UNKNOWN
+            return model.TargetTop.UNKNOWN
         if entry is None:
-            return TargetTop.MISSING
-        return TargetTop.CLOSED if is_closed(entry, uid=os.geteuid(), gid=os.getegid()) else TargetTop.OPEN
+            return model.TargetTop.MISSING
+        return model.TargetTop.CLOSED if is_closed(entry, uid=os.geteuid(), gid=os.getegid()) else model.TargetTop.OPEN
 
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
         world = self.sight.world
@@ -214,7 +192,7 @@ class Guarding:
         room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
         return (*room, *storage_problems(storage, run))
 
-    async def _limits(self, tree: UserTree, record: CutoverRecord) -> tuple[str, ...]:
+    async def _limits(self, tree: UserTree, record: model.CutoverRecord) -> tuple[str, ...]:
         """Quotas on the target that would keep the user from writing; none if they cannot be read."""
         sight = self.sight
         owned = max(
@@ -227,7 +205,7 @@ class Guarding:
         owner = OwnerNeed(uid=owned.uid, users=(tree.user,))
         look = await look_at_quotas(sight.run.storage, sight.run.target.root, [owner.uid])
         words = room_to_work([owner], look.quotas)
-        if isinstance(sight, Cutting):
+        if isinstance(sight, steps.Cutting):
             for warning in words.warnings:
                 sight.say(EventKind.QUOTA_NEAR, Severity.WARNING, record, warning)
         return words.problems
@@ -240,7 +218,7 @@ class Guarding:
             *health_problems(health, health),
         )
 
-    async def _freeze(self, record: CutoverRecord) -> tuple[str, ...] | None:
+    async def _freeze(self, record: model.CutoverRecord) -> tuple[str, ...] | None:
         found = await self._hooks()
         try:
             top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(record.tree.path))
@@ -254,7 +232,7 @@ class Guarding:
 
     async def _lacking(self, tree: UserTree) -> int | str | None:
         # No time limit: a look at many files takes long, and nobody is frozen yet.
-        return await asyncio.to_thread(lacking_archives, self.sight, tree.path)
+        return await asyncio.to_thread(steps.lacking_archives, self.sight, tree.path)
 
     async def _hooks(self) -> HooksFound | None:
         hooks = self.sight.hooks
@@ -266,17 +244,17 @@ class Guarding:
             return None
 
 
-def _as_planned(sight: Sight, tree: UserTree, batch: int) -> CutoverRecord:
+def _as_planned(sight: steps.Sight, tree: UserTree, batch: int) -> model.CutoverRecord:
     """The record that an attempt would have."""
     now_s = sight.now_s()
-    return CutoverRecord(
+    return model.CutoverRecord(
         id=0,
         plan=sight.plan.name,
         batch=batch,
         tree=tree,
         attempt=0,
-        state=CutoverState.PLANNED,
-        times={CutoverState.PLANNED: now_s},
+        state=model.CutoverState.PLANNED,
+        times={model.CutoverState.PLANNED: now_s},
         predicted_freeze_s=None,
     )
 
@@ -284,29 +262,29 @@ def _as_planned(sight: Sight, tree: UserTree, batch: int) -> CutoverRecord:
 # Hooks that are still owed for an attempt that has ended.
 
 
-async def call_owed(machine: TreeMachine, record: CutoverRecord) -> None:
+async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> None:
     """Call the `post` hooks of every step of an attempt whose calls have not come to their end. Nobody is frozen by it any
     more, so they may take their time. May be called again; mostly there is nothing to do.
     """
     hooking, records = machine.hooking(), machine.cutting.ledger.hooks
     for place, step, done in _steps(record):
         if hooking is not None and records.open_since(place.step, place.hooked.key) is not None:
-            act = CutoverAct(step=step, intent=record.state, result=record.state)
+            act = model.CutoverAct(step=step, intent=record.state, result=record.state)
             facts = machine.facts(place, HookEvent.POST, record, act)
             await hooking.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
 
 
-def _steps(record: CutoverRecord) -> Iterator[tuple[CutoverPlace, CutoverStep, bool]]:
+def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.CutoverStep, bool]]:
     """The steps that hooks are called around, in order, and whether each was done."""
     states = record.times.keys()
-    given_up, back = record.state is CutoverState.REVERTED, record.state is CutoverState.ROLLED_BACK
+    given_up, back = record.state is model.CutoverState.REVERTED, record.state is model.CutoverState.ROLLED_BACK
     for hooked, step, there, done in (
-        (HookStep.FREEZE, CutoverStep.FREEZE, True, CutoverState.FROZEN),
-        (HookStep.SWITCH, CutoverStep.SWITCH, True, CutoverState.SWITCHED),
-        (HookStep.THAW, CutoverStep.REVERT if given_up else CutoverStep.THAW, True, None),
-        (HookStep.FREEZE, CutoverStep.ROLLBACK_FREEZE, False, CutoverState.ROLLBACK_FROZEN),
-        (HookStep.SWITCH, CutoverStep.SWITCH_BACK, False, CutoverState.SWITCHED_BACK),
-        (HookStep.THAW, CutoverStep.ROLLBACK_THAW if back else CutoverStep.ROLLBACK_REVERT, False, None),
+        (HookStep.FREEZE, model.CutoverStep.FREEZE, True, model.CutoverState.FROZEN),
+        (HookStep.SWITCH, model.CutoverStep.SWITCH, True, model.CutoverState.SWITCHED),
+        (HookStep.THAW, model.CutoverStep.REVERT if given_up else model.CutoverStep.THAW, True, None),
+        (HookStep.FREEZE, model.CutoverStep.ROLLBACK_FREEZE, False, model.CutoverState.ROLLBACK_FROZEN),
+        (HookStep.SWITCH, model.CutoverStep.SWITCH_BACK, False, model.CutoverState.SWITCHED_BACK),
+        (HookStep.THAW, model.CutoverStep.ROLLBACK_THAW if back else model.CutoverStep.ROLLBACK_REVERT, False, None),
     ):
         place = CutoverPlace(step=hooked, record=record, back=not there)
         yield place, step, done is None or done in states
@@ -321,22 +299,22 @@ class Beginning:
 
     guarding: Guarding
 
-    async def cut_over(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
+    async def cut_over(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
         """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
         cutting = machine.cutting
         cutovers = cutting.ledger.cutovers
         record = cutovers.latest(tree.path)
         own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
         # A call that was killed right after the thaw has not recorded the user as retained.
-        comparison = TreeComparison(cutting=cutting)
-        if record is not None and own and (record.under_way or record.state is CutoverState.THAWED):
+        comparison = steps.TreeComparison(cutting=cutting)
+        if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
             cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
             return await comparison.after(machine, await machine.drive(record), record)
         if record is not None:
             await call_owed(machine, record)
-        if record is not None and record.state in SETTLED_STATES:
+        if record is not None and record.state in model.SETTLED_STATES:
             return outcome_of(
-                record, Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
+                record, model.Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
             )
         found = await self.preview(tree, batch)
         for problem in found.problems:
@@ -358,34 +336,34 @@ class Beginning:
         comparison.keep(record)
         return await comparison.after(machine, await machine.drive(record), record)
 
-    async def roll_back(self, machine: TreeMachine, tree: UserTree, batch: int) -> TreeOutcome:
+    async def roll_back(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
         """Move a user back, from any state."""
         cutting = machine.cutting
         record = cutting.ledger.cutovers.latest(tree.path)
-        if record is None or record.state in ENDED_STATES:
+        if record is None or record.state in model.ENDED_STATES:
             if record is not None:
                 await call_owed(machine, record)
             return _on_source(tree, batch, record)
         unseen = await self._unseen_back(record)
-        if problem := unseen or await retained_source_problem(cutting, record):
+        if problem := unseen or await steps.retained_source_problem(cutting, record):
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, problem)
             return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
         return await machine.drive(record)
 
-    async def preview(self, tree: UserTree, batch: int) -> TreeOutcome:
+    async def preview(self, tree: UserTree, batch: int) -> model.TreeOutcome:
         """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
         record = self.guarding.sight.ledger.cutovers.latest(tree.path)
-        if record is not None and record.state in SETTLED_STATES:
+        if record is not None and record.state in model.SETTLED_STATES:
             return outcome_of(
-                record, Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
+                record, model.Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
             )
         predicted_s = await asyncio.to_thread(self.guarding.predicted_freeze_s, tree, batch)
         problems = await self.guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
-        return TreeOutcome(
+        return model.TreeOutcome(
             tree=tree,
             batch=batch,
-            ending=Ending.REFUSED if problems else Ending.PLANNED,
+            ending=model.Ending.REFUSED if problems else model.Ending.PLANNED,
             cutover=None if record is None else cutover_facts(record),
             words="; ".join(problems) or f"{tree.user} would be moved",
             hint="mend each as it says, then run the same command again" if problems else "",
@@ -393,26 +371,26 @@ class Beginning:
             predicted_freeze_s=predicted_s,
         )
 
-    async def _unseen_back(self, record: CutoverRecord) -> str:
+    async def _unseen_back(self, record: model.CutoverRecord) -> str:
         """Why nobody would see who writes on the target, asked before a user who works there is frozen; else empty."""
-        if record.state not in SETTLED_STATES:
+        if record.state not in model.SETTLED_STATES:
             return ""
         unseen = await self.guarding.sight.writing(record.tree.path, back=True, unseen_only=True)
         return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
 
-    async def preview_back(self, tree: UserTree, batch: int) -> TreeOutcome:
+    async def preview_back(self, tree: UserTree, batch: int) -> model.TreeOutcome:
         """The first step of a rollback. Changes nothing."""
         record = self.guarding.sight.ledger.cutovers.latest(tree.path)
-        if record is None or record.state in ENDED_STATES:
+        if record is None or record.state in model.ENDED_STATES:
             return _on_source(tree, batch, record)
         if problem := await self._unseen_back(record):
             return _not_back(record, problem, _ASK_AGAIN)
         step = begin_rollback(record, await self.guarding.sight.see(record))
-        if isinstance(step, CutoverAct):
+        if isinstance(step, model.CutoverAct):
             words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
-            return outcome_of(record, Ending.PLANNED, words)
+            return outcome_of(record, model.Ending.PLANNED, words)
         hint = step.hint if isinstance(step, Halt) else ""
-        return outcome_of(record, Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
+        return outcome_of(record, model.Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
 
 
 _BRING_OVER = (
@@ -422,19 +400,19 @@ _BRING_OVER = (
 _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
 
 
-def _not_back(record: CutoverRecord, problem: str, hint: str) -> TreeOutcome:
+def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> model.TreeOutcome:
     words = f"{record.tree.user} stays on the target: {problem}"
-    return outcome_of(record, Ending.REFUSED, words, hint=hint, problems=(problem,))
+    return outcome_of(record, model.Ending.REFUSED, words, hint=hint, problems=(problem,))
 
 
-def _on_source(tree: UserTree, batch: int, record: CutoverRecord | None) -> TreeOutcome:
+def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -> model.TreeOutcome:
     """A user who was never moved is refused: probably another one was meant. A user who is back is done."""
     if record is not None:
         return outcome_of(
-            record, Ending.MOVED, f"{tree.user} works on the source already ({state_words(record.state)})"
+            record, model.Ending.MOVED, f"{tree.user} works on the source already ({state_words(record.state)})"
         )
     words = f"{tree.user} was never moved: there is nothing to go back from"
-    return TreeOutcome(tree=tree, batch=batch, ending=Ending.REFUSED, words=words, problems=(words,))
+    return model.TreeOutcome(tree=tree, batch=batch, ending=model.Ending.REFUSED, words=words, problems=(words,))
 
 
 # The call.
@@ -448,15 +426,15 @@ class CutoverCall:
     a call that was killed has left is gone on with, or given up, by the same call.
     """
 
-    request: CutoverRequest
+    request: model.CutoverRequest
     run: World
-    world: CutoverWorld
+    world: steps.CutoverWorld
     locks: Locks
     files: RunFiles
     hooks: Hooks | None
     back: bool = False
 
-    async def make(self) -> CutoverSummary:
+    async def make(self) -> model.CutoverSummary:
         """Move one user after the other. A user who cannot be moved is thawed, and the others are moved all the same.
 
         A cancellation reverts the cutover of the frozen user (after the switch it is completed) and leaves the others; then
@@ -481,10 +459,10 @@ class CutoverCall:
                     run.ledger.runs, run.clock, run_id, interval_s=self.request.run.heartbeat_interval_s
                 ):
                     hooking = Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site)
-                    await hooking.begin(OWN_STEPS)
+                    await hooking.begin(steps.OWN_STEPS)
                     await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
                     first = Copying(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
-                    cutting = Cutting(
+                    cutting = steps.Cutting(
                         world=self.world,
                         request=self.request,
                         run=run,
@@ -515,21 +493,21 @@ class CutoverCall:
     def _verb(self) -> str:
         return "rollback" if self.back else "cutover"
 
-    async def _all_trees(self, cutting: Cutting) -> CutoverSummary:
+    async def _all_trees(self, cutting: steps.Cutting) -> model.CutoverSummary:
         beginning = Beginning(guarding=Guarding(sight=cutting))
-        outcomes: list[TreeOutcome] = []
+        outcomes: list[model.TreeOutcome] = []
         for batch, trees in self.request.trees.items():
             for tree in trees:
-                machine = TreeMachine(cutting=cutting, back=self.back)
+                machine = steps.TreeMachine(cutting=cutting, back=self.back)
                 begin = beginning.roll_back if self.back else beginning.cut_over
                 outcomes.append(await begin(machine, tree, batch))
                 if machine.interrupted:
                     raise self._interrupted(outcomes[-1])
         return self._summary(cutting, outcomes)
 
-    async def _preview(self, plan: Plan, site: SiteRecord) -> CutoverSummary:
+    async def _preview(self, plan: Plan, site: SiteRecord) -> model.CutoverSummary:
         """The same decisions as a real call. Changes neither file systems nor ledger, and takes no lock."""
-        sight = Sight(
+        sight = steps.Sight(
             world=self.world,
             request=self.request,
             run=self.run,
@@ -543,8 +521,8 @@ class CutoverCall:
         outcomes = [await preview(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
         return self._summary(sight, outcomes)
 
-    def _summary(self, sight: Sight, outcomes: list[TreeOutcome]) -> CutoverSummary:
-        return CutoverSummary(
+    def _summary(self, sight: steps.Sight, outcomes: list[model.TreeOutcome]) -> model.CutoverSummary:
+        return model.CutoverSummary(
             plan=sight.plan.name, back=self.back, dry_run=self.request.dry_run, outcomes=tuple(outcomes)
         )
 
@@ -571,7 +549,7 @@ class CutoverCall:
             f"{error.message}; {users}", cause=error.cause, hint=f"{error.hint}; {again}" if error.hint else again
         )
 
-    def _interrupted(self, last: TreeOutcome | None = None) -> Interrupted:
+    def _interrupted(self, last: model.TreeOutcome | None = None) -> Interrupted:
         words = f"the {self._verb} was interrupted"
         return Interrupted(
             f"{words}: {last.words}" if last else f"{words}: nobody was frozen by it",

@@ -18,29 +18,9 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_size, several
+from migrator.cutover import model, rules
 from migrator.cutover.carry_back import CarryingBack, pass_seen, proof_seen
 from migrator.cutover.files import MountedTops, SymlinkedPaths, real_place
-from migrator.cutover.model import (
-    NO_CUTOVER_NOTES,
-    SETTLED_STATES,
-    BackupSeen,
-    CutoverNotes,
-    CutoverRecord,
-    CutoverRequest,
-    CutoverState,
-    CutoverStep,
-    Ending,
-    FreezeWay,
-    FrozenTop,
-    LinkPlace,
-    LinkSeen,
-    PassSeen,
-    ProofSeen,
-    Seen,
-    Step,
-    TopSeen,
-    TreeOutcome,
-)
 from migrator.cutover.ports import (
     FileSamples,
     SourceChange,
@@ -49,24 +29,7 @@ from migrator.cutover.ports import (
     TreeVisited,
     WriterSearch,
 )
-from migrator.cutover.rules import (
-    BACK,
-    PLACES,
-    Phase,
-    as_before,
-    begin_rollback,
-    has_clients_elsewhere,
-    is_closed,
-    next_step,
-    opened_top,
-    read_top,
-    target_top,
-    top_of,
-    turned_back,
-    what_is_unseen,
-    why_not_frozen,
-    write_top,
-)
+from migrator.cutover.rules import next_step
 from migrator.cutover.rules_guards import freeze_words, outcome_of, state_words
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.delta.delta import DeltaPass, Deltas, note_equal
@@ -138,7 +101,7 @@ class CutoverWorld:
     source_writers: WriterSearch
     target_writers: WriterSearch
     links: SymlinkedPaths | None
-    place: LinkPlace | None
+    place: model.LinkPlace | None
     verify: VerifyTree
     manifests: "ManifestDirectories"
     policy: DigestPolicy
@@ -151,10 +114,10 @@ class CutoverWorld:
     comparing: Comparing | None = None
 
 
-_SEARCHED = frozenset({Phase.FROZEN, Phase.VERIFIED, Phase.SWITCHING})
+_SEARCHED = frozenset({rules.Phase.FROZEN, rules.Phase.VERIFIED, rules.Phase.SWITCHING})
 """Where it counts whether somebody writes: before what is there is carried over, and right before the switch."""
 
-_THAWING_BACK = frozenset({CutoverState.SWITCHED_BACK, CutoverState.ROLLBACK_THAWING})
+_THAWING_BACK = frozenset({model.CutoverState.SWITCHED_BACK, model.CutoverState.ROLLBACK_THAWING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +125,7 @@ class Sight:
     """What a call of `cutover` or `rollback` looks at, as far as one plan goes: nothing is changed by it."""
 
     world: CutoverWorld
-    request: CutoverRequest
+    request: model.CutoverRequest
     run: World
     plan: Plan
     site: SiteRecord
@@ -203,15 +166,15 @@ class Sight:
         """The top of a tree as it is."""
         return await self.blocking(lambda: side.look(tree))
 
-    async def see(self, record: CutoverRecord) -> Seen:
+    async def see(self, record: model.CutoverRecord) -> model.Seen:
         """Every fact that the next step depends on."""
-        way, phase = PLACES.get(record.state, (None, None))
-        back = way is BACK
+        way, phase = rules.PLACES.get(record.state, (None, None))
+        back = way is rules.BACK
         source_top, source_words = await self._source_top(record)
         target_seen, target_words = await self._target_top(record)
         link, holds = await self._link(record)
         copied, proof = await self._proofs(record, back=back)
-        return Seen(
+        return model.Seen(
             link=link,
             source_top=source_top,
             target_top=target_seen,
@@ -232,13 +195,13 @@ class Sight:
             found = await search.find_writers([tree])
         except (MigratorError, OSError):
             return None
-        reasons = what_is_unseen if unseen_only else why_not_frozen
-        return reasons(found, vouched=self.request.freeze is FreezeWay.HOOK)
+        reasons = rules.what_is_unseen if unseen_only else rules.why_not_frozen
+        return reasons(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
 
-    def backup(self, record: CutoverRecord) -> BackupSeen:
+    def backup(self, record: model.CutoverRecord) -> model.BackupSeen:
         """Whether the backup is recorded that the site asks for: one of this tree, made after the last pass but the final."""
         if not self.request.wants_backup:
-            return BackupSeen.NOT_ASKED
+            return model.BackupSeen.NOT_ASKED
         backup_s = self.ledger.target_backups.latest(record.tree.path)
         before = [
             one.finished_at_s
@@ -246,72 +209,78 @@ class Sight:
             if one.kind is not PassKind.FINAL and one.finished_at_s is not None
         ]
         recorded = backup_s is not None and backup_s >= max(before, default=0.0)
-        return BackupSeen.RECORDED if recorded else BackupSeen.MISSING
+        return model.BackupSeen.RECORDED if recorded else model.BackupSeen.MISSING
 
-    def wanted_top(self, record: CutoverRecord, source: Entry | None, target: Entry | None) -> FrozenTop | None:
+    def wanted_top(
+        self, record: model.CutoverRecord, source: Entry | None, target: Entry | None
+    ) -> model.FrozenTop | None:
         """The top on the target when it is open; None while that is not known."""
         if record.notes.frozen_target_top is not None:
-            return read_top(record.notes.frozen_target_top)
+            return rules.read_top(record.notes.frozen_target_top)
         if record.notes.frozen_top is None or source is None or target is None:
             return None
-        return opened_top(top_before(source, read_top(record.notes.frozen_top)), target, self.capabilities)
+        return rules.opened_top(top_before(source, rules.read_top(record.notes.frozen_top)), target, self.capabilities)
 
-    def final_pass(self, record: CutoverRecord) -> PassRecord | None:
+    def final_pass(self, record: model.CutoverRecord) -> PassRecord | None:
         """The newest final pass over the tree, of whatever attempt."""
         passes = self.ledger.passes
         made = (one for one in reversed(passes.of_batch(record.plan, record.batch)) if one.kind is PassKind.FINAL)
         return next((one for one in made if covers(passes, one, (record.tree.path,))), None)
 
-    def verification(self, record: CutoverRecord) -> VerificationRecord | None:
+    def verification(self, record: model.CutoverRecord) -> VerificationRecord | None:
         """The newest verification of the tree, of whatever attempt."""
         found = self.ledger.verifications.of_tree(record.plan, record.batch, record.tree.path)
         return found[-1] if found else None
 
-    async def _source_top(self, record: CutoverRecord) -> tuple[TopSeen, tuple[str, ...]]:
+    async def _source_top(self, record: model.CutoverRecord) -> tuple[model.TopSeen, tuple[str, ...]]:
         noted = record.notes.frozen_top
         freezer, tree = self.world.freezer, record.tree.path
         try:
-            if noted is None or record.state is CutoverState.PLANNED:
+            if noted is None or record.state is model.CutoverState.PLANNED:
                 await self.blocking(lambda: freezer.read_top(tree))
-                return TopSeen.OPEN, ()
-            top = read_top(noted)
+                return model.TopSeen.OPEN, ()
+            top = rules.read_top(noted)
             look = await self.blocking(lambda: freezer.look(tree, top))
         except OSError:
-            return TopSeen.UNKNOWN, ()
-        if look.state is TopSeen.OTHER and record.state in _THAWING_BACK and not look.another:
+            return model.TopSeen.UNKNOWN, ()
+        if look.state is model.TopSeen.OTHER and record.state in _THAWING_BACK and not look.another:
             # It is thawed with what its user changed of it on the target: which thaw that was is done once more.
-            return TopSeen.PARTLY, ()
+            return model.TopSeen.PARTLY, ()
         return look.state, look.differences
 
-    async def _target_top(self, record: CutoverRecord) -> tuple[TopSeen, tuple[str, ...]]:
+    async def _target_top(self, record: model.CutoverRecord) -> tuple[model.TopSeen, tuple[str, ...]]:
         try:
             source, target = [await self.entry(side, record.tree.path) for side in (self.run.source, self.run.target)]
         except OSError:
-            return TopSeen.UNKNOWN, ()
-        return target_top(target, self.wanted_top(record, source, target), uid=os.geteuid(), gid=os.getegid())
+            return model.TopSeen.UNKNOWN, ()
+        return rules.target_top(target, self.wanted_top(record, source, target), uid=os.geteuid(), gid=os.getegid())
 
-    async def _link(self, record: CutoverRecord) -> tuple[LinkSeen, bytes | None]:
+    async def _link(self, record: model.CutoverRecord) -> tuple[model.LinkSeen, bytes | None]:
         links, place = self.world.links, self.world.place
         if links is None or place is None:
-            return LinkSeen.UNTOLD, None
+            return model.LinkSeen.UNTOLD, None
         source, target = self.paths(record.tree.path)
 
-        def look() -> tuple[LinkSeen, bytes | None]:
+        def look() -> tuple[model.LinkSeen, bytes | None]:
             found = links.read_link(record.tree.user)
             if record.notes.link not in (None, found.path):
                 # site.toml names another one by now: what was switched is not this.
-                return LinkSeen.UNKNOWN, None
+                return model.LinkSeen.UNKNOWN, None
             if found.unread or link_problem(found, real_place(place), os.geteuid()) is not None:
-                return LinkSeen.UNKNOWN, found.text
-            sides = {os.path.realpath(source): LinkSeen.SOURCE, os.path.realpath(target): LinkSeen.TARGET}
-            return (sides.get(found.leads_to, LinkSeen.OTHER) if found.leads_to else LinkSeen.OTHER), found.text
+                return model.LinkSeen.UNKNOWN, found.text
+            sides = {os.path.realpath(source): model.LinkSeen.SOURCE, os.path.realpath(target): model.LinkSeen.TARGET}
+            return (
+                sides.get(found.leads_to, model.LinkSeen.OTHER) if found.leads_to else model.LinkSeen.OTHER
+            ), found.text
 
         try:
             return await self.blocking(look)
         except (OSError, MigratorError):
-            return LinkSeen.UNKNOWN, None
+            return model.LinkSeen.UNKNOWN, None
 
-    async def _proofs(self, record: CutoverRecord, *, back: bool) -> tuple[PassSeen | None, ProofSeen | None]:
+    async def _proofs(
+        self, record: model.CutoverRecord, *, back: bool
+    ) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
         if back:
             return await self.blocking(lambda: self.world.back.seen(record))
         final, latest = self.final_pass(record), self.verification(record)
@@ -337,7 +306,7 @@ class Cutting(Sight):
     hooking: Hooking
     verb: str
 
-    def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
+    def say(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
         """An event about one user."""
         self.invocation.say(kind, severity, f"{record.tree.user}: {self.verb}", message)
 
@@ -405,12 +374,12 @@ def _identity(entry: Entry) -> tuple[int, int, int, int]:
 _SHOWN = 10
 
 
-async def retained_source_problem(cutting: Cutting, record: CutoverRecord) -> str:
+async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord) -> str:
     """Why the changes of the kept source since the final pass prevent a rollback, as a sentence; empty if nothing does. Nobody
     is frozen meanwhile. A source that cannot be compared prevents it too. If the request overwrites the source, what was
     changed there is kept in its trash.
     """
-    if record.state not in (CutoverState.THAWED, CutoverState.RETAINED):
+    if record.state not in (model.CutoverState.THAWED, model.CutoverState.RETAINED):
         return ""
     name, back = f"{show(record.tree.path)} on the source", cutting.world.back
     overwrite = cutting.request.overwrite_source
@@ -440,7 +409,7 @@ async def retained_source_problem(cutting: Cutting, record: CutoverRecord) -> st
     return ""
 
 
-async def _source_changes(cutting: Cutting, record: CutoverRecord) -> Sequence[SourceChange]:
+async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequence[SourceChange]:
     if record.notes.final_pass_id is None:
         raise MigratorError("the ledger does not know its final pass")
     before = cutting.ledger.passes.read(record.notes.final_pass_id).catalog
@@ -452,24 +421,32 @@ async def _source_changes(cutting: Cutting, record: CutoverRecord) -> Sequence[S
 
 
 _HOOKED = {
-    CutoverStep.FREEZE: HookStep.FREEZE,
-    CutoverStep.SWITCH: HookStep.SWITCH,
-    CutoverStep.THAW: HookStep.THAW,
-    CutoverStep.REVERT: HookStep.THAW,
-    CutoverStep.ROLLBACK_FREEZE: HookStep.FREEZE,
-    CutoverStep.SWITCH_BACK: HookStep.SWITCH,
-    CutoverStep.ROLLBACK_THAW: HookStep.THAW,
-    CutoverStep.ROLLBACK_REVERT: HookStep.THAW,
+    model.CutoverStep.FREEZE: HookStep.FREEZE,
+    model.CutoverStep.SWITCH: HookStep.SWITCH,
+    model.CutoverStep.THAW: HookStep.THAW,
+    model.CutoverStep.REVERT: HookStep.THAW,
+    model.CutoverStep.ROLLBACK_FREEZE: HookStep.FREEZE,
+    model.CutoverStep.SWITCH_BACK: HookStep.SWITCH,
+    model.CutoverStep.ROLLBACK_THAW: HookStep.THAW,
+    model.CutoverStep.ROLLBACK_REVERT: HookStep.THAW,
 }
 """Around which steps hooks are called; the final pass has those of passes."""
 
 _BACK = frozenset(
-    {CutoverStep.ROLLBACK_FREEZE, CutoverStep.SWITCH_BACK, CutoverStep.ROLLBACK_THAW, CutoverStep.ROLLBACK_REVERT}
+    {
+        model.CutoverStep.ROLLBACK_FREEZE,
+        model.CutoverStep.SWITCH_BACK,
+        model.CutoverStep.ROLLBACK_THAW,
+        model.CutoverStep.ROLLBACK_REVERT,
+    }
 )
-_STAYS = frozenset({CutoverStep.REVERT, CutoverStep.ROLLBACK_REVERT})
+_STAYS = frozenset({model.CutoverStep.REVERT, model.CutoverStep.ROLLBACK_REVERT})
 """Thaws of a user who is not moved."""
 
-_BEFORE_SWITCH = {CutoverState.SWITCHING: LinkSeen.SOURCE, CutoverState.SWITCHING_BACK: LinkSeen.TARGET}
+_BEFORE_SWITCH = {
+    model.CutoverState.SWITCHING: model.LinkSeen.SOURCE,
+    model.CutoverState.SWITCHING_BACK: model.LinkSeen.TARGET,
+}
 """Where the path leads that a hook has refused to switch."""
 
 _MOST_PASSES = 3
@@ -481,12 +458,16 @@ _EVENTS = Events(
     finished=EventKind.CUTOVER_FINISHED,
     halted=EventKind.CUTOVER_HALTED,
 )
-_Act = operations.Act[CutoverStep, CutoverState]
-_Done = Done[CutoverState, CutoverNotes]
+_Act = operations.Act[model.CutoverStep, model.CutoverState]
+_Done = Done[model.CutoverState, model.CutoverNotes]
 
 
 @dataclass(slots=True, kw_only=True)
-class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, CutoverNotes, TreeOutcome]):
+class TreeMachine(
+    Engine[
+        model.CutoverRecord, model.Seen, model.CutoverState, model.CutoverStep, model.CutoverNotes, model.TreeOutcome
+    ]
+):
     """Brings one tree to where the command wants it: cut over, or (`back`) rolled back.
 
     A cancellation counts as a failure of the current step: before the switch the user is thawed without being moved, after it
@@ -512,41 +493,43 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         return self.cutting.run.clock
 
     @property
-    def acts(self) -> Mapping[CutoverStep, Callable[[_Act, CutoverRecord], Awaitable[_Done]]]:
-        return dict.fromkeys(CutoverStep, self._make)
+    def acts(self) -> Mapping[model.CutoverStep, Callable[[_Act, model.CutoverRecord], Awaitable[_Done]]]:
+        return dict.fromkeys(model.CutoverStep, self._make)
 
-    def say(self, kind: EventKind, severity: Severity, record: CutoverRecord, message: str) -> None:
+    def say(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
         self.cutting.say(kind, severity, record, message)
 
-    def announce(self, record: CutoverRecord, act: _Act) -> None:
+    def announce(self, record: model.CutoverRecord, act: _Act) -> None:
         self.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
 
     def hooking(self) -> StepHooks | None:
         return self.cutting.hooking.steps()
 
-    async def snapshot(self, record: CutoverRecord) -> Seen:
+    async def snapshot(self, record: model.CutoverRecord) -> model.Seen:
         return await self.cutting.see(record)
 
-    def looks_again(self, record: CutoverRecord, step: Halt, seen: Seen, *, looks: int, waited_s: float) -> bool:
+    def looks_again(
+        self, record: model.CutoverRecord, step: Halt, seen: model.Seen, *, looks: int, waited_s: float
+    ) -> bool:
         """A frozen user does not wait for another snapshot."""
         del record, step, seen, looks, waited_s
         return False
 
-    def next_step(self, record: CutoverRecord, seen: Seen) -> Step:
+    def next_step(self, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
         # Once it has turned, a rollback that had to be given up does not begin again.
-        self._turned = self._turned or turned_back(record.state)
-        if self._not_switched and seen.link is LinkSeen.UNTOLD:
+        self._turned = self._turned or rules.turned_back(record.state)
+        if self._not_switched and seen.link is model.LinkSeen.UNTOLD:
             seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
-        return begin_rollback(record, seen) if self.back and not self._turned else next_step(record, seen)
+        return rules.begin_rollback(record, seen) if self.back and not self._turned else next_step(record, seen)
 
-    def failing(self, record: CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
+    def failing(self, record: model.CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
         """Nothing is raised: a user who may be frozen is brought on or back."""
         del record
         # What a hook says that was called before, by a call that was killed, tells nothing of what that one did.
         if not resumed and isinstance(error, HookRefused | HookSkipped):
             self._not_switched = self._not_switched or _HOOKED.get(act.step) is HookStep.SWITCH
 
-    async def around(self, act: _Act, record: CutoverRecord) -> Around | None:
+    async def around(self, act: _Act, record: model.CutoverRecord) -> Around | None:
         hooked = _HOOKED.get(act.step)
         if hooked is None:
             return None
@@ -567,7 +550,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
             stoppable=hooked is not HookStep.THAW,
         )
 
-    def facts(self, place: CutoverPlace, event: HookEvent, record: CutoverRecord, act: _Act) -> HookFacts:
+    def facts(self, place: CutoverPlace, event: HookEvent, record: model.CutoverRecord, act: _Act) -> HookFacts:
         """What hooks on one side of a step are told. A rollback goes from the target to the source."""
         cutting = self.cutting
         usage = next((one for one in cutting.plan.ranking if one.tree.path == record.tree.path), None)
@@ -600,8 +583,8 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
             started_at_s=record.since_s,
         )
 
-    async def finished(self, record: CutoverRecord, step: Finished) -> TreeOutcome:
-        good = {CutoverState.ROLLED_BACK, CutoverState.REVERTED} if self.back else SETTLED_STATES
+    async def finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
+        good = {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED} if self.back else model.SETTLED_STATES
         # A rollback that was given up leaves the user on the target, which is where `cutover` wants them.
         moved = record.state in good
         words = step.words
@@ -612,60 +595,60 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         kind = EventKind.CUTOVER_FINISHED if moved else EventKind.CUTOVER_GIVEN_UP
         self.say(kind, Severity.INFO if moved else Severity.WARNING, record, words)
         hint = "" if moved else "put that right, then run the same command again"
-        outcome = outcome_of(record, Ending.MOVED if moved else Ending.GIVEN_UP, words, hint=hint)
+        outcome = outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s)
 
-    async def halted(self, record: CutoverRecord, step: Halt) -> TreeOutcome:
+    async def halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
         words = f"{record.tree.user} is not touched ({state_words(record.state)}): {step.words}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return outcome_of(record, Ending.HALTED, words, hint=step.hint)
+        return outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
 
-    def stuck(self, record: CutoverRecord, _: Seen) -> TreeOutcome:
+    def stuck(self, record: model.CutoverRecord, _: model.Seen) -> model.TreeOutcome:
         words = f"{record.tree.user} is {state_words(record.state)}: {record.failure}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         hint = "put that right, then run the same command again: it resumes"
-        return outcome_of(record, Ending.STUCK, words, hint=hint)
+        return outcome_of(record, model.Ending.STUCK, words, hint=hint)
 
     # Steps.
 
-    async def prepare(self, record: CutoverRecord, act: _Act, __: Seen) -> CutoverNotes:
+    async def prepare(self, record: model.CutoverRecord, act: _Act, __: model.Seen) -> model.CutoverNotes:
         """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched,
         and what of the ledger is older. A top is read before its freeze has begun, and never afterwards: then it may be the
         frozen one. Raises Refused where a mount is not the expected one and the path would be switched.
         """
         cutting, tree, step = self.cutting, record.tree.path, act.step
         world, ledger = cutting.world, cutting.ledger
-        if step is CutoverStep.FREEZE and record.state is not CutoverState.FREEZING:
-            return CutoverNotes(
-                frozen_top=write_top(await cutting.blocking(lambda: world.freezer.read_top(tree))),
+        if step is model.CutoverStep.FREEZE and record.state is not model.CutoverState.FREEZING:
+            return model.CutoverNotes(
+                frozen_top=rules.write_top(await cutting.blocking(lambda: world.freezer.read_top(tree))),
                 passes_before=max((one.id for one in ledger.passes.over_tree(tree)), default=0),
                 proofs_before=ledger.verifications.newest_id(),
             )
-        if step is CutoverStep.ROLLBACK_FREEZE and record.state is not CutoverState.ROLLBACK_FREEZING:
+        if step is model.CutoverStep.ROLLBACK_FREEZE and record.state is not model.CutoverState.ROLLBACK_FREEZING:
             copied, proof = await cutting.blocking(lambda: world.back.seen(record))
-            return CutoverNotes(
-                frozen_target_top=write_top(await self._target_top(record)),
+            return model.CutoverNotes(
+                frozen_target_top=rules.write_top(await self._target_top(record)),
                 passes_before=0 if copied is None else copied.id,
                 proofs_before=0 if proof is None else proof.id,
             )
         # A proof that is found to be done is newer than what was written down before it.
-        if step is CutoverStep.VERIFY:
+        if step is model.CutoverStep.VERIFY:
             # A call that was killed may have left a pass, and no word of it in the record.
             made = cutting.final_pass(record)
             newest = None if act.seen_done else ledger.verifications.newest_id()
-            return CutoverNotes(final_pass_id=None if made is None else made.id, proofs_before=newest)
-        if step is CutoverStep.ROLLBACK_VERIFY:
+            return model.CutoverNotes(final_pass_id=None if made is None else made.id, proofs_before=newest)
+        if step is model.CutoverStep.ROLLBACK_VERIFY:
             changes = await cutting.blocking(lambda: world.back.changes(record))
             _, proof = await cutting.blocking(lambda: world.back.seen(record))
             newest = None if act.seen_done else 0 if proof is None else proof.id
-            return CutoverNotes(target_changes=changes, proofs_before=newest)
-        if step in (CutoverStep.SWITCH, CutoverStep.SWITCH_BACK) and not act.seen_done:
+            return model.CutoverNotes(target_changes=changes, proofs_before=newest)
+        if step in (model.CutoverStep.SWITCH, model.CutoverStep.SWITCH_BACK) and not act.seen_done:
             await self._check_mounts()
-        if step is CutoverStep.SWITCH and world.links is not None:
+        if step is model.CutoverStep.SWITCH and world.links is not None:
             links = world.links
             found = await cutting.blocking(lambda: links.read_link(record.tree.user))
-            return CutoverNotes(link=found.path, link_before=found.text, link_after=cutting.paths(tree)[1])
-        return NO_CUTOVER_NOTES
+            return model.CutoverNotes(link=found.path, link_before=found.text, link_after=cutting.paths(tree)[1])
+        return model.NO_CUTOVER_NOTES
 
     async def _check_mounts(self) -> None:
         """After a reboot between a killed call and this one, what is mounted now need not be what was verified."""
@@ -678,68 +661,68 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
                 hint="see `migrator doctor`, then run the same command again",
             )
 
-    async def _make(self, act: _Act, record: CutoverRecord) -> _Done:
+    async def _make(self, act: _Act, record: model.CutoverRecord) -> _Done:
         """Make one step. One that is found to be done was made by a call that did not come to record it, and that may have been
         killed between the top and the archives.
         """
         cutting, tree, user, notes, step = self.cutting, record.tree.path, record.tree.user, record.notes, act.step
         world, run = cutting.world, cutting.run
         if act.seen_done:
-            if step in (CutoverStep.THAW, CutoverStep.ROLLBACK_REVERT, CutoverStep.ROLLBACK_FREEZE):
-                await self._assign_archives(tree, to_user=step is not CutoverStep.ROLLBACK_FREEZE)
-            newest = cutting.verification(record) if step is CutoverStep.VERIFY else None
+            if step in (model.CutoverStep.THAW, model.CutoverStep.ROLLBACK_REVERT, model.CutoverStep.ROLLBACK_FREEZE):
+                await self._assign_archives(tree, to_user=step is not model.CutoverStep.ROLLBACK_FREEZE)
+            newest = cutting.verification(record) if step is model.CutoverStep.VERIFY else None
             return Done(notes=_verified_notes(newest) if newest else None, words="it was done before")
         match step:
-            case CutoverStep.FREEZE:
+            case model.CutoverStep.FREEZE:
                 top = _noted(notes.frozen_top)
                 await cutting.blocking(lambda: world.freezer.freeze(tree, top))
                 await self._settle(run.source)
                 return Done(words="its top is closed on the source")
-            case CutoverStep.FINAL_PASS:
+            case model.CutoverStep.FINAL_PASS:
                 return await self._final_passes(record)
-            case CutoverStep.VERIFY:
+            case model.CutoverStep.VERIFY:
                 found = await world.verify(cutting.plan, record.batch, tree)
                 return Done(notes=_verified_notes(found), words=_verified_words(found))
-            case CutoverStep.SWITCH:
+            case model.CutoverStep.SWITCH:
                 return await self._switch(record, back=False)
-            case CutoverStep.SWITCH_BACK:
+            case model.CutoverStep.SWITCH_BACK:
                 await note_equal(run, world.deltas, cutting.plan, self._batch(record))
                 return await self._switch(record, back=True)
-            case CutoverStep.THAW:
+            case model.CutoverStep.THAW:
                 source = await self._present(run.source, tree)
                 await self._open_target(tree, top_before(source, _noted(notes.frozen_top)))
                 return Done(words=f"{user} works on the target")
-            case CutoverStep.RETAIN:
+            case model.CutoverStep.RETAIN:
                 return Done(words="the source is kept as it was when it was frozen")
-            case CutoverStep.REVERT:
+            case model.CutoverStep.REVERT:
                 if notes.frozen_top is not None:
-                    before = read_top(notes.frozen_top)
+                    before = rules.read_top(notes.frozen_top)
                     await cutting.blocking(lambda: world.freezer.thaw(tree, before))
                 return Done(words=f"{user} works on the source, as before")
-            case CutoverStep.ROLLBACK_FREEZE:
+            case model.CutoverStep.ROLLBACK_FREEZE:
                 await cutting.blocking(lambda: world.trees.close_tree(tree))
                 await self._assign_archives(tree, to_user=False)
                 await self._settle(run.target)
                 return Done(words="its top is closed on the target")
-            case CutoverStep.CARRY_BACK:
+            case model.CutoverStep.CARRY_BACK:
                 changes = (await world.back.carry(record)).changes
                 words = f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
                 words += f"{several(changes.gone, 'path')} taken away"
-                return Done(notes=CutoverNotes(target_changes=changes), words=words)
-            case CutoverStep.ROLLBACK_VERIFY:
+                return Done(notes=model.CutoverNotes(target_changes=changes), words=words)
+            case model.CutoverStep.ROLLBACK_VERIFY:
                 proof = await world.back.verify(record)
                 return Done(words="all equal" if proof.whole and not proof.differences else "; ".join(proof.reasons))
-            case CutoverStep.ROLLBACK_THAW:
+            case model.CutoverStep.ROLLBACK_THAW:
                 await self._open_source(record)
                 return Done(words=f"{user} works on the source again")
-            case CutoverStep.ROLLBACK_REVERT:
+            case model.CutoverStep.ROLLBACK_REVERT:
                 target = await self._present(run.target, tree)
-                await self._open_target(tree, as_before(target, _noted(notes.frozen_target_top)))
+                await self._open_target(tree, rules.as_before(target, _noted(notes.frozen_target_top)))
                 return Done(words=f"{user} works on the target, as before")
-            case CutoverStep.PURGE:
+            case model.CutoverStep.PURGE:
                 raise ValueError(step)
 
-    async def _final_passes(self, record: CutoverRecord) -> _Done:
+    async def _final_passes(self, record: model.CutoverRecord) -> _Done:
         """Again where paths could not be renamed on the target, because they were not there as before (a rollback has renamed
         them already): the next pass sends them. What changed meanwhile is another matter, and stops the switch.
         """
@@ -769,16 +752,16 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
             if not only_not_renamed(passes, made_id):
                 break
         return Done(
-            notes=CutoverNotes(final_pass_id=made_id),
+            notes=model.CutoverNotes(final_pass_id=made_id),
             words=f"{several(files, 'file')} with {format_size(size_bytes)} brought by the final pass",
         )
 
-    def _batch(self, record: CutoverRecord) -> Batch:
+    def _batch(self, record: model.CutoverRecord) -> Batch:
         """The batch of the tree, with that tree alone."""
         batch = next(one for one in self.cutting.plan.batches if one.number == record.batch)
         return replace(batch, trees=tuple(tree for tree in batch.trees if tree.path == record.tree.path))
 
-    async def _switch(self, record: CutoverRecord, *, back: bool) -> _Done:
+    async def _switch(self, record: model.CutoverRecord, *, back: bool) -> _Done:
         world, user, side = self.cutting.world, record.tree.user, "source" if back else "target"
         await asyncio.to_thread(world.backup, f"before-{record.own_name}-to-the-{side}")
         if world.links is None:
@@ -795,7 +778,7 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         await self.cutting.blocking(lambda: self.cutting.world.trees.open_tree(tree, like))
         await self._assign_archives(tree, to_user=True)
 
-    async def _open_source(self, record: CutoverRecord) -> None:
+    async def _open_source(self, record: model.CutoverRecord) -> None:
         world, tree = self.cutting.world, record.tree.path
         before, there = _noted(record.notes.frozen_top), _noted(record.notes.frozen_target_top)
 
@@ -812,15 +795,15 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         up before are opened without a look at the top, for as long as its mount's `entry-timeout` says.
         """
         identity = await self.cutting.blocking(side.identity)
-        if has_clients_elsewhere(identity.filesystem):
+        if rules.has_clients_elsewhere(identity.filesystem):
             await self.cutting.run.clock.sleep(self.cutting.request.settle_s)
 
-    async def _target_top(self, record: CutoverRecord) -> FrozenTop:
+    async def _target_top(self, record: model.CutoverRecord) -> model.FrozenTop:
         """How to thaw a user on the target: their top as it is, or as a thaw would make it if it was never opened."""
         run, tree = self.cutting.run, record.tree.path
         target = await self._present(run.target, tree)
-        if not is_closed(target, uid=os.geteuid(), gid=os.getegid()):
-            return top_of(target)
+        if not rules.is_closed(target, uid=os.geteuid(), gid=os.getegid()):
+            return rules.top_of(target)
         wanted = self.cutting.wanted_top(record, await self._present(run.source, tree), target)
         if wanted is None:
             raise MigratorError(f"how {record.tree.user} is thawed on the target is not known")
@@ -836,17 +819,17 @@ class TreeMachine(Engine[CutoverRecord, Seen, CutoverState, CutoverStep, Cutover
         return found
 
 
-def _noted(text: str | None) -> FrozenTop:
+def _noted(text: str | None) -> model.FrozenTop:
     if text is None:
         raise LedgerCorrupt(
             "how a user is thawed is not written down",
             hint="bring the ledger back from its backup, or give the top directory its owner and mode by hand",
         )
-    return read_top(text)
+    return rules.read_top(text)
 
 
-def _verified_notes(found: VerificationRecord) -> CutoverNotes:
-    return CutoverNotes(verification_id=found.id, manifest=found.manifest)
+def _verified_notes(found: VerificationRecord) -> model.CutoverNotes:
+    return model.CutoverNotes(verification_id=found.id, manifest=found.manifest)
 
 
 def _verified_words(found: VerificationRecord) -> str:
@@ -890,19 +873,21 @@ class TreeComparison:
         except (MigratorError, OSError) as error:
             self._failed(tree, Side.SOURCE, reason_of(error))
 
-    def keep(self, record: CutoverRecord) -> None:
+    def keep(self, record: model.CutoverRecord) -> None:
         """Record the measurements on the source, replacing those of an earlier call."""
         comparing = self.cutting.world.comparing
         if comparing is not None and self._before is not None:
             comparing.records.forget(record.id, Side.SOURCE)
             comparing.records.add(record.id, self._before.measurements)
 
-    async def after(self, machine: TreeMachine, outcome: TreeOutcome, record: CutoverRecord) -> TreeOutcome:
+    async def after(
+        self, machine: TreeMachine, outcome: model.TreeOutcome, record: model.CutoverRecord
+    ) -> model.TreeOutcome:
         """Measure on the target, if the user works there now and the source was measured. A cancellation ends the measurement,
         and is remembered.
         """
         comparing, state = self.cutting.world.comparing, outcome.cutover.state if outcome.cutover else None
-        if comparing is None or state not in SETTLED_STATES or machine.interrupted:
+        if comparing is None or state not in model.SETTLED_STATES or machine.interrupted:
             return outcome
         try:
             if not comparing.records.of(record.id):

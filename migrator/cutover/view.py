@@ -5,86 +5,57 @@ from collections.abc import Iterator, Sequence
 from migrator.core.entry import UserTree
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_factor, format_rate, several
-from migrator.cutover import rules_speed
-from migrator.cutover.model import (
-    UNDER_WAY_STATES,
-    Announced,
-    Announcement,
-    AnnounceSummary,
-    CutoverFacts,
-    CutoverSummary,
-    Ending,
-    SpeedUp,
-    SpeedUpSum,
-    TreeOutcome,
-    UserSpeedUps,
-    Verdict,
-)
+from migrator.cutover import model, rules_speed
 from migrator.cutover.rules_guards import freed_words, freezes_words, places_words, state_words
 from migrator.cutover.rules_speed import SECONDS, factor_words
-from migrator.render.document import (
-    NONE,
-    BarChart,
-    BarLine,
-    Block,
-    Document,
-    Section,
-    Table,
-    clean,
-    figure,
-    paragraph,
-    paths,
-    shortened,
-    table,
-    text,
-    when,
-    wide,
-)
+from migrator.render import document
 
 # Cutovers.
 
 
-def cutover_blocks(cutovers: Sequence[CutoverFacts], *, now_s: float, limit: int | None = None) -> Iterator[Block]:
+def cutover_blocks(
+    cutovers: Sequence[model.CutoverFacts], *, now_s: float, limit: int | None = None
+) -> Iterator[document.Block]:
     """The newest attempt of every user tree that has one: those on the way first, then the others, the newest first."""
     several_plans = len({one.plan for one in cutovers}) > 1
     columns = [
-        *([text("plan")] if several_plans else []),
-        figure("batch"),
-        paths("user"),
-        paths("tree"),
-        text("state"),
-        text("since"),
-        figure("freeze predicted"),
-        figure("freeze"),
-        figure("attempt"),
-        paths("last failure"),
+        *([document.text("plan")] if several_plans else []),
+        document.figure("batch"),
+        document.paths("user"),
+        document.paths("tree"),
+        document.text("state"),
+        document.text("since"),
+        document.figure("freeze predicted"),
+        document.figure("freeze"),
+        document.figure("attempt"),
+        document.paths("last failure"),
     ]
-    ordered = sorted(cutovers, key=lambda one: (one.state not in UNDER_WAY_STATES, -one.since_s))
+    ordered = sorted(cutovers, key=lambda one: (one.state not in model.UNDER_WAY_STATES, -one.since_s))
     rows = [(*([one.plan] if several_plans else []), *_row(one, now_s)) for one in ordered]
-    yield table("", columns, rows, limit=limit)
+    yield document.table("", columns, rows, limit=limit)
     sentences = (places_words(cutovers), freezes_words(cutovers), freed_words(cutovers))
     if cutovers and (said := " ".join(words for words in sentences if words)):
-        yield paragraph(said)
+        yield document.paragraph(said)
 
 
-def _row(one: CutoverFacts, now_s: float) -> tuple[str, ...]:
+def _row(one: model.CutoverFacts, now_s: float) -> tuple[str, ...]:
     return (
         str(one.batch),
         one.tree.user,
         show(one.tree.path),
         state_words(one.state),
-        when(one.since_s),
+        document.when(one.since_s),
         _duration(one.predicted_freeze_s),
         _freeze(one, now_s),
         str(one.attempt),
-        one.failure or NONE,
+        one.failure or document.NONE,
     )
 
 
-def _freeze(one: CutoverFacts, now_s: float) -> str:
+def _freeze(one: model.CutoverFacts, now_s: float) -> str:
     so_far = "" if one.frozen_since_s is None else f"{format_duration(max(now_s - one.frozen_since_s, 0.0))} so far"
     if one.freeze_s is None:
-        return so_far or NONE
+        return so_far or document.NONE
     # A rollback is in flight.
     return f"{format_duration(one.freeze_s)}, now {so_far}" if so_far else format_duration(one.freeze_s)
 
@@ -102,29 +73,29 @@ _NOTE = (
 
 
 def speed_up_blocks(
-    users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], *, limit: int | None = None
-) -> Iterator[Block]:
+    users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], *, limit: int | None = None
+) -> Iterator[document.Block]:
     """Of users who work on the target: all together, a chart of the newest, and a table."""
     for one in sums:
-        yield paragraph(rules_speed.sum_words(one))
+        yield document.paragraph(rules_speed.sum_words(one))
     yield _chart(users[:_USERS], sums, len(users))
     yield speed_up_table("By user, the newest first", [(one.tree, one.speed_ups) for one in users], limit=limit)
 
 
 def speed_up_table(
-    title: str, users: Sequence[tuple[UserTree, Sequence[SpeedUp]]], *, limit: int | None = None
-) -> Table:
+    title: str, users: Sequence[tuple[UserTree, Sequence[model.SpeedUp]]], *, limit: int | None = None
+) -> document.Table:
     """A row for every test of every user."""
-    return table(
+    return document.table(
         title,
         [
-            paths("user"),
-            text("test"),
-            figure("on the source"),
-            figure("on the target"),
-            figure("runs"),
-            text("verdict"),
-            wide("the target is"),
+            document.paths("user"),
+            document.text("test"),
+            document.figure("on the source"),
+            document.figure("on the target"),
+            document.figure("runs"),
+            document.text("verdict"),
+            document.wide("the target is"),
         ],
         (
             (
@@ -145,24 +116,26 @@ def speed_up_table(
 
 
 _VERDICTS = {
-    Verdict.FASTER: "faster",
-    Verdict.SLOWER: "slower",
-    Verdict.NO_DIFFERENCE: "no difference",
-    Verdict.SINGLE: "not known",
+    model.Verdict.FASTER: "faster",
+    model.Verdict.SLOWER: "slower",
+    model.Verdict.NO_DIFFERENCE: "no difference",
+    model.Verdict.SINGLE: "not known",
 }
 
 
-def _chart(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int) -> BarChart:
+def _chart(users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], every: int) -> document.BarChart:
     groups = tuple(
         (
-            shortened(clean(user.tree.user), _NAME),
-            tuple(BarLine(label=one.test.words, value=one.factor, text=_bar_words(one)) for one in user.speed_ups),
+            document.shortened(document.clean(user.tree.user), _NAME),
+            tuple(
+                document.BarLine(label=one.test.words, value=one.factor, text=_bar_words(one)) for one in user.speed_ups
+            ),
         )
         for user in users
     )
     medians = ", ".join(f"{one.test.words} {format_factor(one.median)}" for one in sums)
     who = "the users" if len(users) == every else f"the {len(users)} users who were moved last, of {every}"
-    return BarChart(
+    return document.BarChart(
         title="How many times as fast the target is, by user",
         summary=f"For {who}; all bars have one scale. Medians over all users: {medians}.",
         groups=groups,
@@ -171,14 +144,14 @@ def _chart(users: Sequence[UserSpeedUps], sums: Sequence[SpeedUpSum], every: int
     )
 
 
-def _bar_words(one: SpeedUp) -> str:
+def _bar_words(one: model.SpeedUp) -> str:
     said = f"{format_factor(one.factor)} times"
     match one.verdict:
-        case Verdict.SINGLE:
+        case model.Verdict.SINGLE:
             return f"{said}, noise not known"
-        case Verdict.NO_DIFFERENCE:
+        case model.Verdict.NO_DIFFERENCE:
             return f"{said}, within the noise"
-        case Verdict.FASTER | Verdict.SLOWER:
+        case model.Verdict.FASTER | model.Verdict.SLOWER:
             return said
 
 
@@ -193,38 +166,45 @@ def _value(value: float, unit: str) -> str:
 
 _USERS_NAMED = 10
 _ENDINGS = {
-    Ending.PLANNED: "would be moved",
-    Ending.MOVED: "on the target",
-    Ending.GIVEN_UP: "given up: on the source",
-    Ending.REFUSED: "not begun",
-    Ending.HALTED: "left as it is",
-    Ending.STUCK: "to be gone on with",
+    model.Ending.PLANNED: "would be moved",
+    model.Ending.MOVED: "on the target",
+    model.Ending.GIVEN_UP: "given up: on the source",
+    model.Ending.REFUSED: "not begun",
+    model.Ending.HALTED: "left as it is",
+    model.Ending.STUCK: "to be gone on with",
 }
 _ENDINGS_BACK = _ENDINGS | {
-    Ending.PLANNED: "would be moved back",
-    Ending.MOVED: "on the source",
-    Ending.GIVEN_UP: "given up: on the target",
+    model.Ending.PLANNED: "would be moved back",
+    model.Ending.MOVED: "on the source",
+    model.Ending.GIVEN_UP: "given up: on the target",
 }
 
 
-def moving_document(summary: CutoverSummary) -> Document:
+def moving_document(summary: model.CutoverSummary) -> document.Document:
     """One row per user, and the problems of users who were not moved."""
     title = "Rollback" if summary.back else "Cutover"
-    return Document(
-        title=clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
-        subtitle=clean(f"plan {summary.plan}"),
-        sections=(Section(title="Users", blocks=tuple(_blocks(summary))),),
+    return document.Document(
+        title=document.clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
+        subtitle=document.clean(f"plan {summary.plan}"),
+        sections=(document.Section(title="Users", blocks=tuple(_blocks(summary))),),
     )
 
 
-def _blocks(summary: CutoverSummary) -> Iterator[Block]:
+def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
     if not summary.outcomes:
-        yield paragraph("No user trees were meant.")
+        yield document.paragraph("No user trees were meant.")
         return
     endings = _ENDINGS_BACK if summary.back else _ENDINGS
-    yield table(
+    yield document.table(
         "",
-        [text("user"), paths("tree"), figure("batch"), text("result"), figure("frozen"), figure("predicted")],
+        [
+            document.text("user"),
+            document.paths("tree"),
+            document.figure("batch"),
+            document.text("result"),
+            document.figure("frozen"),
+            document.figure("predicted"),
+        ],
         (
             (one.tree.user, show(one.tree.path), str(one.batch), endings[one.ending], *_freezes(one, summary))
             for one in summary.outcomes
@@ -235,21 +215,23 @@ def _blocks(summary: CutoverSummary) -> Iterator[Block]:
     yield from _told(summary.outcomes)
 
 
-def _told(outcomes: Sequence[TreeOutcome]) -> Iterator[Block]:
+def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:
     """Each sentence once, with the users that it applies to if there are several."""
     said: dict[tuple[str, bool], list[str]] = {}
     hints: dict[str, list[str]] = {}
     for one in outcomes:
         for words in one.problems or (one.words,):
-            said.setdefault((words, one.ending not in (Ending.MOVED, Ending.PLANNED)), []).append(one.tree.user)
+            said.setdefault((words, one.ending not in (model.Ending.MOVED, model.Ending.PLANNED)), []).append(
+                one.tree.user
+            )
         if one.hint:
             hints.setdefault(one.hint, []).append(one.tree.user)
     for (words, alert), users in said.items():
         # A sentence that begins with the name of the user does not need it again.
         named = len(outcomes) > 1 and not (len(users) == 1 and words.startswith(users[0]))
-        yield paragraph(f"{_names(users)}: {words}" if named else words, alert=alert)
+        yield document.paragraph(f"{_names(users)}: {words}" if named else words, alert=alert)
     for hint, users in hints.items():
-        yield paragraph(f"Next: {hint}." if len(hints) == 1 else f"{_names(users)}, next: {hint}.")
+        yield document.paragraph(f"Next: {hint}." if len(hints) == 1 else f"{_names(users)}, next: {hint}.")
 
 
 def _names(users: Sequence[str]) -> str:
@@ -257,52 +239,62 @@ def _names(users: Sequence[str]) -> str:
     return f"{shown} and {len(users) - _USERS_NAMED} more" if len(users) > _USERS_NAMED else shown
 
 
-def _freezes(one: TreeOutcome, summary: CutoverSummary) -> tuple[str, str]:
+def _freezes(one: model.TreeOutcome, summary: model.CutoverSummary) -> tuple[str, str]:
     """The measured and the predicted freeze."""
     frozen_s = None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s
     return _duration(frozen_s), _duration(one.predicted_freeze_s)
 
 
 def _duration(value_s: float | None) -> str:
-    return NONE if value_s is None else format_duration(value_s)
+    return document.NONE if value_s is None else format_duration(value_s)
 
 
 # Announcements.
 
 
 _ANNOUNCED = {
-    Announced.TOLD: "told",
-    Announced.WOULD_TELL: "would be told",
-    Announced.BEFORE: "told before",
-    Announced.SKIPPED: "skipped",
-    Announced.NOT_DUE: "not to be told",
-    Announced.FAILED: "failed",
+    model.Announced.TOLD: "told",
+    model.Announced.WOULD_TELL: "would be told",
+    model.Announced.BEFORE: "told before",
+    model.Announced.SKIPPED: "skipped",
+    model.Announced.NOT_DUE: "not to be told",
+    model.Announced.FAILED: "failed",
 }
 
 
-def announce_document(summary: AnnounceSummary) -> Document:
+def announce_document(summary: model.AnnounceSummary) -> document.Document:
     """What `announce` did, or would do."""
-    columns = [figure("batch"), paths("user"), paths("tree"), text("announcement"), figure("freeze"), paths("why")]
-    told = sum(one.outcome in (Announced.TOLD, Announced.WOULD_TELL) for one in summary.announcements)
+    columns = [
+        document.figure("batch"),
+        document.paths("user"),
+        document.paths("tree"),
+        document.text("announcement"),
+        document.figure("freeze"),
+        document.paths("why"),
+    ]
+    told = sum(one.outcome in (model.Announced.TOLD, model.Announced.WOULD_TELL) for one in summary.announcements)
     words = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
     words += "their users would be told." if summary.dry_run else "their users were told."
-    section = Section(
+    section = document.Section(
         title="Announcements",
-        blocks=(table("", columns, [_announcement_row(one) for one in summary.announcements]), paragraph(words)),
+        blocks=(
+            document.table("", columns, [_announcement_row(one) for one in summary.announcements]),
+            document.paragraph(words),
+        ),
     )
-    return Document(
+    return document.Document(
         title="Announcement",
-        subtitle=clean(f"plan {summary.plan}: the move begins at {when(summary.begins_at_s)}"),
+        subtitle=document.clean(f"plan {summary.plan}: the move begins at {document.when(summary.begins_at_s)}"),
         sections=(section,),
     )
 
 
-def _announcement_row(one: Announcement) -> tuple[str, ...]:
+def _announcement_row(one: model.Announcement) -> tuple[str, ...]:
     return (
         str(one.batch),
         one.tree.user,
         show(one.tree.path),
         _ANNOUNCED[one.outcome],
         _duration(one.freeze_s),
-        one.reason or NONE,
+        one.reason or document.NONE,
     )

@@ -14,19 +14,7 @@ import stat
 import sys
 from typing import Any
 
-from migrator.gluster.far_brick import (
-    ACL_ACCESS,
-    ACL_DEFAULT,
-    GFID,
-    MDATA,
-    attribute_of_place,
-    entries_of,
-    listed,
-    open_directory,
-    open_root,
-    parse_mdata,
-    place_of,
-)
+from migrator.gluster import far_brick
 
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 _LINES_AT_ONCE = 500
@@ -55,7 +43,7 @@ class Directories:
         """Print this directory, without the gfid of its parent."""
         above, _, name = path.rpartition(b"/")
         try:
-            directory = open_directory(self._root, above)
+            directory = far_brick.open_directory(self._root, above)
             try:
                 self._take(directory, name, path, "")
             finally:
@@ -70,8 +58,8 @@ class Directories:
 
     def _look_into(self, path: bytes, gfid: str) -> list[tuple[bytes, str]]:
         inner = []
-        with listed(self._root, path) as directory:
-            for entry, name, full in entries_of(directory, path):
+        with far_brick.listed(self._root, path) as directory:
+            for entry, name, full in far_brick.entries_of(directory, path):
                 if entry.is_dir(follow_symlinks=False):
                     found = self._take(directory, name, full, gfid)
                     if found is not None:
@@ -80,10 +68,10 @@ class Directories:
 
     def _take(self, directory: int, name: bytes, path: bytes, above: str) -> str | None:
         """Print one line; returns the gfid, None if the directory is gone or has none."""
-        place = place_of(directory, name)
+        place = far_brick.place_of(directory, name)
         try:
             facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            gfid = attribute_of_place(place, GFID).hex()
+            gfid = far_brick.attribute_of_place(place, far_brick.GFID).hex()
             line = {
                 "path": path.decode("latin-1"),
                 "gfid": gfid,
@@ -91,9 +79,9 @@ class Directories:
                 "mode": stat.S_IMODE(facts.st_mode),
                 "uid": facts.st_uid,
                 "gid": facts.st_gid,
-                "access": attribute_of_place(place, ACL_ACCESS).hex(),
-                "default": attribute_of_place(place, ACL_DEFAULT).hex(),
-                "times": parse_mdata(attribute_of_place(place, MDATA)),
+                "access": far_brick.attribute_of_place(place, far_brick.ACL_ACCESS).hex(),
+                "default": far_brick.attribute_of_place(place, far_brick.ACL_DEFAULT).hex(),
+                "times": far_brick.parse_mdata(far_brick.attribute_of_place(place, far_brick.MDATA)),
             }
         except OSError as error:
             self._unseen += error.errno not in _GONE
@@ -115,7 +103,7 @@ class Directories:
 def main() -> None:
     """Answer the question."""
     question: dict[str, Any] = json.load(sys.stdin)
-    root = open_root(question["root"].encode("latin-1"), question["volume_id"])
+    root = far_brick.open_root(question["root"].encode("latin-1"), question["volume_id"])
     directories = Directories(root)
     if "only" in question:
         for path in question["only"]:

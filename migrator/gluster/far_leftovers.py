@@ -16,21 +16,7 @@ import stat
 import sys
 from typing import Any
 
-from migrator.gluster.far_brick import (
-    ABSENT,
-    GFID,
-    LINKTO,
-    MDATA,
-    attribute_of_place,
-    entries_of,
-    is_carried,
-    list_attributes,
-    listed,
-    open_directory,
-    open_root,
-    parse_mdata,
-    place_of,
-)
+from migrator.gluster import far_brick
 from migrator.gluster.far_open import OpenFiles, is_held, leases_tell
 
 _PIECE_BYTES = 1 << 20
@@ -48,7 +34,7 @@ class Look:
     """A walk of everything on a brick that is neither a directory nor a link-to file nor Gluster's own."""
 
     def __init__(self, question: dict[str, Any]) -> None:
-        self._root = open_root(question["root"].encode("latin-1"), question["volume_id"])
+        self._root = far_brick.open_root(question["root"].encode("latin-1"), question["volume_id"])
         self._digests = question["digests"]
         self._found: dict[int, dict[str, Any]] = {}
         self._leases = leases_tell()
@@ -80,10 +66,10 @@ class Look:
         self._unseen.append(f"{path.decode('utf-8', 'backslashreplace')}: {error.strerror}")
 
     def _list(self, path: bytes) -> list[bytes]:
-        with listed(self._root, path) as directory:
+        with far_brick.listed(self._root, path) as directory:
             self._blamed = _pending(b"/proc/self/fd/%d" % directory, of_directory=True)
             inner = []
-            for _, name, full in entries_of(directory, path):
+            for _, name, full in far_brick.entries_of(directory, path):
                 if _PROBE.fullmatch(full):
                     continue
                 try:
@@ -101,9 +87,9 @@ class Look:
         if known is not None:
             known["names"].append(_text(path))
             return
-        place = place_of(directory, name)
+        place = far_brick.place_of(directory, name)
         mode = stat.S_IMODE(facts.st_mode)
-        linkto = attribute_of_place(place, LINKTO) if stat.S_ISREG(facts.st_mode) else b""
+        linkto = far_brick.attribute_of_place(place, far_brick.LINKTO) if stat.S_ISREG(facts.st_mode) else b""
         if linkto and mode == stat.S_ISVTX:
             if facts.st_size:
                 raise OSError(
@@ -113,9 +99,9 @@ class Look:
             return
         if linkto and mode & _MIGRATING == _MIGRATING:
             mode &= ~_MIGRATING
-        gfid = attribute_of_place(place, GFID)
-        times = parse_mdata(attribute_of_place(place, MDATA))
-        keys = sorted(filter(is_carried, list_attributes(place)))
+        gfid = far_brick.attribute_of_place(place, far_brick.GFID)
+        times = far_brick.parse_mdata(far_brick.attribute_of_place(place, far_brick.MDATA))
+        keys = sorted(filter(far_brick.is_carried, far_brick.list_attributes(place)))
         self._found[facts.st_ino] = {
             "names": [_text(path)],
             "kind": stat.S_IFMT(facts.st_mode),
@@ -133,7 +119,7 @@ class Look:
             "atime_ns": facts.st_atime_ns,
             # Of modification and access: the other one nobody can set.
             "own_times": None if times is None else times[1:],
-            "xattrs": {_text(key): _text(attribute_of_place(place, key)) for key in keys},
+            "xattrs": {_text(key): _text(far_brick.attribute_of_place(place, key)) for key in keys},
             "target": _text(os.readlink(name, dir_fd=directory)) if stat.S_ISLNK(facts.st_mode) else "",
             "open": True,
             "pending": _pending(place, of_directory=False) + self._blamed,
@@ -186,7 +172,7 @@ class Look:
             return None
         above, _, name = one["names"][0].encode("latin-1").rpartition(b"/")
         try:
-            directory = open_directory(self._root, above)
+            directory = far_brick.open_directory(self._root, above)
             try:
                 facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if facts.st_ino != one["inode"]:
@@ -210,7 +196,7 @@ def _pending(place: bytes, *, of_directory: bool) -> list[str]:
     try:
         keys = [key for key in map(os.fsencode, os.listxattr(place, follow_symlinks=follow)) if key.startswith(_AFR)]
     except OSError as error:
-        if error.errno in ABSENT:
+        if error.errno in far_brick.ABSENT:
             return []
         raise
     if of_directory:
@@ -221,7 +207,7 @@ def _pending(place: bytes, *, of_directory: bool) -> list[str]:
             if any(os.getxattr(place, key, follow_symlinks=follow)):
                 found.append(_text(key))
         except OSError as error:
-            if error.errno not in ABSENT:
+            if error.errno not in far_brick.ABSENT:
                 raise
     return found
 
@@ -238,10 +224,10 @@ def open_file(directory: int, name: bytes, facts: os.stat_result) -> int:
 
 def read(question: dict[str, Any]) -> None:
     """Write the content of one file to standard output."""
-    root = open_root(question["root"].encode("latin-1"), question["volume_id"])
+    root = far_brick.open_root(question["root"].encode("latin-1"), question["volume_id"])
     path, wanted = question["path"].encode("latin-1"), question["facts"]
     above, _, name = path.rpartition(b"/")
-    directory = open_directory(root, above)
+    directory = far_brick.open_directory(root, above)
     facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
     fd = open_file(directory, name, facts)
 

@@ -15,23 +15,9 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.fs.beneath import Root
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
+from migrator.gluster import xml
 from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.rules import volume_fingerprint, volume_problems, wrong_volume_problem
-from migrator.gluster.xml import (
-    GlusterBusy,
-    GlusterFailed,
-    is_not_started,
-    is_quota_disabled,
-    parse_answer,
-    parse_heals,
-    parse_peers_down,
-    parse_progress,
-    parse_quotas,
-    parse_rooms,
-    parse_task_id,
-    parse_volume_info,
-    with_status,
-)
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Conversations, Processes
 
 
@@ -297,16 +283,16 @@ class GlusterCommands:
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         """As `state`, with every listed task, ended ones too; a stopped volume lists none."""
-        state = parse_volume_info(await self.ask("info", self._volume), self._volume)
+        state = xml.parse_volume_info(await self.ask("info", self._volume), self._volume)
         if not state.started:
             return state, ()
-        return with_status(state, await self._status())
+        return xml.with_status(state, await self._status())
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
         """The file system of each brick, by brick name, without bricks of hosts whose glusterd is down. Raises ToolFailed,
         also if the volume is not started.
         """
-        return parse_rooms(await self._status("detail"), self._volume)
+        return xml.parse_rooms(await self._status("detail"), self._volume)
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a listed task; None if there is no such task any more. Raises ToolFailed."""
@@ -320,9 +306,9 @@ class GlusterCommands:
             case _:
                 assert_never(task.kind)
         try:
-            found = parse_progress(await self.ask(*words))
-        except GlusterFailed as error:
-            if is_not_started(error):
+            found = xml.parse_progress(await self.ask(*words))
+        except xml.GlusterFailed as error:
+            if xml.is_not_started(error):
                 return None
             raise
         return found if found.task_id == task.id else None
@@ -350,21 +336,21 @@ class GlusterCommands:
         try:
             if state is None:
                 state = await self.state()
-            peers_down = parse_peers_down(await asking)
+            peers_down = xml.parse_peers_down(await asking)
         finally:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         heals: tuple[BrickHeal, ...] = ()
         if state.started and (state.replica_count > 1 or state.disperse_count > 0):
-            heals = parse_heals(await self.ask("heal", self._volume, "info", "summary"))
+            heals = xml.parse_heals(await self.ask("heal", self._volume, "info", "summary"))
         return replace(state, peers_down=peers_down, heals=heals)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         """Directories with their limits in bytes; none if quotas are off. Raises ToolFailed."""
         try:
-            return parse_quotas(await self.ask("quota", self._volume, "list"))
-        except GlusterFailed as error:
-            if is_quota_disabled(error):
+            return xml.parse_quotas(await self.ask("quota", self._volume, "list"))
+        except xml.GlusterFailed as error:
+            if xml.is_quota_disabled(error):
                 return ()
             raise
 
@@ -399,7 +385,7 @@ class GlusterCommands:
         for attempt in range(_TRIES):
             try:
                 return await self._answer(words)
-            except GlusterBusy:
+            except xml.GlusterBusy:
                 if attempt + 1 == _TRIES:
                     raise
                 await self._clock.sleep(_PAUSE_S * (attempt + 1))
@@ -408,9 +394,9 @@ class GlusterCommands:
     async def _answer(self, words: tuple[str, ...]) -> Element:
         said = None if self._shell is None else await self._shell.ask(words)
         if said is not None:
-            return parse_answer(said)
+            return xml.parse_answer(said)
         completed = await self._run(words)
-        return parse_answer(completed.stdout, completed.stderr)
+        return xml.parse_answer(completed.stdout, completed.stderr)
 
     async def _run(self, words: tuple[str, ...]) -> Completed:
         """Run a separate command. Raises ToolFailed after a timeout."""
@@ -531,7 +517,7 @@ class GlusterVolumeCommands:
         return await self._commands.progress(task)
 
     async def fix_layout(self) -> str:
-        return parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))
+        return xml.parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))
 
     async def set_option(self, name: str, value: str | None) -> None:
         if value is None:

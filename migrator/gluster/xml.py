@@ -7,16 +7,7 @@ from dataclasses import replace
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.errors import ToolFailed
-from migrator.gluster.model import (
-    Brick,
-    BrickHeal,
-    TaskCounters,
-    TaskKind,
-    TaskProgress,
-    TaskStatus,
-    VolumeState,
-    VolumeTask,
-)
+from migrator.gluster import model
 
 # The state of the volume.
 #
@@ -59,11 +50,11 @@ def parse_answer(stdout: bytes, stderr: bytes = b"") -> ET.Element:
     return answer
 
 
-def parse_volume_info(answer: ET.Element, volume: str) -> VolumeState:
+def parse_volume_info(answer: ET.Element, volume: str) -> model.VolumeState:
     """`volume info`: the bricks without their status. Raises ToolFailed if the volume is not listed."""
     for element in answer.iterfind("volInfo/volumes/volume"):
         if element.findtext("name") == volume:
-            return VolumeState(
+            return model.VolumeState(
                 volume=volume,
                 volume_id=element.findtext("id") or "",
                 type=element.findtext("typeStr") or "",
@@ -104,13 +95,13 @@ def is_quota_disabled(error: GlusterFailed) -> bool:
     return _QUOTA_DISABLED in error.message
 
 
-def parse_heals(answer: ET.Element) -> tuple[BrickHeal, ...]:
+def parse_heals(answer: ET.Element) -> tuple[model.BrickHeal, ...]:
     """`volume heal VOL info summary`: a brick that is down has a status of many words, and no counts."""
-    heals: list[BrickHeal] = []
+    heals: list[model.BrickHeal] = []
     for element in answer.iterfind("healInfo/bricks/brick"):
         entries = element.findtext("totalNumberOfEntries") or ""
         heals.append(
-            BrickHeal(
+            model.BrickHeal(
                 brick=element.findtext("name") or "",
                 status=" ".join((element.findtext("status") or "unknown").split()),
                 entries=int(entries) if entries.isascii() and entries.isdigit() else None,
@@ -129,7 +120,7 @@ def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
     )
 
 
-def with_status(state: VolumeState, answer: ET.Element) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+def with_status(state: model.VolumeState, answer: ET.Element) -> tuple[model.VolumeState, tuple[model.VolumeTask, ...]]:
     """`volume status VOL`: the volume with its status, and every listed task. The state of a brick that is not listed stays
     unknown.
     """
@@ -163,10 +154,10 @@ def _count(element: ET.Element, name: str, *, absent: int) -> int:
     return int(text)
 
 
-def _brick(element: ET.Element) -> Brick:
+def _brick(element: ET.Element) -> model.Brick:
     name = element.findtext("name") or ""
     host, _, path = name.partition(":/")
-    return Brick(
+    return model.Brick(
         name=name,
         host=host,
         path=b"/" + path.encode("utf-8", "surrogateescape"),
@@ -179,16 +170,16 @@ def _brick(element: ET.Element) -> Brick:
 
 
 _NOT_STARTED_SIGN = re.compile("(?:remove-brick|rebalance) not started", re.IGNORECASE)
-_KINDS = {"Remove brick": TaskKind.REMOVE_BRICK, "Rebalance": TaskKind.REBALANCE}
+_KINDS = {"Remove brick": model.TaskKind.REMOVE_BRICK, "Rebalance": model.TaskKind.REBALANCE}
 _FIX_LAYOUT_OFFSET = 4
 """The states of a fix-layout are numbered four above those of other tasks (5 to 8)."""
 
 _STATUSES = {
-    "0": TaskStatus.NOT_STARTED,
-    "1": TaskStatus.IN_PROGRESS,
-    "2": TaskStatus.STOPPED,
-    "3": TaskStatus.COMPLETED,
-    "4": TaskStatus.FAILED,
+    "0": model.TaskStatus.NOT_STARTED,
+    "1": model.TaskStatus.IN_PROGRESS,
+    "2": model.TaskStatus.STOPPED,
+    "3": model.TaskStatus.COMPLETED,
+    "4": model.TaskStatus.FAILED,
 }
 _FIX_LAYOUT = {str(int(number) + _FIX_LAYOUT_OFFSET): status for number, status in _STATUSES.items() if number != "0"}
 
@@ -211,11 +202,11 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
     }
 
 
-def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[VolumeTask, ...]:
+def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[model.VolumeTask, ...]:
     """`volume status VOL [tasks]`: every listed task, ended ones too."""
     return tuple(
-        VolumeTask(
-            kind=_KINDS.get(task.findtext("type") or "", TaskKind.OTHER),
+        model.VolumeTask(
+            kind=_KINDS.get(task.findtext("type") or "", model.TaskKind.OTHER),
             name=task.findtext("type") or "unknown task",
             id=task.findtext("id") or "",
             status=_status(task)[0],
@@ -225,7 +216,7 @@ def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[VolumeTask, ...
     )
 
 
-def parse_progress(answer: ET.Element) -> TaskProgress:
+def parse_progress(answer: ET.Element) -> model.TaskProgress:
     """`remove-brick ... status` and `stop`, `rebalance VOL status` and `stop`: the counters by host. The aggregate is left
     out: it says `not started` where the only host that knows does not answer. Raises ToolFailed for an answer that has
     no task, and for counters that are no numbers.
@@ -234,7 +225,9 @@ def parse_progress(answer: ET.Element) -> TaskProgress:
         element = answer.find(name)
         task_id = None if element is None else element.findtext("task-id")
         if element is not None and task_id:
-            return TaskProgress(task_id=task_id, counters=tuple(_counters(node) for node in element.iterfind("node")))
+            return model.TaskProgress(
+                task_id=task_id, counters=tuple(_counters(node) for node in element.iterfind("node"))
+            )
     raise ToolFailed("gluster's answer names no task")
 
 
@@ -251,9 +244,9 @@ def is_not_started(error: GlusterFailed) -> bool:
     return _NOT_STARTED_SIGN.search(error.message) is not None
 
 
-def _counters(node: ET.Element) -> TaskCounters:
+def _counters(node: ET.Element) -> model.TaskCounters:
     status, fix_layout = _status(node)
-    return TaskCounters(
+    return model.TaskCounters(
         host=node.findtext("nodeName") or "",
         host_id=node.findtext("id") or "",
         files=_counter(node, "files"),
@@ -267,11 +260,11 @@ def _counters(node: ET.Element) -> TaskCounters:
     )
 
 
-def _status(element: ET.Element) -> tuple[TaskStatus, bool]:
+def _status(element: ET.Element) -> tuple[model.TaskStatus, bool]:
     number = element.findtext("status") or ""
     if number in _FIX_LAYOUT:
         return _FIX_LAYOUT[number], True
-    return _STATUSES.get(number, TaskStatus.UNKNOWN), False
+    return _STATUSES.get(number, model.TaskStatus.UNKNOWN), False
 
 
 def _told(node: ET.Element, name: str) -> str | None:

@@ -11,23 +11,7 @@ from migrator.core.entry import EntryType
 from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import name, percent_escape, show
 from migrator.core.units import format_duration, several
-from migrator.hooks.model import (
-    CONTRACT_VERSION,
-    SKIP_EXIT_CODE,
-    FileLook,
-    Hook,
-    HookEvent,
-    HookFacts,
-    HookOutcome,
-    HookProblem,
-    HookResult,
-    HooksFound,
-    HookSite,
-    HooksLook,
-    HookStage,
-    HookStep,
-    all_stages,
-)
+from migrator.hooks import model
 
 _NAME = re.compile(rb"[0-9]{2}-.", re.DOTALL)
 _WRITABLE_BY_OTHERS = 0o022
@@ -38,29 +22,29 @@ MOST_REASON_CHARACTERS = 1000
 """Of the variable; the document has the whole reason."""
 
 
-def in_order(found: Iterable[Hook], stage: HookStage) -> tuple[Hook, ...]:
+def in_order(found: Iterable[model.Hook], stage: model.HookStage) -> tuple[model.Hook, ...]:
     """The hooks of a stage in the order of their calls: by the bytes of their names, `post` hooks in reverse."""
     return tuple(
         sorted(
             (hook for hook in found if hook.stage == stage),
             key=lambda hook: hook.name,
-            reverse=stage.event is HookEvent.POST,
+            reverse=stage.event is model.HookEvent.POST,
         )
     )
 
 
-def judge(event: HookEvent, result: HookResult) -> HookOutcome:
+def judge(event: model.HookEvent, result: model.HookResult) -> model.HookOutcome:
     """The meaning of an exit. `post` hooks cannot stop a step that is over: 62 is no failure there."""
     good = result.exit_code == 0 and not result.timed_out
-    skip = result.exit_code == SKIP_EXIT_CODE and not result.timed_out
+    skip = result.exit_code == model.SKIP_EXIT_CODE and not result.timed_out
     match event:
-        case HookEvent.PRE:
-            return HookOutcome.GO_ON if good else HookOutcome.SKIP if skip else HookOutcome.REFUSE
-        case HookEvent.POST:
-            return HookOutcome.GO_ON if good or skip else HookOutcome.WARN
+        case model.HookEvent.PRE:
+            return model.HookOutcome.GO_ON if good else model.HookOutcome.SKIP if skip else model.HookOutcome.REFUSE
+        case model.HookEvent.POST:
+            return model.HookOutcome.GO_ON if good or skip else model.HookOutcome.WARN
 
 
-def end_of(result: HookResult, timeout_s: float) -> str:
+def end_of(result: model.HookResult, timeout_s: float) -> str:
     """How a hook ended, with the end of its output, for people."""
     if result.timed_out:
         words = f"ended after its time limit of {format_duration(timeout_s)}"
@@ -76,7 +60,7 @@ def end_of(result: HookResult, timeout_s: float) -> str:
     return f"{words}: {shown}" if lines else f"{words}; no output"
 
 
-def shown(hook: Hook) -> str:
+def shown(hook: model.Hook) -> str:
     """A hook by its path below `hooks_dir`."""
     return f"{hook.stage.name}.d/{show(hook.name)}"
 
@@ -84,17 +68,17 @@ def shown(hook: Hook) -> str:
 _RENAMED = {"run_id": "run", "pass_kind": "pass"}
 
 
-def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
+def document(stage: model.HookStage, site: model.HookSite, facts: model.HookFacts) -> bytes:
     """The standard input of a hook: one JSON document in ASCII."""
     told: dict[str, object] = {
-        "version": CONTRACT_VERSION,
+        "version": model.CONTRACT_VERSION,
         "stage": stage.name,
         "event": stage.event,
         "site": {"name": site.name, "id": site.site_id, "file": percent_escape(site.file)},
         "source": percent_escape(site.source_root),
         "target": percent_escape(site.target_root),
     }
-    for field in fields(HookFacts):
+    for field in fields(model.HookFacts):
         value = getattr(facts, field.name)
         if field.name.endswith("_at_s"):
             told[field.name.removesuffix("_s")] = _time(value)
@@ -106,10 +90,10 @@ def document(stage: HookStage, site: HookSite, facts: HookFacts) -> bytes:
     return json.dumps(told, indent=1).encode("ascii")
 
 
-def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tuple[str, str], ...]:
+def environment(stage: model.HookStage, site: model.HookSite, facts: model.HookFacts) -> tuple[tuple[str, str], ...]:
     """The main facts as variables, empty if there is no value."""
     values: dict[str, object] = {
-        "MIGRATOR_HOOK_VERSION": CONTRACT_VERSION,
+        "MIGRATOR_HOOK_VERSION": model.CONTRACT_VERSION,
         "MIGRATOR_STAGE": stage.name,
         "MIGRATOR_EVENT": stage.event,
         "MIGRATOR_SITE": site.file,
@@ -133,19 +117,21 @@ def environment(stage: HookStage, site: HookSite, facts: HookFacts) -> tuple[tup
     return tuple((variable, _text(value)) for variable, value in values.items())
 
 
-def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
+def examine_hooks(look: model.HooksLook, euid: int) -> model.HooksFound:
     """Which executables are hooks, and the problems. A user who can change a hook, or put another in its place, has
     the rights of the user that runs this program: only root and that user may.
     """
     if look.unread:
         path = look.above[-1].path if look.above else b""
-        return HooksFound(problems=(HookProblem(path, f"cannot be read: {look.unread}", "fix what prevents it"),))
+        return model.HooksFound(
+            problems=(model.HookProblem(path, f"cannot be read: {look.unread}", "fix what prevents it"),)
+        )
     if not look.above:
-        return HooksFound()
+        return model.HooksFound()
     owners = frozenset({0, euid})
-    directories = {stage.directory: stage for stage in all_stages()}
-    hooks: list[Hook] = []
-    problems: list[HookProblem] = []
+    directories = {stage.directory: stage for stage in model.all_stages()}
+    hooks: list[model.Hook] = []
+    problems: list[model.HookProblem] = []
     for found in look.stages:
         directory = found.directory
         stage = directories.get(name(directory.path))
@@ -154,11 +140,13 @@ def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
             continue
         problems += _of_directory(directory, owners, sticky=False)
         if found.unread:
-            problems.append(HookProblem(directory.path, f"cannot be read: {found.unread}", "fix what prevents it"))
+            problems.append(
+                model.HookProblem(directory.path, f"cannot be read: {found.unread}", "fix what prevents it")
+            )
         for entry in found.entries:
             if _is_left_alone(name(entry.path)):
                 continue
-            hooks.append(Hook(stage=stage, name=name(entry.path), path=entry.path))
+            hooks.append(model.Hook(stage=stage, name=name(entry.path), path=entry.path))
             problems += _of_file(entry, owners)
     *above, own = look.above
     if hooks or problems or own.type is not EntryType.DIRECTORY:
@@ -166,28 +154,28 @@ def examine_hooks(look: HooksLook, euid: int) -> HooksFound:
             *(problem for place in above for problem in _of_directory(place, owners, sticky=True)),
             *_of_directory(own, owners, sticky=False),
         ]
-    return HooksFound(hooks=tuple(hooks), problems=tuple(problems))
+    return model.HooksFound(hooks=tuple(hooks), problems=tuple(problems))
 
 
-def problem_words(found: HooksFound) -> tuple[str, ...]:
+def problem_words(found: model.HooksFound) -> tuple[str, ...]:
     """Each problem with its fix, in one sentence."""
     return tuple(f"the hook {show(one.path)} {one.message}: {one.fix}" for one in found.problems)
 
 
-def check_hooks(found: HooksFound, directory: bytes) -> list[Finding]:
+def check_hooks(found: model.HooksFound, directory: bytes) -> list[Finding]:
     """For `doctor`: the hooks, or the problems that prevent any call."""
     if found.problems:
         return [failure("hooks", f"{show(one.path)} {one.message}", one.fix) for one in found.problems]
     if not found.hooks:
         return [ok("hooks", f"none in {show(directory)}")]
-    names = ", ".join(shown(hook) for stage in all_stages() for hook in in_order(found.hooks, stage))
+    names = ", ".join(shown(hook) for stage in model.all_stages() for hook in in_order(found.hooks, stage))
     return [ok("hooks", f"{several(len(found.hooks), 'hook')} in {show(directory)}: {names}")]
 
 
-def would_be_called(hooks: Collection[Hook], steps: tuple[HookStep, ...]) -> tuple[str, ...]:
+def would_be_called(hooks: Collection[model.Hook], steps: tuple[model.HookStep, ...]) -> tuple[str, ...]:
     """The hooks around nested steps, the outermost first, in the order of their calls."""
-    before = [HookStage(step=step, event=HookEvent.PRE) for step in steps]
-    after = [HookStage(step=step, event=HookEvent.POST) for step in reversed(steps)]
+    before = [model.HookStage(step=step, event=model.HookEvent.PRE) for step in steps]
+    after = [model.HookStage(step=step, event=model.HookEvent.POST) for step in reversed(steps)]
     return tuple(shown(hook) for stage in (*before, *after) for hook in in_order(hooks, stage))
 
 
@@ -196,25 +184,27 @@ def _is_left_alone(entry: bytes) -> bool:
     return entry.startswith(b".") or entry.endswith(b"~")
 
 
-def _of_directory(look: FileLook, owners: frozenset[int], *, sticky: bool) -> Iterator[HookProblem]:
+def _of_directory(look: model.FileLook, owners: frozenset[int], *, sticky: bool) -> Iterator[model.HookProblem]:
     """`sticky`: others may create entries in it if they cannot replace existing ones (as in /tmp). They may not in
     directories of hooks.
     """
     if look.type is not EntryType.DIRECTORY:
-        yield HookProblem(look.path, f"is a {look.type.value}, not a directory", "put a real directory in its place")
+        yield model.HookProblem(
+            look.path, f"is a {look.type.value}, not a directory", "put a real directory in its place"
+        )
         return
     yield from _owned(look, owners)
     if look.mode & _WRITABLE_BY_OTHERS and not (sticky and look.mode & _STICKY):
         yield _writable(look)
 
 
-def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
+def _of_file(look: model.FileLook, owners: frozenset[int]) -> Iterator[model.HookProblem]:
     if look.type is not EntryType.FILE:
         fix = "put the file itself there: `cp` instead of `ln -s`" if look.type is EntryType.SYMLINK else "remove it"
-        yield HookProblem(look.path, f"is a {look.type.value}, not a regular file", fix)
+        yield model.HookProblem(look.path, f"is a {look.type.value}, not a regular file", fix)
         return
     if not _NAME.match(name(look.path)):
-        yield HookProblem(
+        yield model.HookProblem(
             look.path,
             "has no name of the form NN-name",
             "rename it, as in 10-name; names that begin with a dot or end in ~ are ignored",
@@ -223,31 +213,31 @@ def _of_file(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
     if look.mode & _WRITABLE_BY_OTHERS:
         yield _writable(look)
     if not look.mode & _EXECUTABLE:
-        yield HookProblem(
+        yield model.HookProblem(
             look.path,
             "is not executable",
             f"chmod 0755 {_quoted(look.path)}, or rename it so that it begins with a dot: then it is ignored",
         )
 
 
-def _owned(look: FileLook, owners: frozenset[int]) -> Iterator[HookProblem]:
+def _owned(look: model.FileLook, owners: frozenset[int]) -> Iterator[model.HookProblem]:
     if look.uid not in owners:
-        yield HookProblem(look.path, f"belongs to uid {look.uid}", f"chown root: {_quoted(look.path)}")
+        yield model.HookProblem(look.path, f"belongs to uid {look.uid}", f"chown root: {_quoted(look.path)}")
 
 
-def _writable(look: FileLook) -> HookProblem:
-    return HookProblem(
+def _writable(look: model.FileLook) -> model.HookProblem:
+    return model.HookProblem(
         look.path, f"can be written by others (mode {look.mode:04o})", f"chmod go-w {_quoted(look.path)}"
     )
 
 
-def _unknown(path: bytes, directories: Iterable[bytes]) -> HookProblem:
+def _unknown(path: bytes, directories: Iterable[bytes]) -> model.HookProblem:
     known, found = [directory.decode("ascii") for directory in directories], name(path).decode("ascii", "replace")
     # Some steps have no `pre` side: suggest `post`.
-    other = found.replace(f"{HookEvent.PRE}-", f"{HookEvent.POST}-", 1)
+    other = found.replace(f"{model.HookEvent.PRE}-", f"{model.HookEvent.POST}-", 1)
     near = [other] if other in known else difflib.get_close_matches(found, known, n=1)
     meant = f"rename it to {near[0]}" if near else "rename it to a stage of docs/hooks.md, or so that it ends otherwise"
-    return HookProblem(path, "is named for no stage", meant)
+    return model.HookProblem(path, "is named for no stage", meant)
 
 
 def _quoted(path: bytes) -> str:

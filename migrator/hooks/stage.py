@@ -15,33 +15,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.cutover.model import CutoverRecord
-from migrator.hooks.model import (
-    OUTPUT_LIMIT_BYTES,
-    FileLook,
-    Hook,
-    HookCall,
-    HookEvent,
-    HookFacts,
-    HookOutcome,
-    HookResult,
-    HooksFound,
-    HookSite,
-    HooksLook,
-    HookStage,
-    HookState,
-    HookStep,
-    StageLook,
-)
-from migrator.hooks.rules import (
-    document,
-    end_of,
-    environment,
-    examine_hooks,
-    in_order,
-    judge,
-    problem_words,
-    shown,
-)
+from migrator.hooks import model, rules
 from migrator.hosts.ports import Command, Processes
 from migrator.ledger.model import HookStepRecord, SiteRecord
 
@@ -64,10 +38,10 @@ class Hooks(Protocol):
     def timeout_s(self) -> float:
         """The time limit of a call."""
 
-    def find(self) -> HooksFound:
+    def find(self) -> model.HooksFound:
         """All hooks now, with their problems. Blocking; starts nothing."""
 
-    async def call(self, call: HookCall) -> HookResult:
+    async def call(self, call: model.HookCall) -> model.HookResult:
         """Call one hook, and end everything that it started at its time limit or on cancellation. A hook that cannot
         be started is a value.
         """
@@ -82,46 +56,46 @@ class Hooks(Protocol):
 _SUFFIX = b".d"
 
 
-def look_at_hooks(directory: bytes) -> HooksLook:
+def look_at_hooks(directory: bytes) -> model.HooksLook:
     """Read the directory and its stages, each path once. Symlinks are resolved in its parent path only; the directory
     itself and everything below are read without following any. Blocking.
     """
     parent, own = os.path.split(directory.rstrip(b"/"))
     real = os.path.realpath(parent)
-    above: list[FileLook] = []
+    above: list[model.FileLook] = []
     place = b"/"
     try:
         for part in (b"", *(part for part in real.split(b"/") if part), own):
             place = os.path.join(place, part)
             above.append(_look(place))
     except (FileNotFoundError, NotADirectoryError):
-        return HooksLook()
+        return model.HooksLook()
     except OSError as error:
-        return HooksLook(above=tuple(above), unread=f"{error.strerror}")
+        return model.HooksLook(above=tuple(above), unread=f"{error.strerror}")
     if above[-1].type is not EntryType.DIRECTORY:
-        return HooksLook(above=tuple(above))
+        return model.HooksLook(above=tuple(above))
     try:
         names = sorted(os.listdir(place))
     except OSError as error:
-        return HooksLook(above=tuple(above), unread=f"{error.strerror}")
+        return model.HooksLook(above=tuple(above), unread=f"{error.strerror}")
     looks = (_stage(os.path.join(place, entry)) for entry in names if entry.endswith(_SUFFIX) and entry[:1] != b".")
-    return HooksLook(above=tuple(above), stages=tuple(looks))
+    return model.HooksLook(above=tuple(above), stages=tuple(looks))
 
 
-def _stage(path: bytes) -> StageLook:
+def _stage(path: bytes) -> model.StageLook:
     look = _look(path)
     if look.type is not EntryType.DIRECTORY:
-        return StageLook(directory=look)
+        return model.StageLook(directory=look)
     try:
         entries = tuple(_look(os.path.join(path, entry)) for entry in sorted(os.listdir(path)))
     except OSError as error:
-        return StageLook(directory=look, unread=error.strerror or str(error))
-    return StageLook(directory=look, entries=entries)
+        return model.StageLook(directory=look, unread=error.strerror or str(error))
+    return model.StageLook(directory=look, entries=entries)
 
 
-def _look(path: bytes) -> FileLook:
+def _look(path: bytes) -> model.FileLook:
     found = os.lstat(path)
-    return FileLook(
+    return model.FileLook(
         path=path, type=EntryType.of_mode(found.st_mode), uid=found.st_uid, mode=stat.S_IMODE(found.st_mode)
     )
 
@@ -141,19 +115,19 @@ class HookPrograms:
     site_file: bytes
     timeout_s: float
 
-    def find(self) -> HooksFound:
+    def find(self) -> model.HooksFound:
         try:
             look = look_at_hooks(self.directory)
         except FileNotFoundError:  # something was removed between two looks
             look = look_at_hooks(self.directory)
-        return examine_hooks(look, os.geteuid())
+        return rules.examine_hooks(look, os.geteuid())
 
-    async def call(self, call: HookCall) -> HookResult:
+    async def call(self, call: model.HookCall) -> model.HookResult:
         output = bytearray()
 
         def take(piece: bytes) -> None:
             output.extend(piece)
-            del output[:-OUTPUT_LIMIT_BYTES]
+            del output[: -model.OUTPUT_LIMIT_BYTES]
 
         command = Command(
             argv=(call.hook.path,),
@@ -168,8 +142,8 @@ class HookPrograms:
         except ToolFailed as error:
             number = getattr(error.__cause__, "errno", None)
             problem = f"it could not be started: {_NOT_STARTED[number]}" if number in _NOT_STARTED else error.message
-            return HookResult(exit_code=None, output=bytes(output), problem=problem)
-        return HookResult(exit_code=completed.exit_code, timed_out=completed.timed_out, output=bytes(output))
+            return model.HookResult(exit_code=None, output=bytes(output), problem=problem)
+        return model.HookResult(exit_code=completed.exit_code, timed_out=completed.timed_out, output=bytes(output))
 
     async def end(self, token: str) -> bool:
         return await self.processes.end(token, grace_s=_GRACE_S)
@@ -225,13 +199,13 @@ class HookedStep:
     as `the seed pass over batch 1`.
     """
 
-    step: HookStep
+    step: model.HookStep
     key: str
     subject: str
     words: str
 
-    def stage(self, event: HookEvent) -> HookStage:
-        return HookStage(step=self.step, event=event)
+    def stage(self, event: model.HookEvent) -> model.HookStage:
+        return model.HookStage(step=self.step, event=event)
 
 
 # Hooks on disk, and hooks in the ledger
@@ -240,7 +214,7 @@ class HookedStep:
 _LOOK_TIMEOUT_S = 30.0
 
 
-async def find_hooks(hooks: Hooks, blocking: Blocking) -> HooksFound:
+async def find_hooks(hooks: Hooks, blocking: Blocking) -> model.HooksFound:
     """The hooks now, with their problems. Raises Refused if they cannot be read."""
     try:
         return await blocking(hooks.find, timeout_s=_LOOK_TIMEOUT_S)
@@ -253,22 +227,22 @@ async def find_hooks(hooks: Hooks, blocking: Blocking) -> HooksFound:
         ) from error
 
 
-def refuse_hooks(found: HooksFound) -> None:
+def refuse_hooks(found: model.HooksFound) -> None:
     """Raise Refused with every problem, if there is any."""
     if found.problems:
         raise Refused(
-            "; ".join(problem_words(found)),
+            "; ".join(rules.problem_words(found)),
             cause="a hook runs with the rights of this program, so no other user may be able to change it",
             hint="fix each as described (`migrator doctor` lists them too), then run the same command again",
         )
 
 
-def called_hooks(records: "HookRecords", stage: HookStage, step: HookStepRecord) -> frozenset[bytes]:
+def called_hooks(records: "HookRecords", stage: model.HookStage, step: HookStepRecord) -> frozenset[bytes]:
     """The hooks of one side of a step that have ended."""
     return frozenset(
         call.name
         for call in records.of_step(step.id)
-        if call.stage == stage.name and call.outcome not in (None, HookOutcome.INTERRUPTED)
+        if call.stage == stage.name and call.outcome not in (None, model.HookOutcome.INTERRUPTED)
     )
 
 
@@ -286,9 +260,9 @@ class _Open:
 
     step: HookedStep
     record: HookStepRecord
-    facts: HookFacts
+    facts: model.HookFacts
 
-    def ended(self, state: HookState) -> "_Open":
+    def ended(self, state: model.HookState) -> "_Open":
         return replace(self, facts=replace(self.facts, state=state))
 
 
@@ -298,7 +272,7 @@ class StepHooks:
 
     hooks: Hooks
     records: "HookRecords"
-    site: HookSite
+    site: model.HookSite
     run_id: int
     clock: Clock
     blocking: Blocking
@@ -321,7 +295,7 @@ class StepHooks:
         return cls(
             hooks=hooks,
             records=ports.ledger.hooks,
-            site=HookSite(
+            site=model.HookSite(
                 site_id=site.site_id,
                 name=site.name,
                 file=hooks.site_file,
@@ -335,14 +309,14 @@ class StepHooks:
             say=say,
         )
 
-    async def begin(self, steps: Collection[HookStep]) -> None:
+    async def begin(self, steps: Collection[model.HookStep]) -> None:
         """Check all hooks before anything is started, and end what killed runs left of calls around these steps.
         Calls around other steps are left to their own verbs.
 
         Raises Refused if there is a problem with a hook, or if a process of an earlier call cannot be ended.
         """
         found = await find_hooks(self.hooks, self.blocking)
-        for problem in problem_words(found):
+        for problem in rules.problem_words(found):
             self.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
         refuse_hooks(found)
         for call in self.records.unfinished(steps):
@@ -353,7 +327,7 @@ class StepHooks:
                     cause="it hangs in the kernel (D state), on a file system or device that does not answer",
                     hint=f"when its processes (MIGRATOR_TOKEN={call.token}) are gone, run the same command again",
                 )
-            self._record(call.id, None, HookOutcome.INTERRUPTED, call.output)
+            self._record(call.id, None, model.HookOutcome.INTERRUPTED, call.output)
             message = f"the hook {named} of an earlier run was interrupted"
             self.say(EventKind.HOOK_INTERRUPTED, Severity.INFO, "hooks", message)
 
@@ -362,8 +336,8 @@ class StepHooks:
         step: HookedStep,
         work: Callable[[], Awaitable[T]],
         *,
-        facts: HookFacts,
-        after: Callable[[HookFacts, T], Awaitable[HookFacts]],
+        facts: model.HookFacts,
+        after: Callable[[model.HookFacts, T], Awaitable[model.HookFacts]],
         stoppable: bool = True,
     ) -> T:
         """Do the work between the `pre` and `post` hooks of its step. `facts` are those before it; `after` returns
@@ -381,22 +355,24 @@ class StepHooks:
         try:
             result = await work()
         except MigratorError as error:
-            await self._finish(opened.ended(HookState.REFUSED if isinstance(error, Refused) else HookState.FAILED))
+            await self._finish(
+                opened.ended(model.HookState.REFUSED if isinstance(error, Refused) else model.HookState.FAILED)
+            )
             raise
         facts = await after(opened.facts, result)
         await self._finish(replace(opened, facts=replace(facts, started_at_s=opened.facts.started_at_s)))
         return result
 
-    async def tell(self, step: HookedStep, facts: HookFacts) -> bool:
+    async def tell(self, step: HookedStep, facts: model.HookFacts) -> bool:
         """A step that consists of its hooks: the `pre` ones may stop it, the `post` ones do it. Returns whether all
         `post` hooks succeeded; those that a killed run has called are not called again. Raises as `around`.
         """
         left = self.records.open_since(step.step, step.key)
-        called = called_hooks(self.records, step.stage(HookEvent.POST), left) if left else frozenset()
+        called = called_hooks(self.records, step.stage(model.HookEvent.POST), left) if left else frozenset()
         opened = await self.before(step, facts)
-        return await self._finish(opened.ended(HookState.DONE), but=called, otherwise=HookState.FAILED)
+        return await self._finish(opened.ended(model.HookState.DONE), but=called, otherwise=model.HookState.FAILED)
 
-    async def before(self, step: HookedStep, facts: HookFacts) -> _Open:
+    async def before(self, step: HookedStep, facts: model.HookFacts) -> _Open:
         """The `pre` hooks of a step that outlasts this run: it stays open, and `catch_up` calls its `post` hooks when
         it is over. Raises as `around`.
         """
@@ -405,17 +381,17 @@ class StepHooks:
         await self._call_before(opened, hooks[0] if hooks else (), stoppable=True)
         return opened
 
-    async def catch_up(self, step: HookedStep, facts: HookFacts) -> None:
+    async def catch_up(self, step: HookedStep, facts: model.HookFacts) -> None:
         """Call pending `post` hooks: the step was done, and the run was killed before all of them had ended. `facts`
         are those after the step. May be called again; without pending hooks it does nothing.
         """
         record = self.records.open_since(step.step, step.key)
         if record is not None:
-            facts = replace(facts, started_at_s=record.opened_at_s, state=facts.state or HookState.DONE)
-            called = called_hooks(self.records, step.stage(HookEvent.POST), record)
+            facts = replace(facts, started_at_s=record.opened_at_s, state=facts.state or model.HookState.DONE)
+            called = called_hooks(self.records, step.stage(model.HookEvent.POST), record)
             await self._finish(_Open(step=step, record=record, facts=facts), but=called)
 
-    async def once(self, step: HookedStep, facts: HookFacts) -> None:
+    async def once(self, step: HookedStep, facts: model.HookFacts) -> None:
         """The `post` hooks of an event, once for its key; those that a killed run has called are not called again.
         May be called again.
         """
@@ -423,7 +399,9 @@ class StepHooks:
             self._open(step, facts)
         await self.catch_up(step, facts)
 
-    async def _hooks_of(self, step: HookedStep, *, stoppable: bool) -> tuple[tuple[Hook, ...], tuple[Hook, ...]] | None:
+    async def _hooks_of(
+        self, step: HookedStep, *, stoppable: bool
+    ) -> tuple[tuple[model.Hook, ...], tuple[model.Hook, ...]] | None:
         """The `pre` and `post` hooks of a step now; None if there is a problem with any hook and the step must go on."""
         try:
             found = await find_hooks(self.hooks, self.blocking)
@@ -433,35 +411,39 @@ class StepHooks:
                 raise
             self._warn(step, f"no hook was called around {step.words}: {error.message}")
             return None
-        return in_order(found.hooks, step.stage(HookEvent.PRE)), in_order(found.hooks, step.stage(HookEvent.POST))
+        return rules.in_order(found.hooks, step.stage(model.HookEvent.PRE)), rules.in_order(
+            found.hooks, step.stage(model.HookEvent.POST)
+        )
 
-    def _open(self, step: HookedStep, facts: HookFacts) -> _Open:
+    def _open(self, step: HookedStep, facts: model.HookFacts) -> _Open:
         record = self.records.open_step(run_id=self.run_id, step=step.step, subject=step.key, at_s=self.clock.now_s())
         return _Open(step=step, record=record, facts=replace(facts, started_at_s=record.opened_at_s))
 
-    async def _call_before(self, opened: _Open, hooks: Sequence[Hook], *, stoppable: bool) -> None:
+    async def _call_before(self, opened: _Open, hooks: Sequence[model.Hook], *, stoppable: bool) -> None:
         went_on: list[bytes] = []
         for hook in hooks:
             result, outcome = await self._call(opened, hook)
-            if outcome is HookOutcome.GO_ON:
+            if outcome is model.HookOutcome.GO_ON:
                 went_on.append(hook.name)
             elif stoppable:
-                await self._stop(opened, went_on, hook, result, skips=outcome is HookOutcome.SKIP)
+                await self._stop(opened, went_on, hook, result, skips=outcome is model.HookOutcome.SKIP)
             else:
                 self._warn_of_end(opened.step, hook, result)
 
     async def _stop(
-        self, opened: _Open, went_on: Collection[bytes], hook: Hook, result: HookResult, *, skips: bool
+        self, opened: _Open, went_on: Collection[bytes], hook: model.Hook, result: model.HookResult, *, skips: bool
     ) -> None:
         """A `pre` hook stops its step. The `post` counterparts of those that had succeeded are called."""
-        step, end = opened.step, end_of(result, self.hooks.timeout_s)
-        message = f"{step.words} is {'skipped' if skips else 'not begun'}: the hook {shown(hook)} "
+        step, end = opened.step, rules.end_of(result, self.hooks.timeout_s)
+        message = f"{step.words} is {'skipped' if skips else 'not begun'}: the hook {rules.shown(hook)} "
         message += f"said so ({end})" if skips else f"refused it ({end})"
         if skips:
             self.say(EventKind.HOOK_SKIPPED, Severity.WARNING, step.subject, message)
         else:
             self.say(EventKind.HOOK_REFUSED, Severity.ERROR, step.subject, message)
-        await self._finish(opened.ended(HookState.SKIPPED if skips else HookState.REFUSED), only=frozenset(went_on))
+        await self._finish(
+            opened.ended(model.HookState.SKIPPED if skips else model.HookState.REFUSED), only=frozenset(went_on)
+        )
         if skips:
             raise HookSkipped(message, hint="run the same command again later")
         by_itself = not result.timed_out and (result.exit_code is None or result.exit_code >= 0)
@@ -477,7 +459,7 @@ class StepHooks:
         *,
         only: Collection[bytes] | None = None,
         but: Collection[bytes] = (),
-        otherwise: HookState | None = None,
+        otherwise: model.HookState | None = None,
     ) -> bool:
         """Call the `post` hooks of a step and close it; returns whether all succeeded. If there is a problem with the
         hooks, the step stays open, and the next run calls them. `otherwise` is the state to record if a hook failed. `only`: the hooks of these names, so that each undoes its `pre` counterpart.
@@ -492,42 +474,42 @@ class StepHooks:
             if hook.name in but or (only is not None and hook.name not in only):
                 continue
             result, outcome = await self._call(opened, hook)
-            if outcome is HookOutcome.WARN:
+            if outcome is model.HookOutcome.WARN:
                 failed = True
                 self._warn_of_end(step, hook, result)
         state = otherwise if failed and otherwise is not None else opened.facts.state
         self.records.close_step(opened.record.id, state=state, at_s=self.clock.now_s())
         return not failed
 
-    async def _call(self, opened: _Open, hook: Hook) -> tuple[HookResult, HookOutcome]:
-        call = HookCall(
+    async def _call(self, opened: _Open, hook: model.Hook) -> tuple[model.HookResult, model.HookOutcome]:
+        call = model.HookCall(
             hook=hook,
-            document=document(hook.stage, self.site, opened.facts),
-            environment=environment(hook.stage, self.site, opened.facts),
+            document=rules.document(hook.stage, self.site, opened.facts),
+            environment=rules.environment(hook.stage, self.site, opened.facts),
             token=self.tokens(),
         )
-        self.say(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {shown(hook)}")
+        self.say(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {rules.shown(hook)}")
         now_s = self.clock.now_s()
         call_id = self.records.intend(step_id=opened.record.id, hook=hook, token=call.token, at_s=now_s)
-        exit_code, outcome, output = None, HookOutcome.INTERRUPTED, b""
+        exit_code, outcome, output = None, model.HookOutcome.INTERRUPTED, b""
         try:
             result = await self.hooks.call(call)
-            exit_code, outcome = result.exit_code, judge(hook.stage.event, result)
+            exit_code, outcome = result.exit_code, rules.judge(hook.stage.event, result)
             output = result.output or result.problem.encode("utf-8", "backslashreplace")
         finally:
             self._record(call_id, exit_code, outcome, output)
-        end = end_of(result, self.hooks.timeout_s)
-        _LOG.info("hook ended: %s", end, extra={"hook": shown(hook), "output": show(result.output)})
+        end = rules.end_of(result, self.hooks.timeout_s)
+        _LOG.info("hook ended: %s", end, extra={"hook": rules.shown(hook), "output": show(result.output)})
         return result, outcome
 
-    def _record(self, call_id: int, exit_code: int | None, outcome: HookOutcome, output: bytes) -> None:
+    def _record(self, call_id: int, exit_code: int | None, outcome: model.HookOutcome, output: bytes) -> None:
         now_s = self.clock.now_s()
         self.records.finish(call_id, at_s=now_s, exit_code=exit_code, outcome=outcome, output=output)
 
-    def _warn_of_end(self, step: HookedStep, hook: Hook, result: HookResult) -> None:
-        post = hook.stage.event is HookEvent.POST
-        end = end_of(result, self.hooks.timeout_s)
-        words = f"the hook {shown(hook)} {'after' if post else 'before'} {step.words} failed ({end})"
+    def _warn_of_end(self, step: HookedStep, hook: model.Hook, result: model.HookResult) -> None:
+        post = hook.stage.event is model.HookEvent.POST
+        end = rules.end_of(result, self.hooks.timeout_s)
+        words = f"the hook {rules.shown(hook)} {'after' if post else 'before'} {step.words} failed ({end})"
         self._warn(step, words if post else f"{words}; nothing is stopped by it")
 
     def _warn(self, step: HookedStep, message: str) -> None:
@@ -541,7 +523,7 @@ class StepHooks:
 class CutoverPlace:
     """One step (freeze, switch, thaw or purge) of one cutover attempt; `back`: of its rollback."""
 
-    step: HookStep
+    step: model.HookStep
     record: CutoverRecord
     back: bool = False
 

@@ -11,16 +11,7 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.paths import show
 from migrator.fs.model import Mount
 from migrator.hosts.ports import Processes
-from migrator.lab.machine import (
-    LabTools,
-    holder_of,
-    loops_beneath,
-    mounts_beneath,
-    namespace_exists,
-    processes_in,
-    remove_tree,
-    until,
-)
+from migrator.lab import machine
 from migrator.lab.model import LabPhase, LabState, down_command
 from migrator.lab.record import read_record, write_record
 
@@ -58,15 +49,15 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
         state = replace(state, phase=LabPhase.STOPPING)
         write_record(state)
     # The tools of `down` must not carry the token, or it would end itself.
-    tools = LabTools(processes, "")
+    tools = machine.LabTools(processes, "")
     # The mount's client first: unmounting what hangs waits for it in the kernel (seen: 52 s, with bricks that hung).
     await _end_processes(state, processes, clock)
-    for mounted in mounts_beneath(directory):
+    for mounted in machine.mounts_beneath(directory):
         await _unmount(mounted, directory, tools, clock)
     for name in state.namespaces:
-        if namespace_exists(name):
+        if machine.namespace_exists(name):
             await tools.run("ip", "netns", "delete", name)
-    for device in loops_beneath(directory):
+    for device in machine.loops_beneath(directory):
         await tools.attempt("losetup", "--detach", device)  # most end with their mount
     await _until(lambda: _nothing_left(directory), directory, clock, _DEADLINE_S)
     _path(directory).rename(_path(aside_name(directory, state.token)))
@@ -75,7 +66,7 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
 
 
 async def _until(check: Callable[[], Awaitable[str | None]], directory: bytes, clock: Clock, deadline_s: float) -> None:
-    await until(
+    await machine.until(
         check,
         clock=clock,
         deadline_s=deadline_s,
@@ -84,7 +75,7 @@ async def _until(check: Callable[[], Awaitable[str | None]], directory: bytes, c
     )
 
 
-async def _unmount(mounted: Mount, directory: bytes, tools: LabTools, clock: Clock) -> None:
+async def _unmount(mounted: Mount, directory: bytes, tools: machine.LabTools, clock: Clock) -> None:
     if mounted.filesystem.startswith("fuse"):
         # Files that are still open there belong to no lab any more.
         await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
@@ -100,12 +91,12 @@ async def _unmount(mounted: Mount, directory: bytes, tools: LabTools, clock: Clo
 
 
 async def _nothing_left(directory: bytes) -> str | None:
-    mounts, loops = mounts_beneath(directory), loops_beneath(directory)
+    mounts, loops = machine.mounts_beneath(directory), machine.loops_beneath(directory)
     if mounts:
         return f"{show(mounts[0].point)} is still mounted"
     if not loops:
         return None
-    holder = holder_of(loops[0])
+    holder = machine.holder_of(loops[0])
     return f"{loops[0]} is still in use" + (f": {holder} sees it mounted" if holder else "")
 
 
@@ -114,7 +105,7 @@ async def _end_processes(state: LabState, processes: Processes, clock: Clock) ->
         if not await processes.end(state.token, grace_s=_GRACE_S):
             return "a process of the lab cannot be ended"
         # Without the token: processes that were started by hand in the lab's namespaces.
-        others = processes_in(state.namespaces)
+        others = machine.processes_in(state.namespaces)
         for pid in others:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -133,9 +124,9 @@ def _remove_what_is_aside(directory: bytes) -> None:
     for entry in map(os.fsencode, os.listdir(parent or b"/")):
         if entry.startswith(b"." + name + _ASIDE):
             path = parent + b"/" + entry
-            if mounts_beneath(path):
+            if machine.mounts_beneath(path):
                 raise ToolFailed(f"something is mounted in {show(path)}", hint="unmount it, then call this again")
-            remove_tree(path)
+            machine.remove_tree(path)
 
 
 def real_path(directory: bytes) -> bytes:

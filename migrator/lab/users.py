@@ -8,16 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from migrator.core.units import DAY_S, KIB, MIB, NS_PER_S, YEAR_S
+from migrator.lab import odd
 from migrator.lab.model import FIRST_UID, LabSpec, OddKind
-from migrator.lab.odd import (
-    Attributes,
-    TreeWriter,
-    apply_attributes,
-    odd_files,
-    pieces,
-    seeded_random,
-    write_file,
-)
 
 # Drawing users: heavy-tailed in bytes and files, with old and new, tiny and big files. Pure.
 
@@ -76,7 +68,7 @@ class InventedUser:
 
 def invent_users(spec: LabSpec, reference_time_s: int) -> tuple[InventedUser, ...]:
     """The users of a lab, the heaviest in bytes first. Equal arguments give equal users."""
-    draw = seeded_random(spec.seed, b"users")
+    draw = odd.seeded_random(spec.seed, b"users")
     by_bytes = _shares(spec.data_bytes, spec.users, exponent=1.4)
     by_files = _shares(spec.files, spec.users, exponent=1.0)
     draw.shuffle(by_files)  # the user with the most bytes is not the one with the most files
@@ -109,7 +101,7 @@ def _shares(total: int, count: int, *, exponent: float) -> list[int]:
 def _invent_user(
     spec: LabSpec, *, name: bytes, uid: int, files: int, data_bytes: int, reference_time_s: int
 ) -> InventedUser:
-    draw = seeded_random(spec.seed, b"user", name)
+    draw = odd.seeded_random(spec.seed, b"user", name)
     sizes = _sizes(draw, files, data_bytes, spec.tiny_below_bytes)
     mean_age_s = draw.choice((20 * DAY_S, 120 * DAY_S, 2 * YEAR_S, 4 * YEAR_S))
     paths = _directory_paths(draw, max(1, files // _FILES_PER_DIRECTORY))
@@ -203,7 +195,7 @@ def fill(
     """Make all users' trees, some with odd files, and a little outside every tree. Blocking, for some minutes at
     most; ends early when `stop` is set. Raises OSError.
     """
-    with TreeWriter(root) as writer:  # sets the times of `home` at the end, after all trees
+    with odd.TreeWriter(root) as writer:  # sets the times of `home` at the end, after all trees
         _outside(writer, spec.seed, reference_time_s)
         skipped = _fill_trees(root, spec, users, stop)
     files = [file for user in users for directory in user.directories for file in directory.files]
@@ -232,12 +224,12 @@ def _fill_trees(
     return skipped
 
 
-def _outside(writer: TreeWriter, seed: int, reference_time_s: int) -> None:
+def _outside(writer: odd.TreeWriter, seed: int, reference_time_s: int) -> None:
     time_ns = reference_time_s * NS_PER_S
     for path in (b"home", b"shared"):
-        writer.directory(path, Attributes(mode=0o755, mtime_ns=time_ns))
+        writer.directory(path, odd.Attributes(mode=0o755, mtime_ns=time_ns))
     for path, size_bytes in ((b"shared/reference.dat", 200_000), (b"shared/README", 300), (b"home/NOTICE", 100)):
-        writer.file(path, pieces(seed, path, size_bytes), size_bytes, Attributes(mode=0o644, mtime_ns=time_ns))
+        writer.file(path, odd.pieces(seed, path, size_bytes), size_bytes, odd.Attributes(mode=0o644, mtime_ns=time_ns))
 
 
 def _make_directories(root: bytes, user: InventedUser) -> None:
@@ -269,18 +261,20 @@ def _make_file(fd: int, seed: int, user: InventedUser, directory: InventedDirect
         os.link(file.same_as, file.name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
     elif file.symlink_target is not None:
         os.symlink(file.symlink_target, file.name, dir_fd=fd)
-        apply_attributes(fd, file.name, Attributes(owner=user.uid, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns))
+        odd.apply_attributes(
+            fd, file.name, odd.Attributes(owner=user.uid, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns)
+        )
     else:
         path = b"/".join((user.tree, directory.path, file.name))
-        write_file(fd, file.name, pieces(seed, path, file.size_bytes), file.size_bytes)
-        attributes = Attributes(
+        odd.write_file(fd, file.name, odd.pieces(seed, path, file.size_bytes), file.size_bytes)
+        attributes = odd.Attributes(
             owner=user.uid,
             mode=file.mode,
             mtime_ns=file.mtime_ns,
             atime_ns=file.atime_ns,
             xattrs={b"user.comment": file.note} if file.note is not None else {},
         )
-        apply_attributes(fd, file.name, attributes)
+        odd.apply_attributes(fd, file.name, attributes)
 
 
 def _make_odd(
@@ -294,7 +288,7 @@ def _make_odd(
         user, beside = chosen[number], chosen[(number + 1) % len(chosen)]
         neighbour = root + b"/" + beside.tree if beside is not user else None
         tree = root + b"/" + user.tree
-        return dict(odd_files(tree, seed=spec.seed, uid=user.uid, neighbour=neighbour, source_mount=root).skipped)
+        return dict(odd.odd_files(tree, seed=spec.seed, uid=user.uid, neighbour=neighbour, source_mount=root).skipped)
 
     skipped: dict[OddKind, str] = {}
     for future in [pool.submit(make, number) for number in range(len(chosen))]:
@@ -303,9 +297,9 @@ def _make_odd(
 
 
 def _finish_directories(root: bytes, user: InventedUser) -> None:
-    with TreeWriter(root + b"/" + user.tree) as writer:
+    with odd.TreeWriter(root + b"/" + user.tree) as writer:
         for directory in reversed(user.directories):
-            attributes = Attributes(
+            attributes = odd.Attributes(
                 owner=user.uid,
                 mode=directory.mode,
                 mtime_ns=directory.mtime_ns,

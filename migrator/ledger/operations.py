@@ -16,15 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, false
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState, AdditionStep
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain.model import (
-    CopyTally,
-    DrainCopying,
-    DrainNotes,
-    DrainRecord,
-    DrainSample,
-    DrainState,
-    DrainStep,
-)
+from migrator.bricks.drain import model as drain_model
 from migrator.bricks.retire import model as retirement
 from migrator.bricks.retire.model import Retirement, RetirementState, RetireStep
 from migrator.core.entry import UserTree
@@ -138,17 +130,17 @@ class OperationStore(Generic[Record, State, Step, Notes]):
             for row in rows
         ]
 
-    def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
+    def add_samples(self, operation_id: int, samples: Sequence[drain_model.DrainSample]) -> None:
         """Store counters, replacing those of the same task, time and host."""
         with self._database.write() as connection:
             keep_samples(connection, operation_id, samples)
 
-    def samples(self, operation_id: int) -> Sequence[DrainSample]:
+    def samples(self, operation_id: int) -> Sequence[drain_model.DrainSample]:
         """All samples, in order of time, then host."""
         with self._database.read() as connection:
             return read_samples(connection, operation_id)
 
-    def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
+    def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[drain_model.DrainSample]:
         """The few samples that the progress of the operation is computed from, in order of time, then host."""
         with self._database.read() as connection:
             return read_telling_samples(connection, operation_id, recent_s=recent_s)
@@ -236,7 +228,9 @@ def _begun(what: str, hint: str) -> LedgerCorrupt:
     )
 
 
-class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes]):
+class DrainRecords(
+    OperationStore[drain_model.DrainRecord, drain_model.DrainState, drain_model.DrainStep, drain_model.DrainNotes]
+):
     """Attempts to drain bricks."""
 
     def __init__(self, database: Database) -> None:
@@ -244,7 +238,7 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
 
     def plan(
         self, *, volume: str, volume_id: str, bricks: Sequence[str], at_s: float, anew: bool = False
-    ) -> DrainRecord:
+    ) -> drain_model.DrainRecord:
         """Begin a new attempt, or return an unfinished one of the same bricks."""
         subject = _bricks_subject(volume_id, bricks)
         with self._database.write() as connection:
@@ -258,28 +252,28 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
             begins = anew and newest is not None and newest.state in drain.OUT_STATES
             if newest is not None and newest.state not in drain.DRAIN_ENDED_STATES and not begins:
                 return newest
-            record = DrainRecord(
+            record = drain_model.DrainRecord(
                 id=0,
                 volume=volume,
                 volume_id=volume_id,
                 bricks=tuple(bricks),
-                state=DrainState.PLANNED,
-                times={DrainState.PLANNED: at_s},
+                state=drain_model.DrainState.PLANNED,
+                times={drain_model.DrainState.PLANNED: at_s},
             )
             return self._begin(connection, subject, record, newest)
 
-    def latest(self, volume_id: str, bricks: Sequence[str]) -> DrainRecord | None:
+    def latest(self, volume_id: str, bricks: Sequence[str]) -> drain_model.DrainRecord | None:
         """The newest attempt at exactly these bricks, in any order."""
         with self._database.read() as connection:
             return self._newest(connection, _bricks_subject(volume_id, bricks))
 
-    def copying(self) -> DrainCopying:
+    def copying(self) -> drain_model.DrainCopying:
         """What streams have copied while drains moved files, and at other times."""
         with self._database.read() as connection:
             return _copying(connection)
 
 
-def _copying(connection: Connection) -> DrainCopying:
+def _copying(connection: Connection) -> drain_model.DrainCopying:
     """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput samples
     that overlap only part of that time are left out.
     """
@@ -301,8 +295,12 @@ def _copying(connection: Connection) -> DrainCopying:
         .where(samples.attempt_id == ALL_STREAMS, samples.streams > 0)
         .group_by(side)
     )
-    found = {row.side: CopyTally(files=row.files, size_bytes=row.size_bytes, busy_s=row.busy_s) for row in rows}
-    return DrainCopying(in_drains=found.get(_IN, CopyTally()), outside=found.get(_OUTSIDE, CopyTally()))
+    found = {
+        row.side: drain_model.CopyTally(files=row.files, size_bytes=row.size_bytes, busy_s=row.busy_s) for row in rows
+    }
+    return drain_model.DrainCopying(
+        in_drains=found.get(_IN, drain_model.CopyTally()), outside=found.get(_OUTSIDE, drain_model.CopyTally())
+    )
 
 
 def _moving(connection: Connection) -> list[tuple[float, float]]:

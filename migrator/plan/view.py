@@ -7,23 +7,7 @@ from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
 from migrator.plan.model import Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
 from migrator.reap.view import plan_reap_blocks, savings_words
-from migrator.render.document import (
-    NONE,
-    Block,
-    Document,
-    Section,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    paths,
-    percent,
-    table,
-    text,
-    when,
-    wide,
-    yes,
-)
+from migrator.render import document
 from migrator.schedule.view import schedule_blocks, schedule_summary
 
 RANKING_ROWS = 20
@@ -35,46 +19,46 @@ _WARNINGS = 6
 _CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int = AGE_ROWS) -> Document:
+def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int = AGE_ROWS) -> document.Document:
     """A first page for management, then the details: the first rows of long tables, and surprises by kind. A report and
     `--json` have all of it.
     """
-    return Document(
-        title=clean(f"Plan {plan.name} for {plan.site}"),
-        subtitle=f"made {when(plan.created_at_s)}, {plan.order.value} first",
+    return document.Document(
+        title=document.clean(f"Plan {plan.name} for {plan.site}"),
+        subtitle=f"made {document.when(plan.created_at_s)}, {plan.order.value} first",
         sections=tuple(_sections(plan, ranking_rows, age_rows)),
     )
 
 
-def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[Section]:
-    warnings = [paragraph(problem, alert=True) for problem in plan.problems]
+def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[document.Section]:
+    warnings = [document.paragraph(problem, alert=True) for problem in plan.problems]
     if not plan.catalog_whole:
         words = "The scan behind this plan is not whole: there may be more on the source than is planned here."
-        warnings.insert(0, paragraph(words, alert=True))
+        warnings.insert(0, document.paragraph(words, alert=True))
     short = (*warnings[:_WARNINGS], _short(plan), _heaviest(plan))
-    yield Section(title="In short", blocks=short, first_page=True)
+    yield document.Section(title="In short", blocks=short, first_page=True)
     if warnings[_WARNINGS:]:
-        yield Section(title="More problems", blocks=tuple(warnings[_WARNINGS:]))
+        yield document.Section(title="More problems", blocks=tuple(warnings[_WARNINGS:]))
     ranking = ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)
-    yield Section(title="Who holds what", blocks=tuple(ranking))
-    yield Section(title="Batches", blocks=(_batches(plan.batches),))
+    yield document.Section(title="Who holds what", blocks=tuple(ranking))
+    yield document.Section(title="Batches", blocks=(_batches(plan.batches),))
     if plan.reap is not None:
-        yield Section(title="What is reaped", blocks=tuple(plan_reap_blocks(plan.reap)))
+        yield document.Section(title="What is reaped", blocks=tuple(plan_reap_blocks(plan.reap)))
     if plan.surprises:
-        yield Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
+        yield document.Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
     if plan.emptying:
-        yield Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
+        yield document.Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
     yield from schedule_section(plan)
 
 
-def schedule_section(plan: Plan) -> Iterator[Section]:
+def schedule_section(plan: Plan) -> Iterator[document.Section]:
     """The conversion schedule, if the source has bricks."""
     if plan.schedule is not None:
         blocks = schedule_blocks(plan.schedule, plan.created_at_s)
-        yield Section(title="When bricks can be cleared", blocks=tuple(blocks))
+        yield document.Section(title="When bricks can be cleared", blocks=tuple(blocks))
 
 
-def _short(plan: Plan) -> Block:
+def _short(plan: Plan) -> document.Block:
     streams = several(plan.cost.streams, "stream")
     inodes = "unknown" if plan.target.free_inodes is None else format_count(plan.target.free_inodes)
     waiting = sum(not batch.fits for batch in plan.batches)
@@ -85,7 +69,7 @@ def _short(plan: Plan) -> Block:
         ("copying takes", f"{format_duration(plan.forecast_s)} with {streams} ({plan.cost.basis})"),
         ("free on the target", f"{format_size(plan.target.free_bytes)}, inodes: {inodes}"),
         ("room", f"{several(waiting, 'batch waits', 'batches wait')} for it" if waiting else "for every batch"),
-        ("catalog", f"{plan.catalog} (whole: {yes(plan.catalog_whole)})"),
+        ("catalog", f"{plan.catalog} (whole: {document.yes(plan.catalog_whole)})"),
     ]
     if plan.reap is not None:
         pairs.append(("reaping saves", savings_words(plan.reap.saved)))
@@ -95,10 +79,10 @@ def _short(plan: Plan) -> Block:
         pairs.append(("surprises", f"{paths_found} of {kinds}: discuss them with the users first"))
     if plan.schedule is not None:
         pairs.append(("bricks", schedule_summary(plan.schedule, plan.created_at_s)))
-    return facts(pairs)
+    return document.facts(pairs)
 
 
-def _heaviest(plan: Plan) -> Block:
+def _heaviest(plan: Plan) -> document.Block:
     """The heaviest user trees, with their batches and when these are copied."""
     done_after: dict[bytes, tuple[int, float]] = {}
     elapsed_s = 0.0
@@ -113,25 +97,32 @@ def _heaviest(plan: Plan) -> Block:
             (
                 usage.tree.user,
                 format_size(usage.size_bytes),
-                percent(100 * usage.size_bytes / plan.size_bytes) if plan.size_bytes else NONE,
+                document.percent(100 * usage.size_bytes / plan.size_bytes) if plan.size_bytes else document.NONE,
                 format_count(usage.files),
-                NONE if number is None else str(number),
-                NONE if after_s is None else format_duration(after_s),
+                document.NONE if number is None else str(number),
+                document.NONE if after_s is None else format_duration(after_s),
             )
         )
-    return table(
+    return document.table(
         "Heaviest user trees",
-        [paths("user"), figure("bytes"), figure("share"), figure("files"), figure("batch"), figure("copied after")],
+        [
+            document.paths("user"),
+            document.figure("bytes"),
+            document.figure("share"),
+            document.figure("files"),
+            document.figure("batch"),
+            document.figure("copied after"),
+        ],
         rows,
     )
 
 
-def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Iterator[Block]:
+def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Iterator[document.Block]:
     """User trees by weight, with their ages; and what lies outside every tree."""
     every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
-    yield table(
+    yield document.table(
         "User trees by bytes",
-        [figure("rank"), paths("user"), paths("tree"), *map(figure, _OF_A_TREE)],
+        [document.figure("rank"), document.paths("user"), document.paths("tree"), *map(document.figure, _OF_A_TREE)],
         (_usage_row(rank, usage, plan.size_bytes) for rank, usage in enumerate(every, 1)),
         limit=rows,
     )
@@ -140,7 +131,7 @@ def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Ite
         yield _age_table("Bytes by age of last reading, by user", every, "by_atime", limit=age_rows)
     if plan.outside is not None and (plan.outside.files or plan.outside.directories):
         outside = plan.outside
-        yield paragraph(
+        yield document.paragraph(
             f"Outside every user tree lie {several(outside.files, 'file')} with {format_size(outside.size_bytes)} "
             f"in {several(outside.directories, 'directory', 'directories')}. They do not move.",
             alert=True,
@@ -151,13 +142,13 @@ _OF_A_TREE = ("bytes", "share", "files", "directories", "tiny files", "largest f
 
 
 def _usage_row(rank: int, usage: TreeUsage, all_bytes: int) -> tuple[str, ...]:
-    tiny = percent(100 * usage.tiny_files / usage.files) if usage.files else NONE
+    tiny = document.percent(100 * usage.tiny_files / usage.files) if usage.files else document.NONE
     return (
         str(rank),
         usage.tree.user,
         show(usage.tree.path),
         format_size(usage.size_bytes),
-        percent(100 * usage.size_bytes / all_bytes) if all_bytes else NONE,
+        document.percent(100 * usage.size_bytes / all_bytes) if all_bytes else document.NONE,
         format_count(usage.files),
         format_count(usage.directories),
         f"{format_count(usage.tiny_files)} ({tiny})",
@@ -167,7 +158,7 @@ def _usage_row(rank: int, usage: TreeUsage, all_bytes: int) -> tuple[str, ...]:
     )
 
 
-def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int | None) -> Block:
+def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int | None) -> document.Block:
     labels = list(dict.fromkeys(bucket.label for usage in every for bucket in getattr(usage, which)))
 
     def row(usage: TreeUsage) -> tuple[str, ...]:
@@ -176,14 +167,19 @@ def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int
             sizes[bucket.label] += bucket.size_bytes
         return (usage.tree.user, *(_size(sizes[label]) for label in labels))
 
-    return table(title, [paths("user"), *(figure(clean(label)) for label in labels)], map(row, every), limit=limit)
+    return document.table(
+        title,
+        [document.paths("user"), *(document.figure(document.clean(label)) for label in labels)],
+        map(row, every),
+        limit=limit,
+    )
 
 
 def _size(size_bytes: int) -> str:
-    return format_size(size_bytes) if size_bytes else NONE
+    return format_size(size_bytes) if size_bytes else document.NONE
 
 
-def _batches(batches: Sequence[Batch]) -> Block:
+def _batches(batches: Sequence[Batch]) -> document.Block:
     elapsed_s = 0.0
     rows = []
     for batch in batches:
@@ -201,8 +197,12 @@ def _batches(batches: Sequence[Batch]) -> Block:
                 "" if batch.fits else "no room on the target yet",
             )
         )
-    sums = map(figure, ("bytes", "files", "chunks", "takes", "done after"))
-    return table("", [figure("batch"), figure("trees"), paths("users"), *sums, wide("remark")], rows)
+    sums = map(document.figure, ("bytes", "files", "chunks", "takes", "done after"))
+    return document.table(
+        "",
+        [document.figure("batch"), document.figure("trees"), document.paths("users"), *sums, document.wide("remark")],
+        rows,
+    )
 
 
 def _named(users: Sequence[str]) -> str:
@@ -211,14 +211,21 @@ def _named(users: Sequence[str]) -> str:
     return named if len(different) <= _USERS_NAMED else f"{named} and {len(different) - _USERS_NAMED} more"
 
 
-def surprise_kinds(surprises: Sequence[Surprise]) -> Block:
+def surprise_kinds(surprises: Sequence[Surprise]) -> document.Block:
     """What will surprise, kind by kind over all trees, with the first examples of each."""
     by_kind: dict[SurpriseKind, list[Surprise]] = {}
     for one in surprises:
         by_kind.setdefault(one.kind, []).append(one)
-    return table(
+    return document.table(
         "",
-        [text("what"), figure("trees"), figure("paths"), figure("bytes"), paths("detail"), paths("for example")],
+        [
+            document.text("what"),
+            document.figure("trees"),
+            document.figure("paths"),
+            document.figure("bytes"),
+            document.paths("detail"),
+            document.paths("for example"),
+        ],
         (
             (
                 kind.value,
@@ -235,7 +242,7 @@ def surprise_kinds(surprises: Sequence[Surprise]) -> Block:
 
 
 def _count(count: int) -> str:
-    return format_count(count) if count else NONE
+    return format_count(count) if count else document.NONE
 
 
 def _details(found: Sequence[Surprise]) -> str:
@@ -244,15 +251,22 @@ def _details(found: Sequence[Surprise]) -> str:
     return f"{different[0]}{more}" if different else ""
 
 
-def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> Block:
+def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> document.Block:
     """What will surprise somebody if nobody says it beforehand."""
-    return table(
+    return document.table(
         "",
-        [text("what"), paths("tree"), figure("paths"), figure("bytes"), paths("detail"), paths("for example")],
+        [
+            document.text("what"),
+            document.paths("tree"),
+            document.figure("paths"),
+            document.figure("bytes"),
+            document.paths("detail"),
+            document.paths("for example"),
+        ],
         (
             (
                 one.kind.value,
-                NONE if one.tree is None else show(one.tree),
+                document.NONE if one.tree is None else show(one.tree),
                 format_count(one.count),
                 format_size(one.size_bytes),
                 one.detail,
@@ -264,17 +278,19 @@ def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> Block
     )
 
 
-def emptying_table(curves: Sequence[EmptyingCurve]) -> Block:
+def emptying_table(curves: Sequence[EmptyingCurve]) -> document.Block:
     """When which share of the bytes has left the source, order by order."""
-    return table(
+    return document.table(
         "",
-        [text("order"), *(figure(f"{share:.0%} free after") for share in _CURVE_SHARES)],
+        [document.text("order"), *(document.figure(f"{share:.0%} free after") for share in _CURVE_SHARES)],
         ((curve.order.value, *(_reached(curve, share) for share in _CURVE_SHARES)) for curve in curves),
     )
 
 
 def _reached(curve: EmptyingCurve, share: float) -> str:
     if not curve.points:
-        return NONE
+        return document.NONE
     wanted = share * curve.points[-1].freed_bytes
-    return next((format_duration(point.elapsed_s) for point in curve.points if point.freed_bytes >= wanted), NONE)
+    return next(
+        (format_duration(point.elapsed_s) for point in curve.points if point.freed_bytes >= wanted), document.NONE
+    )

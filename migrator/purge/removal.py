@@ -26,18 +26,8 @@ from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.hooks.stage import Hooks
 from migrator.ledger.call import say
 from migrator.ledger.locks import Locks
+from migrator.purge import model
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import (
-    COVERED,
-    FINDINGS_KEPT,
-    READ,
-    Judgement,
-    LeadsTo,
-    Proof,
-    PurgeFinding,
-    Verdict,
-    stays,
-)
 from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ArchiveState, ReapRow, ReapStanding
@@ -78,7 +68,7 @@ class PurgeWorld:
     manifests: "ManifestDirectories"
     storage: StorageTargets | NoStorageTargets
     writers: WriterSearch
-    link: Callable[[UserTree], LeadsTo]
+    link: Callable[[UserTree], model.LeadsTo]
     backup: Callable[[CutoverRecord], BackupSeen]
     back_up: Callable[[str], None]
     archived: Callable[[], ProvenArchives]
@@ -282,18 +272,18 @@ class Found:
     open_paths: int = 0
     skipped: int = 0
     released: int = 0
-    findings: list[PurgeFinding] = field(default_factory=list)
+    findings: list[model.PurgeFinding] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def listed(self) -> tuple[PurgeFinding, ...]:
+    def listed(self) -> tuple[model.PurgeFinding, ...]:
         return tuple(sorted(self.findings, key=lambda finding: finding.path))
 
     def keep(self, path: bytes, words: str) -> None:
         with self.lock:
             self.open_paths += 1
-            if len(self.findings) < FINDINGS_KEPT:
-                self.findings.append(PurgeFinding(path=path, words=words))
+            if len(self.findings) < model.FINDINGS_KEPT:
+                self.findings.append(model.PurgeFinding(path=path, words=words))
 
     def see(self, entry: Entry) -> None:
         """Count an existing path. `Proofs` counts the names of hard-linked files."""
@@ -357,7 +347,7 @@ class Judge:
         self._known: OrderedDict[_Content, None] = OrderedDict()
         self._above: OrderedDict[bytes, int] = OrderedDict()
 
-    def may_go(self, entry: Entry, path: bytes, proof: Proof | None, found: Found) -> bool:
+    def may_go(self, entry: Entry, path: bytes, proof: model.Proof | None, found: Found) -> bool:
         """Whether a path may be removed; counts it, and why it stays. `entry` has its current path, `path` is the one by
         which its user knew it.
         """
@@ -370,16 +360,16 @@ class Judge:
                 found.keep(path, "was skipped by the plan, and exists on the source only: it was not released")
             return released
         verdict = self._on_source(entry, proof)
-        if verdict.judgement is Judgement.READ:
+        if verdict.judgement is model.Judgement.READ:
             with found.lock:
                 found.read_again += 1
             self._proofs.note_read(path, entry.ino, entry.ctime_ns)
-        if proof is not None and verdict.judgement is not Judgement.OPEN:
+        if proof is not None and verdict.judgement is not model.Judgement.OPEN:
             verdict = self._on_target(proof)
             with found.lock:
-                found.changed += verdict.judgement is Judgement.CHANGED
-                found.gone += verdict.judgement is Judgement.GONE
-        if verdict.judgement is Judgement.OPEN:
+                found.changed += verdict.judgement is model.Judgement.CHANGED
+                found.gone += verdict.judgement is model.Judgement.GONE
+        if verdict.judgement is model.Judgement.OPEN:
             found.keep(path, verdict.words)
             return False
         return proof is not None
@@ -399,26 +389,26 @@ class Judge:
         )
         return found if found in (ReapStanding.RELEASED, ReapStanding.SKIPPED) else ReapStanding.NOT_REAPED
 
-    def _on_source(self, entry: Entry, proof: Proof | None) -> Verdict:
+    def _on_source(self, entry: Entry, proof: model.Proof | None) -> model.Verdict:
         """Whether the source's path is as verified; reads its content if necessary."""
         verdict = judge_source(entry, proof, top=entry.path == self._placed.at, closed_uid=self._closed_uid)
-        if verdict.judgement is Judgement.OPEN or proof is None or entry.type is not EntryType.FILE:
+        if verdict.judgement is model.Judgement.OPEN or proof is None or entry.type is not EntryType.FILE:
             return verdict
         if proof.digest is None or proof.algorithm is None:
             return verdict
         known = (entry.ino, entry.size_bytes, entry.mtime_ns, proof.digest)
-        if verdict.judgement is Judgement.READ or self._reread:
+        if verdict.judgement is model.Judgement.READ or self._reread:
             if known in self._known:
-                return COVERED
+                return model.COVERED
             verdict = self._read(self._source, entry.path, proof, "the source")
-            if verdict.judgement is Judgement.OPEN:
+            if verdict.judgement is model.Judgement.OPEN:
                 return verdict
         # Removing one name of a file changes the ctime of the others.
         if entry.nlink > 1:
             self._remember(self._known, [known], None)
         return verdict
 
-    def _on_target(self, proof: Proof) -> Verdict:
+    def _on_target(self, proof: model.Proof) -> model.Verdict:
         try:
             if proof.archive is not None:
                 return judge_archive(proof, self._target.look(proof.archive.path))
@@ -431,19 +421,23 @@ class Judge:
                 capabilities=self._capabilities,
             )
         except OSError as error:
-            return stays(f"cannot be looked at on the target: {_reason(error)}")
-        if self._reread and verdict is COVERED and proof.type is EntryType.FILE:
+            return model.stays(f"cannot be looked at on the target: {_reason(error)}")
+        if self._reread and verdict is model.COVERED and proof.type is EntryType.FILE:
             return self._read(self._target, proof.path, proof, "the target")
         return verdict
 
-    def _read(self, side: FileSystem, path: bytes, proof: Proof, where: str) -> Verdict:
+    def _read(self, side: FileSystem, path: bytes, proof: model.Proof, where: str) -> model.Verdict:
         try:
             digest = side.digest(path, proof.algorithm or "")
         except (OSError, ValueError) as error:
-            return stays(f"cannot be read on {where}: {_reason(error)}")
+            return model.stays(f"cannot be read on {where}: {_reason(error)}")
         if digest.changed:
-            return stays(f"changed while it was read on {where}")
-        return READ if digest.value == proof.digest else stays(f"has another content on {where} than was verified")
+            return model.stays(f"changed while it was read on {where}")
+        return (
+            model.READ
+            if digest.value == proof.digest
+            else model.stays(f"has another content on {where} than was verified")
+        )
 
     def _look(self, path: bytes) -> Entry | None:
         try:

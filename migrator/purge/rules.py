@@ -9,36 +9,12 @@ from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_di
 from migrator.core.paths import percent_escape, show
 from migrator.core.probe import ProbeSide
 from migrator.core.units import NS_PER_S, format_duration, several
-from migrator.cutover.model import (
-    FROZEN_UID,
-    ROLLBACK_STATES,
-    BackupSeen,
-    CutoverAct,
-    CutoverRecord,
-    CutoverState,
-    CutoverStep,
-    act_of,
-)
+from migrator.cutover import model as cutover
 from migrator.cutover.rules_guards import state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import floored_time_ns
 from migrator.operations.model import Finished, Halt
-from migrator.purge.model import (
-    CHANGED,
-    CONFIRM_CHARACTERS,
-    COVERED,
-    GONE,
-    READ,
-    Choice,
-    Chosen,
-    LeadsTo,
-    ManifestSum,
-    Position,
-    Proof,
-    Verdict,
-    purge_place,
-    stays,
-)
+from migrator.purge import model
 from migrator.transfer.rules_governor import Brake, braked
 from migrator.verify.model import VerificationRecord
 
@@ -50,35 +26,41 @@ _OTHERS = 0o077
 NOTHING_CARRIED: Mapping[int, str] = MappingProxyType({})
 
 
-def choose(tree: UserTree, record: CutoverRecord | None, *, now_s: float, retain_s: float) -> Chosen:
+def choose(tree: UserTree, record: cutover.CutoverRecord | None, *, now_s: float, retain_s: float) -> model.Chosen:
     """What a purge does with a tree, by its newest cutover in the ledger."""
     user, due_at_s = tree.user, None
     state = None if record is None else record.state
-    thawed_at_s = None if record is None else record.times.get(CutoverState.THAWED)
+    thawed_at_s = None if record is None else record.times.get(cutover.CutoverState.THAWED)
     if state is None:
-        choice, words = Choice.NOT_MOVED, f"{user} was not cut over: see `migrator status`"
-    elif state is CutoverState.PURGED:
-        choice, words = Choice.PURGED, f"the source of {user} was purged before"
-    elif state is CutoverState.PURGING:
-        choice, words = Choice.GO_ON, f"the purge of {user} has begun, and goes on"
-    elif state is not CutoverState.RETAINED or thawed_at_s is None:
-        more = f"`migrator rollback --user {user}`" if state in ROLLBACK_STATES else "see `migrator status`"
-        choice, words = Choice.NOT_MOVED, f"{user} does not work on the target for good ({state_words(state)}): {more}"
+        choice, words = model.Choice.NOT_MOVED, f"{user} was not cut over: see `migrator status`"
+    elif state is cutover.CutoverState.PURGED:
+        choice, words = model.Choice.PURGED, f"the source of {user} was purged before"
+    elif state is cutover.CutoverState.PURGING:
+        choice, words = model.Choice.GO_ON, f"the purge of {user} has begun, and goes on"
+    elif state is not cutover.CutoverState.RETAINED or thawed_at_s is None:
+        more = f"`migrator rollback --user {user}`" if state in cutover.ROLLBACK_STATES else "see `migrator status`"
+        choice, words = (
+            model.Choice.NOT_MOVED,
+            f"{user} does not work on the target for good ({state_words(state)}): {more}",
+        )
     else:
         due_at_s = thawed_at_s + retain_s
         if now_s >= due_at_s:
-            choice, words = Choice.PURGE, f"{user} has worked on the target for {format_duration(now_s - thawed_at_s)}"
+            choice, words = (
+                model.Choice.PURGE,
+                f"{user} has worked on the target for {format_duration(now_s - thawed_at_s)}",
+            )
         else:
             left = format_duration(due_at_s - now_s)
-            choice, words = Choice.LATER, f"the source of {user} is kept for another {left} ([cutover] retain)"
-    return Chosen(tree=tree, choice=choice, words=words, due_at_s=due_at_s)
+            choice, words = model.Choice.LATER, f"the source of {user} is kept for another {left} ([cutover] retain)"
+    return model.Chosen(tree=tree, choice=choice, words=words, due_at_s=due_at_s)
 
 
 def plan_checksum(
     site_id: str,
     source: str,
     target: str,
-    trees: Sequence[tuple[CutoverRecord, VerificationRecord | None]],
+    trees: Sequence[tuple[cutover.CutoverRecord, VerificationRecord | None]],
     *,
     carried: Mapping[int, str] = NOTHING_CARRIED,
 ) -> str:
@@ -121,37 +103,37 @@ def confirmation_problem(given: str | None, checksum: str) -> str | None:
     """Why a confirmation does not confirm the plan with this checksum; None if it does."""
     if given is None:
         return "it was not confirmed"
-    if len(given) < CONFIRM_CHARACTERS:
-        return f"the confirmation is too short: {CONFIRM_CHARACTERS} characters of the checksum at least"
+    if len(given) < model.CONFIRM_CHARACTERS:
+        return f"the confirmation is too short: {model.CONFIRM_CHARACTERS} characters of the checksum at least"
     if not checksum.startswith(given.lower()):
         return "the confirmation is for another plan: trees or proofs have changed since it was reviewed"
     return None
 
 
-def next_step(record: CutoverRecord, reasons: Sequence[str]) -> CutoverAct | Halt | Finished:
+def next_step(record: cutover.CutoverRecord, reasons: Sequence[str]) -> cutover.CutoverAct | Halt | Finished:
     """The next step of a purge, by the reasons of `purge_problems` and of the survey."""
-    if record.state is CutoverState.PURGED:
+    if record.state is cutover.CutoverState.PURGED:
         return Finished(state=record.state, words="the source is purged")
     if reasons:
         return Halt(
             words="; ".join(reasons), hint="put it right, then run the same command again", reasons=tuple(reasons)
         )
-    return act_of(CutoverStep.PURGE)
+    return cutover.act_of(cutover.CutoverStep.PURGE)
 
 
 def purge_problems(
-    record: CutoverRecord,
+    record: cutover.CutoverRecord,
     *,
-    position: Position | None,
+    position: model.Position | None,
     top: Entry | None,
     target_top: Entry | None,
     target_names: int | None,
-    leads_to: LeadsTo | None,
+    leads_to: model.LeadsTo | None,
     verification: VerificationRecord | None,
     manifest_digest: str | None,
-    total: ManifestSum | None,
+    total: model.ManifestSum | None,
     scan_whole: bool | None,
-    backup: BackupSeen,
+    backup: cutover.BackupSeen,
 ) -> tuple[str, ...]:
     """The reasons against freeing the source of a tree, or resuming that, with what to do next.
 
@@ -162,47 +144,49 @@ def purge_problems(
     """
     return (
         *_position(record, position),
-        *(_closed(record, top) if position is Position.IN_PLACE else ()),
+        *(_closed(record, top) if position is model.Position.IN_PLACE else ()),
         *_target(record, target_top, target_names, total),
         *_link(record, leads_to),
         *_verified(verification),
         *_manifest(verification, manifest_digest, total),
         *_scan(scan_whole),
-        *((_NO_BACKUP,) if backup is BackupSeen.MISSING else ()),
+        *((_NO_BACKUP,) if backup is cutover.BackupSeen.MISSING else ()),
     )
 
 
 _NO_BACKUP = "no backup of the target is recorded, and the site asks for one: make it, and record it"
 
 
-def _position(record: CutoverRecord, position: Position | None) -> Iterable[str]:
-    name, place = show(record.tree.path), show(purge_place(record))
-    begun = record.state is CutoverState.PURGING
+def _position(record: cutover.CutoverRecord, position: model.Position | None) -> Iterable[str]:
+    name, place = show(record.tree.path), show(model.purge_place(record))
+    begun = record.state is cutover.CutoverState.PURGING
     match position:
         case None:
             yield f"where {name} lies on the source cannot be seen: see `migrator doctor`"
-        case Position.BOTH:
+        case model.Position.BOTH:
             yield f"{name} stands on the source again, although its tree lies in {place}: find out who made it, and move it away"
-        case Position.GONE if not begun:
+        case model.Position.GONE if not begun:
             yield f"{name} is not on the source, and this program did not take it away: find out who did"
-        case Position.GONE | Position.IN_PLACE | Position.CLOSED:
+        case model.Position.GONE | model.Position.IN_PLACE | model.Position.CLOSED:
             return
 
 
-def _closed(record: CutoverRecord, top: Entry | None) -> Iterable[str]:
+def _closed(record: cutover.CutoverRecord, top: Entry | None) -> Iterable[str]:
     name = f"{show(record.tree.path)} on the source"
     if top is None:
         yield f"the top of {name} cannot be looked at: see `migrator doctor`"
     elif top.type is not EntryType.DIRECTORY:
         yield f"{name} is a {top.type.value} now: somebody put it there"
-    elif top.uid != FROZEN_UID or top.mode & _OTHERS or ACL_ACCESS in top.xattrs:
+    elif top.uid != cutover.FROZEN_UID or top.mode & _OTHERS or ACL_ACCESS in top.xattrs:
         yield (
             f"the top of {name} is not as the freeze left it (uid {top.uid}, mode {top.mode:04o}), so somebody may work there: "
             "find out who opened it; close it with `chown root` and `chmod 500`"
         )
 
 
-def _target(record: CutoverRecord, top: Entry | None, names: int | None, total: ManifestSum | None) -> Iterable[str]:
+def _target(
+    record: cutover.CutoverRecord, top: Entry | None, names: int | None, total: model.ManifestSum | None
+) -> Iterable[str]:
     name = f"the tree {show(record.tree.path)} on the target"
     if top is None:
         yield f"{name} is missing, or cannot be looked at: see `migrator doctor`"
@@ -214,13 +198,13 @@ def _target(record: CutoverRecord, top: Entry | None, names: int | None, total: 
         yield f"{name} is empty: nothing of what was moved is there any more; find out where it went"
 
 
-def _link(record: CutoverRecord, leads_to: LeadsTo | None) -> Iterable[str]:
+def _link(record: cutover.CutoverRecord, leads_to: model.LeadsTo | None) -> Iterable[str]:
     name = f"the path of {record.tree.user}" if record.notes.link is None else show(record.notes.link)
     if leads_to is None:
         yield f"where {name} leads cannot be seen: see `migrator doctor`"
-    elif leads_to is LeadsTo.SOURCE:
+    elif leads_to is model.LeadsTo.SOURCE:
         yield f"{name} leads to the source again: somebody has switched it back; move the user back with `migrator rollback`"
-    elif leads_to is LeadsTo.ELSEWHERE:
+    elif leads_to is model.LeadsTo.ELSEWHERE:
         yield f"{name} does not lead to the target: find out where {record.tree.user} works, and put it right"
 
 
@@ -237,7 +221,7 @@ def _verified(found: VerificationRecord | None) -> Iterable[str]:
         yield "the verification of the cutover left no manifest"
 
 
-def _manifest(found: VerificationRecord | None, digest: str | None, total: ManifestSum | None) -> Iterable[str]:
+def _manifest(found: VerificationRecord | None, digest: str | None, total: model.ManifestSum | None) -> Iterable[str]:
     if digest is None:
         yield "the manifest cannot be read: bring it back from a backup of the state directory"
         return
@@ -288,7 +272,9 @@ CLOCK_SLACK_NS = 2 * NS_PER_S
 """How much earlier than the user was let in a change on the target may appear: clocks differ, and times are coarse."""
 
 
-def judge_source(entry: Entry, proof: Proof | None, *, top: bool = False, closed_uid: int | None = None) -> Verdict:
+def judge_source(
+    entry: Entry, proof: model.Proof | None, *, top: bool = False, closed_uid: int | None = None
+) -> model.Verdict:
     """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof; its ctime
     or inode differ, because a name of it in another tree was removed or a brick was drained.
 
@@ -296,64 +282,68 @@ def judge_source(entry: Entry, proof: Proof | None, *, top: bool = False, closed
     purge has closed: their owner, mode and attributes do not count either.
     """
     if proof is None:
-        return stays("is not in the manifest: it was made after the verification, or the target cannot keep it")
+        return model.stays("is not in the manifest: it was made after the verification, or the target cannot keep it")
     if entry.type is not proof.type:
-        return stays(f"was a {proof.type.value} when it was verified, and is a {entry.type.value}")
+        return model.stays(f"was a {proof.type.value} when it was verified, and is a {entry.type.value}")
     if entry.type is EntryType.DIRECTORY and (top or (entry.uid == closed_uid and entry.mode == CLOSED_MODE)):
-        return COVERED
+        return model.COVERED
     if (entry.uid, entry.gid) != (proof.uid, proof.gid):
-        return stays(
+        return model.stays(
             f"belonged to {proof.uid}:{proof.gid} when it was verified, and belongs to {entry.uid}:{entry.gid}"
         )
     if entry.mode != proof.mode:
-        return stays(f"had mode {proof.mode:04o} when it was verified, and has {entry.mode:04o}")
+        return model.stays(f"had mode {proof.mode:04o} when it was verified, and has {entry.mode:04o}")
     if xattr_digest(entry.xattrs) != proof.xattr_digest:
-        return stays("has other extended attributes or ACLs than when it was verified")
+        return model.stays("has other extended attributes or ACLs than when it was verified")
     if entry.type is EntryType.DIRECTORY:
-        return COVERED
+        return model.COVERED
     if entry.mtime_ns != proof.mtime_ns:
-        return stays("was modified after it was verified: it has another mtime")
+        return model.stays("was modified after it was verified: it has another mtime")
     if entry.symlink_target != proof.symlink_target:
-        return stays("is a symlink that leads elsewhere than when it was verified")
+        return model.stays("is a symlink that leads elsewhere than when it was verified")
     if entry.rdev != proof.rdev:
-        return stays("is another device than when it was verified")
-    return _judge_file(entry, proof) if entry.type is EntryType.FILE else COVERED
+        return model.stays("is another device than when it was verified")
+    return _judge_file(entry, proof) if entry.type is EntryType.FILE else model.COVERED
 
 
-def _judge_file(entry: Entry, proof: Proof) -> Verdict:
+def _judge_file(entry: Entry, proof: model.Proof) -> model.Verdict:
     if entry.size_bytes != proof.size_bytes:
-        return stays(f"had {proof.size_bytes:,} bytes when it was verified, and has {entry.size_bytes:,}")
+        return model.stays(f"had {proof.size_bytes:,} bytes when it was verified, and has {entry.size_bytes:,}")
     if proof.digest is None or proof.algorithm is None:
-        return stays("has no digest in the manifest: its content was not read back")
+        return model.stays("has no digest in the manifest: its content was not read back")
     if entry.ctime_ns != proof.ctime_ns or (proof.ino is not None and entry.ino != proof.ino):
-        return READ
-    return COVERED
+        return model.READ
+    return model.COVERED
 
 
 def judge_target(
-    proof: Proof,
+    proof: model.Proof,
     target: Entry | None,
     *,
     above_ctime_ns: int | None,
     let_in_ns: int,
     capabilities: TargetCapabilities,
-) -> Verdict:
+) -> model.Verdict:
     """The state of a path on the target. `above_ctime_ns` is the ctime of the nearest existing directory above it,
     `let_in_ns` the time at which the user was let in.
     """
     earliest_ns = let_in_ns - CLOCK_SLACK_NS
     if target is None:
         if above_ctime_ns is not None and above_ctime_ns >= earliest_ns:
-            return GONE
-        return stays("is not on the target, and no user can have removed it there: the directory has not changed since")
+            return model.GONE
+        return model.stays(
+            "is not on the target, and no user can have removed it there: the directory has not changed since"
+        )
     if target.type is proof.type and _same(proof, target, capabilities):
-        return COVERED
+        return model.COVERED
     if target.ctime_ns >= earliest_ns:
-        return CHANGED
-    return stays("is another one on the target than was verified, and was not changed there since the user was let in")
+        return model.CHANGED
+    return model.stays(
+        "is another one on the target than was verified, and was not changed there since the user was let in"
+    )
 
 
-def _same(proof: Proof, target: Entry, capabilities: TargetCapabilities) -> bool:
+def _same(proof: model.Proof, target: Entry, capabilities: TargetCapabilities) -> bool:
     match proof.type:
         case EntryType.FILE:
             times = (proof.mtime_ns, floored_time_ns(proof.mtime_ns, capabilities))
@@ -364,15 +354,15 @@ def _same(proof: Proof, target: Entry, capabilities: TargetCapabilities) -> bool
             return True
 
 
-def judge_archive(proof: Proof, archive: Entry | None) -> Verdict:
+def judge_archive(proof: model.Proof, archive: Entry | None) -> model.Verdict:
     """As `judge_target`, for a path in an archive: the archive has to be there with its proven size."""
     if proof.archive is None or archive is None:
-        return stays("lies in an archive that is not on the target any more")
+        return model.stays("lies in an archive that is not on the target any more")
     if proof.archive.size_bytes is None:
-        return stays("lies in an archive that does not count: it was not read back, or was lost since")
+        return model.stays("lies in an archive that does not count: it was not read back, or was lost since")
     if archive.type is not EntryType.FILE or archive.size_bytes != proof.archive.size_bytes:
-        return stays("lies in an archive that is another one than was verified")
-    return COVERED
+        return model.stays("lies in an archive that is another one than was verified")
+    return model.COVERED
 
 
 # The removal rate. The rule is the governor's, with names per second in place of streams.

@@ -22,35 +22,8 @@ from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Done, Engine, Events
 from migrator.operations.model import Act, Finished, Halt
-from migrator.purge.model import (
-    PURGE_NAME,
-    TREE_NAME,
-    Choice,
-    Chosen,
-    ManifestSum,
-    Position,
-    PurgeSummary,
-    TreeOutcome,
-    TreePurge,
-    purge_place,
-)
-from migrator.purge.removal import (
-    LOG,
-    Call,
-    Found,
-    Judge,
-    Pace,
-    Placed,
-    PurgeRequest,
-    PurgeWorld,
-    Removal,
-    Survey,
-    archive_problems,
-    archive_sizes,
-    kept_words,
-    open_words,
-    released_words,
-)
+from migrator.purge import model
+from migrator.purge import removal as purge_removal
 from migrator.purge.rules import (
     choose,
     confirmation_problem,
@@ -73,7 +46,7 @@ LOCK = "run"
 
 LOOK_TIMEOUT_S = 120.0
 
-_PURGED = (Choice.PURGE, Choice.GO_ON, Choice.PURGED)
+_PURGED = (model.Choice.PURGE, model.Choice.GO_ON, model.Choice.PURGED)
 """The trees of a plan. A resumed one counts, so that the checksum stays the same."""
 _EVENTS = Events(
     step=EventKind.PURGE_FINISHED,
@@ -99,7 +72,7 @@ class Item:
     rollback carried to the source before it was given up, oldest first (None: nothing was carried).
     """
 
-    chosen: Chosen
+    chosen: model.Chosen
     record: CutoverRecord
     proof: VerificationRecord | None
     carried: tuple[VerificationRecord, ...] | None
@@ -111,35 +84,35 @@ class Snapshot:
     left on the source. `found` and `sum` come from a survey, which a tree in its place no longer needs.
     """
 
-    placed: Placed
+    placed: purge_removal.Placed
     reasons: tuple[str, ...] = ()
     proofs: "IndexedProofs | None" = None
     names: int = 0
-    found: Found | None = None
+    found: purge_removal.Found | None = None
     sum: PurgeSum | None = None
     outside: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
-class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, CutoverNotes, TreePurge]):
+class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, CutoverNotes, model.TreePurge]):
     """Frees the source of one tree. Unknown facts count against it: it cannot be undone.
 
     `prepare` calls the `pre` hooks, because the intent is final: `purging` has no way back. The `post` hooks follow the end.
     """
 
     resumes: str = "the same command resumes; until then the source is partly freed"
-    call: Call
+    call: purge_removal.Call
     site: SiteRecord
     capabilities: TargetCapabilities
     item: Item
     hooks: StepHooks | None
-    pace: Pace
+    pace: purge_removal.Pace
     _seen: Snapshot = field(init=False)
     _hooked: bool = False
-    _removed: Found | None = None
+    _removed: purge_removal.Found | None = None
     _freed: str = ""
 
-    async def run(self) -> TreePurge:
+    async def run(self) -> model.TreePurge:
         """Free the tree, or return the reasons against it. Raises errors that stop the whole purge."""
         try:
             return await self.drive(self.item.record)
@@ -150,7 +123,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             if self._hooked:
                 await self._post_hooks(record, HookState.REFUSED if isinstance(error, Refused) else HookState.FAILED)
             if isinstance(error, PathsKept):
-                return self._result(TreeOutcome.KEPT, words=error.message, whole=record.notes.purge)
+                return self._result(model.TreeOutcome.KEPT, words=error.message, whole=record.notes.purge)
             raise
 
     # What the engine needs.
@@ -187,15 +160,17 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     def next_step(self, record: CutoverRecord, seen: Snapshot) -> CutoverAct | Halt | Finished:
         return next_step(record, seen.reasons)
 
-    def ends_before(self, record: CutoverRecord, act: _Act) -> TreePurge | None:
+    def ends_before(self, record: CutoverRecord, act: _Act) -> model.TreePurge | None:
         del record, act
         if not self.call.request.dry_run:
             return None
         found = self._seen.found
         words = (
-            "nothing of it is left on the source" if found is None else f"may be freed{released_words(found.released)}"
+            "nothing of it is left on the source"
+            if found is None
+            else f"may be freed{purge_removal.released_words(found.released)}"
         )
-        return self._result(TreeOutcome.WOULD_PURGE, words=words)
+        return self._result(model.TreeOutcome.WOULD_PURGE, words=words)
 
     async def prepare(self, record: CutoverRecord, act: _Act, seen: Snapshot) -> CutoverNotes | None:
         del act
@@ -209,20 +184,20 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         del record, act, resumed
         raise error
 
-    async def finished(self, record: CutoverRecord, step: Finished) -> TreePurge:
+    async def finished(self, record: CutoverRecord, step: Finished) -> model.TreePurge:
         del step
         await self._post_hooks(record, HookState.DONE)
         if not self._freed:
-            return self._result(TreeOutcome.DONE_BEFORE, words=self.item.chosen.words, whole=record.notes.purge)
-        return self._result(TreeOutcome.PURGED, words=self._freed, whole=record.notes.purge)
+            return self._result(model.TreeOutcome.DONE_BEFORE, words=self.item.chosen.words, whole=record.notes.purge)
+        return self._result(model.TreeOutcome.PURGED, words=self._freed, whole=record.notes.purge)
 
-    async def halted(self, record: CutoverRecord, step: Halt) -> TreePurge:
+    async def halted(self, record: CutoverRecord, step: Halt) -> model.TreePurge:
         self.say(
             EventKind.GUARD_REFUSED, Severity.ERROR, record, f"the source of {record.tree.user} stays: {step.words}"
         )
-        return self._result(TreeOutcome.REFUSED, words="refused by a guard", reasons=step.reasons)
+        return self._result(model.TreeOutcome.REFUSED, words="refused by a guard", reasons=step.reasons)
 
-    def stuck(self, record: CutoverRecord, seen: Snapshot) -> TreePurge:
+    def stuck(self, record: CutoverRecord, seen: Snapshot) -> model.TreePurge:
         del record, seen
         raise AssertionError("`failing` raises the error of a step")
 
@@ -231,12 +206,12 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def _look_at(self, record: CutoverRecord) -> Snapshot:
         """Every fact. A tree at its path is surveyed; one in its place was, and the removal judges each path again."""
         world, tree = self.call.world, record.tree
-        at_place = join(purge_place(record), TREE_NAME)
+        at_place = join(model.purge_place(record), model.TREE_NAME)
         if record.state is CutoverState.PURGED:
-            return Snapshot(placed=Placed(tree=tree.path, at=at_place))
+            return Snapshot(placed=purge_removal.Placed(tree=tree.path, at=at_place))
         position = await self._position(record)
-        placed = Placed(tree=tree.path, at=at_place if position is Position.CLOSED else tree.path)
-        if position is Position.GONE and record.state is CutoverState.PURGING:
+        placed = purge_removal.Placed(tree=tree.path, at=at_place if position is model.Position.CLOSED else tree.path)
+        if position is model.Position.GONE and record.state is CutoverState.PURGING:
             # It was killed before its result was written. A missing mount would look the same.
             return Snapshot(placed=placed, reasons=await self._outside_problems())
         proofs = await self._open_proofs(record)
@@ -246,26 +221,26 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if reasons or proofs is None or total is None:
             return Snapshot(placed=placed, reasons=reasons or ("its proofs cannot be read",))
         seen = Snapshot(placed=placed, proofs=proofs, names=total.names)
-        if reasons := await asyncio.to_thread(lambda: archive_problems(world.archived(), tree)):
+        if reasons := await asyncio.to_thread(lambda: purge_removal.archive_problems(world.archived(), tree)):
             return replace(seen, reasons=reasons)
-        if position is not Position.IN_PLACE and not self.call.request.dry_run:
+        if position is not model.Position.IN_PLACE and not self.call.request.dry_run:
             return seen
         found = await self._survey(record, placed, proofs, total.names)
         whole, outside = found.sum(proofs)
         reasons = self._survey_problems(record, found, placed) or await self._outside_problems(before)
         return replace(seen, reasons=reasons, found=found, sum=whole, outside=outside)
 
-    async def _position(self, record: CutoverRecord) -> Position | None:
+    async def _position(self, record: CutoverRecord) -> model.Position | None:
         """Where the tree lies; None if unknown."""
-        places, closed = self.call.world.places, join(purge_place(record), TREE_NAME)
+        places, closed = self.call.world.places, join(model.purge_place(record), model.TREE_NAME)
         stands = await self._told(lambda: (places.stands(record.tree.path), places.stands(closed)))
         if stands is None:
             return None
         return {
-            (True, False): Position.IN_PLACE,
-            (False, True): Position.CLOSED,
-            (True, True): Position.BOTH,
-            (False, False): Position.GONE,
+            (True, False): model.Position.IN_PLACE,
+            (False, True): model.Position.CLOSED,
+            (True, True): model.Position.BOTH,
+            (False, False): model.Position.GONE,
         }[stands]
 
     async def _open_proofs(self, record: CutoverRecord) -> "IndexedProofs | None":
@@ -277,7 +252,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         opened = world.manifest.open(
             proof.manifest,
             record.tree.path,
-            archives=archive_sizes(world.ledger, record.tree),
+            archives=purge_removal.archive_sizes(world.ledger, record.tree),
             skipped=rows,
             newer=[one.manifest or "" for one in self.item.carried or ()],
         )
@@ -289,9 +264,9 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def _problems(
         self,
         record: CutoverRecord,
-        position: Position | None,
-        placed: Placed,
-        total: ManifestSum | None,
+        position: model.Position | None,
+        placed: purge_removal.Placed,
+        total: model.ManifestSum | None,
         before: SourceHealth,
     ) -> tuple[str, ...]:
         """The reasons against freeing the tree. `total` is None if the manifest cannot be read."""
@@ -300,7 +275,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         problems = purge_problems(
             record,
             position=position,
-            top=await self._told(lambda: world.source.look(tree.path)) if position is Position.IN_PLACE else None,
+            top=await self._told(lambda: world.source.look(tree.path)) if position is model.Position.IN_PLACE else None,
             target_top=await self._told(lambda: world.target.look(tree.path)),
             target_names=await self._told(lambda: _count(world.target, tree.path)),
             leads_to=await self._told(lambda: world.link(tree)),
@@ -359,18 +334,24 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except (MigratorError, OSError, TimeoutError):
             return None
 
-    async def _survey(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs", names: int) -> Found:
+    async def _survey(
+        self, record: CutoverRecord, placed: purge_removal.Placed, proofs: "IndexedProofs", names: int
+    ) -> purge_removal.Found:
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)
         if top is None:
             raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
-        survey = Survey(self.call, placed, proofs, self._judge(record, placed, proofs))
+        survey = purge_removal.Survey(self.call, placed, proofs, self._judge(record, placed, proofs))
         return await survey.run(top, user=record.tree.user, total=names)
 
-    def _survey_problems(self, record: CutoverRecord, found: Found, placed: Placed) -> tuple[str, ...]:
+    def _survey_problems(
+        self, record: CutoverRecord, found: purge_removal.Found, placed: purge_removal.Placed
+    ) -> tuple[str, ...]:
         carried, tree = self.item.carried, record.tree
         if found.open_paths and not placed.moved:
             lacking = found.open_paths - found.skipped
-            return open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
+            return purge_removal.open_words(
+                tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried)
+            )
         lost = shrink_problem(tree, gone=found.gone, names=found.names, max_shrink=self.call.request.max_shrink)
         return () if lost is None else (lost,)
 
@@ -379,7 +360,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def _purge(self, act: _Act, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
         del act
         seen, whole = self._seen, record.notes.purge
-        closed = Placed(tree=record.tree.path, at=join(purge_place(record), TREE_NAME))
+        closed = purge_removal.Placed(tree=record.tree.path, at=join(model.purge_place(record), model.TREE_NAME))
         if seen.proofs is not None:
             if not seen.placed.moved:
                 await self._put(record, closed)
@@ -387,15 +368,15 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             self.say(EventKind.PURGE_STARTED, Severity.INFO, record, words)
             self._removed = await self._remove(record, closed, seen.proofs)
             if self._removed.open_paths:
-                raise PathsKept(kept_words(self._removed, closed))
+                raise PathsKept(purge_removal.kept_words(self._removed, closed))
         await self._put_away(record, closed)
-        released = released_words(self._removed.released) if self._removed else ""
+        released = purge_removal.released_words(self._removed.released) if self._removed else ""
         self._freed = f"the source of {record.tree.user} is free: {_sum_words(whole)}{released}"
         return Done(words=self._freed)
 
-    async def _put(self, record: CutoverRecord, closed: Placed) -> None:
+    async def _put(self, record: CutoverRecord, closed: purge_removal.Placed) -> None:
         """Move the tree into its place, and search for processes with open files in it once more."""
-        world, tree, place = self.call.world, record.tree.path, purge_place(record)
+        world, tree, place = self.call.world, record.tree.path, model.purge_place(record)
         top = await asyncio.to_thread(world.source.look, tree)
         if top is None:
             raise self._stopped(record, f"{show(tree)} has gone from the source just now")
@@ -407,32 +388,36 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if reasons := await self._writing(closed.at):
             raise self._stopped(record, "; ".join(reasons))
 
-    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: "IndexedProofs") -> Found:
+    async def _remove(
+        self, record: CutoverRecord, closed: purge_removal.Placed, proofs: "IndexedProofs"
+    ) -> purge_removal.Found:
         async def watch() -> None:
             if reasons := await self._outside_problems():
                 raise self._stopped(record, "; ".join(reasons))
 
         judge = self._judge(record, closed, proofs)
-        removal = Removal(self.call, closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
+        removal = purge_removal.Removal(self.call, closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
         found = await removal.run(user=record.tree.user, total=self._seen.names)
         await watch()
         return found
 
-    async def _put_away(self, record: CutoverRecord, closed: Placed) -> None:
+    async def _put_away(self, record: CutoverRecord, closed: purge_removal.Placed) -> None:
         places = self.call.world.places
         try:
             if await asyncio.to_thread(places.stands, closed.at):
                 raise self._stopped(record, f"{show(closed.at)} is still there, although everything in it is gone")
-            await asyncio.to_thread(places.remove_directory, purge_place(record))
+            await asyncio.to_thread(places.remove_directory, model.purge_place(record))
             await asyncio.to_thread(places.flush)
             # Fails until the last place is removed.
             with suppress(OSError):
-                await asyncio.to_thread(places.remove_directory, PURGE_NAME)
+                await asyncio.to_thread(places.remove_directory, model.PURGE_NAME)
         except OSError as error:
             raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
 
-    def _judge(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs") -> Judge:
-        return Judge(self.call, record, placed, proofs, self.capabilities)
+    def _judge(
+        self, record: CutoverRecord, placed: purge_removal.Placed, proofs: "IndexedProofs"
+    ) -> purge_removal.Judge:
+        return purge_removal.Judge(self.call, record, placed, proofs, self.capabilities)
 
     # Hooks and results.
 
@@ -462,12 +447,12 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         )
 
     def _result(
-        self, outcome: TreeOutcome, *, words: str, reasons: tuple[str, ...] = (), whole: PurgeSum | None = None
-    ) -> TreePurge:
-        seen, removed = self._seen, self._removed or Found()
-        found = seen.found or Found()
+        self, outcome: model.TreeOutcome, *, words: str, reasons: tuple[str, ...] = (), whole: PurgeSum | None = None
+    ) -> model.TreePurge:
+        seen, removed = self._seen, self._removed or purge_removal.Found()
+        found = seen.found or purge_removal.Found()
         listed = self._removed or found
-        return TreePurge(
+        return model.TreePurge(
             tree=self.item.record.tree,
             outcome=outcome,
             words=words,
@@ -480,7 +465,9 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             outside=seen.outside,
             open_paths=listed.open_paths,
             findings=listed.listed,
-            kept_in=join(purge_place(self.item.record), TREE_NAME) if outcome is TreeOutcome.KEPT else None,
+            kept_in=join(model.purge_place(self.item.record), model.TREE_NAME)
+            if outcome is model.TreeOutcome.KEPT
+            else None,
         )
 
     def _stopped(self, record: CutoverRecord, why: str) -> Refused:
@@ -509,7 +496,7 @@ def _sum_words(whole: PurgeSum | None) -> str:
 # The verb
 
 
-async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
+async def purge(request: purge_removal.PurgeRequest, world: purge_removal.PurgeWorld) -> model.PurgeSummary:
     """Free the source of user trees whose users work on the target. The same call resumes after any crash.
 
     The caller passes file systems that were opened for this call. A dry run takes the same decisions, and changes
@@ -517,7 +504,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
     MigratorError; refusals of single trees are in the summary.
     """
     if request.dry_run:
-        return await _purge(Call(world=world, request=request, run_id=None))
+        return await _purge(purge_removal.Call(world=world, request=request, run_id=None))
     with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
         _check(request, world)
         try:
@@ -527,10 +514,10 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
                 verb=VERB,
                 pid=request.pid,
                 directory=directory.path,
-                log=LOG,
+                log=purge_removal.LOG,
                 heartbeat_interval_s=request.heartbeat_interval_s,
             ) as run:
-                summary = await _purge(Call(world=world, request=request, run_id=run.id))
+                summary = await _purge(purge_removal.Call(world=world, request=request, run_id=run.id))
                 run.exit_code = summary.exit_code
         except asyncio.CancelledError:
             raise Interrupted(
@@ -540,7 +527,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> PurgeSummary:
     return summary
 
 
-def _check(request: PurgeRequest, world: PurgeWorld) -> None:
+def _check(request: purge_removal.PurgeRequest, world: purge_removal.PurgeWorld) -> None:
     """Raise Refused without a valid confirmation, before anything is recorded."""
     site, _ = _site(world)
     checksum = _checksum(world, site, _items(request, world)[0])
@@ -552,10 +539,12 @@ def _check(request: PurgeRequest, world: PurgeWorld) -> None:
         )
 
 
-def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[Item, ...], tuple[Chosen, ...]]:
+def _items(
+    request: purge_removal.PurgeRequest, world: purge_removal.PurgeWorld
+) -> tuple[tuple[Item, ...], tuple[model.Chosen, ...]]:
     """The trees that are purged, and those that are left for later. Raises Refused if none can be purged."""
     items: list[Item] = []
-    left: list[Chosen] = []
+    left: list[model.Chosen] = []
     for tree in (tree for _, trees in sorted(request.trees.items()) for tree in trees):
         record = world.ledger.cutovers.latest(tree.path)
         chosen = choose(tree, record, now_s=world.clock.now_s(), retain_s=request.retain_s)
@@ -574,7 +563,7 @@ def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[Item, ...], 
     return tuple(items), tuple(left)
 
 
-def _carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
+def _carried_proofs(world: purge_removal.PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
     """The proofs of paths that a rollback carried to the source before it was given up, oldest first; None if nothing
     was carried. Unreadable manifests prove nothing.
     """
@@ -597,7 +586,7 @@ def _carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[Verificat
     )
 
 
-def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str:
+def _checksum(world: purge_removal.PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str:
     carried = {
         item.record.id: ",".join(one.manifest_digest or "" for one in item.carried) for item in items if item.carried
     }
@@ -605,7 +594,7 @@ def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str
     return plan_checksum(site.site_id, *roots, [(item.record, item.proof) for item in items], carried=carried)
 
 
-def _site(world: PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
+def _site(world: purge_removal.PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
     site = world.ledger.site.read()
     if site is None:
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
@@ -618,14 +607,14 @@ def _site(world: PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
     return site, site.capabilities
 
 
-async def _purge(call: Call) -> PurgeSummary:
+async def _purge(call: purge_removal.Call) -> model.PurgeSummary:
     world, request = call.world, call.request
     site, capabilities = _site(world)
     items, left = _items(request, world)
     hooks = _hooks(call, site)
     if hooks is not None:
         await hooks.begin((HookStep.PURGE,))
-    pace = Pace(
+    pace = purge_removal.Pace(
         probes=world.ledger.probes,
         controls=world.ledger.controls,
         clock=world.clock,
@@ -634,27 +623,31 @@ async def _purge(call: Call) -> PurgeSummary:
         say=lambda severity, message: call.say(EventKind.THROTTLE_SET, severity, VERB, message),
     )
     done = {
-        one.tree.path: TreePurge(tree=one.tree, outcome=TreeOutcome.LATER, words=one.words, due_at_s=one.due_at_s)
+        one.tree.path: model.TreePurge(
+            tree=one.tree, outcome=model.TreeOutcome.LATER, words=one.words, due_at_s=one.due_at_s
+        )
         for one in left
     }
     for item in items:
         machine = TreeMachine(call=call, site=site, capabilities=capabilities, item=item, hooks=hooks, pace=pace)
         done[item.chosen.tree.path] = await _one(call, machine)
     trees = (done[tree.path] for _, trees in sorted(request.trees.items()) for tree in trees)
-    return PurgeSummary(
+    return model.PurgeSummary(
         run_id=call.run_id, dry_run=request.dry_run, checksum=_checksum(world, site, items), trees=tuple(trees)
     )
 
 
-async def _one(call: Call, machine: TreeMachine) -> TreePurge:
+async def _one(call: purge_removal.Call, machine: TreeMachine) -> model.TreePurge:
     tree = machine.item.chosen.tree
     try:
         return await machine.run()
     except HookSkipped as skipped:
-        return TreePurge(tree=tree, outcome=TreeOutcome.LATER, words=skipped.message)
+        return model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=skipped.message)
     except Refused as refused:
         call.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree.user, refused.message)
-        return TreePurge(tree=tree, outcome=TreeOutcome.REFUSED, words="refused by a guard", reasons=(refused.message,))
+        return model.TreePurge(
+            tree=tree, outcome=model.TreeOutcome.REFUSED, words="refused by a guard", reasons=(refused.message,)
+        )
     except OSError as error:
         raise MigratorError(
             f"the purge of {tree.user} failed: {error.strerror or error}",
@@ -663,7 +656,7 @@ async def _one(call: Call, machine: TreeMachine) -> TreePurge:
         ) from error
 
 
-def _hooks(call: Call, site: SiteRecord) -> StepHooks | None:
+def _hooks(call: purge_removal.Call, site: SiteRecord) -> StepHooks | None:
     world = call.world
     if world.hooks is None or call.run_id is None:
         return None

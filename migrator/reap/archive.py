@@ -22,25 +22,9 @@ from migrator.core.progress import Progress
 from migrator.core.units import format_count, format_size, several
 from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
+from migrator.reap import model
 from migrator.reap.archives import AGAIN, TarArchives, TarDraft, TarIndex, unusable
 from migrator.reap.files import HeldFolder, MountedArchiveFolders
-from migrator.reap.model import (
-    SETTLE_S,
-    ArchivedMember,
-    ArchiveLimits,
-    ArchiveRecord,
-    ArchiveState,
-    LeftOut,
-    LeftOutReason,
-    ReapRow,
-    TreeArchived,
-    archive_directory,
-    archive_name,
-    index_name,
-    is_listed,
-    is_partial,
-    number_of,
-)
 from migrator.reap.ports import MemberSource, OpenMember
 from migrator.site.guards import mounts_not_recorded
 
@@ -63,12 +47,12 @@ class ProvenArchives:
         self._lock = threading.Lock()
         self._held: dict[bytes, tuple[TarIndex, ...]] = {}
 
-    def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, ArchivedMember]:
+    def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, model.ArchivedMember]:
         """Find paths in the proven archives of the tree, each in the newest one that has it. Use `same_file` to check whether the
         file on the source is still the archived one. Raises Refused if an archive or its index is missing or differs from the
         ledger's.
         """
-        found: dict[bytes, ArchivedMember] = {}
+        found: dict[bytes, model.ArchivedMember] = {}
         for archive in self.newest_first(tree):
             found |= archive.find(path for path in paths if path not in found)
         return found
@@ -87,7 +71,7 @@ class ProvenArchives:
         """
         found: list[str] = []
         for record in self._records.of_tree(tree):
-            if record.state is ArchiveState.PROVEN:
+            if record.state is model.ArchiveState.PROVEN:
                 try:
                     with self._folders.open(tree) as folder:
                         why = read_back(folder, self._format, record)
@@ -100,7 +84,7 @@ class ProvenArchives:
         return found
 
     def _read(self, tree: bytes) -> tuple[TarIndex, ...]:
-        proven = [record for record in self._records.of_tree(tree) if record.state is ArchiveState.PROVEN]
+        proven = [record for record in self._records.of_tree(tree) if record.state is model.ArchiveState.PROVEN]
         if not proven:
             return ()
         try:
@@ -120,20 +104,23 @@ class ProvenArchives:
             ) from error
 
 
-def read_back(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> str:
+def read_back(folder: HeldFolder, archive_format: TarArchives, record: model.ArchiveRecord) -> str:
     """Read an archive from the disks and return what is wrong with it; empty if it is intact. Raises OSError."""
-    with folder.open(archive_name(record.number)) as archive, folder.open(index_name(record.number)) as index:
+    with (
+        folder.open(model.archive_name(record.number)) as archive,
+        folder.open(model.index_name(record.number)) as index,
+    ):
         return archive_format.read_back(record, archive, index)
 
 
-def read_archive(folder: HeldFolder, archive_format: TarArchives, record: ArchiveRecord) -> TarIndex:
+def read_archive(folder: HeldFolder, archive_format: TarArchives, record: model.ArchiveRecord) -> TarIndex:
     """The index of one archive, whose size is checked. Raises Refused if either differs from the ledger's,
     FileNotFoundError, OSError.
     """
-    with folder.open(archive_name(record.number)) as archive:
+    with folder.open(model.archive_name(record.number)) as archive:
         if archive.seek(0, os.SEEK_END) != record.written.archive_bytes:
-            raise unusable(record, archive_name(record.number), "it has another size")
-    with folder.open(index_name(record.number)) as stored:
+            raise unusable(record, model.archive_name(record.number), "it has another size")
+    with folder.open(model.index_name(record.number)) as stored:
         return archive_format.index(record, stored)
 
 
@@ -149,8 +136,8 @@ _AT_ONCE = 128
 """Files read ahead; each holds no more memory than a small file."""
 _NS = 1_000_000_000
 
-Rows = Callable[[bytes], Iterator[Sequence[ReapRow]]]
-Opened = Sequence[tuple[ReapRow, OpenMember | LeftOut]]
+Rows = Callable[[bytes], Iterator[Sequence[model.ReapRow]]]
+Opened = Sequence[tuple[model.ReapRow, OpenMember | model.LeftOut]]
 T = TypeVar("T")
 
 
@@ -161,9 +148,9 @@ class ArchiveRequest:
     plan: str
     batch: int
     trees: tuple[UserTree, ...]
-    limits: ArchiveLimits
+    limits: model.ArchiveLimits
     readers: int = 8
-    settle_s: float = SETTLE_S
+    settle_s: float = model.SETTLE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +169,13 @@ class ArchivingWorld:
     storage: StorageTargets | None = None
 
 
-async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple[TreeArchived, ...]:
+async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple[model.TreeArchived, ...]:
     """Archive the selected files of each tree. Repeating the call resumes one that was stopped or killed.
 
     Must not run twice at the same time, nor beside a run. Raises Refused by the guards (a mount is not the recorded one, an
     archive directory is not root's alone), MigratorError if the target fails or an archive cannot be read back.
     """
-    done: list[TreeArchived] = []
+    done: list[model.TreeArchived] = []
     for tree in request.trees:
         await asyncio.to_thread(_check_mounts, world)
         try:
@@ -204,9 +191,13 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
     return tuple(done)
 
 
-def exit_code(trees: Sequence[TreeArchived]) -> ExitCode:
+def exit_code(trees: Sequence[model.TreeArchived]) -> ExitCode:
     """ATTENTION if a file is neither archived nor copied otherwise. The next delta pass copies changed files."""
-    lasting = (LeftOutReason.FRESH.value, LeftOutReason.UNREADABLE.value, LeftOutReason.NOT_POSSIBLE.value)
+    lasting = (
+        model.LeftOutReason.FRESH.value,
+        model.LeftOutReason.UNREADABLE.value,
+        model.LeftOutReason.NOT_POSSIBLE.value,
+    )
     return (
         ExitCode.ATTENTION if any(tree.left_out.get(reason) for tree in trees for reason in lasting) else ExitCode.DONE
     )
@@ -229,13 +220,13 @@ class _Tree:
         self._records = world.ledger.archives
         self._already = 0
         self._open: _OpenArchive | None = None
-        self._made: list[ArchiveRecord] = []
+        self._made: list[model.ArchiveRecord] = []
         self._left_out: Counter[str] = Counter()
-        self._examples: list[LeftOut] = []
+        self._examples: list[model.LeftOut] = []
 
-    async def archive(self) -> TreeArchived:
+    async def archive(self) -> model.TreeArchived:
         world, path = self._world, self._tree.path
-        nothing = TreeArchived(tree=path, user=self._tree.user, left_out={})
+        nothing = model.TreeArchived(tree=path, user=self._tree.user, left_out={})
         state = await asyncio.to_thread(self._cutover_state)
         if state is not None:
             skipped = f"its cutover is {state.value}: nothing is copied to it any more"
@@ -268,7 +259,7 @@ class _Tree:
         self._event(EventKind.FILES_ARCHIVED, Severity.INFO, _summary(result))
         return result
 
-    def _recover(self, folder: HeldFolder, records: Sequence[ArchiveRecord]) -> None:
+    def _recover(self, folder: HeldFolder, records: Sequence[model.ArchiveRecord]) -> None:
         """Recover what a killed call left: remove partial archives, read back written ones, and make void (and remove) those that
         are lost or fail. Files unknown to the ledger are not touched.
 
@@ -277,12 +268,12 @@ class _Tree:
         _remove_partial(folder)
         there = frozenset(folder.names())
         for record in records:
-            names = (archive_name(record.number), index_name(record.number))
-            if record.state is not ArchiveState.VOID:
+            names = (model.archive_name(record.number), model.index_name(record.number))
+            if record.state is not model.ArchiveState.VOID:
                 whole_there = there.issuperset(names)
                 why = self._problem(folder, record) if whole_there else "it is not there any more"
                 if not why:
-                    if record.state is ArchiveState.WRITTEN:
+                    if record.state is model.ArchiveState.WRITTEN:
                         self._records.prove(record.id, at_s=self._world.clock.now_s())
                     continue
                 self._records.void(record.id, why, at_s=self._world.clock.now_s())
@@ -290,9 +281,9 @@ class _Tree:
                 self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, said)
             folder.remove([name for name in names if name in there])
 
-    def _problem(self, folder: HeldFolder, record: ArchiveRecord) -> str:
+    def _problem(self, folder: HeldFolder, record: model.ArchiveRecord) -> str:
         """What is wrong with a written archive, or with the size or the index of a proven one; empty if nothing."""
-        if record.state is ArchiveState.WRITTEN:
+        if record.state is model.ArchiveState.WRITTEN:
             return read_back(folder, self._world.format, record)
         try:
             read_archive(folder, self._world.format, record)
@@ -316,22 +307,22 @@ class _Tree:
                 with suppress(asyncio.CancelledError, OSError):
                     _close(await asyncio.shield(ahead))
 
-    def _to_pack(self) -> Iterator[ReapRow]:
+    def _to_pack(self) -> Iterator[model.ReapRow]:
         archived = ProvenArchives(self._records, self._world.folders, self._world.format)
         for rows in self._world.rows(self._tree.path):
             known = archived.of_block(self._tree.path, [row.path for row in rows])
             for row in rows:
                 member = known.get(row.path)
-                if member is not None and is_listed(row, member.entry):
+                if member is not None and model.is_listed(row, member.entry):
                     self._already += 1
                 else:
                     yield row
 
-    async def _open_all(self, rows: Sequence[ReapRow]) -> Opened:
+    async def _open_all(self, rows: Sequence[model.ReapRow]) -> Opened:
         settled_ns = int((self._world.clock.now_s() - self._request.settle_s) * _NS)
         share = -(-len(rows) // self._request.readers)
 
-        def open_some(some: Sequence[ReapRow]) -> Opened:
+        def open_some(some: Sequence[model.ReapRow]) -> Opened:
             return [(row, self._world.members.open(row, settled_before_ns=settled_ns)) for row in some]
 
         parts = [rows[start : start + share] for start in range(0, len(rows), share)]
@@ -342,8 +333,8 @@ class _Tree:
         """Add members in order. All are released, even on failure."""
         try:
             for row, member in opened:
-                if isinstance(member, LeftOut):
-                    left_out: LeftOut | None = member
+                if isinstance(member, model.LeftOut):
+                    left_out: model.LeftOut | None = member
                 else:
                     left_out = self._room_for(folder, member).add(member, gfid=row.gfid)
                 if left_out is not None:
@@ -366,11 +357,11 @@ class _Tree:
     def _begin(self, folder: HeldFolder) -> _OpenArchive:
         # Numbers are never reused, not even those of files that the ledger does not know (it may be a restored backup).
         taken = [record.number for record in self._records.of_tree(self._tree.path)]
-        taken += [number for name in folder.names() if (number := number_of(name)) is not None]
+        taken += [number for name in folder.names() if (number := model.number_of(name)) is not None]
         number = max(taken, default=0) + 1
         with ExitStack() as files:
-            archive = files.enter_context(folder.create(archive_name(number)))
-            index = files.enter_context(folder.create(index_name(number)))
+            archive = files.enter_context(folder.create(model.archive_name(number)))
+            index = files.enter_context(folder.create(model.index_name(number)))
             draft = self._world.format.begin(self._tree.path, archive, index)
             return _OpenArchive(number=number, files=files.pop_all(), draft=draft)
 
@@ -393,7 +384,7 @@ class _Tree:
             written=written,
             at_s=clock.now_s(),
         )
-        names = (archive_name(archive.number), index_name(archive.number))
+        names = (model.archive_name(archive.number), model.index_name(archive.number))
         folder.publish(names)
         if why := read_back(folder, self._world.format, record):
             self._records.void(record.id, why, at_s=clock.now_s())
@@ -419,7 +410,7 @@ class _Tree:
             _remove_partial(folder)
 
     def _make_tree(self) -> None:
-        directory = archive_directory(self._tree.path)
+        directory = model.archive_directory(self._tree.path)
         if self._world.source.look(directory) is not None:
             raise Refused(
                 f"nothing is archived of {show(self._tree.path)}: the user has {show(directory)} on the source",
@@ -471,12 +462,12 @@ async def in_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
 
 
 def _remove_partial(folder: HeldFolder) -> None:
-    folder.remove([name for name in folder.names() if is_partial(name)])
+    folder.remove([name for name in folder.names() if model.is_partial(name)])
 
 
 def _close(opened: Opened) -> None:
     for _, one in opened:
-        if not isinstance(one, LeftOut):
+        if not isinstance(one, model.LeftOut):
             one.close()
 
 
@@ -493,7 +484,7 @@ def _check_mounts(world: ArchivingWorld) -> None:
         )
 
 
-def _summary(result: TreeArchived) -> str:
+def _summary(result: model.TreeArchived) -> str:
     said = f"{several(result.members, 'file')} ({format_size(result.content_bytes)}) archived in "
     said += f"{several(result.archives, 'archive')} of {format_size(result.archive_bytes)}, read back"
     if result.already:

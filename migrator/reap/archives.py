@@ -19,17 +19,7 @@ from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.core.units import MIB
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl
-from migrator.reap.model import (
-    ArchivedMember,
-    ArchiveRecord,
-    ArchiveState,
-    LeftOut,
-    LeftOutReason,
-    WrittenArchive,
-    archive_directory,
-    archive_name,
-    index_name,
-)
+from migrator.reap import model
 from migrator.reap.ports import OpenMember
 
 # --- Archives
@@ -82,17 +72,17 @@ class TarArchives:
         """Begin an archive of files of one user tree, in two empty files."""
         return TarDraft(tree, FrameWriter(archive, self._frame_bytes), index, algorithm=self._algorithm)
 
-    def index(self, record: ArchiveRecord, stored: BinaryIO) -> "TarIndex":
+    def index(self, record: model.ArchiveRecord, stored: BinaryIO) -> "TarIndex":
         """Read an index. Raises Refused if it differs from the ledger's."""
         content = stored.read(record.written.index_bytes + 1)
         if _member_digest(content) != record.written.index_digest:
-            raise unusable(record, index_name(record.number), "it is not the one that was written")
+            raise unusable(record, model.index_name(record.number), "it is not the one that was written")
         try:
             return TarIndex(record, content, self._hashes)
         except Damaged as error:
-            raise unusable(record, index_name(record.number), str(error)) from error
+            raise unusable(record, model.index_name(record.number), str(error)) from error
 
-    def read_back(self, record: ArchiveRecord, archive: BinaryIO, index: BinaryIO) -> str:
+    def read_back(self, record: model.ArchiveRecord, archive: BinaryIO, index: BinaryIO) -> str:
         """Read a whole archive and compare it with its index, and both with the ledger: every byte, every digest. Returns what
         is wrong; empty if the archive is intact.
         """
@@ -116,22 +106,24 @@ class TarDraft:
         self._writer = writer
         self._index = index
         self._algorithm = algorithm
-        self._members: list[ArchivedMember] = []
-        self._first_names: dict[tuple[int, int], ArchivedMember] = {}
+        self._members: list[model.ArchivedMember] = []
+        self._first_names: dict[tuple[int, int], model.ArchivedMember] = {}
         self.content_bytes = 0
 
     @property
     def members(self) -> int:
         return len(self._members)
 
-    def add(self, member: OpenMember, *, gfid: bytes | None = None) -> LeftOut | None:
+    def add(self, member: OpenMember, *, gfid: bytes | None = None) -> model.LeftOut | None:
         """Add one member; a further name of an archived file becomes a link to it. A file that changes while it is read
         leaves no trace. Raises OSError only for the archive's own file.
         """
         entry = member.entry
         try:
             if entry.type not in _TYPES:
-                return LeftOut(path=entry.path, reason=LeftOutReason.NOT_POSSIBLE, detail=f"a {entry.type.value}")
+                return model.LeftOut(
+                    path=entry.path, reason=model.LeftOutReason.NOT_POSSIBLE, detail=f"a {entry.type.value}"
+                )
             entry = replace(entry, gfid=gfid)
             first = self._first_names.get((entry.dev, entry.ino)) if entry.link_group is not None else None
             if first is not None and _moment(first.entry) == _moment(entry):
@@ -140,13 +132,13 @@ class TarDraft:
         finally:
             member.close()
 
-    def close(self) -> WrittenArchive:
+    def close(self) -> model.WrittenArchive:
         """Write the end of the archive, and its index."""
         self._writer.write(_end(self._writer.position_bytes))
         self._writer.cut()
         content = _encode_index(self._tree, self._members, algorithm=self._algorithm, frames=self._writer.frames)
         self._index.write(content)
-        return WrittenArchive(
+        return model.WrittenArchive(
             members=self.members,
             content_bytes=self.content_bytes,
             archive_bytes=self._writer.stored_bytes,
@@ -155,11 +147,11 @@ class TarDraft:
             index_digest=_member_digest(content),
         )
 
-    def _add_link(self, member: OpenMember, entry: Entry, first: ArchivedMember) -> LeftOut | None:
+    def _add_link(self, member: OpenMember, entry: Entry, first: model.ArchivedMember) -> model.LeftOut | None:
         digest = member.finish()
-        if isinstance(digest, LeftOut):
+        if isinstance(digest, model.LeftOut):
             return digest
-        made = ArchivedMember(
+        made = model.ArchivedMember(
             entry=entry,
             digest=digest,
             offset_bytes=self._writer.position_bytes,
@@ -170,13 +162,13 @@ class TarDraft:
         self._members.append(made)
         return None
 
-    def _add_content(self, member: OpenMember, entry: Entry) -> LeftOut | None:
+    def _add_content(self, member: OpenMember, entry: Entry) -> model.LeftOut | None:
         mark = None if member.is_checked else self._writer.mark()
         offset_bytes = self._writer.position_bytes
-        made = ArchivedMember(entry=entry, digest=None, offset_bytes=offset_bytes, data_offset_bytes=0)
+        made = model.ArchivedMember(entry=entry, digest=None, offset_bytes=offset_bytes, data_offset_bytes=0)
         self._writer.write(_header(self._tree, made))
         data_offset_bytes = self._writer.position_bytes
-        failed: LeftOut | None = None
+        failed: model.LeftOut | None = None
         pieces = member.pieces()
         while True:
             # Errors of the archive's own file are not caught: they concern more than this member.
@@ -184,16 +176,16 @@ class TarDraft:
                 piece = next(pieces, b"")
             except OSError as error:
                 detail = error.strerror or str(error)
-                failed = LeftOut(path=entry.path, reason=LeftOutReason.UNREADABLE, detail=detail)
+                failed = model.LeftOut(path=entry.path, reason=model.LeftOutReason.UNREADABLE, detail=detail)
                 break
             if not piece:
                 break
             self._writer.write(piece)
         written_bytes = self._writer.position_bytes - data_offset_bytes
         digest = failed or member.finish()
-        if not isinstance(digest, LeftOut) and written_bytes != _content_bytes(entry):
-            digest = LeftOut(path=entry.path, reason=LeftOutReason.CHANGED, detail="its size changed")
-        if isinstance(digest, LeftOut):
+        if not isinstance(digest, model.LeftOut) and written_bytes != _content_bytes(entry):
+            digest = model.LeftOut(path=entry.path, reason=model.LeftOutReason.CHANGED, detail="its size changed")
+        if isinstance(digest, model.LeftOut):
             if mark is None:
                 raise RuntimeError("a member that was checked has changed")
             self._writer.back_to(mark)
@@ -210,7 +202,7 @@ class TarDraft:
 class TarIndex:
     """The index of one archive, in memory (some hundred bytes per member). Raises Damaged if the bytes are not an index."""
 
-    def __init__(self, record: ArchiveRecord, content: bytes, hashes: HashMakers) -> None:
+    def __init__(self, record: model.ArchiveRecord, content: bytes, hashes: HashMakers) -> None:
         self.record = record
         self._hashes = hashes
         try:
@@ -229,10 +221,10 @@ class TarIndex:
         self._starts, self._names = _binary(self._columns["path"]) if self._size else ((0,), memoryview(b""))
         self._reader: tuple[BinaryIO, FrameReader] | None = None
 
-    def find(self, paths: Iterable[bytes]) -> Mapping[bytes, ArchivedMember]:
+    def find(self, paths: Iterable[bytes]) -> Mapping[bytes, model.ArchivedMember]:
         """Find paths, relative to the source's root, in the archive."""
         tree = self.record.tree
-        found: dict[bytes, ArchivedMember] = {}
+        found: dict[bytes, model.ArchivedMember] = {}
         for path in paths:
             if is_beneath(path, tree) and path != tree:
                 name = _within(tree, path)
@@ -246,7 +238,7 @@ class TarIndex:
         for row in range(self._size):
             yield join(self.record.tree, self._name(row))
 
-    def content(self, archive: BinaryIO, member: ArchivedMember) -> Iterator[bytes]:
+    def content(self, archive: BinaryIO, member: model.ArchivedMember) -> Iterator[bytes]:
         """The content of a member; reads only the frames that hold it. One call at a time. Raises Refused, at the latest after
         the last piece, if it differs from what was archived.
         """
@@ -256,7 +248,7 @@ class TarIndex:
         try:
             yield from self._content(self._reader[1], member)
         except Damaged as error:
-            raise unusable(self.record, archive_name(self.record.number), str(error)) from error
+            raise unusable(self.record, model.archive_name(self.record.number), str(error)) from error
 
     def check(self, archive: BinaryIO) -> None:
         """Compare an archive, whose digest was checked, with the index. Raises Damaged.
@@ -265,7 +257,7 @@ class TarIndex:
         another version of Python may write them differently.
         """
         reader = FrameReader(archive, self._frames)
-        headers = self.record.state is not ArchiveState.PROVEN
+        headers = self.record.state is not model.ArchiveState.PROVEN
         position_bytes = members = content_bytes = 0
         for member in self._by_offset():
             entry = member.entry
@@ -291,7 +283,7 @@ class TarIndex:
         if (members, content_bytes) != (self.record.written.members, self.record.written.content_bytes):
             raise Damaged("the ledger has other sums than its index")
 
-    def _content(self, reader: "FrameReader", member: ArchivedMember) -> Iterator[bytes]:
+    def _content(self, reader: "FrameReader", member: model.ArchivedMember) -> Iterator[bytes]:
         entry = member.entry
         if entry.type is not EntryType.FILE:
             return
@@ -307,18 +299,18 @@ class TarIndex:
     def _name(self, row: int) -> bytes:
         return bytes(self._names[self._starts[row] : self._starts[row + 1]])
 
-    def _by_offset(self) -> Iterator[ArchivedMember]:
+    def _by_offset(self) -> Iterator[model.ArchivedMember]:
         offsets: Any = self._table.column("offset").to_pylist()
         order = sorted(range(self._size), key=offsets.__getitem__)
         for start in range(0, self._size, _ROWS_AT_ONCE):
             for row in self._table.take(pa.array(order[start : start + _ROWS_AT_ONCE])).to_pylist():
                 yield self._member(row)
 
-    def _member(self, row: Mapping[str, Any]) -> ArchivedMember:
+    def _member(self, row: Mapping[str, Any]) -> model.ArchivedMember:
         tree = self.record.tree
         facts = {name: row[column] for column, name in _OF_ENTRY.items()}
         facts |= {"path": join(tree, row["path"]), "type": EntryType(row["type"]), "xattrs": dict(row["xattrs"])}
-        return ArchivedMember(
+        return model.ArchivedMember(
             entry=Entry(**facts),
             digest=row["digest"],
             offset_bytes=row["offset"],
@@ -374,7 +366,7 @@ _FRAMES = b"migrator.frames"
 
 
 def _encode_index(
-    tree: bytes, members: Iterable[ArchivedMember], *, algorithm: str, frames: "Sequence[Frame]"
+    tree: bytes, members: Iterable[model.ArchivedMember], *, algorithm: str, frames: "Sequence[Frame]"
 ) -> bytes:
     rows = [
         {column: getattr(member.entry, name) for column, name in _OF_ENTRY.items()}
@@ -423,7 +415,7 @@ _ACL_KEYS = {ACL_ACCESS: "SCHILY.acl.access", ACL_DEFAULT: "SCHILY.acl.default"}
 _ACL_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group", MASK: "mask", OTHER: "other"}
 
 
-def _header(tree: bytes, member: ArchivedMember) -> bytes:
+def _header(tree: bytes, member: model.ArchivedMember) -> bytes:
     """The header of a member: its pax records, then its own block. Deterministic. Attributes and ACLs are written as GNU
     tar 1.34 does, so it can restore them.
     """
@@ -603,10 +595,10 @@ def _file_digest(stream: BinaryIO) -> tuple[str, int]:
     return digest.hexdigest(), size_bytes
 
 
-def unusable(record: ArchiveRecord, name: bytes, why: str) -> Refused:
+def unusable(record: model.ArchiveRecord, name: bytes, why: str) -> Refused:
     """The refusal of a file of an archive that differs from the ledger."""
     return Refused(
-        f"{show(join(archive_directory(record.tree), name))} on the target cannot be used: {why}",
+        f"{show(join(model.archive_directory(record.tree), name))} on the target cannot be used: {why}",
         cause="it was changed or damaged since it was written",
         hint=AGAIN,
     )

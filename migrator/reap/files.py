@@ -19,17 +19,8 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import DIGEST_ALGORITHMS, ReadingFileSystem
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs
 from migrator.fs.writing import descriptor_path, open_own, remove_acls, set_capability, set_xattrs, write_piece
-from migrator.reap.model import (
-    ARCHIVE_DIRECTORY,
-    PARTIAL_SUFFIX,
-    ArchivedMember,
-    LeftOut,
-    LeftOutReason,
-    ReapRow,
-    archive_directory,
-    is_listed,
-    number_of,
-)
+from migrator.reap import model
+from migrator.reap.model import LeftOut
 
 # --- Archive directories on the target
 
@@ -56,7 +47,7 @@ class HeldFolder:
         """A new file under the partial form of the name, replacing an existing one, and synced at the end of the block. On failure
         it is removed.
         """
-        partial = name + PARTIAL_SUFFIX
+        partial = name + model.PARTIAL_SUFFIX
         with suppress(FileNotFoundError):
             os.unlink(partial, dir_fd=self._fd)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -79,13 +70,13 @@ class HeldFolder:
             # Not rename, which would replace: some file systems lack RENAME_NOREPLACE. Only root has access here.
             if _is_there(self._fd, name):
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-            os.rename(name + PARTIAL_SUFFIX, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            os.rename(name + model.PARTIAL_SUFFIX, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         os.fsync(self._fd)
 
     def remove(self, names: Iterable[bytes]) -> None:
         """Remove archive files; missing ones are ignored. Any other name is an error in the program."""
         for name in names:
-            if number_of(name) is None:
+            if model.number_of(name) is None:
                 raise ValueError(f"not the name of an archive: {name!r}")
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self._fd)
@@ -114,7 +105,7 @@ class MountedArchiveFolders:
         if the tree does not exist.
         """
         with Root(self._path) as root, root.directory(tree) as tree_fd:
-            fd = open_own(tree_fd, ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
+            fd = open_own(tree_fd, model.ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
             try:
                 yield HeldFolder(fd)
             finally:
@@ -123,7 +114,7 @@ class MountedArchiveFolders:
     @contextmanager
     def open(self, tree: bytes) -> Iterator[HeldFolder]:
         """Open the directory of a tree for reading, regardless of its owner. Raises FileNotFoundError if it is missing."""
-        with Root(self._path) as root, root.directory(archive_directory(tree)) as fd:
+        with Root(self._path) as root, root.directory(model.archive_directory(tree)) as fd:
             yield HeldFolder(fd)
 
     def hand_over(self, tree: bytes, *, uid: int, gid: int) -> None:
@@ -141,7 +132,7 @@ class MountedArchiveFolders:
     def _dress(self, tree: bytes, uid: int, gid: int, file_mode: int, mode: int) -> None:
         with Root(self._path) as root:
             try:
-                fd = root.open(archive_directory(tree), os.O_RDONLY | os.O_DIRECTORY)
+                fd = root.open(model.archive_directory(tree), os.O_RDONLY | os.O_DIRECTORY)
             except OSError as error:
                 # The user may have replaced the directory by something else.
                 if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
@@ -149,7 +140,7 @@ class MountedArchiveFolders:
                 raise
             try:
                 for name in os.listdir(fd):
-                    if number_of(os.fsencode(name)) is not None:
+                    if model.number_of(os.fsencode(name)) is not None:
                         _own(fd, os.fsencode(name), uid, gid, file_mode)
                 os.fchmod(fd, mode)
                 os.fchown(fd, uid, gid)
@@ -184,7 +175,7 @@ def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
 
 def _not_own(tree: bytes, why: str) -> Refused:
     return Refused(
-        f"nothing can be archived of {show(tree)}: {show(archive_directory(tree))} on the target is not a directory of "
+        f"nothing can be archived of {show(tree)}: {show(model.archive_directory(tree))} on the target is not a directory of "
         f"root's alone: {why}",
         cause="somebody else made it, changed its owner or its mode, or the user has a directory of that name on the source",
         hint="look into it; give it back to root with mode 0700, or move it away, then run the same command again",
@@ -208,18 +199,18 @@ class MemberReader:
         self._algorithm = algorithm
         self._held_bytes = held_bytes
 
-    def open(self, row: ReapRow, *, settled_before_ns: int) -> "ReadMember | LeftOut":
+    def open(self, row: model.ReapRow, *, settled_before_ns: int) -> "ReadMember | LeftOut":
         try:
             entry = self._source.look(row.path)
         except OSError as error:
             return _unreadable(row.path, error)
         if entry is None:
-            return LeftOut(path=row.path, reason=LeftOutReason.VANISHED, detail="it is not there any more")
-        if not is_listed(row, entry):
+            return LeftOut(path=row.path, reason=model.LeftOutReason.VANISHED, detail="it is not there any more")
+        if not model.is_listed(row, entry):
             detail = "it is not as in the reap list any more"
-            return LeftOut(path=row.path, reason=LeftOutReason.CHANGED, detail=detail)
+            return LeftOut(path=row.path, reason=model.LeftOutReason.CHANGED, detail=detail)
         if entry.ctime_ns >= settled_before_ns:
-            return LeftOut(path=row.path, reason=LeftOutReason.FRESH, detail="it changed a moment ago")
+            return LeftOut(path=row.path, reason=model.LeftOutReason.FRESH, detail="it changed a moment ago")
         try:
             return self._read(entry)
         except OSError as error:
@@ -330,11 +321,11 @@ def _moment(entry: Entry) -> tuple[EntryType, int, int, int, int, int]:
 
 
 def _changed(entry: Entry) -> LeftOut:
-    return LeftOut(path=entry.path, reason=LeftOutReason.CHANGED, detail="it changed while it was read")
+    return LeftOut(path=entry.path, reason=model.LeftOutReason.CHANGED, detail="it changed while it was read")
 
 
 def _unreadable(path: bytes, error: OSError) -> LeftOut:
-    return LeftOut(path=path, reason=LeftOutReason.UNREADABLE, detail=error.strerror or str(error))
+    return LeftOut(path=path, reason=model.LeftOutReason.UNREADABLE, detail=error.strerror or str(error))
 
 
 # --- Restoring
@@ -380,7 +371,7 @@ class MountedRestorer:
                 self._held.close()
                 self._held = None
 
-    def restore(self, member: ArchivedMember, content: Iterator[bytes], *, overwrite: bool) -> None:
+    def restore(self, member: model.ArchivedMember, content: Iterator[bytes], *, overwrite: bool) -> None:
         """Restore a member with all its attributes, under a temporary name first. Missing directories above it are created for its
         owner alone. Raises OSError (FileExistsError if the name is taken), and what `content` raises.
         """
@@ -398,7 +389,7 @@ class MountedRestorer:
                 case EntryType.DIRECTORY | EntryType.SOCKET:
                     raise OSError(errno.EINVAL, f"a {entry.type.value} is in no archive", entry.path)
 
-    def link(self, existing: bytes, member: ArchivedMember, *, overwrite: bool) -> None:
+    def link(self, existing: bytes, member: model.ArchivedMember, *, overwrite: bool) -> None:
         """Restore a member as another name of a restored one. Raises OSError as `restore` does."""
         with (
             self._root.parent(existing) as (existing_fd, existing_name),

@@ -9,17 +9,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.units import format_size, several
 from migrator.plan.model import Plan, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_cost
-from migrator.reap.model import (
-    ReapAction,
-    ReapDirectory,
-    ReapedTree,
-    ReapRelease,
-    ReapReport,
-    ReapRow,
-    Released,
-    TreeRule,
-    UserReap,
-)
+from migrator.reap import model
 from migrator.reap.ports import ReapLists
 from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
 from migrator.site.config import Site
@@ -34,7 +24,7 @@ if TYPE_CHECKING:
 DIRECTORIES_SHOWN = 20
 """Directories listed per user: those with the most matched bytes."""
 
-Rows = Callable[[UserTree, Sequence[ReapRow]], None]
+Rows = Callable[[UserTree, Sequence[model.ReapRow]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +44,7 @@ def list_reaped(
     atime_problem: str | None,
     now_s: float,
     rows: Rows | None = None,
-) -> ReapReport:
+) -> model.ReapReport:
     """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree.
 
     Raises UsageError if there is no catalog, no rule, or no such user or tree; Refused if the source does not keep the
@@ -89,7 +79,7 @@ def list_reaped(
                     rows(by_path[tree], some)
     cost = choose_cost(ledger.samples.measured_cost(), site.transfer.jobs)
     held = {usage.tree.path: usage for usage in usages.trees}
-    return ReapReport(
+    return model.ReapReport(
         catalog=latest.name,
         at_s=now_s,
         keep_file=policy.keep_file,
@@ -107,13 +97,13 @@ def _require_known(request: ListRequest, trees: Sequence[UserTree]) -> None:
             )
 
 
-def _is_meant(request: ListRequest, one: TreeRule) -> bool:
+def _is_meant(request: ListRequest, one: model.TreeRule) -> bool:
     return (request.users is None or one.tree.user in request.users) and (
         request.trees is None or one.tree.path in request.trees
     )
 
 
-def _by_tree(block: Sequence[ReapRow]) -> Iterator[tuple[bytes, Sequence[ReapRow]]]:
+def _by_tree(block: Sequence[model.ReapRow]) -> Iterator[tuple[bytes, Sequence[model.ReapRow]]]:
     start = 0
     for place in range(1, len(block) + 1):
         if place == len(block) or block[place].tree != block[start].tree:
@@ -122,12 +112,12 @@ def _by_tree(block: Sequence[ReapRow]) -> Iterator[tuple[bytes, Sequence[ReapRow
 
 
 def _users(
-    found: Sequence[ReapedTree],
-    directories: dict[bytes, Sequence[ReapDirectory]],
+    found: Sequence[model.ReapedTree],
+    directories: dict[bytes, Sequence[model.ReapDirectory]],
     held: dict[bytes, TreeUsage],
     cost: TransferCost,
-) -> tuple[UserReap, ...]:
-    by_user: dict[str, list[ReapedTree]] = {}
+) -> tuple[model.UserReap, ...]:
+    by_user: dict[str, list[model.ReapedTree]] = {}
     for tree in found:
         by_user.setdefault(tree.tree.user, []).append(tree)
     users = []
@@ -138,7 +128,7 @@ def _users(
         )
         usages = [usage for usage in held.values() if usage.tree.user == user]
         users.append(
-            UserReap(
+            model.UserReap(
                 user=user,
                 trees=tuple(trees),
                 directories=tuple(biggest[:DIRECTORIES_SHOWN]),
@@ -169,7 +159,7 @@ class ReleaseRequest:
 
 def release(
     request: ReleaseRequest, *, plan: Plan, trees: Sequence[bytes], lists: ReapLists, ledger: "Ledger", now_s: float
-) -> Released:
+) -> model.Released:
     """Record the release in the ledger, for files that the plan's reap list skips. May be called again.
 
     Raises UsageError for a path outside the user's trees, and without the confirmation; Refused if no skipped file matches.
@@ -179,14 +169,14 @@ def release(
     if plan.reap is None or plan.reap.reap_list is None:
         raise Refused(f"plan {plan.name} skips nothing", hint="release what a plan with action `skip` leaves behind")
     releases = tuple(
-        ReapRelease(tree=tree, pattern=pattern, is_glob=is_glob, by=request.by, at_s=now_s)
+        model.ReapRelease(tree=tree, pattern=pattern, is_glob=is_glob, by=request.by, at_s=now_s)
         for tree, pattern, is_glob in release_patterns(trees, request.paths, request.globs)
     )
     lists.checked(plan.reap.reap_list, plan.reap.digest or "")
     asked = Releases(releases)
     files = size_bytes = 0
     examples: list[bytes] = []
-    for block in lists.paths(plan.reap.reap_list, trees=trees, action=ReapAction.SKIP):
+    for block in lists.paths(plan.reap.reap_list, trees=trees, action=model.ReapAction.SKIP):
         for row in block:
             if asked.has(row.tree, row.path):
                 files += 1
@@ -204,7 +194,7 @@ def release(
             hint="give --confirm-loss where that is meant",
         )
     ledger.releases.add(releases)
-    return Released(
+    return model.Released(
         user=request.user,
         plan=plan.name,
         releases=releases,

@@ -14,18 +14,7 @@ from migrator.fs.model import Mount
 from migrator.gluster.rules import is_on
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import copy_s
-from migrator.reap.model import (
-    ReapAction,
-    ReapClock,
-    ReapedTree,
-    ReapPolicy,
-    ReapRelease,
-    ReapRow,
-    ReapRule,
-    ReapStanding,
-    Savings,
-    TreeRule,
-)
+from migrator.reap import model
 
 # --- Globs over the paths of a user tree, by bytes
 #
@@ -126,7 +115,7 @@ def _token_pattern(token: Token) -> bytes:
 _CHECK = "reap atime"
 
 
-def choose_rules(policy: ReapPolicy, trees: Iterable[UserTree]) -> tuple[TreeRule, ...]:
+def choose_rules(policy: model.ReapPolicy, trees: Iterable[UserTree]) -> tuple[model.TreeRule, ...]:
     """The rule of each tree, in order of path: that of its path, or else its user's, or else the site's; without trees whose
     rule matches nothing.
 
@@ -140,25 +129,25 @@ def choose_rules(policy: ReapPolicy, trees: Iterable[UserTree]) -> tuple[TreeRul
             cause="a slip of the keyboard, or the user is gone",
             hint="put the name right, or take the section out of site.toml: nothing is reaped on a guess",
         )
-    chosen = (TreeRule(tree=tree, rule=_rule_of(policy, tree)) for tree in known)
+    chosen = (model.TreeRule(tree=tree, rule=_rule_of(policy, tree)) for tree in known)
     return tuple(one for one in chosen if one.rule.matches_anything)
 
 
-def _rule_of(policy: ReapPolicy, tree: UserTree) -> ReapRule:
+def _rule_of(policy: model.ReapPolicy, tree: UserTree) -> model.ReapRule:
     own = policy.by_name.get(show(tree.path)) or policy.by_name.get(tree.user)
     return own or policy.rule
 
 
-def reaps(rules: Iterable[TreeRule]) -> bool:
+def reaps(rules: Iterable[model.TreeRule]) -> bool:
     """Whether any rule archives or skips files, instead of only reporting them."""
-    return any(one.rule.action is not ReapAction.LIST for one in rules)
+    return any(one.rule.action is not model.ReapAction.LIST for one in rules)
 
 
-def rule_words(rule: ReapRule) -> str:
+def rule_words(rule: model.ReapRule) -> str:
     """A rule in words."""
     conditions = []
     if rule.older_than_s is not None:
-        done = "read" if rule.by is ReapClock.ATIME else "changed"
+        done = "read" if rule.by is model.ReapClock.ATIME else "changed"
         conditions.append(f"not {done} for {format_duration(rule.older_than_s)}")
     if rule.smaller_than_bytes is not None:
         conditions.append(f"smaller than {format_size(rule.smaller_than_bytes)}")
@@ -175,18 +164,18 @@ def rule_words(rule: ReapRule) -> str:
     return "files " + "; ".join(words)
 
 
-def savings(trees: Iterable[ReapedTree], cost: TransferCost) -> Savings:
+def savings(trees: Iterable[model.ReapedTree], cost: TransferCost) -> model.Savings:
     """Savings of these trees. Archived files are copied all the same, but not one by one: that saves inodes and time per file,
     and no bytes. The archives themselves, a few per tree, are not counted.
     """
     size_bytes = inodes = 0
     seconds = 0.0
     for tree in trees:
-        saved_bytes = 0 if tree.action is ReapAction.ARCHIVE else tree.size_bytes
+        saved_bytes = 0 if tree.action is model.ReapAction.ARCHIVE else tree.size_bytes
         size_bytes += saved_bytes
         inodes += tree.inodes
         seconds += copy_s(tree.files, saved_bytes, cost)
-    return Savings(size_bytes=size_bytes, inodes=inodes, seconds=seconds)
+    return model.Savings(size_bytes=size_bytes, inodes=inodes, seconds=seconds)
 
 
 def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | None) -> str | None:
@@ -224,37 +213,37 @@ _ATIME_HINT = (
 )
 
 
-def require_atime(rules: Iterable[TreeRule], problem: str | None) -> None:
+def require_atime(rules: Iterable[model.TreeRule], problem: str | None) -> None:
     """Raise Refused if a rule depends on atime and the source does not keep it."""
     if problem is not None and any(one.rule.needs_atime for one in rules):
         raise Refused(f'[reap] by = "atime" cannot be: {problem}', hint=_ATIME_HINT)
 
 
 def standing(
-    row: ReapRow | None,
+    row: model.ReapRow | None,
     *,
     size_bytes: int,
     mtime_ns: int,
     ctime_ns: int,
     archived: bool,
     released: bool,
-) -> ReapStanding:
+) -> model.ReapStanding:
     """The standing of a path of the source. `row` is from the plan's reap list (None: not in it); the attributes are the
     source's now. `archived`: a proven archive holds it with these attributes. `released`: see `Releases`.
     """
     if row is None or (row.size_bytes, row.mtime_ns, row.ctime_ns) != (size_bytes, mtime_ns, ctime_ns):
-        return ReapStanding.NOT_REAPED
+        return model.ReapStanding.NOT_REAPED
     if archived:
-        return ReapStanding.ARCHIVED
-    if row.action is ReapAction.ARCHIVE:
-        return ReapStanding.TO_ARCHIVE
-    return ReapStanding.RELEASED if released else ReapStanding.SKIPPED
+        return model.ReapStanding.ARCHIVED
+    if row.action is model.ReapAction.ARCHIVE:
+        return model.ReapStanding.TO_ARCHIVE
+    return model.ReapStanding.RELEASED if released else model.ReapStanding.SKIPPED
 
 
 class Releases:
     """Look-up of paths that were released by name."""
 
-    def __init__(self, releases: Iterable[ReapRelease]) -> None:
+    def __init__(self, releases: Iterable[model.ReapRelease]) -> None:
         self._paths: dict[bytes, list[bytes]] = {}
         globs: dict[bytes, list[bytes]] = {}
         for release in releases:

@@ -13,34 +13,9 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import show
 from migrator.core.units import NS_PER_S, format_count, format_duration, format_size, several
-from migrator.reap.model import (
-    PlanReap,
-    ReapAction,
-    ReapedTree,
-    ReapReport,
-    ReapRow,
-    Released,
-    Restored,
-    Savings,
-    TreeArchived,
-    UserReap,
-)
-from migrator.render.document import (
-    NONE,
-    Block,
-    Document,
-    Section,
-    clean,
-    facts,
-    figure,
-    paragraph,
-    paths,
-    percent,
-    table,
-    text,
-    when,
-    wide,
-)
+from migrator.reap import model
+from migrator.render import document
+from migrator.render.document import text
 
 # --- Tables
 
@@ -48,81 +23,81 @@ from migrator.render.document import (
 _DIRECTORIES = 10
 
 
-def reap_report_document(report: ReapReport) -> Document:
+def reap_report_document(report: model.ReapReport) -> document.Document:
     """The report of `reap list`."""
-    return Document(
+    return document.Document(
         title="Old and tiny files",
-        subtitle=clean(f"in the catalog {report.catalog}, by the rules of {when(report.at_s)}"),
+        subtitle=document.clean(f"in the catalog {report.catalog}, by the rules of {document.when(report.at_s)}"),
         sections=tuple(_sections(report)),
     )
 
 
-def _sections(report: ReapReport) -> Iterator[Section]:
+def _sections(report: model.ReapReport) -> Iterator[document.Section]:
     if not report.users:
-        yield Section(title="User by user", blocks=(paragraph("The rules match no file."),))
+        yield document.Section(title="User by user", blocks=(document.paragraph("The rules match no file."),))
         return
-    yield Section(title="User by user", blocks=tuple(_users(report)))
+    yield document.Section(title="User by user", blocks=tuple(_users(report)))
     biggest = sorted(
         ((user, one) for user in report.users for one in user.directories),
         key=lambda found: (-found[1].size_bytes, found[1].path),
     )
     rows = ((user.user, show(one.path), format_count(one.files), format_size(one.size_bytes)) for user, one in biggest)
-    columns = [paths("user"), paths("directory"), figure("files"), figure("bytes")]
-    yield Section(title="Where they lie", blocks=(table("", columns, rows, limit=_DIRECTORIES),))
+    columns = [document.paths("user"), document.paths("directory"), document.figure("files"), document.figure("bytes")]
+    yield document.Section(title="Where they lie", blocks=(document.table("", columns, rows, limit=_DIRECTORIES),))
 
 
-def _users(report: ReapReport) -> Iterator[Block]:
-    yield table(
+def _users(report: model.ReapReport) -> Iterator[document.Block]:
+    yield document.table(
         "",
         [
-            paths("user"),
-            paths("tree"),
-            figure("files"),
-            figure("bytes"),
-            figure("share"),
-            figure("oldest"),
-            wide("what becomes of them"),
+            document.paths("user"),
+            document.paths("tree"),
+            document.figure("files"),
+            document.figure("bytes"),
+            document.figure("share"),
+            document.figure("oldest"),
+            document.wide("what becomes of them"),
         ],
         (_tree_row(user, tree) for user in report.users for tree in user.trees),
     )
     for rule in dict.fromkeys(tree.rule for user in report.users for tree in user.trees):
-        yield paragraph(f"Chosen: {rule}.")
-    saved = Savings(
+        yield document.paragraph(f"Chosen: {rule}.")
+    saved = model.Savings(
         size_bytes=sum(user.saves.size_bytes for user in report.users),
         inodes=sum(user.saves.inodes for user in report.users),
         seconds=sum(user.saves.seconds for user in report.users),
     )
-    yield paragraph(f"That saves {savings_words(saved)} ({report.basis}).")
+    yield document.paragraph(f"That saves {savings_words(saved)} ({report.basis}).")
 
 
-def _tree_row(user: UserReap, tree: ReapedTree) -> tuple[str, ...]:
+def _tree_row(user: model.UserReap, tree: model.ReapedTree) -> tuple[str, ...]:
     return (
         user.user,
         show(tree.tree.path),
         format_count(tree.files),
         format_size(tree.size_bytes),
-        percent(100 * tree.size_bytes / user.all_bytes) if user.all_bytes else NONE,
-        when(tree.oldest_ns / NS_PER_S),
+        document.percent(100 * tree.size_bytes / user.all_bytes) if user.all_bytes else document.NONE,
+        document.when(tree.oldest_ns / NS_PER_S),
         ACTION_WORDS[tree.action],
     )
 
 
 ACTION_WORDS = {
-    ReapAction.LIST: "listed, move as all others",
-    ReapAction.ARCHIVE: "archived",
-    ReapAction.SKIP: "not moved",
+    model.ReapAction.LIST: "listed, move as all others",
+    model.ReapAction.ARCHIVE: "archived",
+    model.ReapAction.SKIP: "not moved",
 }
 
 
-def savings_words(saved: Savings) -> str:
+def savings_words(saved: model.Savings) -> str:
     """Bytes, inodes and hours."""
     return f"{format_size(saved.size_bytes)}, {several(saved.inodes, 'inode')} and {format_duration(saved.seconds)} of copying"
 
 
-def plan_reap_blocks(reap: PlanReap) -> Iterator[Block]:
+def plan_reap_blocks(reap: model.PlanReap) -> Iterator[document.Block]:
     """The reaping of a plan by action, with its savings."""
     rows = []
-    for action in ReapAction:
+    for action in model.ReapAction:
         trees = [tree for tree in reap.trees if tree.action is action]
         if trees:
             rows.append(
@@ -133,21 +108,32 @@ def plan_reap_blocks(reap: PlanReap) -> Iterator[Block]:
                     format_size(sum(tree.size_bytes for tree in trees)),
                 )
             )
-    yield table("", [wide("old and tiny files"), figure("trees"), figure("files"), figure("bytes")], rows)
+    yield document.table(
+        "",
+        [
+            document.wide("old and tiny files"),
+            document.figure("trees"),
+            document.figure("files"),
+            document.figure("bytes"),
+        ],
+        rows,
+    )
     pairs = [("saves", savings_words(reap.saved))]
     if reap.listed.inodes:
         pairs.append(("would save, if skipped", savings_words(reap.listed)))
-    yield facts(pairs)
+    yield document.facts(pairs)
 
 
-def released_document(released: Released) -> Document:
+def released_document(released: model.Released) -> document.Document:
     """The result of `reap release`."""
     words = (
         f"{several(released.files, 'file')} of {released.user} with {format_size(released.size_bytes)}, which plan "
         f"{released.plan} skips, may be deleted with the source."
     )
-    shown = (paragraph(words, alert=True), *(paragraph(show(path)) for path in released.examples))
-    return Document(title="Given up", subtitle="", sections=(Section(title="With the source", blocks=shown),))
+    shown = (document.paragraph(words, alert=True), *(document.paragraph(show(path)) for path in released.examples))
+    return document.Document(
+        title="Given up", subtitle="", sections=(document.Section(title="With the source", blocks=shown),)
+    )
 
 
 # --- CSV and text files: one list of everything, and one file for each user. Mode 0600.
@@ -168,7 +154,7 @@ class ReapCsv:
         self._file = file
         self._begun = False
 
-    def add(self, tree: UserTree, rows: Sequence[ReapRow]) -> None:
+    def add(self, tree: UserTree, rows: Sequence[model.ReapRow]) -> None:
         """Write the next files of a tree. Raises UsageError if the file cannot be written."""
         lines = [] if self._begun else [COLUMNS]
         _write(self._file, _csv([*lines, *(_line(tree, row) for row in rows)]), append=self._begun)
@@ -187,14 +173,14 @@ class UserFiles:
         self._directory = _made(directory)
         self._open: dict[str, ReapCsv] = {}
 
-    def add(self, tree: UserTree, rows: Sequence[ReapRow]) -> None:
+    def add(self, tree: UserTree, rows: Sequence[model.ReapRow]) -> None:
         """Write the next files of a tree."""
         if tree.user not in self._open:
             self._open[tree.user] = ReapCsv(self._directory / user_file(tree.user, ".csv"))
         self._open[tree.user].add(tree, rows)
 
 
-def write_texts(directory: Path, report: ReapReport) -> Sequence[Path]:
+def write_texts(directory: Path, report: model.ReapReport) -> Sequence[Path]:
     """Write a text for each user. Raises UsageError if that fails."""
     files = []
     place = _made(directory)
@@ -237,7 +223,7 @@ def _csv(lines: Sequence[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def _line(tree: UserTree, row: ReapRow) -> tuple[object, ...]:
+def _line(tree: UserTree, row: model.ReapRow) -> tuple[object, ...]:
     return (
         _cell(tree.user),
         _cell(show(row.tree)),
@@ -264,13 +250,13 @@ def _day(time_ns: int) -> str:
 
 
 _MEANS = {
-    ReapAction.LIST: "They move as all others; this is for your information.",
-    ReapAction.ARCHIVE: "They are packed into archives on the new file system, from which they can be restored.",
-    ReapAction.SKIP: "They are NOT moved to the new file system.",
+    model.ReapAction.LIST: "They move as all others; this is for your information.",
+    model.ReapAction.ARCHIVE: "They are packed into archives on the new file system, from which they can be restored.",
+    model.ReapAction.SKIP: "They are NOT moved to the new file system.",
 }
 
 
-def _text(report: ReapReport, user: UserReap) -> str:
+def _text(report: model.ReapReport, user: model.UserReap) -> str:
     lines = [f"Old or small files of {show(user.user.encode('utf-8', 'surrogateescape'))}", ""]
     for tree in user.trees:
         lines += [
@@ -295,47 +281,49 @@ def _text(report: ReapReport, user: UserReap) -> str:
 # --- Archives
 
 
-def archived_document(trees: Sequence[TreeArchived]) -> Document:
+def archived_document(trees: Sequence[model.TreeArchived]) -> document.Document:
     """The result of `reap archive`."""
-    return Document(
-        title="Archives", subtitle="", sections=(Section(title="What was archived", blocks=tuple(_archived(trees))),)
+    return document.Document(
+        title="Archives",
+        subtitle="",
+        sections=(document.Section(title="What was archived", blocks=tuple(_archived(trees))),),
     )
 
 
-def restored_document(trees: Sequence[Restored]) -> Document:
+def restored_document(trees: Sequence[model.Restored]) -> document.Document:
     """The result of `reap restore`."""
-    return Document(
+    return document.Document(
         title="Restored from archives",
         subtitle="",
-        sections=(Section(title="What was put back", blocks=tuple(_restored(trees))),),
+        sections=(document.Section(title="What was put back", blocks=tuple(_restored(trees))),),
     )
 
 
-def _archived(trees: Sequence[TreeArchived]) -> Iterator[Block]:
+def _archived(trees: Sequence[model.TreeArchived]) -> Iterator[document.Block]:
     columns = [
-        paths("user"),
-        paths("tree"),
-        figure("archives"),
-        figure("files"),
-        figure("content"),
-        figure("on the target"),
-        figure("archived before"),
-        figure("left out"),
+        document.paths("user"),
+        document.paths("tree"),
+        document.figure("archives"),
+        document.figure("files"),
+        document.figure("content"),
+        document.figure("on the target"),
+        document.figure("archived before"),
+        document.figure("left out"),
     ]
-    yield table("", columns, [_archived_row(tree) for tree in trees])
+    yield document.table("", columns, [_archived_row(tree) for tree in trees])
     for tree in trees:
         if tree.skipped:
-            yield paragraph(f"{show(tree.tree)}: nothing is archived: {tree.skipped}", alert=True)
+            yield document.paragraph(f"{show(tree.tree)}: nothing is archived: {tree.skipped}", alert=True)
     left = [(show(one.path), one.reason.value, one.detail) for tree in trees for one in tree.examples]
     if left:
-        yield paragraph(
+        yield document.paragraph(
             "What changed since the plan moves as every other file, with the next delta pass. What is fresh or unreadable "
             "stays on the source alone until this command has archived it."
         )
-        yield table("Left out, some of them", [paths("path"), text("reason"), text("detail")], left)
+        yield document.table("Left out, some of them", [document.paths("path"), text("reason"), text("detail")], left)
 
 
-def _archived_row(tree: TreeArchived) -> tuple[str, ...]:
+def _archived_row(tree: model.TreeArchived) -> tuple[str, ...]:
     return (
         tree.user,
         show(tree.tree),
@@ -348,9 +336,14 @@ def _archived_row(tree: TreeArchived) -> tuple[str, ...]:
     )
 
 
-def _restored(trees: Sequence[Restored]) -> Iterator[Block]:
-    columns = [paths("tree"), figure("files"), figure("content"), figure("not restored")]
-    yield table(
+def _restored(trees: Sequence[model.Restored]) -> Iterator[document.Block]:
+    columns = [
+        document.paths("tree"),
+        document.figure("files"),
+        document.figure("content"),
+        document.figure("not restored"),
+    ]
+    yield document.table(
         "",
         columns,
         [
@@ -365,4 +358,4 @@ def _restored(trees: Sequence[Restored]) -> Iterator[Block]:
     )
     left = [(show(one.path), one.reason) for tree in trees for one in tree.examples]
     if left:
-        yield table("Not restored, some of them", [paths("path"), paths("reason")], left)
+        yield document.table("Not restored, some of them", [document.paths("path"), document.paths("reason")], left)

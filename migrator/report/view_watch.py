@@ -25,17 +25,7 @@ from migrator.cutover.model import CutoverFacts, CutoverState
 from migrator.render.charts import sparkline
 from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent, shortened, verified_words, when
 from migrator.render.progress import EVENT_STYLES, event_line, share
-from migrator.report.model import (
-    BatchFacts,
-    RunFacts,
-    RunLife,
-    StatusFacts,
-    StreamAtWork,
-    Tally,
-    TreeFacts,
-    TreeState,
-    WatchFacts,
-)
+from migrator.report import model
 from migrator.report.view_status import all_copied
 from migrator.transfer.view import governing_blocks
 
@@ -47,15 +37,26 @@ _UNCUT_CELLS = 24
 """Shorter cells, such as figures, are not cut as long as names and sentences can be."""
 
 _SLOW_PROBE_S = 1.0
-_LIFE_STYLES = {RunLife.AT_WORK: "green", RunLife.SILENT: "bold red", RunLife.KILLED: "bold red", RunLife.ENDED: ""}
+_LIFE_STYLES = {
+    model.RunLife.AT_WORK: "green",
+    model.RunLife.SILENT: "bold red",
+    model.RunLife.KILLED: "bold red",
+    model.RunLife.ENDED: "",
+}
 _CUTOVER_RESTS = frozenset(
     {CutoverState.RETAINED, CutoverState.PURGED, CutoverState.REVERTED, CutoverState.PLANNED, CutoverState.THAWED}
 )
 _DRAIN_RESTS = OUT_STATES | {DrainState.STOPPED}
-_TREE_ORDER = (TreeState.COPYING, TreeState.ATTENTION, TreeState.PLANNED, TreeState.COPIED, TreeState.VERIFIED)
+_TREE_ORDER = (
+    model.TreeState.COPYING,
+    model.TreeState.ATTENTION,
+    model.TreeState.PLANNED,
+    model.TreeState.COPIED,
+    model.TreeState.VERIFIED,
+)
 
 
-def watch(stream: TextIO, snapshots: Iterator[tuple[WatchFacts, str, float]]) -> None:
+def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float]]) -> None:
     """Show snapshots until Ctrl-C, SIGTERM, or the end of the reader: on the whole screen of a capable terminal, otherwise the
     first one in full and then a plain line for each change, without control codes. The iterator gives the facts, why they could
     not be refreshed (empty: they are new), and the seconds until the next ones. Only the main thread may call it.
@@ -64,7 +65,7 @@ def watch(stream: TextIO, snapshots: Iterator[tuple[WatchFacts, str, float]]) ->
     # Without requested events, poll reports only that the reader is gone.
     poll = select.poll()
     poll.register(stream.fileno(), 0)
-    before: WatchFacts | None = None
+    before: model.WatchFacts | None = None
     with ExitStack() as stack:
         stack.enter_context(suppress(KeyboardInterrupt))
         stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _end))
@@ -111,7 +112,7 @@ class _Part:
     passing: bool = False
 
 
-def _parts(facts: WatchFacts) -> Iterator[_Part]:
+def _parts(facts: model.WatchFacts) -> Iterator[_Part]:
     """Everything that is shown, in order of importance."""
     status = facts.status
     runs = [_run_row(run, status.at_s) for run in _runs_of_interest(status.runs)]
@@ -130,7 +131,7 @@ def _parts(facts: WatchFacts) -> Iterator[_Part]:
 # --- On a terminal
 
 
-def screen(facts: WatchFacts, problem: str = "", *, height: int) -> RenderableType:
+def screen(facts: model.WatchFacts, problem: str = "", *, height: int) -> RenderableType:
     """A snapshot for a terminal of some lines: parts in order of importance, long lists cut. `problem` says why these facts could
     not be refreshed. What does not fit is cut at the right and at the bottom.
     """
@@ -172,7 +173,7 @@ def _line(*pieces: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
-def _title(status: StatusFacts) -> Table:
+def _title(status: model.StatusFacts) -> Table:
     at = datetime.fromtimestamp(status.at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     name = f"Migration of {status.site}" if status.site is not None else "Migration"
     plan = f", plan {status.plan.name}" if status.plan is not None else ""
@@ -183,7 +184,7 @@ def _title(status: StatusFacts) -> Table:
     return grid
 
 
-def _events_part(status: StatusFacts) -> _Part:
+def _events_part(status: model.StatusFacts) -> _Part:
     """Warnings and errors, newest first; with the date if older than a day."""
     rows = []
     for event in status.events:
@@ -195,7 +196,7 @@ def _events_part(status: StatusFacts) -> _Part:
 # --- Without a terminal
 
 
-def change_lines(before: WatchFacts | None, now: WatchFacts) -> Iterator[str]:
+def change_lines(before: model.WatchFacts | None, now: model.WatchFacts) -> Iterator[str]:
     """Every row of the first snapshot, then only those with a new state, and the events since the previous snapshot."""
     at = datetime.fromtimestamp(now.status.at_s, UTC).strftime("%H:%M:%S")
     known = {} if before is None else _by_place(before)
@@ -214,7 +215,7 @@ def _change(at: str, part: _Part, row: _Row, words: str) -> str:
     return shortened(clean(": ".join(filter(None, (f"{at} {part.name}", row.subject, words)))), LINE_CHARACTERS)
 
 
-def _by_place(facts: WatchFacts) -> dict[tuple[str, str], tuple[_Part, _Row]]:
+def _by_place(facts: model.WatchFacts) -> dict[tuple[str, str], tuple[_Part, _Row]]:
     rows = [(part, row) for part in _parts(facts) for row in part.rows if row.state is not None]
     return {(part.name, f"{row.state}" if part.passing else row.subject): (part, row) for part, row in rows}
 
@@ -227,33 +228,33 @@ def _undated(words: str) -> str:
 # --- Runs and progress
 
 
-def _runs_of_interest(runs: Sequence[RunFacts]) -> Sequence[RunFacts]:
+def _runs_of_interest(runs: Sequence[model.RunFacts]) -> Sequence[model.RunFacts]:
     """The newest run of every verb that has not ended; without any, the newest run."""
-    newest: dict[str, RunFacts] = {}
+    newest: dict[str, model.RunFacts] = {}
     for run in runs:
         newest.setdefault(run.verb, run)
-    return [run for run in newest.values() if run.life is not RunLife.ENDED] or list(runs[:1])
+    return [run for run in newest.values() if run.life is not model.RunLife.ENDED] or list(runs[:1])
 
 
-def _run_row(run: RunFacts, now_s: float) -> _Row:
+def _run_row(run: model.RunFacts, now_s: float) -> _Row:
     return _Row(f"{run.verb} (process {run.pid})", (_run_words(run, now_s),), run.life.value, _LIFE_STYLES[run.life])
 
 
-def _run_words(run: RunFacts, now_s: float) -> str:
+def _run_words(run: model.RunFacts, now_s: float) -> str:
     match run.life:
-        case RunLife.AT_WORK:
+        case model.RunLife.AT_WORK:
             since = format_duration(max(now_s - run.started_at_s, 0.0))
             return f"for {since}, last heartbeat {format_duration(run.silent_s)} ago"
-        case RunLife.SILENT:
+        case model.RunLife.SILENT:
             return f"no heartbeat for {format_duration(run.silent_s)}: it hangs, or was killed"
-        case RunLife.KILLED:
+        case model.RunLife.KILLED:
             return f"was killed {format_duration(run.silent_s)} ago: run the same command again to resume"
-        case RunLife.ENDED:
+        case model.RunLife.ENDED:
             ago = max(now_s - (run.finished_at_s or run.started_at_s), 0.0)
             return f"ended {format_duration(ago)} ago with exit code {run.exit_code}"
 
 
-def _progress_parts(facts: WatchFacts) -> Iterator[_Part]:
+def _progress_parts(facts: model.WatchFacts) -> Iterator[_Part]:
     """Progress, rate and estimates."""
     status = facts.status
     if status.plan is None:
@@ -277,12 +278,12 @@ def _progress_parts(facts: WatchFacts) -> Iterator[_Part]:
     yield _Part("left", left)
 
 
-def _done_words(tally: Tally) -> str:
+def _done_words(tally: model.Tally) -> str:
     sizes = f"{format_size(tally.done_bytes)} of {format_size(tally.total_bytes)}"
     return f"{sizes}, {format_count(tally.done_files)} of {several(tally.total_files, 'file')}"
 
 
-def _bar(tally: Tally, style: str, under_way_bytes: int = 0) -> Text:
+def _bar(tally: model.Tally, style: str, under_way_bytes: int = 0) -> Text:
     # If all files are empty, the share counts files.
     done, total = (tally.done_bytes, tally.total_bytes) if tally.total_bytes else (tally.done_files, tally.total_files)
     full = int(min(done / total if total else 0.0, 1.0) * _BAR_CELLS)
@@ -296,7 +297,7 @@ def _bar(tally: Tally, style: str, under_way_bytes: int = 0) -> Text:
     )
 
 
-def _rate(facts: WatchFacts) -> Text:
+def _rate(facts: model.WatchFacts) -> Text:
     status = facts.status
     point = status.rate or status.last_rate
     if point is None:
@@ -312,14 +313,14 @@ def _rate(facts: WatchFacts) -> Text:
     )
 
 
-def _left(status: StatusFacts) -> Iterator[_Row]:
+def _left(status: model.StatusFacts) -> Iterator[_Row]:
     for one in status.estimates:
         yield _Row(f"about {format_duration(one.left_s)}", (f"until {when(one.finish_at_s)}", one.basis))
     if not status.estimates:
         yield _Row(all_copied(status) or "no basis for an estimate yet")
 
 
-def _waits_part(status: StatusFacts) -> _Part:
+def _waits_part(status: model.StatusFacts) -> _Part:
     """What is blocked and why, with the next step."""
     rows = [_Row(one.subject, (one.on, one.hint), f"{one.subject} {_undated(one.on)}") for one in status.blocked]
     bad = several(status.attention_total, "file needs", "files need")
@@ -330,9 +331,9 @@ def _waits_part(status: StatusFacts) -> _Part:
 # --- Streams and bricks
 
 
-def _stream_rows(facts: WatchFacts) -> list[_Row]:
+def _stream_rows(facts: model.WatchFacts) -> list[_Row]:
     """Streams at work, or after a killed run those that it left in the ledger."""
-    live = any(run.life is RunLife.AT_WORK for run in facts.status.runs)
+    live = any(run.life is model.RunLife.AT_WORK for run in facts.status.runs)
     at_work = sorted(facts.streams, key=lambda one: (one.confirming, one.attempt_id))
     several_passes = len({(one.batch, one.pass_kind, one.pass_number) for one in at_work}) > 1
     return [
@@ -350,20 +351,20 @@ def _stream_rows(facts: WatchFacts) -> list[_Row]:
     ]
 
 
-def _where(one: StreamAtWork) -> str:
+def _where(one: model.StreamAtWork) -> str:
     if one.brick is None:
         return f"{one.host}, mount"
     return one.brick if one.brick.startswith(f"{one.host}:") else f"{one.host}, {one.brick}"
 
 
-def _stream_rate(one: StreamAtWork, live: bool) -> str:
+def _stream_rate(one: model.StreamAtWork, live: bool) -> str:
     if one.confirming:
         return "to be confirmed"
     rate = "just begun" if one.rate_bytes_per_s is None else format_rate(one.rate_bytes_per_s)
     return rate if live else f"was {rate}"
 
 
-def _brick_rows(status: StatusFacts) -> list[_Row]:
+def _brick_rows(status: model.StatusFacts) -> list[_Row]:
     """Drains and additions of bricks; drains that ended come last."""
     drains = sorted(status.drains, key=lambda one: one.state in _DRAIN_RESTS)
     rows = [
@@ -388,19 +389,19 @@ def _brick_row(one: DrainStanding | AdditionStanding, files: str) -> _Row:
 # --- Batches, users, probes
 
 
-def _batches_part(status: StatusFacts) -> _Part:
+def _batches_part(status: model.StatusFacts) -> _Part:
     """Batches by state, then those in progress or blocked, then the others."""
     rows = [_batch_row(one) for one in sorted(status.batches, key=_batch_order)]
     return _Part("batches", rows, _counted(one.state.value for one in status.batches) if rows else None)
 
 
-def _batch_order(one: BatchFacts) -> tuple[int, int]:
+def _batch_order(one: model.BatchFacts) -> tuple[int, int]:
     if one.passes and one.passes[-1].state is not PassState.DONE:
         return (0, one.number)
     return ({BatchState.PLANNED: 2, BatchState.VERIFIED: 3}.get(one.state, 1), one.number)
 
 
-def _batch_row(one: BatchFacts) -> _Row:
+def _batch_row(one: model.BatchFacts) -> _Row:
     waiting = sum(one.chunks.get(state, 0) for state in (ChunkState.PENDING, ChunkState.RUNNING, ChunkState.FAILED))
     state = one.state.value
     if one.state is BatchState.VERIFIED:
@@ -417,7 +418,7 @@ def _batch_row(one: BatchFacts) -> _Row:
     )
 
 
-def _users_part(status: StatusFacts) -> _Part:
+def _users_part(status: model.StatusFacts) -> _Part:
     """Users by state; the users in a cutover, those being copied, the others, and cutovers that ended."""
     stopped = {one.number for one in status.batches if one.passes and one.passes[-1].state is not PassState.RUNNING}
     cutovers = [(one.state in _CUTOVER_RESTS, one) for one in status.cutovers]
@@ -442,11 +443,11 @@ def _cutover_row(one: CutoverFacts, now_s: float) -> _Row:
     )
 
 
-def _tree_state(one: TreeFacts, stopped: bool) -> str:
-    return "stopped" if stopped and one.state is TreeState.COPYING else one.state.value.replace("-", " ")
+def _tree_state(one: model.TreeFacts, stopped: bool) -> str:
+    return "stopped" if stopped and one.state is model.TreeState.COPYING else one.state.value.replace("-", " ")
 
 
-def _tree_row(one: TreeFacts, state: str) -> _Row:
+def _tree_row(one: model.TreeFacts, state: str) -> _Row:
     left = f"{format_size(one.tally.left_bytes)} left"
     return _Row(f"{one.tree.user}, {show(one.tree.path)}", (state, percent(one.tally.percent_bytes), left), state)
 

@@ -18,29 +18,7 @@ from migrator.gluster.rules import subvolumes
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import Growth
 from migrator.reap.model import ReapAction, ReapedTree
-from migrator.schedule.model import (
-    BatchFacts,
-    BatchStep,
-    Change,
-    HostStep,
-    KeptFacts,
-    Obstacle,
-    ObstacleKind,
-    OldFiles,
-    OrderSchedule,
-    Outcome,
-    Placed,
-    Remedies,
-    Schedule,
-    ScheduleFacts,
-    ScheduleOrder,
-    StorageParts,
-    SubvolumeFacts,
-    SubvolumeStep,
-    TargetPart,
-    TreeOnBrick,
-    WhatIf,
-)
+from migrator.schedule import model
 from migrator.schedule.rules_drains import DrainCost, SlowerInDrains
 from migrator.schedule.rules_play import play
 
@@ -51,7 +29,7 @@ EVERY_ORDER_UP_TO = 4
 """Up to so many subvolumes (24 orders) all orders of drains are tried; beyond, the likely ones."""
 
 
-def drain_orders(facts: ScheduleFacts) -> list[tuple[int, ...]]:
+def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
     """The orders of places in `facts.subvolumes` to try; the last of each is retired."""
     places = range(len(facts.subvolumes))
     if len(places) <= EVERY_ORDER_UP_TO:
@@ -75,22 +53,22 @@ def drain_orders(facts: ScheduleFacts) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(found))
 
 
-def _held(facts: ScheduleFacts, place: int) -> int:
+def _held(facts: model.ScheduleFacts, place: int) -> int:
     one = facts.subvolumes[place]
     return one.total_bytes - one.free_bytes
 
 
-def best_outcome(facts: ScheduleFacts, batch_order: Sequence[int]) -> Outcome:
+def best_outcome(facts: model.ScheduleFacts, batch_order: Sequence[int]) -> model.Outcome:
     """The outcome with the best order of drains for this order of batches."""
     return min((play(facts, batch_order, order) for order in drain_orders(facts)), key=merit)
 
 
-def is_possible(facts: ScheduleFacts, batch_order: Sequence[int]) -> bool:
+def is_possible(facts: model.ScheduleFacts, batch_order: Sequence[int]) -> bool:
     """Whether the schedule can be completed with any order of drains."""
     return any(play(facts, batch_order, order).obstacle is None for order in drain_orders(facts))
 
 
-def merit(outcome: Outcome) -> tuple[float, ...]:
+def merit(outcome: model.Outcome) -> tuple[float, ...]:
     """A sort key, less is better: completion, bricks free early, servers free early; or else progress before the obstacle."""
     cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
     free = [host.free_day for host in outcome.hosts if host.free_day is not None]
@@ -99,12 +77,12 @@ def merit(outcome: Outcome) -> tuple[float, ...]:
     return (0.0, sum(cleared), sum(free))
 
 
-def heaviest_first(batches: Sequence[BatchFacts]) -> tuple[int, ...]:
+def heaviest_first(batches: Sequence[model.BatchFacts]) -> tuple[int, ...]:
     """Places of the batches, by bytes."""
     return tuple(sorted(range(len(batches)), key=lambda place: (-batches[place].placed.all_bytes, place)))
 
 
-def likely_orders(facts: ScheduleFacts) -> Iterator[tuple[int, ...]]:
+def likely_orders(facts: model.ScheduleFacts) -> Iterator[tuple[int, ...]]:
     """Orders of the batches that may free bricks sooner than the heaviest first."""
     batches = facts.batches
     places = range(len(batches))
@@ -125,7 +103,7 @@ def likely_orders(facts: ScheduleFacts) -> Iterator[tuple[int, ...]]:
         yield tuple(sorted(places, key=lambda place: (elsewhere(place), place)))
 
 
-def soonest(facts: ScheduleFacts) -> Outcome:
+def soonest(facts: model.ScheduleFacts) -> model.Outcome:
     """The outcome, among the likely orders, that frees bricks soonest."""
     return min((best_outcome(facts, order) for order in dict.fromkeys(likely_orders(facts))), key=merit)
 
@@ -142,14 +120,14 @@ _FULLEST_PERCENT = 98
 """Fuller XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
 
 
-def remedies(facts: ScheduleFacts, order: Sequence[int]) -> Remedies:
+def remedies(facts: model.ScheduleFacts, order: Sequence[int]) -> model.Remedies:
     """Remedies for an order of batches that is impossible with these facts."""
     more_bytes, more_inodes = _more_room(facts, order)
     reap_users = _reaped_users(facts, order)
     saved = None
     if reap_users is not None:
         saved = sum(old.size_bytes for batch in facts.batches for old in batch.old if old.user in reap_users)
-    return Remedies(
+    return model.Remedies(
         more_bytes=more_bytes,
         more_inodes=more_inodes,
         reap_bytes=saved,
@@ -158,7 +136,7 @@ def remedies(facts: ScheduleFacts, order: Sequence[int]) -> Remedies:
     )
 
 
-def with_room(facts: ScheduleFacts, more_bytes: int, more_inodes: int) -> ScheduleFacts:
+def with_room(facts: model.ScheduleFacts, more_bytes: int, more_inodes: int) -> model.ScheduleFacts:
     """The facts with that much more usable room on the target (beyond the share that `max_fill` keeps free)."""
     inodes = facts.target_inodes_free
     whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
@@ -167,11 +145,11 @@ def with_room(facts: ScheduleFacts, more_bytes: int, more_inodes: int) -> Schedu
     )
 
 
-def _enlarged(facts: ScheduleFacts, more_bytes: int) -> tuple[TargetPart, ...]:
+def _enlarged(facts: model.ScheduleFacts, more_bytes: int) -> tuple[model.TargetPart, ...]:
     """The target's parts with more room, shared equally by those that take new files: a single smaller one could not be filled."""
     growing = sum(part.takes_new for part in facts.target)
     if facts.target_low_bytes is None or not growing:
-        return (*facts.target, TargetPart(total_bytes=more_bytes, free_bytes=more_bytes))
+        return (*facts.target, model.TargetPart(total_bytes=more_bytes, free_bytes=more_bytes))
     each = ceil(more_bytes / growing)
     return tuple(
         replace(part, total_bytes=part.total_bytes + each, free_bytes=part.free_bytes + each)
@@ -181,7 +159,7 @@ def _enlarged(facts: ScheduleFacts, more_bytes: int) -> tuple[TargetPart, ...]:
     )
 
 
-def _more_room(facts: ScheduleFacts, order: Sequence[int]) -> tuple[int | None, int | None]:
+def _more_room(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[int | None, int | None]:
     def possible(more_bytes: int, more_inodes: int) -> bool:
         return is_possible(with_room(facts, more_bytes, more_inodes), order)
 
@@ -209,14 +187,14 @@ def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
     return min(high, most)
 
 
-def _fuller(facts: ScheduleFacts, order: Sequence[int]) -> float | None:
+def _fuller(facts: model.ScheduleFacts, order: Sequence[int]) -> float | None:
     """The least whole percentage of `max_fill` that suffices, on both sides."""
     percents = range(int(facts.max_fill * 100) + 1, _FULLEST_PERCENT + 1)
     found = (percent / 100 for percent in percents if is_possible(replace(facts, max_fill=percent / 100), order))
     return next(found, None)
 
 
-def _reaped_users(facts: ScheduleFacts, order: Sequence[int]) -> tuple[str, ...] | None:
+def _reaped_users(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[str, ...] | None:
     """The users with the most old files, as few as suffice."""
     old: dict[str, int] = {}
     for batch in facts.batches:
@@ -232,12 +210,12 @@ def _reaped_users(facts: ScheduleFacts, order: Sequence[int]) -> tuple[str, ...]
     return tuple(users[: _least(possible, 1, len(users))])
 
 
-def without_old(facts: ScheduleFacts, users: Sequence[str]) -> ScheduleFacts:
+def without_old(facts: model.ScheduleFacts, users: Sequence[str]) -> model.ScheduleFacts:
     """The facts if old files of these users are not copied. They stay on the source until it is purged."""
     return replace(facts, batches=tuple(_without(batch, frozenset(users)) for batch in facts.batches))
 
 
-def _without(batch: BatchFacts, users: frozenset[str]) -> BatchFacts:
+def _without(batch: model.BatchFacts, users: frozenset[str]) -> model.BatchFacts:
     saved = sum(old.size_bytes for old in batch.old if old.user in users)
     share = saved / batch.placed.all_bytes if batch.placed.all_bytes else 0.0
     return replace(
@@ -262,12 +240,12 @@ class Rates:
     growth: Growth
 
 
-def assumptions(facts: ScheduleFacts, rates: Rates, reaped: Mapping[bytes, ReapedTree]) -> tuple[str, ...]:
+def assumptions(facts: model.ScheduleFacts, rates: Rates, reaped: Mapping[bytes, ReapedTree]) -> tuple[str, ...]:
     """The sentences of a schedule with these facts."""
     return (*_rates(facts, rates), *_sources(facts, reaped), *_target(facts))
 
 
-def _rates(facts: ScheduleFacts, rates: Rates) -> Iterator[str]:
+def _rates(facts: model.ScheduleFacts, rates: Rates) -> Iterator[str]:
     yield f"copying: {rates.copying.basis}"
     yield f"copying while a drain moves files, when only the mount is read: {rates.slower.basis}"
     yield f"drains: {rates.drains.basis}; one at a time, beside the copying"
@@ -282,7 +260,7 @@ def _rates(facts: ScheduleFacts, rates: Rates) -> Iterator[str]:
         yield "users add nothing, which is not known: too little was measured here yet, and [capacity] growth is not set"
 
 
-def _sources(facts: ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
+def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
     yield (
         "users work on the target as soon as their batch is copied; their sources are kept for "
         f"{_days(facts.retain_days)} ([cutover] retain), then purged"
@@ -308,7 +286,7 @@ def _sources(facts: ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterat
         yield "archives take as much room as the files in them: how well they compress is not known"
 
 
-def _target(facts: ScheduleFacts) -> Iterator[str]:
+def _target(facts: model.ScheduleFacts) -> Iterator[str]:
     yield (
         f"cleared bricks are room of the target {_days(facts.handover_days)} after they are cleared"
         if facts.bricks_join
@@ -319,7 +297,7 @@ def _target(facts: ScheduleFacts) -> Iterator[str]:
         yield "how many files the target can take is not known, and limits nothing here"
 
 
-def _storage(facts: ScheduleFacts) -> Iterator[str]:
+def _storage(facts: model.ScheduleFacts) -> Iterator[str]:
     low_bytes = facts.target_low_bytes
     if low_bytes is None:
         yield "the target is counted as one: the room of its single storage targets is not known"
@@ -355,27 +333,27 @@ def _date(day: float, begins_at_s: float, before: str, after: str = "") -> str:
     return f"{before}{datetime.fromtimestamp(at_s, UTC).date()}{after}" if at_s < _LAST_S else ""
 
 
-def obstacle_words(obstacle: Obstacle, begins_at_s: float) -> str:
+def obstacle_words(obstacle: model.Obstacle, begins_at_s: float) -> str:
     """A sentence about an obstacle; the schedule begins at that time (seconds since the epoch)."""
     day = f"on day {obstacle.day:.0f}{_date(obstacle.day, begins_at_s, ' (', ')')}"
     match obstacle.kind:
-        case ObstacleKind.TARGET_BYTES:
+        case model.ObstacleKind.TARGET_BYTES:
             return f"{day} batch {obstacle.batch} lacks {format_size(obstacle.lacking_bytes)} on the target, and nothing frees room there any more"
-        case ObstacleKind.TARGET_INODES:
+        case model.ObstacleKind.TARGET_INODES:
             return f"{day} batch {obstacle.batch} lacks {several(obstacle.lacking_inodes, 'inode')} on the target"
-        case ObstacleKind.TARGET_GROWTH:
+        case model.ObstacleKind.TARGET_GROWTH:
             return f"{day} what moved users add begins to fill the target beyond [capacity] max_fill"
-        case ObstacleKind.SOURCE_GROWTH:
+        case model.ObstacleKind.SOURCE_GROWTH:
             return f"{day} what users add begins to fill subvolume {obstacle.subvolume} beyond [capacity] max_fill"
-        case ObstacleKind.SOURCE_ROOM:
+        case model.ObstacleKind.SOURCE_ROOM:
             return f"{day} subvolume {obstacle.subvolume} cannot be drained: what stays on the source does not fit on the others"
-        case ObstacleKind.COPY_TOO_SLOW:
+        case model.ObstacleKind.COPY_TOO_SLOW:
             return f"users of batch {obstacle.batch} add faster than they are copied"
         case _:
             assert_never(obstacle.kind)
 
 
-def schedule_problem(schedule: Schedule, begins_at_s: float) -> str | None:
+def schedule_problem(schedule: model.Schedule, begins_at_s: float) -> str | None:
     """Why the plan, made at that time, cannot be completed in its own order; None if it can, or if that is unknown."""
     if not schedule.orders or schedule.orders[0].outcome.obstacle is None:
         return None
@@ -389,7 +367,7 @@ _DIGITS = 3
 """In days: a minute and a half."""
 
 
-def make_schedule(facts: ScheduleFacts, *, assumptions: Sequence[str] = ()) -> Schedule:
+def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()) -> model.Schedule:
     """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for comparison.
 
     Deterministic. Raises ValueError if there is no subvolume or no batch.
@@ -400,48 +378,48 @@ def make_schedule(facts: ScheduleFacts, *, assumptions: Sequence[str] = ()) -> S
     outcome = best_outcome(facts, planned)
     heaviest = heaviest_first(facts.batches)
     orders = [
-        (ScheduleOrder.PLANNED, outcome),
-        (ScheduleOrder.HEAVIEST, outcome if heaviest == planned else best_outcome(facts, heaviest)),
-        (ScheduleOrder.SOONEST, soonest(facts)),
+        (model.ScheduleOrder.PLANNED, outcome),
+        (model.ScheduleOrder.HEAVIEST, outcome if heaviest == planned else best_outcome(facts, heaviest)),
+        (model.ScheduleOrder.SOONEST, soonest(facts)),
     ]
-    return Schedule(
+    return model.Schedule(
         problem=None,
         assumptions=tuple(assumptions),
         max_fill=facts.max_fill,
         growth_bytes_per_day=ceil(facts.growth_bytes_per_day),
         every_drain_order=len(facts.subvolumes) <= EVERY_ORDER_UP_TO,
-        orders=tuple(OrderSchedule(order=order, outcome=_rounded(found)) for order, found in orders),
-        what_if=tuple(_what_if(change, facts, planned) for change in Change),
+        orders=tuple(model.OrderSchedule(order=order, outcome=_rounded(found)) for order, found in orders),
+        what_if=tuple(_what_if(change, facts, planned) for change in model.Change),
         remedies=None if outcome.obstacle is None else remedies(facts, planned),
     )
 
 
-def changed(facts: ScheduleFacts, change: Change) -> ScheduleFacts:
+def changed(facts: model.ScheduleFacts, change: model.Change) -> model.ScheduleFacts:
     """The facts with one change of circumstances."""
     match change:
-        case Change.COPY_HALVED:
+        case model.Change.COPY_HALVED:
             return replace(facts, batches=tuple(map(_copied_in_twice_the_time, facts.batches)))
-        case Change.DRAIN_HALVED:
+        case model.Change.DRAIN_HALVED:
             return replace(
                 facts,
                 drain_days_per_byte=2 * facts.drain_days_per_byte,
                 drain_days_per_file=2 * facts.drain_days_per_file,
             )
-        case Change.GROWTH_DOUBLED:
+        case model.Change.GROWTH_DOUBLED:
             return replace(facts, growth_bytes_per_day=2 * facts.growth_bytes_per_day)
-        case Change.BRICKS_NOT_JOINED:
+        case model.Change.BRICKS_NOT_JOINED:
             return replace(facts, bricks_join=False)
 
 
-def _copied_in_twice_the_time(batch: BatchFacts) -> BatchFacts:
+def _copied_in_twice_the_time(batch: model.BatchFacts) -> model.BatchFacts:
     in_drain = batch.copy_days_in_drain
     return replace(batch, copy_days=2 * batch.copy_days, copy_days_in_drain=None if in_drain is None else 2 * in_drain)
 
 
-def _what_if(change: Change, facts: ScheduleFacts, planned: Sequence[int]) -> WhatIf:
+def _what_if(change: model.Change, facts: model.ScheduleFacts, planned: Sequence[int]) -> model.WhatIf:
     outcome = _rounded(best_outcome(changed(facts, change), planned))
     cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
-    return WhatIf(
+    return model.WhatIf(
         change=change,
         done_day=outcome.done_day,
         first_cleared_day=min(cleared, default=None),
@@ -450,22 +428,22 @@ def _what_if(change: Change, facts: ScheduleFacts, planned: Sequence[int]) -> Wh
     )
 
 
-def _rounded(outcome: Outcome) -> Outcome:
-    return Outcome(
+def _rounded(outcome: model.Outcome) -> model.Outcome:
+    return model.Outcome(
         done_day=_day_or_none(outcome.done_day),
         obstacle=None if outcome.obstacle is None else _rounded_obstacle(outcome.obstacle),
         batches=tuple(map(_rounded_batch, outcome.batches)),
         subvolumes=tuple(map(_rounded_subvolume, outcome.subvolumes)),
-        hosts=tuple(HostStep(host=one.host, free_day=_day_or_none(one.free_day)) for one in outcome.hosts),
+        hosts=tuple(model.HostStep(host=one.host, free_day=_day_or_none(one.free_day)) for one in outcome.hosts),
     )
 
 
-def _rounded_obstacle(obstacle: Obstacle) -> Obstacle:
+def _rounded_obstacle(obstacle: model.Obstacle) -> model.Obstacle:
     return replace(obstacle, day=round(obstacle.day, _DIGITS))
 
 
-def _rounded_batch(step: BatchStep) -> BatchStep:
-    return BatchStep(
+def _rounded_batch(step: model.BatchStep) -> model.BatchStep:
+    return model.BatchStep(
         batch=step.batch,
         begins_day=round(step.begins_day, _DIGITS),
         moved_day=round(step.moved_day, _DIGITS),
@@ -474,7 +452,7 @@ def _rounded_batch(step: BatchStep) -> BatchStep:
     )
 
 
-def _rounded_subvolume(step: SubvolumeStep) -> SubvolumeStep:
+def _rounded_subvolume(step: model.SubvolumeStep) -> model.SubvolumeStep:
     return replace(
         step, drain_begins_day=_day_or_none(step.drain_begins_day), cleared_day=_day_or_none(step.cleared_day)
     )
@@ -495,7 +473,7 @@ class NoSchedule(Exception):
     """There can be no schedule; the message is the reason. The plan is made without one."""
 
 
-def volume_facts(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[SubvolumeFacts, ...]:
+def volume_facts(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[model.SubvolumeFacts, ...]:
     """The subvolumes with their room. Raises NoSchedule if bricks hold only pieces of files, or their room is unknown."""
     if state.disperse_count > 1:
         raise NoSchedule(
@@ -508,7 +486,7 @@ def volume_facts(state: VolumeState, rooms: Mapping[str, BrickRoom]) -> tuple[Su
     return tuple(_subvolume(number, members, rooms) for number, members in enumerate(sets, start=1))
 
 
-def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickRoom]) -> SubvolumeFacts:
+def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickRoom]) -> model.SubvolumeFacts:
     found = {brick.name: rooms[brick.name] for brick in members if brick.name in rooms}
     unknown = [name for name in (brick.name for brick in members) if name not in found or _size(found[name]) is None]
     if unknown:
@@ -520,7 +498,7 @@ def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickR
     data = [found[brick.name] for brick in members if not brick.arbiter]
     tightest = min(data, key=lambda room: room.free_bytes or 0)
     inodes = [room.free_inodes for room in found.values() if room.free_inodes is not None]
-    return SubvolumeFacts(
+    return model.SubvolumeFacts(
         number=number,
         bricks=tuple(brick.name for brick in members),
         hosts=tuple(dict.fromkeys(brick.host for brick in members)),
@@ -538,22 +516,22 @@ def _size(room: BrickRoom) -> int | None:
 class Placement:
     """Usage of subvolumes by trees. Files of bricks that have left the volume are unplaced."""
 
-    def __init__(self, sets: Sequence[SubvolumeFacts], uses: Iterable[TreeOnBrick]) -> None:
+    def __init__(self, sets: Sequence[model.SubvolumeFacts], uses: Iterable[model.TreeOnBrick]) -> None:
         self._count = len(sets)
         place_of = {brick: place for place, one in enumerate(sets) for brick in one.bricks}
-        self._of_tree: dict[bytes | None, list[tuple[int, TreeOnBrick]]] = {}
+        self._of_tree: dict[bytes | None, list[tuple[int, model.TreeOnBrick]]] = {}
         for use in uses:
             place = self._count if use.brick is None else place_of.get(use.brick, self._count)
             self._of_tree.setdefault(use.tree, []).append((place, use))
 
-    def of(self, trees: Iterable[bytes | None]) -> Placed:
+    def of(self, trees: Iterable[bytes | None]) -> model.Placed:
         """The usage of these trees together; None is outside every tree."""
         size_bytes, files = [0] * (self._count + 1), [0] * (self._count + 1)
         for tree in trees:
             for place, use in self._of_tree.get(tree, ()):
                 size_bytes[place] += use.allocated_bytes
                 files[place] += use.files
-        return Placed(
+        return model.Placed(
             size_bytes=tuple(size_bytes[:-1]),
             files=tuple(files[:-1]),
             unplaced_bytes=size_bytes[-1],
@@ -571,13 +549,13 @@ def batch_facts(
     archived_s: float,
     cost: TransferCost,
     slower: SlowerInDrains,
-) -> BatchFacts:
+) -> model.BatchFacts:
     """The facts of one batch. Earlier plans copied `arrived` of its trees; its archives take `archived_s`. The batch's forecast
     is by `cost`; during drains it is `slower`.
     """
     copy_days = (batch.forecast_s + archived_s) / DAY_S
     needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]
-    return BatchFacts(
+    return model.BatchFacts(
         number=batch.number,
         placed=placement.of(tree.path for tree in batch.trees),
         target_bytes=sum(need.size_bytes for need in needs),
@@ -585,7 +563,7 @@ def batch_facts(
         copy_days=copy_days,
         copy_days_in_drain=slower.days_in_drain(copy_days, files=batch.files, size_bytes=batch.size_bytes, cost=cost),
         old=tuple(
-            OldFiles(
+            model.OldFiles(
                 user=tree.user, size_bytes=min(_old_bytes(usages[tree.path], reaped.get(tree.path)), need.size_bytes)
             )
             for tree, need in zip(batch.trees, needs, strict=True)
@@ -613,7 +591,7 @@ def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
     return max(old - skipped, 0)
 
 
-def storage_parts(seen: StorageSeen | None) -> StorageParts | None:
+def storage_parts(seen: StorageSeen | None) -> model.StorageParts | None:
     """The online storage targets that user trees use; None if the room of any is unknown."""
     if seen is None:
         return None
@@ -622,16 +600,16 @@ def storage_parts(seen: StorageSeen | None) -> StorageParts | None:
     ]
     found, taking = there(storage), best_pool(storage)
     parts = tuple(
-        TargetPart(total_bytes=one.total_bytes, free_bytes=one.free_bytes, takes_new=one in taking)
+        model.TargetPart(total_bytes=one.total_bytes, free_bytes=one.free_bytes, takes_new=one in taking)
         for one in found
         if one.total_bytes is not None and one.free_bytes is not None
     )
-    return StorageParts(parts=parts, low_bytes=low_limit(storage)) if parts and len(parts) == len(found) else None
+    return model.StorageParts(parts=parts, low_bytes=low_limit(storage)) if parts and len(parts) == len(found) else None
 
 
 def kept_facts(
     records: Mapping[bytes, CutoverRecord], placement: Placement, *, now_s: float, retain_s: float
-) -> tuple[KeptFacts, ...]:
+) -> tuple[model.KeptFacts, ...]:
     """The sources, not yet purged, of users who work on the target."""
     found = []
     for tree, record in sorted(records.items()):
@@ -639,5 +617,5 @@ def kept_facts(
             continue
         since_s = record.times.get(CutoverState.THAWED, now_s)
         due_day = max(since_s + retain_s - now_s, 0.0) / DAY_S
-        found.append(KeptFacts(placed=placement.of([tree]), freed_day=due_day))
+        found.append(model.KeptFacts(placed=placement.of([tree]), freed_day=due_day))
     return tuple(found)

@@ -6,26 +6,15 @@ from heapq import heapify, heappop, heappush
 from math import ceil, inf
 
 from migrator.beegfs.rules import even_room, filled
-from migrator.schedule.model import (
-    BatchFacts,
-    BatchStep,
-    HostStep,
-    Obstacle,
-    ObstacleKind,
-    Outcome,
-    Placed,
-    ScheduleFacts,
-    SubvolumeFacts,
-    SubvolumeStep,
-)
+from migrator.schedule import model
 
 # --- Bricks that were not drained, and hosts
 
 
-def waiting_steps(rest: Sequence[SubvolumeFacts], done_day: float | None) -> tuple[SubvolumeStep, ...]:
+def waiting_steps(rest: Sequence[model.SubvolumeFacts], done_day: float | None) -> tuple[model.SubvolumeStep, ...]:
     """Steps of subvolumes whose drain has not begun; the last of them is retired on `done_day`."""
     return tuple(
-        SubvolumeStep(
+        model.SubvolumeStep(
             subvolume=one.number,
             bricks=one.bricks,
             drain_begins_day=None,
@@ -37,7 +26,9 @@ def waiting_steps(rest: Sequence[SubvolumeFacts], done_day: float | None) -> tup
     )
 
 
-def host_steps(subvolumes: Sequence[SubvolumeFacts], steps: Sequence[SubvolumeStep]) -> tuple[HostStep, ...]:
+def host_steps(
+    subvolumes: Sequence[model.SubvolumeFacts], steps: Sequence[model.SubvolumeStep]
+) -> tuple[model.HostStep, ...]:
     """The day of each server: that of its last brick."""
     cleared = {step.subvolume: step.cleared_day for step in steps}
     days: dict[str, list[float | None]] = {}
@@ -45,7 +36,7 @@ def host_steps(subvolumes: Sequence[SubvolumeFacts], steps: Sequence[SubvolumeSt
         for host in one.hosts:
             days.setdefault(host, []).append(cleared[one.number])
     return tuple(
-        HostStep(host=host, free_day=None if None in found else max(day for day in found if day is not None))
+        model.HostStep(host=host, free_day=None if None in found else max(day for day in found if day is not None))
         for host, found in sorted(days.items())
     )
 
@@ -113,7 +104,7 @@ class Amount:
 class SourceSide:
     """The subvolumes. One in a drain counts as gone: the others reserve room for all that it moves."""
 
-    def __init__(self, facts: ScheduleFacts) -> None:
+    def __init__(self, facts: model.ScheduleFacts) -> None:
         self._facts = facts.subvolumes
         self._max_fill = facts.max_fill
         count = len(self._facts)
@@ -140,16 +131,16 @@ class SourceSide:
         # One that exceeds its limit from the start is limited by its size until it has fallen below the limit.
         self._above = {place for place in self.active if not within(content[place], self._limit(place))}
 
-    def _add(self, placed: Placed, *, live: bool) -> None:
+    def _add(self, placed: model.Placed, *, live: bool) -> None:
         self.bytes.add(placed.size_bytes, placed.unplaced_bytes, live=live)
         self.files.add(placed.files, placed.unplaced_files, live=live)
 
-    def settle(self, placed: Placed, day: float) -> None:
+    def settle(self, placed: model.Placed, day: float) -> None:
         """The users of this content work on the target from now on."""
         self.bytes.settle(placed.all_bytes, day)
         self.files.settle(placed.all_files, day)
 
-    def remove(self, placed: Placed, *, grown_until_day: float) -> None:
+    def remove(self, placed: model.Placed, *, grown_until_day: float) -> None:
         """This content was purged."""
         self.bytes.remove(placed.size_bytes, placed.unplaced_bytes, grown_until_day=grown_until_day)
         self.files.remove(placed.files, placed.unplaced_files, grown_until_day=grown_until_day)
@@ -232,7 +223,7 @@ class SourceSide:
         return min(found, key=lambda one: one[1]) if found else None
 
     @property
-    def facts(self) -> tuple[SubvolumeFacts, ...]:
+    def facts(self) -> tuple[model.SubvolumeFacts, ...]:
         return self._facts
 
 
@@ -244,7 +235,7 @@ class TargetSide:
     they all take equal shares, by the rule of the guards (`storage_room`).
     """
 
-    def __init__(self, facts: ScheduleFacts) -> None:
+    def __init__(self, facts: model.ScheduleFacts) -> None:
         self._facts = facts
         self._free_bytes = sum(part.free_bytes for part in facts.target)
         whole = sum(part.total_bytes for part in facts.target)
@@ -333,7 +324,7 @@ class Holds:
     drains: Mapping[int, int] = field(default_factory=dict)
 
 
-def play(facts: ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int]) -> Outcome:
+def play(facts: model.ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int]) -> model.Outcome:
     """Simulate these orders of places in `facts.batches` and in `facts.subvolumes`, of which the last is retired."""
     holds = Holds()
     for _ in range(_MOST_TRIES):
@@ -361,7 +352,7 @@ class _Copy:
     """The copy in flight: the place of its batch in the order, and the copied part in days without a drain."""
 
     place: int
-    facts: BatchFacts
+    facts: model.BatchFacts
     begins_day: float
     waited_days: float
     done_days: float = 0.0
@@ -371,7 +362,7 @@ class _Player:
     """The state of one simulation."""
 
     def __init__(
-        self, facts: ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int], holds: Holds
+        self, facts: model.ScheduleFacts, batch_order: Sequence[int], drain_order: Sequence[int], holds: Holds
     ) -> None:
         self._facts = facts
         self._order = [facts.batches[index] for index in batch_order]
@@ -394,10 +385,10 @@ class _Player:
         self._joins = 0
         self._batch_began_at_joins: dict[int, int] = {}
         self._drain_began_at_purges: dict[int, int] = {}
-        self._steps: list[BatchStep] = []
-        self._cleared: list[SubvolumeStep] = []
+        self._steps: list[model.BatchStep] = []
+        self._cleared: list[model.SubvolumeStep] = []
 
-    def run(self) -> Outcome:
+    def run(self) -> model.Outcome:
         """Run to the end, or to an obstacle."""
         while True:
             # A new drain takes room on the source only, so the order of these two does not matter.
@@ -413,15 +404,15 @@ class _Player:
                 return self._outcome(obstacle)
             self._advance(coming)
 
-    def hold_back(self, obstacle: Obstacle | None) -> Holds | None:
+    def hold_back(self, obstacle: model.Obstacle | None) -> Holds | None:
         """What has to wait longer in the next simulation; None if waiting cannot avoid the obstacle."""
         if obstacle is None:
             return None
-        if obstacle.kind is ObstacleKind.TARGET_GROWTH and self._batch_began_at_joins:
+        if obstacle.kind is model.ObstacleKind.TARGET_GROWTH and self._batch_began_at_joins:
             place = max(self._batch_began_at_joins)
             wait = self._batch_began_at_joins[place] + 1
             return replace(self._holds, batches={**self._holds.batches, place: wait})
-        if obstacle.kind is ObstacleKind.SOURCE_GROWTH and self._drain_began_at_purges:
+        if obstacle.kind is model.ObstacleKind.SOURCE_GROWTH and self._drain_began_at_purges:
             place = max(self._drain_began_at_purges)
             wait = self._drain_began_at_purges[place] + 1
             return replace(self._holds, drains={**self._holds.drains, place: wait})
@@ -465,7 +456,7 @@ class _Player:
         self._batch_began_at_joins[self._next_batch] = self._joins
         self._next_batch += 1
 
-    def _copy_end(self, batch: BatchFacts, done_days: float = 0.0) -> float:
+    def _copy_end(self, batch: model.BatchFacts, done_days: float = 0.0) -> float:
         """The day on which the batch is copied if no other drain begins, including what users add meanwhile. Copying is slower
         while a drain moves files.
         """
@@ -479,18 +470,18 @@ class _Player:
             day = drained_day
         return self._copied_by(batch, 1.0, day, done_days)
 
-    def _copied_by(self, batch: BatchFacts, share: float, day: float, done_days: float) -> float:
+    def _copied_by(self, batch: model.BatchFacts, share: float, day: float, done_days: float) -> float:
         """The day on which it is copied at this share of the rate, with `done_days` done on that day."""
         gained = share - self._growth_share * batch.copy_days
         return inf if gained <= 0.0 else max((batch.copy_days - done_days + share * day) / gained, day)
 
-    def _take(self, target: TargetSide, batch: BatchFacts) -> None:
+    def _take(self, target: TargetSide, batch: model.BatchFacts) -> None:
         share = self._growth_share
         target.take(
             batch.target_bytes, batch.target_inodes, batch.placed.all_bytes * share, batch.placed.all_files * share
         )
 
-    def _lacks_with(self, batch: BatchFacts, day: float) -> tuple[float, float]:
+    def _lacks_with(self, batch: model.BatchFacts, day: float) -> tuple[float, float]:
         """Bytes and inodes that the target would lack on that day with this batch, with its present storage."""
         share = self._growth_share
         return self._target.lacking(
@@ -513,31 +504,31 @@ class _Player:
         begun = self._next_batch == len(self._order) and self._next_drain >= len(self._drains) - 1
         return begun and self._copy is None and self._drain is None and not self._freeing
 
-    def _growth_problem(self, day: float) -> Obstacle | None:
+    def _growth_problem(self, day: float) -> model.Obstacle | None:
         """The first limit, of either side, that growth exceeds before that day."""
         found = [one for one in (self._target_growth(day), self._source_growth(day)) if one is not None]
         return min(found, key=lambda one: one.day) if found else None
 
-    def _target_growth(self, day: float) -> Obstacle | None:
+    def _target_growth(self, day: float) -> model.Obstacle | None:
         lacks_bytes, lacks_inodes = self._target.lacking(day)
         if not lacks_bytes and not lacks_inodes:
             return None
         rate = self._target.bytes_rate if lacks_bytes else self._target.inodes_rate
         back = (lacks_bytes or lacks_inodes) / rate if rate > 0 else 0.0
-        return Obstacle(
-            kind=ObstacleKind.TARGET_GROWTH,
+        return model.Obstacle(
+            kind=model.ObstacleKind.TARGET_GROWTH,
             day=max(day - back, self._day),
             lacking_bytes=ceil(lacks_bytes),
             lacking_inodes=ceil(lacks_inodes),
         )
 
-    def _source_growth(self, day: float) -> Obstacle | None:
+    def _source_growth(self, day: float) -> model.Obstacle | None:
         over = self._source.overfull(day)
         if over is None:
             return None
         place, over_day, over_bytes = over
-        return Obstacle(
-            kind=ObstacleKind.SOURCE_GROWTH,
+        return model.Obstacle(
+            kind=model.ObstacleKind.SOURCE_GROWTH,
             day=max(over_day, self._day),
             subvolume=self._source.facts[place].number,
             lacking_bytes=ceil(over_bytes),
@@ -576,7 +567,7 @@ class _Player:
         freed_day = self._day + self._facts.retain_days + files * self._facts.purge_days_per_file
         heappush(self._freeing, (freed_day, copy.place, placed, self._day))
         self._steps.append(
-            BatchStep(
+            model.BatchStep(
                 batch=copy.facts.number,
                 begins_day=copy.begins_day,
                 moved_day=self._day,
@@ -595,9 +586,9 @@ class _Player:
             )
         self._drain = None
 
-    def _step(self, drain: _Drain, *, cleared_day: float | None) -> SubvolumeStep:
+    def _step(self, drain: _Drain, *, cleared_day: float | None) -> model.SubvolumeStep:
         one = self._facts.subvolumes[drain.place]
-        return SubvolumeStep(
+        return model.SubvolumeStep(
             subvolume=one.number,
             bricks=one.bricks,
             drain_begins_day=drain.begins_day,
@@ -605,35 +596,35 @@ class _Player:
             moved_bytes=round(max(drain.moved_bytes, 0.0)),
         )
 
-    def _stuck(self) -> Obstacle:
+    def _stuck(self) -> model.Obstacle:
         if self._next_batch == len(self._order):
-            return Obstacle(
-                kind=ObstacleKind.SOURCE_ROOM,
+            return model.Obstacle(
+                kind=model.ObstacleKind.SOURCE_ROOM,
                 day=self._day,
                 subvolume=self._facts.subvolumes[self._drains[self._next_drain]].number,
             )
         batch = self._order[self._next_batch]
         ends_day = self._copy_end(batch)
         if ends_day == inf:
-            return Obstacle(kind=ObstacleKind.COPY_TOO_SLOW, day=self._day, batch=batch.number)
+            return model.Obstacle(kind=model.ObstacleKind.COPY_TOO_SLOW, day=self._day, batch=batch.number)
         lacks_bytes, lacks_inodes = self._lacks_with(batch, ends_day)
         if not lacks_bytes and not lacks_inodes:
             # The batch waits only because it would grow beyond the room.
-            return Obstacle(kind=ObstacleKind.TARGET_GROWTH, day=self._day, batch=batch.number)
-        return Obstacle(
-            kind=ObstacleKind.TARGET_BYTES if lacks_bytes else ObstacleKind.TARGET_INODES,
+            return model.Obstacle(kind=model.ObstacleKind.TARGET_GROWTH, day=self._day, batch=batch.number)
+        return model.Obstacle(
+            kind=model.ObstacleKind.TARGET_BYTES if lacks_bytes else model.ObstacleKind.TARGET_INODES,
             day=self._day,
             batch=batch.number,
             lacking_bytes=ceil(lacks_bytes),
             lacking_inodes=ceil(lacks_inodes),
         )
 
-    def _outcome(self, obstacle: Obstacle | None) -> Outcome:
+    def _outcome(self, obstacle: model.Obstacle | None) -> model.Outcome:
         done_day = self._day if obstacle is None else None
         under_way = () if self._drain is None else (self._step(self._drain, cleared_day=None),)
         rest = [self._facts.subvolumes[place] for place in self._drains[self._next_drain :]]
         steps = (*self._cleared, *under_way, *waiting_steps(rest, done_day))
-        return Outcome(
+        return model.Outcome(
             done_day=done_day,
             obstacle=obstacle,
             batches=tuple(self._steps),

@@ -11,18 +11,8 @@ from migrator.gluster.volume import VolumeOverview
 from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_growth, copy_s
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree
+from migrator.schedule import rules
 from migrator.schedule.model import Schedule, ScheduleFacts, StorageParts, SubvolumeFacts, TargetPart
-from migrator.schedule.rules import (
-    HANDOVER_DAYS,
-    NoSchedule,
-    Placement,
-    Rates,
-    assumptions,
-    batch_facts,
-    kept_facts,
-    make_schedule,
-    volume_facts,
-)
 from migrator.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
 from migrator.site.config import Site
 
@@ -62,7 +52,7 @@ def schedule_for_plan(
     """
     try:
         sets, placement = _bricks(queries, scheduling)
-    except NoSchedule as reason:
+    except rules.NoSchedule as reason:
         return Schedule(problem=str(reason))
     reaped = {tree.tree.path: tree for tree in (reap.trees if reap else ())}
     usages = {usage.tree.path: usage for usage in ranking}
@@ -81,7 +71,7 @@ def schedule_for_plan(
     facts = ScheduleFacts(
         subvolumes=sets,
         batches=tuple(
-            batch_facts(
+            rules.batch_facts(
                 batch,
                 usages,
                 placement,
@@ -93,7 +83,7 @@ def schedule_for_plan(
             )
             for batch in batches
         ),
-        kept=kept_facts(settled, placement, now_s=now_s, retain_s=site.cutover.retain_s),
+        kept=rules.kept_facts(settled, placement, now_s=now_s, retain_s=site.cutover.retain_s),
         outside=placement.of([None]),
         target=(whole,) if storage is None else storage.parts,
         target_low_bytes=None if storage is None else storage.low_bytes,
@@ -106,24 +96,26 @@ def schedule_for_plan(
         purge_days_per_file=1.0 / (site.cutover.purge_rate * DAY_S),
         drain_days_per_byte=drains.s_per_byte / DAY_S,
         drain_days_per_file=drains.s_per_file / DAY_S,
-        handover_days=HANDOVER_DAYS,
+        handover_days=rules.HANDOVER_DAYS,
     )
-    rates = Rates(copying=cost, slower=slower, drains=drains, growth=growth)
-    schedule = make_schedule(facts, assumptions=assumptions(facts, rates, reaped))
+    rates = rules.Rates(copying=cost, slower=slower, drains=drains, growth=growth)
+    schedule = rules.make_schedule(facts, assumptions=rules.assumptions(facts, rates, reaped))
     return replace(schedule, growth_basis=growth.basis)
 
 
-def _bricks(queries: "CatalogQueries", scheduling: PlanScheduling) -> tuple[tuple[SubvolumeFacts, ...], Placement]:
+def _bricks(
+    queries: "CatalogQueries", scheduling: PlanScheduling
+) -> tuple[tuple[SubvolumeFacts, ...], rules.Placement]:
     """The subvolumes, and where users are. Raises NoSchedule."""
     if not queries.record.bricks:
-        raise NoSchedule(
+        raise rules.NoSchedule(
             f"catalog {queries.record.name} was scanned through the mount, which does not tell who uses which brick: "
             "run `migrator scan --via bricks`, and plan again"
         )
     if scheduling.volume is None:
-        raise NoSchedule(f"the bricks of the volume are not known: {scheduling.problem}")
-    sets = volume_facts(scheduling.volume.state, scheduling.volume.rooms)
-    return sets, Placement(sets, queries.brick_uses())
+        raise rules.NoSchedule(f"the bricks of the volume are not known: {scheduling.problem}")
+    sets = rules.volume_facts(scheduling.volume.state, scheduling.volume.rooms)
+    return sets, rules.Placement(sets, queries.brick_uses())
 
 
 def _archived_s(batch: Batch, reaped: Mapping[bytes, ReapedTree], cost: TransferCost) -> float:

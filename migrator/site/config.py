@@ -21,17 +21,7 @@ from migrator.core.errors import UsageError
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, TIB
 from migrator.core.windows import Window
 from migrator.reap.model import ReapAction, ReapClock, ReapPolicy, ReapRule
-from migrator.site.quantities import (
-    duration_in_words,
-    parse_duration,
-    parse_growth,
-    parse_rate,
-    parse_share,
-    parse_size,
-    parse_whole_seconds,
-    parse_window,
-    size_in_words,
-)
+from migrator.site import quantities
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _UNITS = re.compile(r"_(s|bytes|bytes_per_s|bytes_per_day)$")
@@ -95,11 +85,11 @@ class _LimitedWindow(Struct, forbid_unknown_fields=True):
 
 def _limited_window(given: str | _LimitedWindow) -> Window:
     if isinstance(given, str):
-        return parse_window(given)
-    rate = None if given.bwlimit is None else parse_rate(given.bwlimit)
+        return quantities.parse_window(given)
+    rate = None if given.bwlimit is None else quantities.parse_rate(given.bwlimit)
     if rate == 0:
         raise UsageError("bwlimit of a window: the least is 1 byte per second")
-    return replace(parse_window(given.when), jobs=given.jobs, bwlimit_bytes_per_s=rate)
+    return replace(quantities.parse_window(given.when), jobs=given.jobs, bwlimit_bytes_per_s=rate)
 
 
 def _each(parse: Callable[[Any], Any]) -> Callable[[list[Any]], tuple[Any, ...]]:
@@ -123,20 +113,34 @@ Name = Annotated[str, Form("name", "letters, digits, `.`, `_` and `-`", str, _na
 Link = Annotated[str, Form("link", "an absolute path with `{user}` in it", str, _link)]
 File = Annotated[Path, Form("path", "a path; a relative one is relative to site.toml", str, _path, str)]
 Below = Annotated[str, Form("relative path", "a path below the mount, without `..`", str, _below)]
-Size = Annotated[int, Form("size", _SIZES, int | str, parse_size, size_in_words)]
-Rate = Annotated[int, Form("rate", _RATES, int | str, parse_rate)]
-Growth = Annotated[int, Form("growth", _GROWTHS, int | str, parse_growth, lambda value: f"{size_in_words(value)}/d")]
-Duration = Annotated[float, Form("duration", f'`"20ms"`, {_DURATIONS}', str, parse_duration, duration_in_words)]
-Seconds = Annotated[
-    int, Form("whole duration", f"{_DURATIONS}; whole seconds", str, parse_whole_seconds, duration_in_words)
+Size = Annotated[int, Form("size", _SIZES, int | str, quantities.parse_size, quantities.size_in_words)]
+Rate = Annotated[int, Form("rate", _RATES, int | str, quantities.parse_rate)]
+Growth = Annotated[
+    int,
+    Form("growth", _GROWTHS, int | str, quantities.parse_growth, lambda value: f"{quantities.size_in_words(value)}/d"),
 ]
-Share = Annotated[float, Form("share", '`0.05` or `"5%"`', float | str, parse_share, lambda value: f"{value:.0%}")]
+Duration = Annotated[
+    float, Form("duration", f'`"20ms"`, {_DURATIONS}', str, quantities.parse_duration, quantities.duration_in_words)
+]
+Seconds = Annotated[
+    int,
+    Form(
+        "whole duration",
+        f"{_DURATIONS}; whole seconds",
+        str,
+        quantities.parse_whole_seconds,
+        quantities.duration_in_words,
+    ),
+]
+Share = Annotated[
+    float, Form("share", '`0.05` or `"5%"`', float | str, quantities.parse_share, lambda value: f"{value:.0%}")
+]
 Flag = Annotated[bool, Form("true or false", "`true` or `false`, without quotes", bool)]
 Count = Annotated[int, Form("count", "a whole number", int)]
 Number = Annotated[float, Form("number", "a number", float)]
 Texts = Annotated[tuple[str, ...], Form("list of texts", "a list of texts", list[str], _each(_text))]
 Globs = Annotated[tuple[str, ...], Form("list of globs", _GLOBS, list[str], _each(lambda text: _below(_text(text))))]
-Windows = Annotated[tuple[Window, ...], Form("list of windows", _WINDOWS, list[str], _each(parse_window))]
+Windows = Annotated[tuple[Window, ...], Form("list of windows", _WINDOWS, list[str], _each(quantities.parse_window))]
 LimitedWindows = Annotated[
     tuple[Window, ...],
     Form("list of windows with limits", _LIMITS, list[str | _LimitedWindow], _each(_limited_window)),

@@ -15,18 +15,10 @@ from migrator.core.paths import show
 from migrator.fs.model import SENTINEL_NAME, Mount, MountIdentity, mount_of
 from migrator.fs.ports import FileSystem
 from migrator.ledger.model import SiteRecord
+from migrator.site import rules_guards
 from migrator.site.config import Site
 from migrator.site.load import parse_site
 from migrator.site.render import DEFAULT_TREES, SiteDraft, render_site
-from migrator.site.rules_guards import (
-    kind_problem,
-    misplaced,
-    mount_problems,
-    mounted_volume,
-    one_device_problem,
-    same_place_problem,
-    unmounted_problem,
-)
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -66,7 +58,7 @@ def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
     on_source, on_target = mount_of(mounts, source), mount_of(mounts, target)
     volume = None
     if on_source and on_source.filesystem in _GLUSTER:
-        volume = mounted_volume(on_source.source.decode("ascii", "replace")) or None
+        volume = rules_guards.mounted_volume(on_source.source.decode("ascii", "replace")) or None
     if request.volume not in (None, volume):
         found = f"volume {volume} is mounted there" if volume else "no GlusterFS volume is mounted there"
         raise UsageError(
@@ -150,7 +142,7 @@ def refuse_misplaced(site: Site) -> None:
         (key, os.path.realpath(os.fsencode(directory)))
         for key, directory in (("state_dir", site.site.state_dir), ("plans_dir", site.site.plans_dir))
     ]
-    if problem := misplaced(directories, roots):
+    if problem := rules_guards.misplaced(directories, roots):
         raise UsageError(
             problem,
             cause="the program's own files would be migrated or overwritten together with users' files",
@@ -169,7 +161,7 @@ def check_new_site(site: Site, *, source: FileSystem, target: FileSystem, mounts
         _look_at_mount(site, mounts)
         return
     target_now = look(target, site.target.kind, "the target")
-    if problem := same_place_problem(source_now, target_now):
+    if problem := rules_guards.same_place_problem(source_now, target_now):
         raise Refused(problem, hint="correct [source] mount and [target] mount in site.toml")
     refuse_foreign_target(target, target_now)
     if target.capacity().read_only:
@@ -182,9 +174,10 @@ def notes_on_places(
     """Sentences about sides that are not mount points, and about two sides on one file system."""
     sides = (("the source", site.source.kind, site.source.mount), ("the target", site.target.kind, site.target.mount))
     problems = [
-        unmounted_problem(where, kind, os.path.realpath(os.fsencode(root)), mounts) for where, kind, root in sides
+        rules_guards.unmounted_problem(where, kind, os.path.realpath(os.fsencode(root)), mounts)
+        for where, kind, root in sides
     ]
-    return tuple(problem for problem in (*problems, one_device_problem(source, target)) if problem)
+    return tuple(problem for problem in (*problems, rules_guards.one_device_problem(source, target)) if problem)
 
 
 def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
@@ -201,7 +194,7 @@ def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
         root_ino=0,
         sentinel=None,
     )
-    if problem := kind_problem(identity, site.target.kind, where="the target"):
+    if problem := rules_guards.kind_problem(identity, site.target.kind, where="the target"):
         raise Refused(problem, hint=f"mount it at {show(place)}, or correct site.toml")
 
 
@@ -219,7 +212,7 @@ def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
         identity = filesystem.identity()
     except OSError as error:
         raise _not_readable(where, filesystem.root, str(error.strerror)) from None
-    if problem := kind_problem(identity, kind, where=where):
+    if problem := rules_guards.kind_problem(identity, kind, where=where):
         raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or correct site.toml")
     return identity
 
@@ -344,7 +337,7 @@ def record_site(
     source_now = look(source, site.source.kind, "the source")
     _make_target_root(site, done)
     target_now = look(target, site.target.kind, "the target")
-    if problem := same_place_problem(source_now, target_now):
+    if problem := rules_guards.same_place_problem(source_now, target_now):
         raise Refused(problem, hint="correct [source] mount and [target] mount in site.toml")
     record = ledger.site.read()
     created = record is None
@@ -428,7 +421,7 @@ def _refuse_other(recorded: MountIdentity, current: MountIdentity, site_id: str,
         sentinel = recorded.sentinel
     elif current.sentinel is None:
         recorded = replace(recorded, sentinel=None)
-    problems = mount_problems(recorded, replace(current, sentinel=sentinel), where=where)
+    problems = rules_guards.mount_problems(recorded, replace(current, sentinel=sentinel), where=where)
     if problems:
         raise Refused(
             "; ".join(problems),

@@ -17,20 +17,10 @@ from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.plan.model import ListedPath
+from migrator.transfer import model
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
 from migrator.transfer.lanes import Routes
 from migrator.transfer.meter import LiveStream, Meter
-from migrator.transfer.model import (
-    DIRECT,
-    AttemptRecord,
-    ChunkRecord,
-    FileProblem,
-    FileProblemKind,
-    Outcome,
-    StopReason,
-    StreamCounters,
-    Verdict,
-)
 from migrator.transfer.ports import ChunkWork, Engine, Executor, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 from migrator.transfer.run_files import AttemptFiles
@@ -38,7 +28,7 @@ from migrator.transfer.run_files import AttemptFiles
 if TYPE_CHECKING:
     from migrator.transfer.executors import SystemExecutor
 
-Stop = tuple[StopReason, str]
+Stop = tuple[model.StopReason, str]
 """Why the pool of streams stops, and the detail."""
 
 # Following one stream to its end, or ending it.
@@ -66,7 +56,7 @@ class OpenAttempt:
     """An attempt that is in the ledger, and how its last stream has ended."""
 
     id: int
-    counters: StreamCounters = field(default_factory=StreamCounters)
+    counters: model.StreamCounters = field(default_factory=model.StreamCounters)
     exit_code: int | None = None
     stderr_tail: bytes = b""
 
@@ -78,7 +68,7 @@ class Stream(OpenAttempt):
         self,
         under_way: PassUnderWay,
         meter: Meter,
-        chunk: ChunkRecord,
+        chunk: model.ChunkRecord,
         *,
         attempt_id: int,
         token: str,
@@ -101,7 +91,7 @@ class Stream(OpenAttempt):
         files: AttemptFiles | None = None,
         on_start: Callable[[ProcessIdentity], None] = lambda _: None,
         trouble: Callable[[], Stop | None] = lambda: None,
-    ) -> Outcome:
+    ) -> model.Outcome:
         """Run a stream to its end, and judge it. It is ended as soon as `trouble` is found in its output. Raises CancelledError
         after it has ended, Unended if it could not be ended, HostLost if that is unknown.
         """
@@ -139,7 +129,7 @@ class Stream(OpenAttempt):
             completed = await asyncio.shield(stream)
             outcome = reader.outcome(completed)
             self.exit_code, self.counters, self.stderr_tail = completed.exit_code, outcome.counters, reader.stderr_tail
-            arrived = outcome.verdict is Verdict.DONE and not outcome.suspects
+            arrived = outcome.verdict is model.Verdict.DONE and not outcome.suspects
         except asyncio.CancelledError:
             ended = await self._end(stream)
             self.counters, self.stderr_tail = reader.counters, reader.stderr_tail
@@ -150,16 +140,16 @@ class Stream(OpenAttempt):
             if (stop is None and not live.stalled) or (task is not None and task.cancelling()):
                 raise
             reason, detail = stop or (
-                StopReason.TARGET_STUCK,
+                model.StopReason.TARGET_STUCK,
                 f"chunk {self._chunk.number} of {show(self._chunk.tree)} has not moved for "
                 f"{self._pass.request.stall_timeout_s:.0f} s",
             )
-            return Outcome(verdict=Verdict.STOP, counters=reader.counters, stop=reason, message=detail)
+            return model.Outcome(verdict=model.Verdict.STOP, counters=reader.counters, stop=reason, message=detail)
         except ToolFailed as error:
-            outcome = Outcome(verdict=Verdict.INTERRUPTED, counters=reader.counters, message=error.message)
+            outcome = model.Outcome(verdict=model.Verdict.INTERRUPTED, counters=reader.counters, message=error.message)
             # Another host may have been reconnected meanwhile, and lost the files placed there before.
             if self._executor.host == self._pass.world.own_host:
-                outcome = replace(outcome, verdict=Verdict.STOP, stop=StopReason.TOOL_MISSING)
+                outcome = replace(outcome, verdict=model.Verdict.STOP, stop=model.StopReason.TOOL_MISSING)
         finally:
             self._meter.ended(live)
             if files is not None:
@@ -189,9 +179,9 @@ async def sync_problem(sync: SharedCall[None]) -> Stop | None:
     try:
         await sync.begun_after_now()
     except TimeoutError:
-        return StopReason.TARGET_STUCK, "what was written has not reached the target's disks in time"
+        return model.StopReason.TARGET_STUCK, "what was written has not reached the target's disks in time"
     except OSError as error:
-        return stop_reason(error.errno) or StopReason.IO_ERROR, f"sync of the target: {error.strerror or error}"
+        return stop_reason(error.errno) or model.StopReason.IO_ERROR, f"sync of the target: {error.strerror or error}"
     return None
 
 
@@ -203,7 +193,7 @@ def finish_attempt(
     attempt: OpenAttempt,
     state: AttemptState,
     chunk_state: ChunkState,
-    problems: Sequence[FileProblem] = (),
+    problems: Sequence[model.FileProblem] = (),
 ) -> None:
     """Record the end of an attempt, and what becomes of its chunk."""
     world.ledger.passes.finish(
@@ -231,50 +221,50 @@ class Result:
     chunks that it concerns. `stop`: a reason that concerns more than one file.
     """
 
-    verdict: Verdict = Verdict.DONE
+    verdict: model.Verdict = model.Verdict.DONE
     message: str = ""
-    vanished: list[FileProblem] = field(default_factory=list)
-    bad: list[FileProblem] = field(default_factory=list)
-    again: list[FileProblem] = field(default_factory=list)
-    changed: list[FileProblem] = field(default_factory=list)
+    vanished: list[model.FileProblem] = field(default_factory=list)
+    bad: list[model.FileProblem] = field(default_factory=list)
+    again: list[model.FileProblem] = field(default_factory=list)
+    changed: list[model.FileProblem] = field(default_factory=list)
     told: bool = False
     stop: Stop | None = None
 
-    def stop_for(self, reason: StopReason, detail: str) -> "Result":
+    def stop_for(self, reason: model.StopReason, detail: str) -> "Result":
         """Stop the pool. Only files that fail with EIO are recorded: other reasons for a stop blame no file."""
-        self.verdict, self.message, self.stop = Verdict.STOP, detail, (reason, detail)
+        self.verdict, self.message, self.stop = model.Verdict.STOP, detail, (reason, detail)
         self.bad = [problem for problem in self.bad if problem.errno == errno.EIO]
         return self
 
 
-async def judge(under_way: PassUnderWay, suspects: Sequence[FileProblem]) -> Result:
+async def judge(under_way: PassUnderWay, suspects: Sequence[model.FileProblem]) -> Result:
     """A path is vanished only if a look-up proves its absence on a whole source; all others are bad, or (reported as gone,
     but there) to be tried again.
     """
     result = Result()
-    gone: list[FileProblem] = []
+    gone: list[model.FileProblem] = []
     for first in range(0, len(suspects), _AT_ONCE):
         some = suspects[first : first + _AT_ONCE]
         looks = await look_at_all(under_way, [suspect.path for suspect in some])
         if looks is None:
-            return Result().stop_for(StopReason.DISCONNECTED, "the source does not answer")
+            return Result().stop_for(model.StopReason.DISCONNECTED, "the source does not answer")
         for suspect, seen in zip(some, looks, strict=True):
             if seen is None:
-                gone.append(replace(suspect, kind=FileProblemKind.VANISHED))
+                gone.append(replace(suspect, kind=model.FileProblemKind.VANISHED))
             elif isinstance(seen, OSError):
                 problem = bad_file(suspect.path, seen)
                 if (stop := _stops(under_way, problem)) is not None:
                     return Result(bad=[problem]).stop_for(*stop)
                 result.bad.append(problem)
-            elif suspect.kind is FileProblemKind.VANISHED:
+            elif suspect.kind is model.FileProblemKind.VANISHED:
                 reason = f"{suspect.reason} (but it is there)"
-                result.again.append(replace(suspect, kind=FileProblemKind.BAD, errno=errno.ESTALE, reason=reason))
+                result.again.append(replace(suspect, kind=model.FileProblemKind.BAD, errno=errno.ESTALE, reason=reason))
             else:
                 result.bad.append(suspect)
     return await _settle_vanished(under_way, gone, result)
 
 
-async def _settle_vanished(under_way: PassUnderWay, gone: Sequence[FileProblem], result: Result) -> Result:
+async def _settle_vanished(under_way: PassUnderWay, gone: Sequence[model.FileProblem], result: Result) -> Result:
     """Paths that were not found are gone only if the source was whole after the look-ups. During a rebalance process no path
     is known to be gone: it is retried.
     """
@@ -282,21 +272,21 @@ async def _settle_vanished(under_way: PassUnderWay, gone: Sequence[FileProblem],
         return result
     health = await under_way.health.begun_after_now()
     if health.problems:
-        return Result().stop_for(StopReason.SOURCE_UNHEALTHY, "; ".join(health.problems))
+        return Result().stop_for(model.StopReason.SOURCE_UNHEALTHY, "; ".join(health.problems))
     if health.doubts:
         reason = f"not there, but it may be all the same: {'; '.join(health.doubts)}"
         result.again += (
-            replace(problem, kind=FileProblemKind.BAD, errno=errno.ENOENT, reason=reason) for problem in gone
+            replace(problem, kind=model.FileProblemKind.BAD, errno=errno.ENOENT, reason=reason) for problem in gone
         )
     else:
         result.vanished += gone
     return result
 
 
-def _stops(under_way: PassUnderWay, problem: FileProblem) -> Stop | None:
+def _stops(under_way: PassUnderWay, problem: model.FileProblem) -> Stop | None:
     """Whether the problem of a file stops the pool; an EIO that an earlier run has recorded does not."""
     reason = stop_reason(problem.errno)
-    if reason is None or (reason is StopReason.IO_ERROR and problem.path in under_way.known_io_errors):
+    if reason is None or (reason is model.StopReason.IO_ERROR and problem.path in under_way.known_io_errors):
         return None
     return reason, f"{show(problem.path)}: {problem.reason}"
 
@@ -320,10 +310,10 @@ def look(filesystem: FileSystem, path: bytes) -> Entry | OSError | None:
         return error
 
 
-def bad_file(path: bytes, error: OSError) -> FileProblem:
+def bad_file(path: bytes, error: OSError) -> model.FileProblem:
     """A file for which a system call failed."""
     reason = error.strerror or str(error)
-    return FileProblem(path=path, kind=FileProblemKind.BAD, errno=error.errno, reason=reason)
+    return model.FileProblem(path=path, kind=model.FileProblemKind.BAD, errno=error.errno, reason=reason)
 
 
 # Removing temporary files of killed streams. The verification lists any that remain.
@@ -332,7 +322,7 @@ def bad_file(path: bytes, error: OSError) -> FileProblem:
 Looks = Callable[[bytes, Collection[bytes]], bool]
 
 
-async def remove_after_crash(invocation: Invocation, attempt: AttemptRecord) -> None:
+async def remove_after_crash(invocation: Invocation, attempt: model.AttemptRecord) -> None:
     """Remove temporary files of an attempt of a killed run, while no stream runs. The caller has checked both mounts and the
     source's health. Raises Refused if the target does not answer.
     """
@@ -387,7 +377,7 @@ async def remove_parts(under_way: PassUnderWay, paths: Sequence[bytes]) -> None:
         LOG.warning("the target does not answer in time: parts of big files stay")
 
 
-def _remove_of_attempt(world: World, attempt: AttemptRecord) -> int:
+def _remove_of_attempt(world: World, attempt: model.AttemptRecord) -> int:
     chunk = world.ledger.passes.chunk(attempt.chunk_id)
     if chunk.state is not ChunkState.RUNNING:
         return 0
@@ -462,7 +452,7 @@ async def make_by_descriptor(
     """
     linker = _Linker(under_way, tree)
     files = size_bytes = 0
-    gone: list[FileProblem] = []
+    gone: list[model.FileProblem] = []
     for listed, may_copy_bytes in paths:
         timeout_s = under_way.request.stall_timeout_s + may_copy_bytes / _SLOWEST_COPY_BYTES_PER_S
         make = partial(linker.make, listed.path, listed.link_to)
@@ -470,10 +460,10 @@ async def make_by_descriptor(
             problem = await under_way.world.blocking(make, timeout_s=timeout_s)
         except TimeoutError:
             detail = f"{show(listed.path)} has not been copied after {timeout_s:.0f} s"
-            return result.stop_for(StopReason.TARGET_STUCK, detail), files, size_bytes
+            return result.stop_for(model.StopReason.TARGET_STUCK, detail), files, size_bytes
         if problem is None:
             files, size_bytes = files + 1, size_bytes + listed.size_bytes
-        elif problem.kind is FileProblemKind.VANISHED:
+        elif problem.kind is model.FileProblemKind.VANISHED:
             gone.append(problem)
         else:
             result.bad.append(problem)
@@ -482,7 +472,7 @@ async def make_by_descriptor(
     return await _settle_vanished(under_way, gone, result), files, size_bytes
 
 
-def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, path: bytes) -> FileProblem | None:
+def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, path: bytes) -> model.FileProblem | None:
     """Copy one path after a fresh look-up; None when it has arrived. The tree's own directory stays closed."""
     if path == tree:
         return None
@@ -517,7 +507,7 @@ class _Linker:
         self._left_alone = under_way.left_alone
         self._instead: dict[bytes, bytes] = {}
 
-    def make(self, path: bytes, link_to: bytes | None) -> FileProblem | None:
+    def make(self, path: bytes, link_to: bytes | None) -> model.FileProblem | None:
         """Link one path to the other if they are one file on the source; otherwise make a copy."""
         existing = None if link_to is None else self._instead.get(link_to, link_to)
         # A user of a tree left alone may have written to it on the target: a link would show that in another tree.
@@ -546,7 +536,7 @@ def _same_file(one: Entry, other: Entry) -> bool:
 
 def _make_missing_directories(
     source: SourceFileSystem, target: TargetFileSystem, tree: bytes, path: bytes
-) -> FileProblem | None:
+) -> model.FileProblem | None:
     """Make the directories between a tree and a path that the target lacks, outermost first."""
     missing: list[bytes] = []
     above = parent(path)
@@ -566,8 +556,10 @@ def _make_missing_directories(
     return None
 
 
-def _vanished(path: bytes) -> FileProblem:
-    return FileProblem(path=path, kind=FileProblemKind.VANISHED, errno=errno.ENOENT, reason="gone on the source")
+def _vanished(path: bytes) -> model.FileProblem:
+    return model.FileProblem(
+        path=path, kind=model.FileProblemKind.VANISHED, errno=errno.ENOENT, reason="gone on the source"
+    )
 
 
 # One attempt at one chunk.
@@ -585,7 +577,7 @@ class Attempt(Stream):
         under_way: PassUnderWay,
         routes: Routes,
         meter: Meter,
-        chunk: ChunkRecord,
+        chunk: model.ChunkRecord,
         paths: Sequence[ListedPath],
         *,
         slot: int,
@@ -669,15 +661,15 @@ class Attempt(Stream):
             names = [listed.path for listed in self._work.paths]
             if self._again and self._chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES):
                 await remove_before_stream(self._pass, names)
-            if self._engine.name != DIRECT and self._chunk.kind is ChunkKind.RANGED_FILES:
+            if self._engine.name != model.DIRECT and self._chunk.kind is ChunkKind.RANGED_FILES:
                 await remove_parts(self._pass, names)
             outcome = await self._copy_by_stream(self._command)
-            if outcome.verdict is not Verdict.DONE:
+            if outcome.verdict is not model.Verdict.DONE:
                 return self._as_it_is(outcome)
-            by_kind: dict[FileProblemKind, list[FileProblem]] = {kind: [] for kind in FileProblemKind}
+            by_kind: dict[model.FileProblemKind, list[model.FileProblem]] = {kind: [] for kind in model.FileProblemKind}
             for suspect in outcome.suspects:
                 by_kind[suspect.kind].append(suspect)
-            changed, moved = by_kind.pop(FileProblemKind.CHANGED), by_kind.pop(FileProblemKind.MOVED)
+            changed, moved = by_kind.pop(model.FileProblemKind.CHANGED), by_kind.pop(model.FileProblemKind.MOVED)
             result = await judge(self._pass, [suspect for some in by_kind.values() for suspect in some])
             if result.stop is not None:
                 return result
@@ -691,14 +683,14 @@ class Attempt(Stream):
         """After `copy`: files count as arrived when a later sync has reached the target's disks; files of a brick, when also
         a later check finds the volume unchanged. Raises CancelledError, HostLost.
         """
-        if result.verdict is not Verdict.DONE:
+        if result.verdict is not model.Verdict.DONE:
             return result
         quiet = asyncio.create_task(self._routes.quiet_now()) if self._from_brick else None
         try:
             result = await self._synced(result)
             if quiet is not None and not await quiet:
                 result.message = "the volume did not stay as it was while its brick was read"
-                result.verdict, result.told = Verdict.INTERRUPTED, True
+                result.verdict, result.told = model.Verdict.INTERRUPTED, True
         finally:
             if quiet is not None:
                 quiet.cancel()
@@ -715,7 +707,7 @@ class Attempt(Stream):
                 return Result().stop_for(*stop)
         return result
 
-    async def _copy_by_stream(self, command: Command) -> Outcome:
+    async def _copy_by_stream(self, command: Command) -> model.Outcome:
         start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self._chunk.tree)
         outcome = await self.follow(
             start,
@@ -725,9 +717,9 @@ class Attempt(Stream):
         )
         failing = [suspect for suspect in outcome.suspects if suspect.errno == errno.EIO]
         known = self._pass.known_io_errors
-        if outcome.stop is StopReason.IO_ERROR and failing and all(suspect.path in known for suspect in failing):
+        if outcome.stop is model.StopReason.IO_ERROR and failing and all(suspect.path in known for suspect in failing):
             # All of these files were recorded by an earlier run: they are bad, and the pool does not stop.
-            return replace(outcome, verdict=Verdict.DONE, stop=None)
+            return replace(outcome, verdict=model.Verdict.DONE, stop=None)
         return outcome
 
     async def _without_stream(self, result: Result) -> Result:
@@ -740,13 +732,13 @@ class Attempt(Stream):
         )
         result, files, size_bytes = await make_by_descriptor(self._pass, self._chunk.tree, paths, result)
         if files:
-            made = StreamCounters(files=files, size_bytes=0 if links else size_bytes)
+            made = model.StreamCounters(files=files, size_bytes=0 if links else size_bytes)
             self.counters += made
             self._meter.wrote(made)
         return result
 
-    def _as_it_is(self, outcome: Outcome) -> Result:
-        if outcome.verdict is not Verdict.STOP:
+    def _as_it_is(self, outcome: model.Outcome) -> Result:
+        if outcome.verdict is not model.Verdict.STOP:
             return Result(verdict=outcome.verdict, message=outcome.message)
-        bad = [replace(suspect, kind=FileProblemKind.BAD) for suspect in outcome.suspects]
-        return Result(bad=bad).stop_for(outcome.stop or StopReason.IO_ERROR, outcome.message)
+        bad = [replace(suspect, kind=model.FileProblemKind.BAD) for suspect in outcome.suspects]
+        return Result(bad=bad).stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)

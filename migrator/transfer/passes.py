@@ -6,20 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
+from migrator.core import states as core_states
 from migrator.core.entry import Entry
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.states import (
-    CHUNK_ORDER,
-    CHUNK_STEPS,
-    CONTENT_KINDS,
-    BatchState,
-    ChunkKind,
-    ChunkState,
-    PassKind,
-    PassState,
-)
 from migrator.core.tasks import SharedCall
 from migrator.core.units import several
 from migrator.delta.model import SENT, ChangeKind
@@ -74,7 +65,7 @@ def judge_passes(
     records = [
         one
         for one in ledger.passes.of_batch(plan, batch)
-        if one.state is PassState.DONE and covers(ledger.passes, one, trees)
+        if one.state is core_states.PassState.DONE and covers(ledger.passes, one, trees)
     ]
     scans = {scan.name: scan for scan in ledger.scans.all()}
     earlier = {one.pass_id: one.prediction.freeze_s for one in ledger.predictions.of_batch(plan, batch)}
@@ -105,7 +96,7 @@ def judge_passes(
 def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.PassFacts]:
     """Every finished pass over a batch or some of its trees, oldest first. Blocking."""
     scans = {scan.name: scan for scan in ledger.scans.all()}
-    done = [one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE]
+    done = [one for one in ledger.passes.of_batch(plan, batch) if one.state is core_states.PassState.DONE]
     return [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in done]
 
 
@@ -201,7 +192,7 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
 
 
 _ALL = 2**31 - 1
-_COPIED = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
+_COPIED = (core_states.ChunkKind.RANGES, core_states.ChunkKind.FILES, core_states.ChunkKind.RANGED_FILES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +201,7 @@ class Remaining:
 
     record: PassRecord | None
     trees: tuple[transfer.TreeWork, ...] = ()
-    chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
+    chunks_by_kind: Mapping[core_states.ChunkKind, int] = field(default_factory=dict)
     need: Need = field(default_factory=Need)
     bricks: frozenset[str] = frozenset()
 
@@ -224,7 +215,7 @@ def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[
     """What a seed pass over the batch would copy. Failed chunks, and those in flight when a run was killed, count: both are
     tried again.
     """
-    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+    record = world.ledger.passes.find(plan.name, batch.number, core_states.PassKind.SEED)
     return remaining_of(world, plan, batch, record, left_alone=left_alone)
 
 
@@ -233,7 +224,7 @@ def remaining_of(
 ) -> Remaining:
     """What is left of a pass over the batch, except some trees; None: of a seed pass that has not started."""
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
-    by_kind: dict[ChunkKind, int] = {}
+    by_kind: dict[core_states.ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
     bricks: set[str] = set()
     for chunk in _of_pass(world, record) if record else _of_list(world, batch):
@@ -244,14 +235,14 @@ def remaining_of(
         by_kind[chunk.kind] = by_kind.get(chunk.kind, 0) + 1
         if chunk.brick is not None:
             bricks.add(chunk.brick)
-        if chunk.kind in (*_COPIED, ChunkKind.DIRECTORIES):
+        if chunk.kind in (*_COPIED, core_states.ChunkKind.DIRECTORIES):
             so_far = needs.get(chunk.tree, Need())
             needs[chunk.tree] = Need(
                 size_bytes=so_far.size_bytes + chunk.size_bytes, inodes=so_far.inodes + chunk.files
             )
-        if chunk.kind in CONTENT_KINDS:
+        if chunk.kind in core_states.CONTENT_KINDS:
             sums[1] += chunk.files
-            sums[2] += chunk.size_bytes if chunk.kind is not ChunkKind.LINKS else 0
+            sums[2] += chunk.size_bytes if chunk.kind is not core_states.ChunkKind.LINKS else 0
     return Remaining(
         record=record,
         trees=tuple(
@@ -274,13 +265,15 @@ def _of_list(world: World, batch: Batch) -> Iterable[Chunk]:
 
 def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]:
     passes = world.ledger.passes
-    failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
-    if record.state is PassState.DONE and not failed:
+    failed = passes.totals(record.id).chunks.get(core_states.ChunkState.FAILED, 0)
+    if record.state is core_states.PassState.DONE and not failed:
         return
-    for kind in CHUNK_ORDER:
+    for kind in core_states.CHUNK_ORDER:
         yield from passes.pending(record.id, kind.value, _ALL)
     under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
-    yield from (chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
+    yield from (
+        chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is core_states.ChunkState.RUNNING
+    )
     yield from passes.to_retry(record.id)
 
 
@@ -413,13 +406,13 @@ class Copying:
             guards=ready.findings,
         )
 
-    def set_batch_states(self, states: Sequence[BatchState]) -> None:
+    def set_batch_states(self, states: Sequence[core_states.BatchState]) -> None:
         """Move the batch on, step by step."""
         for state in states:
             self.invocation.world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, state)
 
     @property
-    def batch_state(self) -> BatchState | None:
+    def batch_state(self) -> core_states.BatchState | None:
         """None if the ledger does not know the batch."""
         record = self.invocation.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
@@ -464,10 +457,13 @@ class Copying:
         trusted, and the file would not be checked again). Times of directories, which change with every file, are set after
         everything else is confirmed. Unconfirmed chunks are copied again, and then the steps after them.
         """
-        in_place, times = CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)), len(CHUNK_STEPS) - 1
+        in_place, times = (
+            core_states.CHUNK_STEPS.index((core_states.ChunkKind.RANGED_FILES,)),
+            len(core_states.CHUNK_STEPS) - 1,
+        )
         passes = under_way.world.ledger.passes
 
-        async def run(steps: Sequence[Sequence[ChunkKind]]) -> None:
+        async def run(steps: Sequence[Sequence[core_states.ChunkKind]]) -> None:
             while under_way.stop_found is None:
                 for step in steps:
                     if under_way.stop_found is None:
@@ -480,7 +476,11 @@ class Copying:
                 ):
                     return
 
-        for steps in (CHUNK_STEPS[:in_place], CHUNK_STEPS[in_place:times], CHUNK_STEPS[times:]):
+        for steps in (
+            core_states.CHUNK_STEPS[:in_place],
+            core_states.CHUNK_STEPS[in_place:times],
+            core_states.CHUNK_STEPS[times:],
+        ):
             await run(steps)
 
     def _routes(self, record: PassRecord) -> Routes:
@@ -506,7 +506,7 @@ class Copying:
 
     def _close(self, under_way: PassUnderWay, title: str, *, whole: bool) -> None:
         world, number = self.invocation.world, self.batch.number
-        state = PassState.DONE if whole else PassState.STOPPED
+        state = core_states.PassState.DONE if whole else core_states.PassState.STOPPED
         world.ledger.passes.set_state(under_way.pass_id, state, world.clock.now_s())
         tally = under_way.tally
         bad = len(world.ledger.passes.attention(under_way.pass_id))
@@ -545,9 +545,9 @@ class SeedPass:
         """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
         copying, world = self.copying, self.copying.invocation.world
         left = remaining(world, copying.plan, copying.batch, left_alone=copying.left_alone)
-        if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
+        if left.record is not None and left.record.state is core_states.PassState.DONE and not left.chunks:
             # Also repairs the state of the batch after a crash between the two records.
-            self._advance(BatchState.SEEDED)
+            self._advance(core_states.BatchState.SEEDED)
             return transfer.BatchSummary(
                 batch=copying.batch.number,
                 nothing_to_do=True,
@@ -563,7 +563,7 @@ class SeedPass:
             title="seed pass",
             before=self._drive,
             after=self._say_second_look,
-            advance=lambda: self._advance(BatchState.SEEDED),
+            advance=lambda: self._advance(core_states.BatchState.SEEDED),
         )
 
     def _start(self, left: Remaining) -> PassRecord:
@@ -575,15 +575,15 @@ class SeedPass:
             record = passes.start(
                 plan=copying.plan.name,
                 batch=batch.number,
-                kind=PassKind.SEED,
+                kind=core_states.PassKind.SEED,
                 catalog=copying.plan.catalog,
                 chunk_list=batch.chunk_list,
                 chunks=world.chunk_lists.chunks(batch.chunk_list),
                 at_s=now_s,
             )
-        elif record.state is not PassState.RUNNING:
-            passes.set_state(record.id, PassState.RUNNING, now_s)
-        self._advance(BatchState.SEEDING)
+        elif record.state is not core_states.PassState.RUNNING:
+            passes.set_state(record.id, core_states.PassState.RUNNING, now_s)
+        self._advance(core_states.BatchState.SEEDING)
         again = passes.retry_failed(record.id, but_trees=copying.left_alone)
         message = f"seed pass over batch {batch.number}: {several(left.chunks, 'chunk')} to do"
         if again:
@@ -601,15 +601,20 @@ class SeedPass:
         if self._last_driven is not None and under_way.world.driving is not None:
             say_second_look(under_way, under_way.world.driving, self._last_driven)
 
-    def _advance(self, state: BatchState) -> None:
+    def _advance(self, state: core_states.BatchState) -> None:
         """A batch in a later state stays there, except that a verified one with new files has to be verified again."""
         copying = self.copying
         passes = copying.invocation.world.ledger.passes.of_batch(copying.plan.name, copying.batch.number)
         steps = {
-            (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
-            (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
-            (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
-            (BatchState.VERIFIED, BatchState.SEEDING): (unverified(one.kind for one in passes),),
+            (core_states.BatchState.PLANNED, core_states.BatchState.SEEDING): (core_states.BatchState.SEEDING,),
+            (core_states.BatchState.PLANNED, core_states.BatchState.SEEDED): (
+                core_states.BatchState.SEEDING,
+                core_states.BatchState.SEEDED,
+            ),
+            (core_states.BatchState.SEEDING, core_states.BatchState.SEEDED): (core_states.BatchState.SEEDED,),
+            (core_states.BatchState.VERIFIED, core_states.BatchState.SEEDING): (
+                unverified(one.kind for one in passes),
+            ),
         }
         now = copying.batch_state
         copying.set_batch_states(steps.get((now, state), ()) if now else ())

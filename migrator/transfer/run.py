@@ -21,21 +21,13 @@ from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
+from migrator.transfer import passes as transfer_passes
 from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan, site_problems
 from migrator.transfer.hooks import Hooking, Place, is_seeded, preview_hooks
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
-from migrator.transfer.passes import (
-    Copying,
-    Remaining,
-    SeedPass,
-    check_of_trees,
-    judge_passes,
-    remaining,
-    remaining_of,
-)
 from migrator.transfer.recovery import recover
 from migrator.transfer.run_files import RunFiles
 
@@ -103,7 +95,7 @@ class BatchRun:
             if latest is not None and latest.state is PassState.DONE:
                 await hooking.catch_up(Place(batch=batch, kind=PassKind.DELTA, number=latest.number))
             return transfer.BatchSummary(batch=batch.number, nothing_to_do=True)
-        seed = SeedPass(copying=self._copying(batch, self.chosen.left_alone))
+        seed = transfer_passes.SeedPass(copying=self._copying(batch, self.chosen.left_alone))
         if not self._is_seeded:
             await self._until_open()
         place = Place(batch=batch, kind=PassKind.SEED)
@@ -174,9 +166,9 @@ class BatchRun:
         if (governor := self.hooking.invocation.governor) is not None:
             await governor.until_open()
 
-    def _copying(self, batch: Batch, left_alone: frozenset[bytes] = frozenset()) -> Copying:
+    def _copying(self, batch: Batch, left_alone: frozenset[bytes] = frozenset()) -> transfer_passes.Copying:
         hooking = self.hooking
-        return Copying(
+        return transfer_passes.Copying(
             invocation=hooking.invocation, plan=hooking.plan, site=hooking.site, batch=batch, left_alone=left_alone
         )
 
@@ -187,14 +179,14 @@ class BatchRun:
     def _judge(self, deltas: Deltas, made: int) -> transfer.Decision:
         world, plan, batch = self._world, self.hooking.plan, self.chosen.batch
         trees = [tree.path for tree in batch.trees]
-        decision = judge_passes(
+        decision = transfer_passes.judge_passes(
             world.ledger,
             plan=plan.name,
             batch=batch.number,
             trees=trees,
             at_s=world.clock.now_s(),
             streams=max(sum(lane.jobs for lane in world.lanes.all), 1),
-            check=check_of_trees(world.ledger, plan, batch.number, trees),
+            check=transfer_passes.check_of_trees(world.ledger, plan, batch.number, trees),
             limits=deltas.limits,
             made=made,
             moves_of=partial(moves_of, deltas),
@@ -407,11 +399,11 @@ async def _preview(
         return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
     begun = bases.unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
     if begun is not None:
-        left = remaining_of(world, plan, batch, begun)
+        left = transfer_passes.remaining_of(world, plan, batch, begun)
     elif chosen.whole:
-        left = remaining(world, plan, batch, left_alone=chosen.left_alone)
+        left = transfer_passes.remaining(world, plan, batch, left_alone=chosen.left_alone)
     else:
-        left = Remaining(record=None)
+        left = transfer_passes.Remaining(record=None)
     findings, _ = await find_problems(world, request, site, batch, left.need)
     if begun is None and not any(found.problems for found in findings):
         findings = (*findings, *quota_finding(await look_at_limits(world, plan, left.trees)))

@@ -28,17 +28,8 @@ from migrator.reap.archive import ProvenArchives
 from migrator.reap.ports import ReapIndex, ReapLists
 from migrator.site.guards import mounts_not_recorded
 from migrator.site.rules_guards import health_problems
+from migrator.verify import walk
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
-from migrator.verify.walk import (
-    HELD_ENTRIES,
-    Absences,
-    Carrying,
-    StorageWait,
-    Tally,
-    TreeComparison,
-    compare_links,
-    error_problem,
-)
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft
@@ -50,8 +41,8 @@ if TYPE_CHECKING:
 async def compare_with_catalogs(
     scans: Sequence[CatalogRecord],
     draft: "ParquetDraft",
-    comparison: TreeComparison,
-    tally: Tally,
+    comparison: walk.TreeComparison,
+    tally: walk.Tally,
     *,
     trees: tuple[bytes, ...],
     workers: int,
@@ -74,7 +65,9 @@ async def compare_with_catalogs(
         await comparison.run()
 
 
-async def _account_piece(piece: Sequence[bytes], comparison: TreeComparison, tally: Tally, workers: int) -> None:
+async def _account_piece(
+    piece: Sequence[bytes], comparison: walk.TreeComparison, tally: walk.Tally, workers: int
+) -> None:
     """Proceed from the outermost paths inwards: paths in a directory that is walked now wait for the walk."""
     left = set(piece)
     while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
@@ -85,14 +78,14 @@ async def _account_piece(piece: Sequence[bytes], comparison: TreeComparison, tal
         left.difference_update(outermost)
 
 
-def _account(paths: Sequence[bytes], comparison: TreeComparison, tally: Tally) -> None:
+def _account(paths: Sequence[bytes], comparison: walk.TreeComparison, tally: walk.Tally) -> None:
     """Compare each path, or prove that it is gone; record it as unproven otherwise."""
     for path in paths:
         try:
             if not comparison.compare_late(path):
                 tally.gone()
         except OSError as error:
-            words = f"cannot be looked at: {error_problem(path, 'look', error).reason}"
+            words = f"cannot be looked at: {walk.error_problem(path, 'look', error).reason}"
             seen = "an earlier scan saw it"
             tally.note([Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target=seen)])
 
@@ -171,7 +164,7 @@ class VerifyRequest:
     trees: tuple[bytes, ...] = ()
     carry: bool = False
     workers: int = 4
-    held_entries: int = HELD_ENTRIES
+    held_entries: int = walk.HELD_ENTRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,13 +277,13 @@ class Telling:
         of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
         self.event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
 
-    async def show_again_and_again(self, batch: Batch, tally: Tally) -> None:
+    async def show_again_and_again(self, batch: Batch, tally: walk.Tally) -> None:
         """Report progress until cancelled."""
         while True:
             self.show(batch, tally)
             await self._clock.sleep(_SHOW_EVERY_S)
 
-    def show(self, batch: Batch, tally: Tally) -> None:
+    def show(self, batch: Batch, tally: walk.Tally) -> None:
         """Report progress."""
         # Users may have added files since the plan counted them: never show more than 100 %.
         paths, (size_bytes, digested_bytes, carried_bytes) = tally.paths, tally.sums
@@ -405,7 +398,7 @@ class _Verification:
     ) -> None:
         self._request = request
         self._storage = storage
-        self._waiting: StorageWait | None = None
+        self._waiting: walk.StorageWait | None = None
         self._archived = archived
         self._reap_lists = reap_lists
         self._source = source
@@ -422,7 +415,7 @@ class _Verification:
         checked = check_request(self._request, self._ledger)
         site, batch, self._trees = checked.site, checked.batch, checked.trees
         if self._storage is not None:
-            self._waiting = StorageWait(self._storage, self._clock, self._telling.event)
+            self._waiting = walk.StorageWait(self._storage, self._clock, self._telling.event)
             await self._wait_for_storage(self._waiting)
         guards = Guards(site=site, source=self._source, target=self._target, say=self._telling.event)
         before = await guards.before()
@@ -433,7 +426,7 @@ class _Verification:
         self._telling.began(batch)
         name = f"{self._request.plan.name}-batch-{batch.number:04d}-{number:06d}"
         draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
-        tally = Tally(draft)
+        tally = walk.Tally(draft)
         try:
             manifest = await self._compare(batch, checked.capabilities, draft, tally, number)
         except asyncio.CancelledError:
@@ -457,7 +450,7 @@ class _Verification:
         return record
 
     @staticmethod
-    async def _wait_for_storage(waiting: StorageWait) -> None:
+    async def _wait_for_storage(waiting: walk.StorageWait) -> None:
         """Wait for lost storage first: access to a mount whose servers do not answer may hang."""
         try:
             await waiting.until_back()
@@ -468,7 +461,7 @@ class _Verification:
             ) from None
 
     async def _compare(
-        self, batch: Batch, capabilities: TargetCapabilities, draft: "ParquetDraft", tally: Tally, number: int
+        self, batch: Batch, capabilities: TargetCapabilities, draft: "ParquetDraft", tally: walk.Tally, number: int
     ) -> ClosedManifest:
         reading = await asyncio.to_thread(self._begin_reading, number)
         carrying = await asyncio.to_thread(self._open_earlier, batch) if self._request.carry else None
@@ -494,8 +487,8 @@ class _Verification:
         self._target.sync()
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
-    def _open_earlier(self, batch: Batch) -> Carrying:
-        carrying = Carrying(self._manifests, self._ledger.verifications, self._request.policy)
+    def _open_earlier(self, batch: Batch) -> walk.Carrying:
+        carrying = walk.Carrying(self._manifests, self._ledger.verifications, self._request.policy)
         carrying.open([tree.path for tree in batch.trees])
         for problem in carrying.problems:
             self._telling.event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
@@ -506,12 +499,12 @@ class _Verification:
         batch: Batch,
         capabilities: TargetCapabilities,
         draft: "ParquetDraft",
-        tally: Tally,
+        tally: walk.Tally,
         *,
         reading: ContentReading,
-        carrying: Carrying | None,
+        carrying: walk.Carrying | None,
     ) -> ClosedManifest:
-        comparison = TreeComparison(
+        comparison = walk.TreeComparison(
             self._source,
             self._target,
             tally,
@@ -534,7 +527,7 @@ class _Verification:
                 scans, draft, comparison, tally, trees=trees, workers=self._request.workers
             )
             # Last, because paths found through a catalog may be further names of a file.
-            await asyncio.to_thread(compare_links, draft, tally, capabilities)
+            await asyncio.to_thread(walk.compare_links, draft, tally, capabilities)
             manifest = await asyncio.to_thread(draft.close)
         finally:
             ticker.cancel()
@@ -543,9 +536,9 @@ class _Verification:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
 
-    def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> Absences:
+    def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> walk.Absences:
         trees = tuple(tree.path for tree in batch.trees)
-        found = Absences(capabilities, trees, reaped=self._reap_index(batch), archived=self._archived)
+        found = walk.Absences(capabilities, trees, reaped=self._reap_index(batch), archived=self._archived)
         found.load()
         return found
 
@@ -557,14 +550,14 @@ class _Verification:
         self._reap_lists.checked(reap.reap_list, reap.digest or "")
         return self._reap_lists.index(reap.reap_list, trees=[tree.path for tree in batch.trees])
 
-    def _find_trees(self, batch: Batch, comparison: TreeComparison, tally: Tally) -> tuple[bytes, ...]:
+    def _find_trees(self, batch: Batch, comparison: walk.TreeComparison, tally: walk.Tally) -> tuple[bytes, ...]:
         """The trees that exist on the source. A missing one makes the verification not whole."""
         found: list[bytes] = []
         for tree in batch.trees:
             try:
                 root = self._source.look(tree.path)
             except OSError as error:
-                tally.unreadable(error_problem(tree.path, "look", error), on_source=True)
+                tally.unreadable(walk.error_problem(tree.path, "look", error), on_source=True)
                 continue
             if root is None:
                 self._reasons.append(
@@ -578,7 +571,9 @@ class _Verification:
                 found.append(tree.path)
         return tuple(found)
 
-    def _record(self, number: int, started_at_s: float, tally: Tally, manifest: ClosedManifest) -> VerificationRecord:
+    def _record(
+        self, number: int, started_at_s: float, tally: walk.Tally, manifest: ClosedManifest
+    ) -> VerificationRecord:
         reasons = tuple(dict.fromkeys(self._reasons))
         size_bytes, digested_bytes, carried_bytes = tally.sums
         return VerificationRecord(

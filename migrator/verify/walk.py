@@ -25,16 +25,7 @@ from migrator.plan.model import SurpriseKind
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ArchivedMember, ReapAction, is_archive_path, same_file
 from migrator.reap.ports import ReapIndex
-from migrator.verify.model import (
-    ContentReading,
-    Difference,
-    DifferenceKind,
-    DigestPolicy,
-    ReadContent,
-    earlier_verifications,
-    facts_of,
-    is_carried_over,
-)
+from migrator.verify import model
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ParquetEarlierManifest
@@ -247,7 +238,7 @@ class Content:
     """The digest of content that is equal on both sides, which verification read it, and whether that was an earlier one."""
 
     digest: bytes
-    reading: ContentReading
+    reading: model.ContentReading
     carried: bool = False
 
 
@@ -283,7 +274,7 @@ class Tally:
         source: Entry,
         target: Entry | None,
         *,
-        differences: Sequence[Difference] = (),
+        differences: Sequence[model.Difference] = (),
         losses: Sequence[Loss] = (),
         content: Content | None = None,
         archived: ArchivedMember | None = None,
@@ -312,7 +303,7 @@ class Tally:
 
     def note(
         self,
-        differences: Sequence[Difference] = (),
+        differences: Sequence[model.Difference] = (),
         losses: Sequence[Loss] = (),
         *,
         verified: Sequence[VerifiedPath] = (),
@@ -321,7 +312,7 @@ class Tally:
         """Count differences, and losses that are expected."""
         with self._lock:
             self.differences.update(difference.kind.value for difference in differences)
-            self.unread += sum(difference.kind is DifferenceKind.UNREADABLE for difference in differences)
+            self.unread += sum(difference.kind is model.DifferenceKind.UNREADABLE for difference in differences)
             self.expected.update(loss.kind.value for loss in losses)
         self._draft.add(verified=verified, differences=differences, losses=losses, links=links)
 
@@ -329,7 +320,7 @@ class Tally:
         """Count a path that could not be read on one side; the verification is then not whole."""
         words = f"{problem.operation}: {problem.reason}"
         sides = (words, NOT_COMPARED) if on_source else (NOT_COMPARED, words)
-        self.note([_difference(problem.path, DifferenceKind.UNREADABLE, *sides)])
+        self.note([_difference(problem.path, model.DifferenceKind.UNREADABLE, *sides)])
 
     def gone(self) -> None:
         """Count a path of an earlier catalog that is proven to be gone."""
@@ -341,8 +332,8 @@ NOT_COMPARED = "not compared"
 """The text for the readable side if a file cannot be read on the other."""
 
 
-def _difference(path: bytes, kind: DifferenceKind, source: str, target: str) -> Difference:
-    return Difference(path=path, kind=kind, source=source, target=target)
+def _difference(path: bytes, kind: model.DifferenceKind, source: str, target: str) -> model.Difference:
+    return model.Difference(path=path, kind=kind, source=source, target=target)
 
 
 def _linked(source: Entry, target: Entry | None) -> tuple[LinkedPath, ...]:
@@ -414,7 +405,7 @@ class ContentComparison:
     def __init__(self, source: FileSystem, target: FileSystem, algorithm: str) -> None:
         self._sides = ((source, _Digests(source, algorithm)), (target, _Digests(target, algorithm)))
 
-    def compare(self, pair: Pair) -> tuple[bytes | None, Difference | None]:
+    def compare(self, pair: Pair) -> tuple[bytes | None, model.Difference | None]:
         """The common digest, or the difference: content, changed while read, or unreadable."""
         found: list[bytes] = []
         for on_source, entry, (file_system, digests) in zip(
@@ -427,7 +418,7 @@ class ContentComparison:
                     return None, _changed(entry, "replaced or removed while it was read", on_source=on_source)
                 words = f"read: {error_problem(entry.path, 'read', error).reason}"
                 sides = (words, NOT_COMPARED) if on_source else (NOT_COMPARED, words)
-                return None, _difference(entry.path, DifferenceKind.UNREADABLE, *sides)
+                return None, _difference(entry.path, model.DifferenceKind.UNREADABLE, *sides)
             if digest.changed or digest.size_bytes != entry.size_bytes:
                 return None, _changed(entry, "changed while it was read", on_source=on_source)
             found.append(digest.value)
@@ -435,7 +426,7 @@ class ContentComparison:
             return found[0], None
         if self._changed_since(self._sides[0][0], pair.source):
             return None, _changed(pair.source, "changed since it was listed", on_source=True)
-        return None, _difference(pair.source.path, DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
+        return None, _difference(pair.source.path, model.DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
 
     @staticmethod
     def _changed_since(file_system: FileSystem, entry: Entry) -> bool:
@@ -444,12 +435,12 @@ class ContentComparison:
             now = look_or_prove_gone(file_system, entry.path)
         except OSError:
             return False
-        return now is None or now.type is not EntryType.FILE or facts_of(now) != facts_of(entry)
+        return now is None or now.type is not EntryType.FILE or model.facts_of(now) != model.facts_of(entry)
 
 
-def _changed(entry: Entry, words: str, *, on_source: bool) -> Difference:
+def _changed(entry: Entry, words: str, *, on_source: bool) -> model.Difference:
     sides = (words, "unchanged") if on_source else ("unchanged", words)
-    return _difference(entry.path, DifferenceKind.CHANGED, *sides)
+    return _difference(entry.path, model.DifferenceKind.CHANGED, *sides)
 
 
 # --- Carrying over readings of earlier verifications
@@ -461,7 +452,9 @@ class Carrying:
     `problems` are manifests that could not be opened: the content that only they prove is read again.
     """
 
-    def __init__(self, manifests: "ManifestDirectories", records: "VerificationRecords", policy: DigestPolicy) -> None:
+    def __init__(
+        self, manifests: "ManifestDirectories", records: "VerificationRecords", policy: model.DigestPolicy
+    ) -> None:
         self._manifests = manifests
         self._records = records
         self._policy = policy
@@ -472,13 +465,13 @@ class Carrying:
     def open(self, trees: Sequence[bytes]) -> None:
         """Open the best manifest of each tree whose digest is the ledger's. Reads each once. Blocking."""
         for tree in trees:
-            for record in earlier_verifications(self._records.covering(tree), self._policy):
+            for record in model.earlier_verifications(self._records.covering(tree), self._policy):
                 manifest = self._open(record.id, record.manifest or "", record.manifest_digest or "")
                 if manifest is not None:
                     self._by_tree[tree] = manifest
                     break
 
-    def find(self, pairs: Sequence[Pair]) -> Mapping[bytes, ReadContent]:
+    def find(self, pairs: Sequence[Pair]) -> Mapping[bytes, model.ReadContent]:
         """The earlier readings of those pairs (all of one directory) whose content need not be read again."""
         manifest = self._of_tree(pairs[0].source.path) if pairs else None
         if manifest is None:
@@ -487,7 +480,7 @@ class Carrying:
         return {
             pair.source.path: known[pair.source.path]
             for pair in pairs
-            if pair.source.path in known and is_carried_over(known[pair.source.path], pair.source, pair.target)
+            if pair.source.path in known and model.is_carried_over(known[pair.source.path], pair.source, pair.target)
         }
 
     def close(self) -> None:
@@ -531,9 +524,9 @@ def compare_links(draft: "ParquetDraft", tally: Tally, capabilities: TargetCapab
             tally.note([found])
 
 
-def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> Difference | Loss:
+def _link_difference(finding: LinkFinding, capabilities: TargetCapabilities) -> model.Difference | Loss:
     same, alone = f"the same file as {show(finding.other)}", "a file of its own"
-    kind, path = DifferenceKind.HARD_LINKS, finding.path
+    kind, path = model.DifferenceKind.HARD_LINKS, finding.path
     match finding.kind:
         case LinkFindingKind.SPLIT if not capabilities.keeps_hard_links:
             return _loss(path, SurpriseKind.LOSS_HARD_LINK, f"a copy beside {show(finding.other)}")
@@ -680,10 +673,10 @@ class TreeComparison:
         tally: Tally,
         *,
         capabilities: TargetCapabilities,
-        policy: DigestPolicy,
+        policy: model.DigestPolicy,
         root_owner: tuple[int, int],
         workers: int,
-        reading: ContentReading,
+        reading: model.ContentReading,
         carrying: Carrying | None = None,
         held_entries: int = HELD_ENTRIES,
         absences: Absences,
@@ -715,7 +708,7 @@ class TreeComparison:
             self._tally.unreadable(error_problem(root.path, "look", error), on_source=False)
             return
         if target is None:
-            missing = _difference(root.path, DifferenceKind.MISSING, root.type.value, "none")
+            missing = _difference(root.path, model.DifferenceKind.MISSING, root.type.value, "none")
             self._tally.record(root, None, differences=[missing])
         else:
             self._record(root, target, compare_tree_root(root, target, owner=self._root_owner))
@@ -803,7 +796,7 @@ class TreeComparison:
         """Count a path that is not on the target, and everything in it."""
         found = self._absences.of(source)
         if found is None:
-            missing = _difference(source.path, DifferenceKind.MISSING, source.type.value, "none")
+            missing = _difference(source.path, model.DifferenceKind.MISSING, source.type.value, "none")
             self._tally.record(source, None, differences=[missing])
         else:
             self._tally.record(source, None, losses=[found.loss], archived=found.member)
@@ -830,7 +823,7 @@ class TreeComparison:
                 return
         if self._absences.is_archive(target.path):
             return
-        self._tally.note([_difference(target.path, DifferenceKind.EXTRA, "none", _extra_words(target))])
+        self._tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
         if target.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=target.path, on_source=False))
 
@@ -865,7 +858,7 @@ class TreeComparison:
             return
         if source.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=source.path))
-        same_size = all(difference.kind is not DifferenceKind.SIZE for difference in comparison.differences)
+        same_size = all(difference.kind is not model.DifferenceKind.SIZE for difference in comparison.differences)
         if source.type is EntryType.FILE and same_size and is_sampled(source.path, self._policy):
             files.add(Pair(source=source, target=target, comparison=comparison))
         else:
@@ -891,11 +884,11 @@ class TreeComparison:
             pair.comparison.differences.append(difference)
         return None if digest is None else Content(digest=digest, reading=self._reading)
 
-    def _may_be_back(self, difference: Difference) -> bool:
+    def _may_be_back(self, difference: model.Difference) -> bool:
         """Whether the target's file was unreadable because of lost storage that is back now."""
         if (
             self._storage is None
-            or difference.kind is not DifferenceKind.UNREADABLE
+            or difference.kind is not model.DifferenceKind.UNREADABLE
             or difference.target == NOT_COMPARED
         ):
             return False

@@ -8,18 +8,7 @@ from typing import Any
 
 import pytest
 
-from migrator.beegfs.model import (
-    CapacityPool,
-    Consistency,
-    DirectoryFacts,
-    Reachability,
-    StorageSeen,
-    StorageTarget,
-    StripeSettings,
-    TargetKind,
-    TreeOwner,
-    UserQuota,
-)
+from migrator.beegfs import model as beegfs
 from migrator.core.errors import Interrupted, Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState, PassKind
@@ -30,20 +19,20 @@ from tests.support.fake_filesystem import GIB
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, World, in_loop
 
-Change = Callable[[StorageTarget], StorageTarget]
+Change = Callable[[beegfs.StorageTarget], beegfs.StorageTarget]
 HANGING = ALICE + b"/sub/f03"
-STRIPE = StripeSettings(targets=2, chunk_bytes=1 << 20)
+STRIPE = beegfs.StripeSettings(targets=2, chunk_bytes=1 << 20)
 
 
-def target(number: int, **changes: object) -> StorageTarget:
-    well = StorageTarget(
-        kind=TargetKind.STORAGE if number > 100 else TargetKind.METADATA,
+def target(number: int, **changes: object) -> beegfs.StorageTarget:
+    well = beegfs.StorageTarget(
+        kind=beegfs.TargetKind.STORAGE if number > 100 else beegfs.TargetKind.METADATA,
         number=number,
         name=f"target_{number}",
         node=f"node_{number}",
-        reachability=Reachability.ONLINE,
-        consistency=Consistency.GOOD,
-        pool=CapacityPool.NORMAL,
+        reachability=beegfs.Reachability.ONLINE,
+        consistency=beegfs.Consistency.GOOD,
+        pool=beegfs.CapacityPool.NORMAL,
         last_contact_s=10.0,
         total_bytes=GIB,
         free_bytes=GIB // 2,
@@ -53,11 +42,11 @@ def target(number: int, **changes: object) -> StorageTarget:
     return replace(well, **changes)  # type: ignore[arg-type]
 
 
-def well(one: StorageTarget) -> StorageTarget:
+def well(one: beegfs.StorageTarget) -> beegfs.StorageTarget:
     return one
 
 
-def lost(one: StorageTarget) -> StorageTarget:
+def lost(one: beegfs.StorageTarget) -> beegfs.StorageTarget:
     """Target 201 is not heard of; that it is offline is said much later."""
     return replace(one, last_contact_s=60.0) if one.number == 201 else one
 
@@ -67,34 +56,34 @@ class Storage:
     """The `StorageTargets` port: two of each kind, as `change` makes them; `after` is called with every look."""
 
     change: Change = well
-    after: Callable[[int, StorageTarget], None] = lambda _, __: None
+    after: Callable[[int, beegfs.StorageTarget], None] = lambda _, __: None
     failure: str = ""
     unstripable: str = ""
     looks: int = 0
     waits: asyncio.Event | None = None
-    striped: list[tuple[bytes, StripeSettings]] = field(default_factory=list)
+    striped: list[tuple[bytes, beegfs.StripeSettings]] = field(default_factory=list)
     tool: str = "/usr/bin/beegfs"
-    limits: dict[int, UserQuota] = field(default_factory=dict)
+    limits: dict[int, beegfs.UserQuota] = field(default_factory=dict)
     no_quotas: str = ""
 
-    async def look(self) -> StorageSeen:
+    async def look(self) -> beegfs.StorageSeen:
         self.looks += 1
         if self.waits is not None:
             self.waits.set()
             await asyncio.Event().wait()
         if self.failure:
             raise ToolFailed(self.failure)
-        found = StorageSeen(targets=tuple(self.change(target(number)) for number in (1, 2, 101, 201)))
+        found = beegfs.StorageSeen(targets=tuple(self.change(target(number)) for number in (1, 2, 101, 201)))
         self.after(self.looks, found.targets[-1])
         return found
 
     async def problems(self) -> tuple[str, ...]:
         raise AssertionError("a run asks for more")
 
-    async def directory(self, path: bytes) -> DirectoryFacts:
-        return DirectoryFacts(stripe=StripeSettings(targets=4, chunk_bytes=1 << 19))
+    async def directory(self, path: bytes) -> beegfs.DirectoryFacts:
+        return beegfs.DirectoryFacts(stripe=beegfs.StripeSettings(targets=4, chunk_bytes=1 << 19))
 
-    async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
+    async def set_stripe(self, path: bytes, stripe: beegfs.StripeSettings) -> None:
         if self.unstripable:
             raise ToolFailed(self.unstripable)
         self.striped.append((path, stripe))
@@ -102,7 +91,7 @@ class Storage:
     async def quota_problem(self) -> str | None:
         return None
 
-    async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
+    async def quotas(self, uids: Collection[int]) -> Mapping[int, beegfs.UserQuota]:
         if self.no_quotas:
             raise ToolFailed(self.no_quotas)
         return {uid: self.limits[uid] for uid in uids if uid in self.limits}
@@ -128,7 +117,7 @@ async def test_a_stream_that_hangs_on_a_lost_target_goes_on_when_it_is_back(worl
             hung_s.append(world.clock.now_s())
             storage.change = lost
 
-    def come_back(look: int, _: StorageTarget) -> None:
+    def come_back(look: int, _: beegfs.StorageTarget) -> None:
         if look >= 400:
             storage.change = well
             answers.set()
@@ -179,7 +168,7 @@ async def test_errors_of_a_lost_target_blame_no_chunk(world: World, storage: Sto
         if path in world.streams.faults and storage.change is well:
             storage.change = lost
 
-    def come_back(look: int, _: StorageTarget) -> None:
+    def come_back(look: int, _: beegfs.StorageTarget) -> None:
         if look >= 20:
             storage.change = well
 
@@ -201,7 +190,7 @@ async def test_a_sync_that_a_lost_target_fails_is_made_again(world: World, stora
     def lose(_: bytes) -> None:
         storage.change = lost if world.target.sync_errors else well
 
-    def come_back(look: int, _: StorageTarget) -> None:
+    def come_back(look: int, _: beegfs.StorageTarget) -> None:
         if look >= 20:
             storage.change = well
 
@@ -218,7 +207,7 @@ async def test_a_sync_that_a_lost_target_fails_is_made_again(world: World, stora
 async def test_a_write_without_room_names_the_target_that_is_full(world: World, storage: Storage) -> None:
     def fill(_: bytes) -> None:
         storage.change = lambda one: (
-            replace(one, free_bytes=4096, pool=CapacityPool.EMERGENCY) if one.number == 201 else one
+            replace(one, free_bytes=4096, pool=beegfs.CapacityPool.EMERGENCY) if one.number == 201 else one
         )
 
     world.streams.before_path = fill
@@ -232,10 +221,10 @@ async def test_a_write_without_room_names_the_target_that_is_full(world: World, 
 
 
 _SICK: dict[str, Change] = {
-    "target_201": lambda one: replace(one, reachability=Reachability.OFFLINE) if one.number == 201 else one,
+    "target_201": lambda one: replace(one, reachability=beegfs.Reachability.OFFLINE) if one.number == 201 else one,
     "lacks": lambda one: replace(one, free_bytes=10) if one.number == 101 else one,
     "inodes": lambda one: replace(one, free_inodes=3) if one.number == 1 else one,
-    "emergency": lambda one: replace(one, pool=CapacityPool.EMERGENCY) if one.number > 100 else one,
+    "emergency": lambda one: replace(one, pool=beegfs.CapacityPool.EMERGENCY) if one.number > 100 else one,
 }
 
 
@@ -348,7 +337,7 @@ OWNER = 1001
 def plan_owned(world: World, *, quotas: bool = False) -> None:
     """The plan says whose the files of alice's tree are; `quotas`: the source limits directories."""
     plan, checksum = world.documents.plans["plan"]
-    owners = (TreeOwner(tree=ALICE, uid=OWNER, size_bytes=1000, files=10),)
+    owners = (beegfs.TreeOwner(tree=ALICE, uid=OWNER, size_bytes=1000, files=10),)
     surprises = tuple(replace(one, kind=SurpriseKind.QUOTA) for one in plan.surprises) if quotas else ()
     world.documents.plans["plan"] = replace(plan, owners=owners, surprises=surprises), checksum
 
@@ -356,7 +345,7 @@ def plan_owned(world: World, *, quotas: bool = False) -> None:
 @in_loop
 async def test_a_batch_that_is_beyond_its_users_limit_is_refused_and_says_whose(world: World, storage: Storage) -> None:
     plan_owned(world)
-    storage.limits[OWNER] = UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB + 1)
+    storage.limits[OWNER] = beegfs.UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB + 1)
     dry = await world.run(dry_run=True)
     (guard,) = [one for one in dry.batches[0].guards if one.guard == "target quotas"]
     assert f"uid {OWNER}" in guard.problems[0]
@@ -364,7 +353,7 @@ async def test_a_batch_that_is_beyond_its_users_limit_is_refused_and_says_whose(
         await world.run()
     assert "hard limit" in str(caught.value)
     assert not world.streams.streams
-    storage.limits[OWNER] = UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB + (1 << 20))
+    storage.limits[OWNER] = beegfs.UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB + (1 << 20))
     await world.run()
     (warned,) = events(world, EventKind.QUOTA_NEAR)
     assert "little room" in warned.message
@@ -375,7 +364,7 @@ async def test_a_batch_that_is_beyond_its_users_limit_is_refused_and_says_whose(
 async def test_what_has_arrived_is_not_counted_again(world: World, storage: Storage) -> None:
     plan_owned(world)
     await world.run()
-    storage.limits[OWNER] = UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB)
+    storage.limits[OWNER] = beegfs.UserQuota(uid=OWNER, used_bytes=GIB, limit_bytes=GIB)
     await world.run()
     assert not events(world, EventKind.QUOTA_NEAR)
 

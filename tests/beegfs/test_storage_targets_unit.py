@@ -4,20 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from migrator.beegfs import rules as beegfs_rules
 from migrator.beegfs.model import CapacityPool, Consistency, Reachability, StorageSeen, StripeSettings, TargetKind
-from migrator.beegfs.rules import (
-    SILENT_AFTER_S,
-    LookTimes,
-    check_quota,
-    check_storage_targets,
-    check_stripe,
-    fullest_words,
-    lost_targets,
-    room_of,
-    stripe_differs,
-    target_problems,
-    told_within_s,
-)
 from migrator.beegfs.tool import CallTimes
 from migrator.beegfs.version8 import parse_targets
 from migrator.core.events import FindingStatus
@@ -57,18 +45,18 @@ def with_one(number: int, **changes: object) -> StorageSeen:
 )
 def test_recorded_states_are_judged(version: str, state: str, lost: int, problems: int) -> None:
     found = seen(state, version)
-    assert len(lost_targets(found)) == lost
-    assert len(target_problems(found)) == problems
-    assert all("target_storage_201" in words for words in lost_targets(found))
+    assert len(beegfs_rules.lost_targets(found)) == lost
+    assert len(beegfs_rules.target_problems(found)) == problems
+    assert all("target_storage_201" in words for words in beegfs_rules.lost_targets(found))
 
 
 def test_what_is_not_heard_of_is_lost_before_its_state_says_so() -> None:
-    late = with_one(201, last_contact_s=SILENT_AFTER_S + 1.0)
-    assert lost_targets(late)
-    assert target_problems(late)
-    assert not lost_targets(with_one(201, last_contact_s=SILENT_AFTER_S))
-    assert lost_targets(with_one(201, answers=False))
-    assert target_problems(with_one(201, answers=False))
+    late = with_one(201, last_contact_s=beegfs_rules.SILENT_AFTER_S + 1.0)
+    assert beegfs_rules.lost_targets(late)
+    assert beegfs_rules.target_problems(late)
+    assert not beegfs_rules.lost_targets(with_one(201, last_contact_s=beegfs_rules.SILENT_AFTER_S))
+    assert beegfs_rules.lost_targets(with_one(201, answers=False))
+    assert beegfs_rules.target_problems(with_one(201, answers=False))
 
 
 @pytest.mark.parametrize(
@@ -84,23 +72,23 @@ def test_what_is_not_heard_of_is_lost_before_its_state_says_so() -> None:
 )
 def test_what_is_not_online_and_good_cannot_be_read(changes: dict[str, object]) -> None:
     for number in (1, 101):
-        (problem,) = target_problems(with_one(number, **changes))
+        (problem,) = beegfs_rules.target_problems(with_one(number, **changes))
         assert f"({number}, " in problem
 
 
 def test_a_server_that_nobody_knows_the_name_of_is_lost_too() -> None:
     unknown = replace(seen(), unanswered=(TargetKind.STORAGE,))
-    for told in (lost_targets(unknown), target_problems(unknown)):
+    for told in (beegfs_rules.lost_targets(unknown), beegfs_rules.target_problems(unknown)):
         (words,) = told
         assert words.startswith("a storage server: does not answer")
-    (finding,) = check_storage_targets(unknown)
+    (finding,) = beegfs_rules.check_storage_targets(unknown)
     assert finding.status is FAILURE
 
 
-def used_times() -> LookTimes:
+def used_times() -> beegfs_rules.LookTimes:
     """What the program uses: its own constants, and no others."""
     calls, tick_s = CallTimes(), RunRequest(plan="plan", batches=(), jobs=1, pid=1).progress_interval_s
-    return LookTimes(
+    return beegfs_rules.LookTimes(
         # What a stream does is compared twice.
         quiet_s=2 * (QUIET_S + tick_s),
         every_s=LOOK_EVERY_S,
@@ -113,31 +101,31 @@ def used_times() -> LookTimes:
 
 
 def test_a_server_that_is_off_is_told_within_a_minute() -> None:
-    assert max(told_within_s(used_times())) < 60.0
+    assert max(beegfs_rules.told_within_s(used_times())) < 60.0
 
 
 @pytest.mark.parametrize("name", ["every_s", "tick_s", "ending_s", "list_s"])
 def test_whatever_version_8_waits_longer_for_makes_it_later(name: str) -> None:
     later = replace(used_times(), **{name: getattr(used_times(), name) + 60.0})
-    assert told_within_s(later)[0] >= 60.0
+    assert beegfs_rules.told_within_s(later)[0] >= 60.0
 
 
 @pytest.mark.parametrize("name", ["every_s", "tick_s", "ending_s", "quiet_s", "room_s", "states_s"])
 def test_whatever_version_7_waits_longer_for_makes_it_later(name: str) -> None:
     later = replace(used_times(), **{name: getattr(used_times(), name) + 60.0})
-    assert told_within_s(later)[1] >= 60.0
+    assert beegfs_rules.told_within_s(later)[1] >= 60.0
 
 
 def test_an_answer_without_targets_is_none() -> None:
-    assert len(target_problems(StorageSeen(targets=()))) == 2
-    (problem,) = target_problems(
+    assert len(beegfs_rules.target_problems(StorageSeen(targets=()))) == 2
+    (problem,) = beegfs_rules.target_problems(
         StorageSeen(targets=tuple(one for one in seen().targets if one.kind is TargetKind.STORAGE))
     )
     assert "metadata" in problem
 
 
 def test_the_room_is_that_of_the_fullest_times_their_number() -> None:
-    found = room_of(DF, with_one(102, free_bytes=GIB))
+    found = beegfs_rules.room_of(DF, with_one(102, free_bytes=GIB))
     assert found.free_bytes == 3 * GIB
     metadata = [one.free_inodes for one in seen().targets if one.kind is TargetKind.METADATA]
     assert found.free_inodes == 2 * min(one for one in metadata if one is not None)
@@ -145,38 +133,38 @@ def test_the_room_is_that_of_the_fullest_times_their_number() -> None:
 
 
 def test_the_room_is_never_more_than_df_shows() -> None:
-    assert room_of(replace(DF, free_bytes=GIB), seen()).free_bytes == GIB
+    assert beegfs_rules.room_of(replace(DF, free_bytes=GIB), seen()).free_bytes == GIB
 
 
 def test_new_files_avoid_targets_that_are_nearly_full() -> None:
     emergency = seen("cap-emergency")
     normal = [one.free_bytes for one in emergency.targets if one.number in (101, 102)]
-    assert room_of(DF, emergency).free_bytes == 2 * min(one for one in normal if one is not None)
+    assert beegfs_rules.room_of(DF, emergency).free_bytes == 2 * min(one for one in normal if one is not None)
     all_low = StorageSeen(targets=tuple(replace(one, pool=CapacityPool.LOW, free_bytes=GIB) for one in seen().targets))
-    assert room_of(DF, all_low).free_bytes == 3 * GIB
+    assert beegfs_rules.room_of(DF, all_low).free_bytes == 3 * GIB
 
 
 def test_only_targets_of_the_pool_that_trees_are_in_count() -> None:
     found = replace(with_one(201, storage_pool=2, free_bytes=4096), storage_pool=1)
-    assert room_of(DF, found).free_bytes > 7 * GIB
-    assert room_of(DF, replace(found, storage_pool=None)).free_bytes == 3 * 4096
+    assert beegfs_rules.room_of(DF, found).free_bytes > 7 * GIB
+    assert beegfs_rules.room_of(DF, replace(found, storage_pool=None)).free_bytes == 3 * 4096
 
 
 def test_inodes_that_one_target_does_not_tell_are_not_known() -> None:
-    assert room_of(DF, with_one(2, free_inodes=None)).free_inodes is None
+    assert beegfs_rules.room_of(DF, with_one(2, free_inodes=None)).free_inodes is None
     told = replace(DF, total_inodes=9, free_inodes=5)
-    assert room_of(told, seen()).free_inodes == 5
+    assert beegfs_rules.room_of(told, seen()).free_inodes == 5
 
 
 def test_what_is_full_is_named_and_where_nothing_is_the_fullest() -> None:
-    words = fullest_words(seen("cap-emergency").targets)
+    words = beegfs_rules.fullest_words(seen("cap-emergency").targets)
     assert "target_storage_201" in words
     assert "emergency" in words
     assert "101" not in words
-    healthy = fullest_words(with_one(102, free_bytes=5).targets)
+    healthy = beegfs_rules.fullest_words(with_one(102, free_bytes=5).targets)
     assert "target_storage_102" in healthy
     assert "metadata target" in healthy
-    assert fullest_words(()) == ""
+    assert beegfs_rules.fullest_words(()) == ""
 
 
 @pytest.mark.parametrize(
@@ -193,7 +181,7 @@ def test_what_is_full_is_named_and_where_nothing_is_the_fullest() -> None:
     ],
 )
 def test_doctor_tells_each_with_its_fix(found: StorageSeen | None, status: FindingStatus, says: str) -> None:
-    (finding,) = check_storage_targets(found, "the tool is missing")
+    (finding,) = beegfs_rules.check_storage_targets(found, "the tool is missing")
     assert finding.status is status
     assert says in finding.message
     assert bool(finding.fix) == (status is not OK)
@@ -201,22 +189,22 @@ def test_doctor_tells_each_with_its_fix(found: StorageSeen | None, status: Findi
 
 def test_stripes_that_cannot_be_given_are_a_failure() -> None:
     two = StripeSettings(targets=2)
-    assert check_stripe(None, None) == []
-    assert [finding.status for finding in check_stripe(two, None)] == [FAILURE]
-    assert [finding.status for finding in check_stripe(two, seen())] == [OK]
-    assert [finding.status for finding in check_stripe(StripeSettings(targets=4), seen())] == [WARNING]
+    assert beegfs_rules.check_stripe(None, None) == []
+    assert [finding.status for finding in beegfs_rules.check_stripe(two, None)] == [FAILURE]
+    assert [finding.status for finding in beegfs_rules.check_stripe(two, seen())] == [OK]
+    assert [finding.status for finding in beegfs_rules.check_stripe(StripeSettings(targets=4), seen())] == [WARNING]
 
 
 def test_quotas_are_told_only_where_the_source_has_some() -> None:
-    assert check_quota(0, "no licence") == []
-    (cannot,) = check_quota(2, "no licence")
+    assert beegfs_rules.check_quota(0, "no licence") == []
+    (cannot,) = beegfs_rules.check_quota(2, "no licence")
     assert (cannot.status, "no licence" in cannot.message) == (WARNING, True)
-    assert [finding.status for finding in check_quota(2, None)] == [OK]
+    assert [finding.status for finding in beegfs_rules.check_quota(2, None)] == [OK]
 
 
 def test_only_what_was_asked_for_can_differ() -> None:
     there = StripeSettings(targets=4, chunk_bytes=1 << 20)
-    assert not stripe_differs(StripeSettings(), there)
-    assert not stripe_differs(there, there)
-    assert stripe_differs(StripeSettings(targets=2), there)
-    assert stripe_differs(StripeSettings(chunk_bytes=1 << 19), there)
+    assert not beegfs_rules.stripe_differs(StripeSettings(), there)
+    assert not beegfs_rules.stripe_differs(there, there)
+    assert beegfs_rules.stripe_differs(StripeSettings(targets=2), there)
+    assert beegfs_rules.stripe_differs(StripeSettings(chunk_bytes=1 << 19), there)

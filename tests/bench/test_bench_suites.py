@@ -11,18 +11,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from migrator.bench import model as bench
 from migrator.bench.hosts import WorkDirectory
-from migrator.bench.model import (
-    BENCH_NAME,
-    BenchmarkRecord,
-    BenchmarkRequest,
-    BenchmarkState,
-    BenchmarkSummary,
-    Place,
-    Step,
-    SuiteName,
-    Unit,
-)
 from migrator.bench.stage import LOCK, clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.core.errors import ExitCode, LockHeld, Refused, ToolFailed
@@ -42,21 +32,23 @@ def site(tmp_path: Path) -> Iterator[BenchSite]:
         yield bench_site(ledger, tmp_path, *(os.fsencode(root) for root in roots))
 
 
-def ran(site: BenchSite, *suites: SuiteName, **changes: object) -> BenchmarkSummary:
+def ran(site: BenchSite, *suites: bench.SuiteName, **changes: object) -> bench.BenchmarkSummary:
     return asyncio.run(run_benchmarks(request(site, *suites, **changes), site.world))
 
 
 def own_directory(site: BenchSite, place: int = 0) -> Path:
-    return Path(os.fsdecode(site.places[place].root)) / os.fsdecode(BENCH_NAME)
+    return Path(os.fsdecode(site.places[place].root)) / os.fsdecode(bench.BENCH_NAME)
 
 
-def request(site: BenchSite, *suites: SuiteName, **changes: object) -> BenchmarkRequest:
-    made = BenchmarkRequest(suites=suites, places=site.places, hosts=("localhost",), runs=1, scale=TINY, watch_s=0.0)
+def request(site: BenchSite, *suites: bench.SuiteName, **changes: object) -> bench.BenchmarkRequest:
+    made = bench.BenchmarkRequest(
+        suites=suites, places=site.places, hosts=("localhost",), runs=1, scale=TINY, watch_s=0.0
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def work_path(directory: WorkDirectory) -> Path:
-    return Path(os.fsdecode(directory.place.root)) / os.fsdecode(BENCH_NAME) / directory.name / directory.part
+    return Path(os.fsdecode(directory.place.root)) / os.fsdecode(bench.BENCH_NAME) / directory.name / directory.part
 
 
 def left_in(site: BenchSite) -> list[str]:
@@ -64,12 +56,12 @@ def left_in(site: BenchSite) -> list[str]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", list(SuiteName))
-def test_every_suite_is_measured_on_both_and_leaves_nothing(site: BenchSite, name: SuiteName) -> None:
+@pytest.mark.parametrize("name", list(bench.SuiteName))
+def test_every_suite_is_measured_on_both_and_leaves_nothing(site: BenchSite, name: bench.SuiteName) -> None:
     summary = ran(site, name)
     assert summary.exit_code is ExitCode.DONE, summary.failures
     (result,) = summary.results
-    assert result.record.state is BenchmarkState.DONE
+    assert result.record.state is bench.BenchmarkState.DONE
     assert all(place.filesystem for place in result.record.places)
     wanted = [
         (place.label, step.name, step.unit)
@@ -82,7 +74,7 @@ def test_every_suite_is_measured_on_both_and_leaves_nothing(site: BenchSite, nam
     assert tuple(site.ledger.benchmarks.measurements(result.record.id)) == result.measurements
     assert left_in(site) == []
     for one in result.measurements:
-        if one.unit is Unit.MILLISECONDS:
+        if one.unit is bench.Unit.MILLISECONDS:
             latencies = [one.details[name] for name in ("p50_ms", "p90_ms", "p99_ms", "p999_ms", "max_ms")]
             assert latencies == sorted(latencies)
             assert one.details["reads"] >= 17
@@ -97,7 +89,7 @@ def test_runs_alternate_between_the_file_systems_and_hosts_that_cannot_drop_cach
 ) -> None:
     site.workloads.really_drop = os.geteuid() == 0
     site.workloads.dropped = False
-    summary = ran(site, SuiteName.RECURSIVE, runs=2)
+    summary = ran(site, bench.SuiteName.RECURSIVE, runs=2)
     assert {one.cold for one in summary.results[0].measurements} == {os.geteuid() == 0}
     order = [(one.run, one.place) for one in summary.results[0].measurements if one.step == "du"]
     assert order == [(run, label) for run in (1, 2) for label in ("source", "target")]
@@ -107,7 +99,7 @@ def test_runs_alternate_between_the_file_systems_and_hosts_that_cannot_drop_cach
 
 def test_several_hosts_begin_every_step_at_one_agreed_time(site: BenchSite) -> None:
     hosts = ("one", "two", "host with a /")
-    (result,) = ran(site, SuiteName.RECURSIVE, places=site.places[:1], hosts=hosts).results
+    (result,) = ran(site, bench.SuiteName.RECURSIVE, places=site.places[:1], hosts=hosts).results
     for one in result.measurements:
         assert set(one.by_host) == set(hosts)
         assert one.value == pytest.approx(sum(one.by_host.values()) / 3)
@@ -137,30 +129,33 @@ def hide(directory: WorkDirectory) -> None:
 @pytest.mark.parametrize(
     ("name", "at", "fault", "said"),
     [
-        (SuiteName.TRANSFER, "download-medium", damage, ("another content",)),
-        (SuiteName.RECURSIVE, "du", lose, ("recursive: host two does not answer",)),
-        (SuiteName.RECURSIVE, "ls", hide, ("ls -lR on source", "No such file or directory")),
+        (bench.SuiteName.TRANSFER, "download-medium", damage, ("another content",)),
+        (bench.SuiteName.RECURSIVE, "du", lose, ("recursive: host two does not answer",)),
+        (bench.SuiteName.RECURSIVE, "ls", hide, ("ls -lR on source", "No such file or directory")),
     ],
 )
 def test_what_fails_in_a_step_fails_its_suite_and_no_other(
-    site: BenchSite, name: SuiteName, at: str, fault: Fault, said: tuple[str, ...]
+    site: BenchSite, name: bench.SuiteName, at: str, fault: Fault, said: tuple[str, ...]
 ) -> None:
-    def before(directory: WorkDirectory, step: Step) -> None:
+    def before(directory: WorkDirectory, step: bench.Step) -> None:
         if step.name == at:
             fault(directory)
 
     site.workloads.before = before
-    summary = ran(site, name, SuiteName.LATENCY, places=site.places[:1], hosts=("one", "two"))
+    summary = ran(site, name, bench.SuiteName.LATENCY, places=site.places[:1], hosts=("one", "two"))
     assert summary.exit_code is ExitCode.FAILED
     (failure,) = summary.failures
     assert all(words in failure for words in said)
-    assert [result.record.state for result in summary.results] == [BenchmarkState.FAILED, BenchmarkState.DONE]
+    assert [result.record.state for result in summary.results] == [
+        bench.BenchmarkState.FAILED,
+        bench.BenchmarkState.DONE,
+    ]
     assert left_in(site) == []
 
 
 def test_what_is_not_installed_leaves_its_step_out(site: BenchSite) -> None:
     site.workloads.missing = frozenset({"mdtest", "ior", "grep"})
-    (result,) = ran(site, SuiteName.RECURSIVE).results
+    (result,) = ran(site, bench.SuiteName.RECURSIVE).results
     assert {one.step for one in result.measurements} == {"ls", "du"}
     assert result.record.notes == ("left out: grep -ri: grep is not installed on localhost",)
 
@@ -180,13 +175,13 @@ def without_mount(site: BenchSite) -> None:
 @pytest.mark.parametrize(
     ("name", "arrange", "said"),
     [
-        (SuiteName.STREAMING, without_room, r"1\.0 MiB free"),
-        (SuiteName.RECURSIVE, without_inodes, "does not report"),
-        (SuiteName.RECURSIVE, without_mount, "host two: source is not mounted"),
+        (bench.SuiteName.STREAMING, without_room, r"1\.0 MiB free"),
+        (bench.SuiteName.RECURSIVE, without_inodes, "does not report"),
+        (bench.SuiteName.RECURSIVE, without_mount, "host two: source is not mounted"),
     ],
 )
 def test_what_is_refused_makes_nothing(
-    site: BenchSite, name: SuiteName, arrange: Callable[[BenchSite], None], said: str
+    site: BenchSite, name: bench.SuiteName, arrange: Callable[[BenchSite], None], said: str
 ) -> None:
     arrange(site)
     with pytest.raises(Refused, match=said):
@@ -200,8 +195,8 @@ def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) ->
     # Also while another call is at work, which prevents a real run.
     with site.locks.hold(LOCK, "a test"):
         with pytest.raises(LockHeld):
-            ran(site, SuiteName.RECURSIVE)
-        summary = ran(site, SuiteName.STREAMING, dry_run=True)
+            ran(site, bench.SuiteName.RECURSIVE)
+        summary = ran(site, bench.SuiteName.STREAMING, dry_run=True)
     (planned,) = summary.suites
     assert " ".join(planned.steps[0].lanes[9]) == "dd if=/dev/zero of=many-9 bs=1M count=1 conv=fsync"
     assert planned.steps[-1].name == "one-read"
@@ -210,18 +205,18 @@ def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) ->
     assert list(site.ledger.benchmarks.all()) == []
 
 
-def started(site: BenchSite, places: tuple[Place, ...]) -> BenchmarkRecord:
+def started(site: BenchSite, places: tuple[bench.Place, ...]) -> bench.BenchmarkRecord:
     return site.ledger.benchmarks.start(
-        BenchmarkRecord(
+        bench.BenchmarkRecord(
             id=0,
-            suite=SuiteName.CATALOG,
+            suite=bench.SuiteName.CATALOG,
             scale=TINY,
             seed=1,
             runs=1,
             places=places,
             hosts=("localhost",),
             token=TOKEN,
-            state=BenchmarkState.RUNNING,
+            state=bench.BenchmarkState.RUNNING,
             started_at_s=1.0,
         )
     )
@@ -239,11 +234,11 @@ def begun(site: BenchSite) -> str:
 def test_what_a_killed_call_left_is_taken_away_by_the_next(site: BenchSite) -> None:
     name = begun(site)
     # Also where the next call is about another file system.
-    summary = ran(site, SuiteName.RECURSIVE, places=site.places[:1])
+    summary = ran(site, bench.SuiteName.RECURSIVE, places=site.places[:1])
     assert [path.rpartition("/")[2] for path in summary.removed] == [name]
     assert left_in(site) == []
     states = [record.state for record in site.ledger.benchmarks.all()]
-    assert states == [BenchmarkState.INTERRUPTED, BenchmarkState.DONE]
+    assert states == [bench.BenchmarkState.INTERRUPTED, bench.BenchmarkState.DONE]
 
 
 def test_cleaning_leaves_what_is_another_sites(site: BenchSite) -> None:
@@ -268,7 +263,7 @@ def test_a_directory_that_others_can_change_is_not_worked_in(site: BenchSite, ki
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         place.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ToolFailed, match="only this user"):
-        ran(site, SuiteName.RECURSIVE)
+        ran(site, bench.SuiteName.RECURSIVE)
     assert not any((tmp_path / "elsewhere").iterdir()) if kind == "symlink" else not any(place.iterdir())
 
 
@@ -278,7 +273,7 @@ def test_a_directory_that_was_exchanged_meanwhile_is_not_worked_in(site: BenchSi
     precious.write_text("content")
     own = own_directory(site)
 
-    def exchange(directory: WorkDirectory, step: Step) -> None:
+    def exchange(directory: WorkDirectory, step: bench.Step) -> None:
         if step.name == "parallel-write":
             own.rename(tmp_path / "moved")
             part = evil / directory.name / directory.part
@@ -287,7 +282,7 @@ def test_a_directory_that_was_exchanged_meanwhile_is_not_worked_in(site: BenchSi
             own.symlink_to(evil)
 
     site.workloads.before = exchange
-    summary = ran(site, SuiteName.STREAMING, places=site.places[:1])
+    summary = ran(site, bench.SuiteName.STREAMING, places=site.places[:1])
     assert "only this user" in summary.failures[0]
     assert precious.read_text() == "content"
     assert [path.name for path in evil.rglob("*") if path.is_file()] == ["many-0"]
@@ -307,7 +302,7 @@ def test_a_file_system_that_is_unmounted_meanwhile_is_not_measured_as_the_direct
 
     site.workloads.removing = unmount
     try:
-        summary = ran(site, SuiteName.RECURSIVE, places=site.places[:1], runs=2)
+        summary = ran(site, bench.SuiteName.RECURSIVE, places=site.places[:1], runs=2)
     finally:
         unmount()
     assert "is not what it was when this benchmark began" in summary.failures[0]
@@ -326,23 +321,23 @@ def test_what_lies_on_a_file_system_that_is_not_mounted_now_is_not_forgotten(sit
     name = begun(site)
     other = replace(site.places[1], filesystem="beegfs")
     record = site.ledger.benchmarks.all()[-1]
-    site.ledger.benchmarks.finish(record.id, BenchmarkState.INTERRUPTED, at_s=2.0)
+    site.ledger.benchmarks.finish(record.id, bench.BenchmarkState.INTERRUPTED, at_s=2.0)
     lost = started(site, (other,))
     cleaning = asyncio.run(clean_up((), "localhost", site.world))
     assert "beegfs" in cleaning.left[0]
-    assert site.ledger.benchmarks.read(lost.id).state is BenchmarkState.RUNNING
-    assert left_in(site) == [BENCH_NAME.decode()]
+    assert site.ledger.benchmarks.read(lost.id).state is bench.BenchmarkState.RUNNING
+    assert left_in(site) == [bench.BENCH_NAME.decode()]
     assert name
 
 
 @pytest.mark.parametrize("removing", [True, False])
 def test_a_cancelled_call_removes_what_it_made(site: BenchSite, removing: bool) -> None:
     async def cancelled() -> None:
-        task = asyncio.ensure_future(run_benchmarks(request(site, SuiteName.LATENCY, scale=10.0), site.world))
+        task = asyncio.ensure_future(run_benchmarks(request(site, bench.SuiteName.LATENCY, scale=10.0), site.world))
         loop = asyncio.get_running_loop()
 
-        def cancel_soon(_directory: WorkDirectory, step: Step) -> None:
-            if step.unit is Unit.MILLISECONDS:
+        def cancel_soon(_directory: WorkDirectory, step: bench.Step) -> None:
+            if step.unit is bench.Unit.MILLISECONDS:
                 loop.call_later(0.2, task.cancel)
 
         site.workloads.before = cancel_soon
@@ -354,4 +349,4 @@ def test_a_cancelled_call_removes_what_it_made(site: BenchSite, removing: bool) 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(cancelled())
     assert left_in(site) == []
-    assert [record.state for record in site.ledger.benchmarks.all()] == [BenchmarkState.INTERRUPTED]
+    assert [record.state for record in site.ledger.benchmarks.all()] == [bench.BenchmarkState.INTERRUPTED]

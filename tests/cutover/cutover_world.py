@@ -7,23 +7,10 @@ older one has lost something.
 from dataclasses import dataclass, field, replace
 
 from migrator.core.entry import UserTree
-from migrator.cutover.model import (
-    CUTOVER_TRANSITIONS,
-    BackupSeen,
-    CutoverAct,
-    CutoverNotes,
-    CutoverRecord,
-    CutoverState,
-    CutoverStep,
-    LinkSeen,
-    PassSeen,
-    ProofSeen,
-    Seen,
-    TopSeen,
-)
+from migrator.cutover import model as cutover
 
 SOURCE, TARGET = "source", "target"
-S = CutoverState
+S = cutover.CutoverState
 BACK = frozenset(state for state in S if "back" in state.value) - {S.ROLLED_BACK}
 BY_CHOICE_OF_THE_USER = frozenset({S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED})
 
@@ -41,14 +28,14 @@ class Luck:
 class Side:
     """One tree. `own_mode`: its user gave the top a mode of his own, which counts as open."""
 
-    top: TopSeen
+    top: cutover.TopSeen
     content: int
     writers: bool = False
     own_mode: bool = False
 
     @property
     def enterable(self) -> bool:
-        return self.top is TopSeen.OPEN
+        return self.top is cutover.TopSeen.OPEN
 
 
 @dataclass(slots=True)
@@ -56,19 +43,19 @@ class World:
     """Everything there is. `tampered`: somebody else changed a top or the path, and it was not put right yet."""
 
     sides: dict[str, Side] = field(
-        default_factory=lambda: {SOURCE: Side(TopSeen.OPEN, 1), TARGET: Side(TopSeen.FROZEN, 0)}
+        default_factory=lambda: {SOURCE: Side(cutover.TopSeen.OPEN, 1), TARGET: Side(cutover.TopSeen.FROZEN, 0)}
     )
     link: str = SOURCE
     latest: int = 1
     now_s: float = 100.0
     serial: int = 0
     frozen_serial: int = 0
-    copied: PassSeen | None = None
-    proof: ProofSeen | None = None
-    backup: BackupSeen = BackupSeen.NOT_ASKED
+    copied: cutover.PassSeen | None = None
+    proof: cutover.ProofSeen | None = None
+    backup: cutover.BackupSeen = cutover.BackupSeen.NOT_ASKED
     tampered: bool = False
-    record: CutoverRecord = field(
-        default_factory=lambda: CutoverRecord(
+    record: cutover.CutoverRecord = field(
+        default_factory=lambda: cutover.CutoverRecord(
             id=1,
             plan="p",
             batch=1,
@@ -81,7 +68,7 @@ class World:
     )
 
     @property
-    def state(self) -> CutoverState:
+    def state(self) -> cutover.CutoverState:
         return self.record.state
 
     @property
@@ -106,42 +93,42 @@ class World:
         self.latest += 1
         self.sides[side].content = self.latest
 
-    def seen(self) -> Seen:
+    def seen(self) -> cutover.Seen:
         target = self.sides[TARGET]
-        own = target.own_mode and target.top is TopSeen.OPEN and self.state in BY_CHOICE_OF_THE_USER
-        return Seen(
-            link=LinkSeen(self.link),
+        own = target.own_mode and target.top is cutover.TopSeen.OPEN and self.state in BY_CHOICE_OF_THE_USER
+        return cutover.Seen(
+            link=cutover.LinkSeen(self.link),
             source_top=self.sides[SOURCE].top,
-            target_top=TopSeen.OTHER if own else target.top,
+            target_top=cutover.TopSeen.OTHER if own else target.top,
             writing=("somebody writes",) if self.sides[self.here].writers else (),
             copied=self.copied,
             proof=self.proof,
             backup=self.backup,
         )
 
-    def enter(self, state: CutoverState, **changes: object) -> None:
+    def enter(self, state: cutover.CutoverState, **changes: object) -> None:
         """As the ledger does: by the table."""
         if state is not self.state:
-            assert state in CUTOVER_TRANSITIONS[self.state], (self.state, state)
+            assert state in cutover.CUTOVER_TRANSITIONS[self.state], (self.state, state)
             changes["times"] = {**self.record.times, state: self.tick()}
             if state in (S.FROZEN, S.ROLLBACK_FROZEN):
                 self.frozen_serial = self.serial
         self.record = replace(self.record, state=state, **changes)  # type: ignore[arg-type]
 
-    def carry_out(self, act: CutoverAct, luck: Luck) -> None:
+    def carry_out(self, act: cutover.CutoverAct, luck: Luck) -> None:
         """One act as the stage does it: intent, act, result, or killed in between."""
         if luck.dies == "before":
             return
         notes = self.record.notes
         passes = self.copied.id if self.copied else 0
         proofs = self.proof.id if self.proof else 0
-        if act.step is CutoverStep.FREEZE and notes.frozen_top is None:
-            notes = CutoverNotes(frozen_top="before", passes_before=passes, proofs_before=proofs)
-        if act.step is CutoverStep.ROLLBACK_FREEZE and self.state is not act.intent:
+        if act.step is cutover.CutoverStep.FREEZE and notes.frozen_top is None:
+            notes = cutover.CutoverNotes(frozen_top="before", passes_before=passes, proofs_before=proofs)
+        if act.step is cutover.CutoverStep.ROLLBACK_FREEZE and self.state is not act.intent:
             notes = replace(notes, frozen_target_top="before", passes_before=passes, proofs_before=proofs)
-        if act.step in (CutoverStep.VERIFY, CutoverStep.ROLLBACK_VERIFY) and not act.seen_done:
+        if act.step in (cutover.CutoverStep.VERIFY, cutover.CutoverStep.ROLLBACK_VERIFY) and not act.seen_done:
             notes = replace(notes, proofs_before=proofs)
-        begins = act.step is CutoverStep.ROLLBACK_FREEZE and self.state is not act.intent
+        begins = act.step is cutover.CutoverStep.ROLLBACK_FREEZE and self.state is not act.intent
         failure = act.reason or ("" if begins else self.record.failure)
         self.enter(act.intent, notes=notes, failure=failure)
         if luck.dies == "after-intent":
@@ -151,25 +138,25 @@ class World:
         if luck.dies != "before-result":
             self.enter(act.result)
 
-    def do(self, step: CutoverStep, luck: Luck) -> bool:
+    def do(self, step: cutover.CutoverStep, luck: Luck) -> bool:
         """Whether it came to its end, neither failed nor killed."""
         broken = luck.fails == "act" or luck.dies == "meanwhile"
         match step:
-            case CutoverStep.FREEZE | CutoverStep.ROLLBACK_FREEZE:
-                self.sides[self.here].top = TopSeen.PARTLY if broken else TopSeen.FROZEN
-            case CutoverStep.REVERT | CutoverStep.ROLLBACK_REVERT:
-                self.sides[self.here].top = TopSeen.PARTLY if broken else TopSeen.OPEN
-            case CutoverStep.THAW | CutoverStep.ROLLBACK_THAW:
-                self.sides[self.there].top = TopSeen.PARTLY if broken else TopSeen.OPEN
-            case CutoverStep.FINAL_PASS | CutoverStep.CARRY_BACK:
+            case cutover.CutoverStep.FREEZE | cutover.CutoverStep.ROLLBACK_FREEZE:
+                self.sides[self.here].top = cutover.TopSeen.PARTLY if broken else cutover.TopSeen.FROZEN
+            case cutover.CutoverStep.REVERT | cutover.CutoverStep.ROLLBACK_REVERT:
+                self.sides[self.here].top = cutover.TopSeen.PARTLY if broken else cutover.TopSeen.OPEN
+            case cutover.CutoverStep.THAW | cutover.CutoverStep.ROLLBACK_THAW:
+                self.sides[self.there].top = cutover.TopSeen.PARTLY if broken else cutover.TopSeen.OPEN
+            case cutover.CutoverStep.FINAL_PASS | cutover.CutoverStep.CARRY_BACK:
                 self.copy(luck, broken=broken)
-            case CutoverStep.VERIFY | CutoverStep.ROLLBACK_VERIFY:
+            case cutover.CutoverStep.VERIFY | cutover.CutoverStep.ROLLBACK_VERIFY:
                 if not broken:
                     self.verify(luck)
-            case CutoverStep.SWITCH | CutoverStep.SWITCH_BACK:
+            case cutover.CutoverStep.SWITCH | cutover.CutoverStep.SWITCH_BACK:
                 if not broken:
                     self.switch()
-            case CutoverStep.RETAIN | CutoverStep.PURGE:
+            case cutover.CutoverStep.RETAIN | cutover.CutoverStep.PURGE:
                 pass
         if luck.fails == "act" and not luck.dies:
             self.record = replace(self.record, failure=f"{step.value} failed")
@@ -185,7 +172,7 @@ class World:
         failed = luck.fails in ("file", "vanished") or broken
         if not failed:
             there.content = read
-        self.copied = PassSeen(
+        self.copied = cutover.PassSeen(
             id=number,
             catalog=f"catalog-{number}",
             finished_at_s=None if broken else self.tick(),
@@ -198,7 +185,7 @@ class World:
     def verify(self, luck: Luck) -> None:
         assert self.copied is not None
         here, there = self.sides[self.here], self.sides[self.there]
-        self.proof = ProofSeen(
+        self.proof = cutover.ProofSeen(
             id=self.number(),
             catalog=f"of {luck.fails}" if luck.fails == "catalog" else self.copied.catalog,
             whole=luck.fails != "whole",
@@ -211,8 +198,8 @@ class World:
         """The one act that must never be without proof: checked against what is, not against what was said."""
         here, there = self.sides[self.here], self.sides[self.there]
         assert self.link == self.here
-        assert here.top is TopSeen.FROZEN
-        assert there.top is TopSeen.FROZEN
+        assert here.top is cutover.TopSeen.FROZEN
+        assert there.top is cutover.TopSeen.FROZEN
         assert not here.writers
         assert there.content == self.latest == here.content
         copied, proof = self.copied, self.proof
@@ -223,5 +210,5 @@ class World:
         assert copied.whole and proof.whole and proof.by_policy and not proof.differences  # noqa: PT018
         if self.there == TARGET:
             assert proof.manifest is not None
-            assert self.backup in (BackupSeen.NOT_ASKED, BackupSeen.RECORDED)
+            assert self.backup in (cutover.BackupSeen.NOT_ASKED, cutover.BackupSeen.RECORDED)
         self.link = self.there

@@ -6,34 +6,16 @@ from typing import Any
 import pytest
 
 from migrator.core.entry import UserTree
-from migrator.cutover.model import (
-    CUTOVER_TRANSITIONS,
-    ENDED_STATES,
-    ROLLBACK_STATES,
-    SETTLED_STATES,
-    UNDER_WAY_STATES,
-    BackupSeen,
-    CutoverAct,
-    CutoverNotes,
-    CutoverRecord,
-    CutoverState,
-    CutoverStep,
-    LinkSeen,
-    PassSeen,
-    ProofSeen,
-    Seen,
-    TopSeen,
-    act_of,
-)
+from migrator.cutover import model as cutover
 from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems
 from migrator.operations.model import Finished, Halt
 
-S, C = CutoverState, CutoverStep
-OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = TopSeen
-ON_SOURCE, ON_TARGET = LinkSeen.SOURCE, LinkSeen.TARGET
+S, C = cutover.CutoverState, cutover.CutoverStep
+OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = cutover.TopSeen
+ON_SOURCE, ON_TARGET = cutover.LinkSeen.SOURCE, cutover.LinkSeen.TARGET
 
-PASS = PassSeen(id=7, catalog="c9", finished_at_s=60.0, changed=0, vanished=0, failed=0, whole=True)
-PROOF = ProofSeen(id=9, catalog="c9", whole=True, differences=0, by_policy=True, manifest="m")
+PASS = cutover.PassSeen(id=7, catalog="c9", finished_at_s=60.0, changed=0, vanished=0, failed=0, whole=True)
+PROOF = cutover.ProofSeen(id=9, catalog="c9", whole=True, differences=0, by_policy=True, manifest="m")
 
 AFTER = (S.SWITCHED, S.THAWING, S.THAWED, S.RETAINED)
 BACK_BEFORE = (
@@ -50,12 +32,12 @@ BACKWARDS = BACK_BEFORE[:-1]
 PROVEN = (S.VERIFIED, S.SWITCHING, S.ROLLBACK_VERIFIED, S.SWITCHING_BACK)
 
 
-def against_the_switch(state: CutoverState, seen: Seen) -> tuple[str, ...]:
-    return tuple(switch_problems(BACK if state in ROLLBACK_STATES else THERE, record(state), seen))
+def against_the_switch(state: cutover.CutoverState, seen: cutover.Seen) -> tuple[str, ...]:
+    return tuple(switch_problems(BACK if state in cutover.ROLLBACK_STATES else THERE, record(state), seen))
 
 
-def record(state: CutoverState, failure: str = "") -> CutoverRecord:
-    return CutoverRecord(
+def record(state: cutover.CutoverState, failure: str = "") -> cutover.CutoverRecord:
+    return cutover.CutoverRecord(
         id=1,
         plan="p",
         batch=1,
@@ -66,92 +48,96 @@ def record(state: CutoverState, failure: str = "") -> CutoverRecord:
         predicted_freeze_s=10.0,
         frozen_at_s=49.0,
         failure=failure,
-        notes=CutoverNotes(passes_before=6, proofs_before=8),
+        notes=cutover.CutoverNotes(passes_before=6, proofs_before=8),
     )
 
 
-def world(state: CutoverState, **changes: Any) -> Seen:
+def world(state: cutover.CutoverState, **changes: Any) -> cutover.Seen:
     """As the program leaves it with the intent, before the act; everything proven."""
     link = ON_TARGET if state in AFTER or state in BACK_BEFORE else ON_SOURCE
     source = OPEN if state in (S.PLANNED, S.FREEZING) else FROZEN
     target = OPEN if state in (S.THAWED, S.RETAINED, S.ROLLBACK_FREEZING) else FROZEN
-    seen = Seen(
+    seen = cutover.Seen(
         link=link,
         source_top=source,
         target_top=target,
         writing=(),
         copied=PASS,
         proof=PROOF,
-        backup=BackupSeen.RECORDED,
+        backup=cutover.BackupSeen.RECORDED,
     )
     return replace(seen, **changes)
 
 
-def revert_of(state: CutoverState) -> CutoverStep:
-    return C.ROLLBACK_REVERT if state in ROLLBACK_STATES else C.REVERT
+def revert_of(state: cutover.CutoverState) -> cutover.CutoverStep:
+    return C.ROLLBACK_REVERT if state in cutover.ROLLBACK_STATES else C.REVERT
 
 
 @pytest.mark.parametrize(
     ("state", "changes", "expected"),
     [
-        (S.PLANNED, {}, act_of(C.FREEZE)),
-        (S.FREEZING, {}, act_of(C.FREEZE)),
-        (S.FREEZING, {"source_top": PARTLY}, act_of(C.FREEZE)),
-        (S.FREEZING, {"source_top": FROZEN}, act_of(C.FREEZE, seen_done=True)),
-        (S.FROZEN, {}, act_of(C.FINAL_PASS)),
-        (S.FINAL_PASS, {"copied": None}, act_of(C.FINAL_PASS)),
-        (S.FINAL_PASS, {"copied": replace(PASS, finished_at_s=None, changed=4)}, act_of(C.FINAL_PASS)),
-        (S.FINAL_PASS, {"copied": replace(PASS, id=6, failed=1)}, act_of(C.FINAL_PASS)),
-        (S.FINAL_PASS, {}, act_of(C.VERIFY)),
-        (S.VERIFYING, {"proof": None}, act_of(C.VERIFY)),
-        (S.VERIFYING, {"proof": replace(PROOF, catalog="c8", differences=9)}, act_of(C.VERIFY)),
-        (S.VERIFYING, {"proof": replace(PROOF, id=8)}, act_of(C.VERIFY)),
-        (S.VERIFYING, {}, act_of(C.VERIFY, seen_done=True)),
-        (S.VERIFIED, {}, act_of(C.SWITCH)),
-        (S.VERIFIED, {"link": LinkSeen.UNTOLD}, act_of(C.SWITCH)),
-        (S.SWITCHING, {}, act_of(C.SWITCH)),
-        (S.SWITCHING, {"link": ON_TARGET}, act_of(C.SWITCH, seen_done=True)),
-        (S.SWITCHING, {"link": ON_TARGET, "proof": None, "writing": None}, act_of(C.SWITCH, seen_done=True)),
-        (S.SWITCHING, {"link": LinkSeen.UNTOLD}, act_of(C.SWITCH)),
-        (S.SWITCHED, {}, act_of(C.THAW)),
-        (S.SWITCHED, {"target_top": OPEN}, act_of(C.THAW, seen_done=True)),
-        (S.THAWING, {"target_top": PARTLY}, act_of(C.THAW)),
-        (S.THAWING, {"target_top": OPEN}, act_of(C.THAW, seen_done=True)),
-        (S.THAWED, {}, act_of(C.RETAIN)),
-        (S.THAWED, {"target_top": OTHER, "link": LinkSeen.UNTOLD}, act_of(C.RETAIN)),
-        (S.ROLLBACK_FREEZING, {}, act_of(C.ROLLBACK_FREEZE)),
-        (S.ROLLBACK_FREEZING, {"target_top": FROZEN}, act_of(C.ROLLBACK_FREEZE, seen_done=True)),
-        (S.ROLLBACK_FROZEN, {}, act_of(C.CARRY_BACK)),
-        (S.CARRYING_BACK, {"copied": None}, act_of(C.CARRY_BACK)),
-        (S.CARRYING_BACK, {}, act_of(C.ROLLBACK_VERIFY)),
-        (S.ROLLBACK_VERIFYING, {"proof": None}, act_of(C.ROLLBACK_VERIFY)),
-        (S.ROLLBACK_VERIFYING, {"proof": replace(PROOF, manifest=None)}, act_of(C.ROLLBACK_VERIFY, seen_done=True)),
-        (S.ROLLBACK_VERIFIED, {"backup": BackupSeen.MISSING}, act_of(C.SWITCH_BACK)),
-        (S.SWITCHING_BACK, {}, act_of(C.SWITCH_BACK)),
-        (S.SWITCHING_BACK, {"link": ON_SOURCE}, act_of(C.SWITCH_BACK, seen_done=True)),
-        (S.SWITCHED_BACK, {}, act_of(C.ROLLBACK_THAW)),
-        (S.ROLLBACK_THAWING, {"source_top": OPEN}, act_of(C.ROLLBACK_THAW, seen_done=True)),
+        (S.PLANNED, {}, cutover.act_of(C.FREEZE)),
+        (S.FREEZING, {}, cutover.act_of(C.FREEZE)),
+        (S.FREEZING, {"source_top": PARTLY}, cutover.act_of(C.FREEZE)),
+        (S.FREEZING, {"source_top": FROZEN}, cutover.act_of(C.FREEZE, seen_done=True)),
+        (S.FROZEN, {}, cutover.act_of(C.FINAL_PASS)),
+        (S.FINAL_PASS, {"copied": None}, cutover.act_of(C.FINAL_PASS)),
+        (S.FINAL_PASS, {"copied": replace(PASS, finished_at_s=None, changed=4)}, cutover.act_of(C.FINAL_PASS)),
+        (S.FINAL_PASS, {"copied": replace(PASS, id=6, failed=1)}, cutover.act_of(C.FINAL_PASS)),
+        (S.FINAL_PASS, {}, cutover.act_of(C.VERIFY)),
+        (S.VERIFYING, {"proof": None}, cutover.act_of(C.VERIFY)),
+        (S.VERIFYING, {"proof": replace(PROOF, catalog="c8", differences=9)}, cutover.act_of(C.VERIFY)),
+        (S.VERIFYING, {"proof": replace(PROOF, id=8)}, cutover.act_of(C.VERIFY)),
+        (S.VERIFYING, {}, cutover.act_of(C.VERIFY, seen_done=True)),
+        (S.VERIFIED, {}, cutover.act_of(C.SWITCH)),
+        (S.VERIFIED, {"link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.SWITCH)),
+        (S.SWITCHING, {}, cutover.act_of(C.SWITCH)),
+        (S.SWITCHING, {"link": ON_TARGET}, cutover.act_of(C.SWITCH, seen_done=True)),
+        (S.SWITCHING, {"link": ON_TARGET, "proof": None, "writing": None}, cutover.act_of(C.SWITCH, seen_done=True)),
+        (S.SWITCHING, {"link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.SWITCH)),
+        (S.SWITCHED, {}, cutover.act_of(C.THAW)),
+        (S.SWITCHED, {"target_top": OPEN}, cutover.act_of(C.THAW, seen_done=True)),
+        (S.THAWING, {"target_top": PARTLY}, cutover.act_of(C.THAW)),
+        (S.THAWING, {"target_top": OPEN}, cutover.act_of(C.THAW, seen_done=True)),
+        (S.THAWED, {}, cutover.act_of(C.RETAIN)),
+        (S.THAWED, {"target_top": OTHER, "link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.RETAIN)),
+        (S.ROLLBACK_FREEZING, {}, cutover.act_of(C.ROLLBACK_FREEZE)),
+        (S.ROLLBACK_FREEZING, {"target_top": FROZEN}, cutover.act_of(C.ROLLBACK_FREEZE, seen_done=True)),
+        (S.ROLLBACK_FROZEN, {}, cutover.act_of(C.CARRY_BACK)),
+        (S.CARRYING_BACK, {"copied": None}, cutover.act_of(C.CARRY_BACK)),
+        (S.CARRYING_BACK, {}, cutover.act_of(C.ROLLBACK_VERIFY)),
+        (S.ROLLBACK_VERIFYING, {"proof": None}, cutover.act_of(C.ROLLBACK_VERIFY)),
+        (
+            S.ROLLBACK_VERIFYING,
+            {"proof": replace(PROOF, manifest=None)},
+            cutover.act_of(C.ROLLBACK_VERIFY, seen_done=True),
+        ),
+        (S.ROLLBACK_VERIFIED, {"backup": cutover.BackupSeen.MISSING}, cutover.act_of(C.SWITCH_BACK)),
+        (S.SWITCHING_BACK, {}, cutover.act_of(C.SWITCH_BACK)),
+        (S.SWITCHING_BACK, {"link": ON_SOURCE}, cutover.act_of(C.SWITCH_BACK, seen_done=True)),
+        (S.SWITCHED_BACK, {}, cutover.act_of(C.ROLLBACK_THAW)),
+        (S.ROLLBACK_THAWING, {"source_top": OPEN}, cutover.act_of(C.ROLLBACK_THAW, seen_done=True)),
     ],
 )
-def test_the_way_forward(state: CutoverState, changes: dict[str, Any], expected: CutoverAct) -> None:
+def test_the_way_forward(state: cutover.CutoverState, changes: dict[str, Any], expected: cutover.CutoverAct) -> None:
     assert next_step(record(state), world(state, **changes)) == expected
     if expected.intent is not state:
-        assert expected.intent in CUTOVER_TRANSITIONS[state]
+        assert expected.intent in cutover.CUTOVER_TRANSITIONS[state]
     if expected.result is not expected.intent:
-        assert expected.result in CUTOVER_TRANSITIONS[expected.intent]
+        assert expected.result in cutover.CUTOVER_TRANSITIONS[expected.intent]
 
 
 @pytest.mark.parametrize("state", [S.PLANNED, *BEFORE, *BACKWARDS])
-def test_what_failed_before_the_switch_is_given_up(state: CutoverState) -> None:
+def test_what_failed_before_the_switch_is_given_up(state: cutover.CutoverState) -> None:
     step = next_step(record(state, failure="EIO"), world(state))
     done = state in (S.PLANNED, S.FREEZING, S.ROLLBACK_FREEZING)
-    assert step == act_of(revert_of(state), seen_done=done, reason="EIO")
+    assert step == cutover.act_of(revert_of(state), seen_done=done, reason="EIO")
 
 
 @pytest.mark.parametrize(("state", "link"), [(S.SWITCHING, ON_TARGET), (S.SWITCHING_BACK, ON_SOURCE)])
-def test_a_switch_that_failed_and_was_made_was_made(state: CutoverState, link: LinkSeen) -> None:
+def test_a_switch_that_failed_and_was_made_was_made(state: cutover.CutoverState, link: cutover.LinkSeen) -> None:
     step = next_step(record(state, failure="killed"), world(state, link=link))
-    assert isinstance(step, CutoverAct)
+    assert isinstance(step, cutover.CutoverAct)
     assert step.seen_done
     assert step.result in (S.SWITCHED, S.SWITCHED_BACK)
 
@@ -181,9 +167,9 @@ def test_a_switch_that_failed_and_was_made_was_made(state: CutoverState, link: L
         ({"proof": replace(PROOF, by_policy=False)}, "[verify] sample"),
     ],
 )
-def test_no_switch_without_each_proof(state: CutoverState, changes: dict[str, Any], said: str) -> None:
+def test_no_switch_without_each_proof(state: cutover.CutoverState, changes: dict[str, Any], said: str) -> None:
     step = next_step(record(state), world(state, **changes))
-    assert isinstance(step, CutoverAct)
+    assert isinstance(step, cutover.CutoverAct)
     assert (step.step, step.seen_done) == (revert_of(state), False)
     assert said in step.reason
     assert any(said in problem for problem in against_the_switch(state, world(state, **changes)))
@@ -193,13 +179,13 @@ def test_no_switch_without_each_proof(state: CutoverState, changes: dict[str, An
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"backup": BackupSeen.MISSING}, "no backup"),
+        ({"backup": cutover.BackupSeen.MISSING}, "no backup"),
         ({"proof": replace(PROOF, manifest=None)}, "no manifest"),
     ],
 )
-def test_what_only_the_way_there_needs(state: CutoverState, changes: dict[str, Any], said: str) -> None:
+def test_what_only_the_way_there_needs(state: cutover.CutoverState, changes: dict[str, Any], said: str) -> None:
     step = next_step(record(state), world(state, **changes))
-    assert isinstance(step, CutoverAct)
+    assert isinstance(step, cutover.CutoverAct)
     assert step.step is C.REVERT
     assert said in step.reason
 
@@ -215,26 +201,26 @@ def test_the_proof_of_a_switch_is_all_there() -> None:
 
 
 @pytest.mark.parametrize("state", [*BEFORE[1:], *BACKWARDS[1:]])
-def test_a_tree_that_was_thawed_by_hand_is_given_up(state: CutoverState) -> None:
-    side = "target_top" if state in ROLLBACK_STATES else "source_top"
+def test_a_tree_that_was_thawed_by_hand_is_given_up(state: cutover.CutoverState) -> None:
+    side = "target_top" if state in cutover.ROLLBACK_STATES else "source_top"
     step = next_step(record(state), world(state, **{side: OPEN}))
-    assert isinstance(step, CutoverAct)
+    assert isinstance(step, cutover.CutoverAct)
     assert (step.step, step.seen_done) == (revert_of(state), True)
     assert "by somebody else" in step.reason
 
 
-WORKING = [state for state in S if state not in ENDED_STATES and state not in (S.RETAINED, S.PURGING, S.PURGED)]
+WORKING = [state for state in S if state not in cutover.ENDED_STATES and state not in (S.RETAINED, S.PURGING, S.PURGED)]
 
 
 @pytest.mark.parametrize("state", WORKING)
-@pytest.mark.parametrize("link", [LinkSeen.OTHER, LinkSeen.UNKNOWN, ON_SOURCE, ON_TARGET])
-def test_a_path_that_leads_elsewhere_stops_everything(state: CutoverState, link: LinkSeen) -> None:
+@pytest.mark.parametrize("link", [cutover.LinkSeen.OTHER, cutover.LinkSeen.UNKNOWN, ON_SOURCE, ON_TARGET])
+def test_a_path_that_leads_elsewhere_stops_everything(state: cutover.CutoverState, link: cutover.LinkSeen) -> None:
     seen = world(state, link=link, link_holds=b"/mnt/\n")
     if link is world(state).link or (state in (S.SWITCHING, S.SWITCHING_BACK) and link in (ON_SOURCE, ON_TARGET)):
         return
     step = next_step(record(state), seen)
     assert isinstance(step, Halt)
-    assert step.look_again is (link is LinkSeen.UNKNOWN)
+    assert step.look_again is (link is cutover.LinkSeen.UNKNOWN)
     assert step.look_again or "/mnt/\\x0a" in step.words
     assert step.hint
 
@@ -242,10 +228,12 @@ def test_a_path_that_leads_elsewhere_stops_everything(state: CutoverState, link:
 @pytest.mark.parametrize("state", WORKING)
 @pytest.mark.parametrize("side", ["source_top", "target_top"])
 @pytest.mark.parametrize("top", [OTHER, UNKNOWN])
-def test_a_top_that_somebody_changed_stops_everything(state: CutoverState, side: str, top: TopSeen) -> None:
+def test_a_top_that_somebody_changed_stops_everything(
+    state: cutover.CutoverState, side: str, top: cutover.TopSeen
+) -> None:
     step = next_step(record(state), world(state, **{side: top}, top_differences=("its mode is 0777",)))
     if (state, side, top) == (S.THAWED, "target_top", OTHER):
-        assert isinstance(step, CutoverAct)
+        assert isinstance(step, cutover.CutoverAct)
         return
     assert isinstance(step, Halt)
     assert step.look_again is (top is UNKNOWN)
@@ -266,20 +254,20 @@ def test_a_top_that_somebody_changed_stops_everything(state: CutoverState, side:
         (S.THAWED, {"source_top": OPEN}),
         (S.REVERTING, {"target_top": OPEN}),
         (S.SWITCHED_BACK, {"target_top": OPEN}),
-        (S.SWITCHING, {"link": LinkSeen.UNTOLD, "proof": None}),
-        (S.SWITCHING, {"link": LinkSeen.UNTOLD, "source_top": OPEN}),
+        (S.SWITCHING, {"link": cutover.LinkSeen.UNTOLD, "proof": None}),
+        (S.SWITCHING, {"link": cutover.LinkSeen.UNTOLD, "source_top": OPEN}),
     ],
 )
-def test_other_worlds_that_are_not_touched(state: CutoverState, changes: dict[str, Any]) -> None:
+def test_other_worlds_that_are_not_touched(state: cutover.CutoverState, changes: dict[str, Any]) -> None:
     step = next_step(record(state), world(state, **changes))
     assert isinstance(step, Halt)
     assert not step.look_again
     assert step.hint
 
 
-@pytest.mark.parametrize("state", [*sorted(ENDED_STATES), S.RETAINED, S.PURGING, S.PURGED])
-def test_what_is_over_is_over_whatever_is_seen(state: CutoverState) -> None:
-    seen = Seen(link=LinkSeen.OTHER, source_top=OTHER, target_top=UNKNOWN)
+@pytest.mark.parametrize("state", [*sorted(cutover.ENDED_STATES), S.RETAINED, S.PURGING, S.PURGED])
+def test_what_is_over_is_over_whatever_is_seen(state: cutover.CutoverState) -> None:
+    seen = cutover.Seen(link=cutover.LinkSeen.OTHER, source_top=OTHER, target_top=UNKNOWN)
     step = next_step(record(state, failure="a writer"), seen)
     assert isinstance(step, Finished)
     assert step.state is state
@@ -288,49 +276,54 @@ def test_what_is_over_is_over_whatever_is_seen(state: CutoverState) -> None:
 
 
 @pytest.mark.parametrize("state", [S.SWITCHED, S.THAWED, S.RETAINED])
-def test_a_rollback_begins(state: CutoverState) -> None:
-    begin = act_of(C.ROLLBACK_FREEZE)
+def test_a_rollback_begins(state: cutover.CutoverState) -> None:
+    begin = cutover.act_of(C.ROLLBACK_FREEZE)
     assert begin_rollback(record(state, failure="no mail"), world(state)) == begin
-    assert begin.intent in CUTOVER_TRANSITIONS[state]
+    assert begin.intent in cutover.CUTOVER_TRANSITIONS[state]
     own_mode = begin_rollback(record(state), world(state, target_top=OTHER))
     assert own_mode == begin if state is not S.SWITCHED else isinstance(own_mode, Halt)
-    for changes in ({"link": ON_SOURCE}, {"link": LinkSeen.OTHER}, {"source_top": OPEN}, {"target_top": UNKNOWN}):
+    for changes in (
+        {"link": ON_SOURCE},
+        {"link": cutover.LinkSeen.OTHER},
+        {"source_top": OPEN},
+        {"target_top": UNKNOWN},
+    ):
         assert isinstance(begin_rollback(record(state), world(state, **changes)), Halt)
 
 
 @pytest.mark.parametrize("state", [S.PLANNED, *BEFORE])
-def test_a_rollback_before_the_switch_gives_the_cutover_up(state: CutoverState) -> None:
+def test_a_rollback_before_the_switch_gives_the_cutover_up(state: cutover.CutoverState) -> None:
     step = begin_rollback(record(state), world(state))
     done = state in (S.PLANNED, S.FREEZING)
-    assert step == act_of(C.REVERT, seen_done=done, reason="a rollback was asked for before the switch")
-    assert isinstance(begin_rollback(record(state), world(state, link=LinkSeen.OTHER)), Halt)
+    assert step == cutover.act_of(C.REVERT, seen_done=done, reason="a rollback was asked for before the switch")
+    assert isinstance(begin_rollback(record(state), world(state, link=cutover.LinkSeen.OTHER)), Halt)
 
 
 def test_a_rollback_waits_for_the_end_of_a_switch_and_of_a_thaw() -> None:
     made = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=ON_TARGET))
-    assert made == act_of(C.SWITCH, seen_done=True)
-    untold = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=LinkSeen.UNTOLD))
-    assert untold == act_of(C.SWITCH)
-    assert begin_rollback(record(S.THAWING), world(S.THAWING)) == act_of(C.THAW)
+    assert made == cutover.act_of(C.SWITCH, seen_done=True)
+    untold = begin_rollback(record(S.SWITCHING), world(S.SWITCHING, link=cutover.LinkSeen.UNTOLD))
+    assert untold == cutover.act_of(C.SWITCH)
+    assert begin_rollback(record(S.THAWING), world(S.THAWING)) == cutover.act_of(C.THAW)
 
 
 @pytest.mark.parametrize("state", [S.PURGING, S.PURGED])
-def test_no_rollback_once_the_source_is_purged(state: CutoverState) -> None:
+def test_no_rollback_once_the_source_is_purged(state: cutover.CutoverState) -> None:
     step = begin_rollback(record(state), world(S.RETAINED))
     assert isinstance(step, Halt)
     assert "purged" in step.words
 
 
 def test_the_table_has_every_state_and_every_state_leads_to_an_end() -> None:
-    assert set(CUTOVER_TRANSITIONS) == set(S)
-    assert not ENDED_STATES & SETTLED_STATES
-    assert ENDED_STATES | SETTLED_STATES | UNDER_WAY_STATES | {S.PLANNED} == set(S)
+    assert set(cutover.CUTOVER_TRANSITIONS) == set(S)
+    assert not cutover.ENDED_STATES & cutover.SETTLED_STATES
+    assert cutover.ENDED_STATES | cutover.SETTLED_STATES | cutover.UNDER_WAY_STATES | {S.PLANNED} == set(S)
     for state in S:
         reached, left = {state}, [state]
         while left:
-            new = CUTOVER_TRANSITIONS[left.pop()] - reached
+            new = cutover.CUTOVER_TRANSITIONS[left.pop()] - reached
             reached |= new
             left += new
         assert reached & {S.REVERTED, S.ROLLED_BACK, S.PURGED}
-        if state in ROLLBACK_STATES:
+        if state in cutover.ROLLBACK_STATES:
             assert S.ROLLED_BACK in reached

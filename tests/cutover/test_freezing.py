@@ -6,17 +6,8 @@ from typing import Any
 import pytest
 
 from migrator.core.events import FindingStatus
+from migrator.cutover import rules as cutover_rules
 from migrator.cutover.model import FreezeWay, FrozenTop, OpenFile, OpenKind, TopSeen, Writers
-from migrator.cutover.rules import (
-    check_open_files,
-    clients_unseen,
-    frozen_form,
-    judge_top,
-    missing_freeze_hook,
-    unopened_unseen,
-    what_is_unseen,
-    why_not_frozen,
-)
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
@@ -49,8 +40,8 @@ FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=
 
 
 def test_a_top_as_before_and_a_frozen_one() -> None:
-    assert judge_top(TOP, TOP).state is TopSeen.OPEN
-    assert judge_top(TOP, frozen_form(TOP)).state is TopSeen.FROZEN
+    assert cutover_rules.judge_top(TOP, TOP).state is TopSeen.OPEN
+    assert cutover_rules.judge_top(TOP, cutover_rules.frozen_form(TOP)).state is TopSeen.FROZEN
 
 
 @pytest.mark.parametrize(
@@ -66,13 +57,13 @@ def test_a_top_as_before_and_a_frozen_one() -> None:
     ids=["closed", "owner", "default-acl-gone", "default-acl-back", "acl-back", "mode-back"],
 )
 def test_what_a_crash_leaves_is_known(left: FrozenTop) -> None:
-    assert judge_top(TOP, left).state is TopSeen.PARTLY
+    assert cutover_rules.judge_top(TOP, left).state is TopSeen.PARTLY
 
 
 def test_without_a_mask_a_mode_is_the_groups() -> None:
     plain = replace(TOP, acl_access=None, acl_default=None)
-    assert judge_top(plain, replace(plain, mode=0o2500)).state is TopSeen.PARTLY
-    assert judge_top(plain, replace(plain, uid=0)).state is TopSeen.PARTLY
+    assert cutover_rules.judge_top(plain, replace(plain, mode=0o2500)).state is TopSeen.PARTLY
+    assert cutover_rules.judge_top(plain, replace(plain, uid=0)).state is TopSeen.PARTLY
 
 
 @pytest.mark.parametrize(
@@ -87,21 +78,21 @@ def test_without_a_mask_a_mode_is_the_groups() -> None:
         (replace(TOP, acl_default=MASKED), "its default ACL is "),
         (replace(TOP, acl_default=b"odd"), "its default ACL is not readable, and was u::rwx"),
         (replace(TOP, acl_access=None), "are together no step of freezing or thawing"),
-        (replace(frozen_form(TOP), uid=1001), "are together no step of freezing or thawing"),
-        (replace(frozen_form(TOP), mode=0o2700), "its mode is 2700"),
+        (replace(cutover_rules.frozen_form(TOP), uid=1001), "are together no step of freezing or thawing"),
+        (replace(cutover_rules.frozen_form(TOP), mode=0o2700), "its mode is 2700"),
     ],
 )
 def test_what_somebody_else_changed_is_told(now: FrozenTop, says: str) -> None:
-    look = judge_top(TOP, now)
+    look = cutover_rules.judge_top(TOP, now)
     assert look.state is TopSeen.OTHER
     assert says in "; ".join(look.differences)
 
 
 def test_an_acl_of_an_unknown_form_is_no_missing_one() -> None:
     odd = replace(TOP, acl_access=b"odd")
-    assert judge_top(odd, odd).state is TopSeen.OPEN
+    assert cutover_rules.judge_top(odd, odd).state is TopSeen.OPEN
     plain = replace(TOP, acl_access=None)
-    assert judge_top(plain, replace(plain, uid=0, acl_access=b"odd")).state is TopSeen.OTHER
+    assert cutover_rules.judge_top(plain, replace(plain, uid=0, acl_access=b"odd")).state is TopSeen.OTHER
 
 
 @pytest.mark.parametrize("vouched", [False, True])
@@ -122,7 +113,7 @@ def test_an_acl_of_an_unknown_form_is_no_missing_one() -> None:
 def test_only_writers_prevent_a_freeze_even_if_a_hook_vouches(
     changes: dict[str, Any], writes: bool, vouched: bool
 ) -> None:
-    reasons = why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
+    reasons = cutover_rules.why_not_frozen(Writers(open_files=(replace(FILE, **changes),)), vouched=vouched)
     assert len(reasons) == writes
     assert all("home/ann/data: " in reason and "through brick gl1:/srv/b1" in reason for reason in reasons)
 
@@ -130,7 +121,10 @@ def test_only_writers_prevent_a_freeze_even_if_a_hook_vouches(
 def test_what_was_not_seen_prevents_a_freeze_unless_a_hook_vouches() -> None:
     writers = Writers(unseen=("gl2 cannot be reached",))
     # Before the freeze open files do not count yet: their users may still close them.
-    for reasons, found in ((why_not_frozen, writers), (what_is_unseen, replace(writers, open_files=(FILE,)))):
+    for reasons, found in (
+        (cutover_rules.why_not_frozen, writers),
+        (cutover_rules.what_is_unseen, replace(writers, open_files=(FILE,))),
+    ):
         (reason,) = reasons(found, vouched=False)
         assert "gl2 cannot be reached" in reason
         assert reasons(found, vouched=True) == ()
@@ -141,16 +135,16 @@ def test_a_hook_that_shall_vouch_has_to_exist() -> None:
         return Hook(stage=HookStage(step=step, event=event), name=b"10-hold", path=b"/hooks/10-hold")
 
     others = [hook(HookEvent.POST, HookStep.FREEZE), hook(HookEvent.PRE, HookStep.THAW)]
-    assert missing_freeze_hook(FreezeWay.TOP, []) is None
-    missing = missing_freeze_hook(FreezeWay.HOOK, others)
+    assert cutover_rules.missing_freeze_hook(FreezeWay.TOP, []) is None
+    missing = cutover_rules.missing_freeze_hook(FreezeWay.HOOK, others)
     assert missing is not None
     assert "pre-freeze" in missing
-    assert missing_freeze_hook(FreezeWay.HOOK, [*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
+    assert cutover_rules.missing_freeze_hook(FreezeWay.HOOK, [*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
 
 
 @pytest.mark.parametrize("filesystem", ["nfs4", "beegfs", "fuse.sshfs", "lustre", "something-new"])
 def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str) -> None:
-    (sentence,) = clients_unseen(filesystem, mount=b"/mnt/data")
+    (sentence,) = cutover_rules.clients_unseen(filesystem, mount=b"/mnt/data")
     assert filesystem in sentence
     assert "/mnt/data" in sentence
 
@@ -167,9 +161,9 @@ def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str)
 def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
     options: tuple[tuple[str, str], ...], seen: bool
 ) -> None:
-    unseen = unopened_unseen(volume(options))
+    unseen = cutover_rules.unopened_unseen(volume(options))
     assert (unseen == ()) is seen
     assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
-    (finding,) = check_open_files(volume(options), FreezeWay.TOP)
+    (finding,) = cutover_rules.check_open_files(volume(options), FreezeWay.TOP)
     assert finding.status is (FindingStatus.OK if seen else FindingStatus.WARNING)
-    assert check_open_files(volume(options), FreezeWay.HOOK) == []
+    assert cutover_rules.check_open_files(volume(options), FreezeWay.HOOK) == []

@@ -9,34 +9,21 @@ from migrator.bricks.drain.stage import DRAIN_STEPS
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.states import PassKind
-from migrator.hooks.model import (
-    CONTRACT_VERSION,
-    OUTPUT_LIMIT_BYTES,
-    SKIP_EXIT_CODE,
-    HookEvent,
-    HookFacts,
-    HookOutcome,
-    HookResult,
-    HookSite,
-    HookStage,
-    HookState,
-    HookStep,
-    all_stages,
-)
+from migrator.hooks import model as hooks
 from migrator.hooks.rules import MOST_REASON_CHARACTERS, document, environment, judge
 from migrator.site.config import SECTIONS, HooksSection
 from tests.support.hook_site import STAGES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
-STAGE = HookStage(step=HookStep.PASS, event=HookEvent.POST)
-SITE = HookSite(
+STAGE = hooks.HookStage(step=hooks.HookStep.PASS, event=hooks.HookEvent.POST)
+SITE = hooks.HookSite(
     site_id="00000000-0000-4000-8000-000000000000",
     name="gl-to-beegfs",
     file=b"/etc/migrator/site.toml",
     source_root=b"/mnt/gl",
     target_root=b"/mnt/beegfs",
 )
-FACTS = HookFacts(
+FACTS = hooks.HookFacts(
     run_id=17,
     plan="plan-0001",
     batch=1,
@@ -65,19 +52,19 @@ def rows(text: str) -> list[list[str]]:
 
 def test_every_stage_is_told_with_the_verbs_that_call_it() -> None:
     table = rows(section("Stages"))[1:]
-    assert [row[0] for row in table] == [f"`{stage.name}`" for stage in all_stages()]
+    assert [row[0] for row in table] == [f"`{stage.name}`" for stage in hooks.all_stages()]
     assert {row[0] for row in table if row[1] == "`run`"} == {f"`{name}`" for name in STAGES}
     assert {row[0] for row in table if "`brick drain`" in row[1] or "`brick stop`" in row[1]} == {
-        f"`{stage.name}`" for stage in all_stages() if stage.step in DRAIN_STEPS
+        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in DRAIN_STEPS
     }
     assert {row[0] for row in table if "`brick add`" in row[1]} == {
-        f"`{stage.name}`" for stage in all_stages() if stage.step in ADD_STEPS
+        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in ADD_STEPS
     }
 
 
 def test_what_may_have_failed_and_how_much_of_the_reason_a_variable_has_is_told() -> None:
     cells = {row[0]: row[1] for row in rows(section("Input"))}
-    failing = (HookStep.DRAIN, HookStep.STOP, HookStep.ADD)
+    failing = (hooks.HookStep.DRAIN, hooks.HookStep.STOP, hooks.HookStep.ADD)
     assert re.findall(r"`([\w-]+)`", cells["`failed`"]) == [step.value for step in failing]
     assert f"its first {MOST_REASON_CHARACTERS:,} characters" in cells["`MIGRATOR_REASON`"]
 
@@ -87,7 +74,7 @@ def test_the_document_is_the_one_that_a_hook_gets() -> None:
     assert found is not None
     assert json.loads(found[1]) == json.loads(document(STAGE, SITE, FACTS))
     assert list(json.loads(found[1])) == list(json.loads(document(STAGE, SITE, FACTS)))
-    assert json.loads(found[1])["version"] == CONTRACT_VERSION
+    assert json.loads(found[1])["version"] == hooks.CONTRACT_VERSION
 
 
 def test_every_key_and_every_variable_is_told() -> None:
@@ -104,23 +91,27 @@ def test_every_key_and_every_variable_is_told() -> None:
 
 def test_every_state_is_told() -> None:
     (state,) = [row[1] for row in rows(section("Input")) if row[0] == "`state`"]
-    assert re.findall(r"`(\w+)`", state) == ["null", *HookState]
+    assert re.findall(r"`(\w+)`", state) == ["null", *hooks.HookState]
 
 
 def test_the_exit_codes_mean_what_the_table_says() -> None:
     table = {row[0]: row[1:] for row in rows(section("Order and results"))[1:]}
     words = {
-        "go on": HookOutcome.GO_ON,
-        "as 0": HookOutcome.GO_ON,
-        "skip": HookOutcome.SKIP,
-        "refuse": HookOutcome.REFUSE,
-        "a warning": HookOutcome.WARN,
+        "go on": hooks.HookOutcome.GO_ON,
+        "as 0": hooks.HookOutcome.GO_ON,
+        "skip": hooks.HookOutcome.SKIP,
+        "refuse": hooks.HookOutcome.REFUSE,
+        "a warning": hooks.HookOutcome.WARN,
     }
-    for told, codes in (("0", [0]), (str(SKIP_EXIT_CODE), [SKIP_EXIT_CODE]), ("any other", [1, 2, 61, 63, 255, -9])):
+    for told, codes in (
+        ("0", [0]),
+        (str(hooks.SKIP_EXIT_CODE), [hooks.SKIP_EXIT_CODE]),
+        ("any other", [1, 2, 61, 63, 255, -9]),
+    ):
         (row,) = [cells for first, cells in table.items() if first == told or first.startswith(f"{told},")]
-        for event, cell in zip((HookEvent.PRE, HookEvent.POST), row, strict=True):
+        for event, cell in zip((hooks.HookEvent.PRE, hooks.HookEvent.POST), row, strict=True):
             (outcome,) = [outcome for start, outcome in words.items() if cell.startswith(start)]
-            assert {judge(event, HookResult(exit_code=code)) for code in codes} == {outcome}
+            assert {judge(event, hooks.HookResult(exit_code=code)) for code in codes} == {outcome}
     assert f"exit code {int(ExitCode.REFUSED)}, the hook's name" in PAGE
 
 
@@ -128,4 +119,4 @@ def test_the_limits_are_those_of_the_program() -> None:
     (timeout,) = [key for one in SECTIONS if one.name == "hooks" for key in one.keys]
     assert f"`[hooks] {timeout.name}` of site.toml, `{timeout.default_in_toml.strip(chr(34))}` by default" in PAGE
     assert HooksSection().timeout_s == 600.0
-    assert f"The last {OUTPUT_LIMIT_BYTES >> 10} KiB of its standard output" in PAGE
+    assert f"The last {hooks.OUTPUT_LIMIT_BYTES >> 10} KiB of its standard output" in PAGE

@@ -16,17 +16,7 @@ from migrator.catalog.model import BrickWalk, CatalogRecord, ScanTimes, StrangeF
 from migrator.core import statistics as repeated_runs
 from migrator.core.probe import Probe, ProbeTimes
 from migrator.core.windows import WindowStanding
-from migrator.cutover.model import (
-    Announcement,
-    AnnounceSummary,
-    BackupTold,
-    CutoverFacts,
-    CutoverSummary,
-    SpeedUp,
-    SpeedUpSum,
-    TreeOutcome,
-    UserSpeedUps,
-)
+from migrator.cutover import model as cutover
 from migrator.delta.model import Changes, ChangeTally, TreeChanges
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.gluster.model import ListedDirectory, TaskCounters
@@ -42,25 +32,14 @@ from migrator.report.model import Incident, MetricFamily, MetricSample
 from migrator.report.serve import Listening
 from migrator.schedule import model as schedule
 from migrator.transfer import model as governing
-from migrator.transfer.model import (
-    BatchSummary,
-    ConvergenceRecord,
-    DeltaSummary,
-    FileProblem,
-    GuardFinding,
-    Prediction,
-    RunSummary,
-    Stopped,
-    TreeChurn,
-    TreeWork,
-)
+from migrator.transfer import model as transfer
 from migrator.verify.model import VerificationRecord
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 TYPES = [
-    SpeedUp,
-    SpeedUpSum,
-    UserSpeedUps,
+    cutover.SpeedUp,
+    cutover.SpeedUpSum,
+    cutover.UserSpeedUps,
     AdditionSummary,
     RetirementSummary,
     CoverFound,
@@ -93,11 +72,11 @@ TYPES = [
     ProbeTimes,
     report.Tally,
     report.BatchFacts,
-    ConvergenceRecord,
-    Prediction,
-    TreeChurn,
+    transfer.ConvergenceRecord,
+    transfer.Prediction,
+    transfer.TreeChurn,
     report.TreeFacts,
-    CutoverFacts,
+    cutover.CutoverFacts,
     DrainStanding,
     AdditionStanding,
     ListedDirectory,
@@ -111,9 +90,9 @@ TYPES = [
     ledger_sums.ThroughputPoint,
     report.RunFacts,
     report.Blocker,
-    CutoverSummary,
-    TreeOutcome,
-    BackupTold,
+    cutover.CutoverSummary,
+    cutover.TreeOutcome,
+    cutover.BackupTold,
     report.ReportFacts,
     forecast.CopyForecast,
     forecast.ConePoint,
@@ -153,18 +132,18 @@ TYPES = [
     brick_list.TaskFacts,
     TaskCounters,
     brick_list.GlusterFault,
-    RunSummary,
-    BatchSummary,
-    DeltaSummary,
+    transfer.RunSummary,
+    transfer.BatchSummary,
+    transfer.DeltaSummary,
     Changes,
     TreeChanges,
     ChangeTally,
-    TreeWork,
-    GuardFinding,
-    FileProblem,
-    Stopped,
-    AnnounceSummary,
-    Announcement,
+    transfer.TreeWork,
+    transfer.GuardFinding,
+    transfer.FileProblem,
+    transfer.Stopped,
+    cutover.AnnounceSummary,
+    cutover.Announcement,
     PurgeSummary,
     TreePurge,
     PurgeFinding,

@@ -3,16 +3,7 @@
 import pytest
 
 from migrator.core.events import FindingStatus
-from migrator.doctor.rules import (
-    check_confinement,
-    check_gluster,
-    check_python,
-    check_rsync,
-    check_slurm_controller,
-    check_slurm_nodes,
-    check_syncing,
-    check_user,
-)
+from migrator.doctor import rules as doctor_rules
 from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES, parse_features
 
 # As rsync 3.5.0 prints it, and as older ones do (3.1.3 of Debian 10; 3.2.3 of Debian 11 has the same words).
@@ -42,7 +33,7 @@ rsync comes with ABSOLUTELY NO WARRANTY.
 
 @pytest.mark.parametrize("output", [RSYNC_3_5, RSYNC_OLDER % (2, 3)])
 def test_an_rsync_that_serves(output: bytes) -> None:
-    finding = check_rsync("/usr/bin/rsync", output)
+    finding = doctor_rules.check_rsync("/usr/bin/rsync", output)
     assert (finding.status, finding.fix) == (FindingStatus.OK, "")
 
 
@@ -58,10 +49,10 @@ def test_an_rsync_that_serves(output: bytes) -> None:
     ],
 )
 def test_an_rsync_that_does_not_serve(output: bytes | None, said: str) -> None:
-    for finding in (check_rsync("/usr/bin/rsync", output), check_rsync(None, None)):
+    for finding in (doctor_rules.check_rsync("/usr/bin/rsync", output), doctor_rules.check_rsync(None, None)):
         assert finding.status is FindingStatus.FAILURE
         assert "3.2.3" in finding.fix
-    assert said in check_rsync("/usr/bin/rsync", output).message
+    assert said in doctor_rules.check_rsync("/usr/bin/rsync", output).message
 
 
 @pytest.mark.parametrize(
@@ -77,7 +68,7 @@ def test_an_rsync_that_does_not_serve(output: bytes | None, said: str) -> None:
     ],
 )
 def test_an_rsync_that_cannot_sync_each_file(filesystem: str, output: bytes | None, warned: bool) -> None:
-    finding = check_syncing(filesystem, output)
+    finding = doctor_rules.check_syncing(filesystem, output)
     assert (finding is not None) == warned
     if finding is not None:
         assert finding.status is FindingStatus.WARNING
@@ -100,8 +91,11 @@ def test_versions_of_rsync(output: bytes, version: tuple[int, int, int] | None) 
 
 
 def test_the_gluster_command_matters_only_for_gluster() -> None:
-    assert check_gluster("posix", "gluster", None) is None
-    missing, there = check_gluster("gluster", "/x/gl", None), check_gluster("gluster", "gluster", "/usr/sbin/gluster")
+    assert doctor_rules.check_gluster("posix", "gluster", None) is None
+    missing, there = (
+        doctor_rules.check_gluster("gluster", "/x/gl", None),
+        doctor_rules.check_gluster("gluster", "gluster", "/usr/sbin/gluster"),
+    )
     assert missing is not None
     assert there is not None
     assert (missing.status, there.status) == (FindingStatus.FAILURE, FindingStatus.OK)
@@ -109,17 +103,17 @@ def test_the_gluster_command_matters_only_for_gluster() -> None:
 
 
 def test_user_confinement_and_python() -> None:
-    assert check_user(1000).status is FindingStatus.WARNING
-    assert {check_confinement(user, None).status for user in (0, 1000)} == {FindingStatus.OK}
-    assert check_python((3, 11, 2)).status is FindingStatus.OK
-    assert check_python((3, 9, 2)).status is FindingStatus.FAILURE
+    assert doctor_rules.check_user(1000).status is FindingStatus.WARNING
+    assert {doctor_rules.check_confinement(user, None).status for user in (0, 1000)} == {FindingStatus.OK}
+    assert doctor_rules.check_python((3, 11, 2)).status is FindingStatus.OK
+    assert doctor_rules.check_python((3, 9, 2)).status is FindingStatus.FAILURE
 
 
 def test_a_controller_of_slurm() -> None:
     two = "Slurmctld(primary) at head is DOWN\nSlurmctld(backup) at head2 is UP"
-    assert check_slurm_controller(0, two) is None
+    assert doctor_rules.check_slurm_controller(0, two) is None
     for code, said in ((1, "Slurmctld(primary) at head is DOWN"), (1, "")):
-        finding = check_slurm_controller(code, said)
+        finding = doctor_rules.check_slurm_controller(code, said)
         assert finding is not None
         assert finding.status is FindingStatus.FAILURE
 
@@ -138,7 +132,7 @@ NODES = "n1|idle\nn1|idle\nn2|mix\nn3|drain\nn4|down*\nn5|idle*\nn6|idle~\nn7|dr
     ],
 )
 def test_nodes_of_slurm(listed: str, wanted: int, status: FindingStatus, words: str) -> None:
-    finding = check_slurm_nodes(listed, wanted)
+    finding = doctor_rules.check_slurm_nodes(listed, wanted)
     assert finding.status is status
     assert words in finding.message
     assert bool(finding.fix) == (status is not FindingStatus.OK)

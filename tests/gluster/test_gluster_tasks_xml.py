@@ -4,23 +4,15 @@ import pytest
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.errors import ToolFailed
+from migrator.gluster import xml
 from migrator.gluster.model import TaskKind, TaskStatus, VolumeTask, remove_brick_of
-from migrator.gluster.xml import (
-    GlusterFailed,
-    is_not_started,
-    parse_answer,
-    parse_progress,
-    parse_rooms,
-    parse_task_id,
-    parse_volume_tasks,
-)
 from tests.gluster.test_gluster_xml import RECORDED, answer
 
 DRAINED = "10.213.77.13:/srv/b2/data"
 
 
 def test_the_room_on_every_brick() -> None:
-    rooms = parse_rooms(answer("volume-status-detail.xml"), "vol1")
+    rooms = xml.parse_rooms(answer("volume-status-detail.xml"), "vol1")
     assert len(rooms) == 6
     assert rooms["10.213.77.11:/srv/b1/data"] == BrickRoom(
         device="/dev/loop4",
@@ -31,20 +23,20 @@ def test_the_room_on_every_brick() -> None:
         total_inodes=1048576,
         free_inodes=1045310,
     )
-    assert parse_rooms(answer("volume-status-detail.xml"), "vol2") == {}
+    assert xml.parse_rooms(answer("volume-status-detail.xml"), "vol2") == {}
     # Bricks of a host whose glusterd is down have none.
-    rooms = parse_rooms(answer("volume-status-detail-peer-down.xml"), "vol1")
+    rooms = xml.parse_rooms(answer("volume-status-detail-peer-down.xml"), "vol1")
     assert len(rooms) == 4
     assert not any(name.startswith("10.213.77.13:") for name in rooms)
 
 
 def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
     raw = (RECORDED / "volume-status-detail-brick-down.xml").read_bytes()
-    assert parse_rooms(parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"].free_bytes == 1991815168
+    assert xml.parse_rooms(xml.parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"].free_bytes == 1991815168
     raw = raw.replace(b"<sizeFree>1991815168</sizeFree>", b"").replace(
         b"<device>/dev/loop8</device>", b"<device>N/A</device>"
     )
-    untold = parse_rooms(parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"]
+    untold = xml.parse_rooms(xml.parse_answer(raw), "vol1")["10.213.77.13:/srv/b1/data"]
     assert (untold.free_bytes, untold.device, untold.filesystem) == (None, None, "xfs")
 
 
@@ -67,15 +59,15 @@ def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
 def test_a_drain_is_unfinished_until_its_commit_and_a_rebalance_stays_listed(
     name: str, kind: TaskKind, status: TaskStatus, bricks: tuple[str, ...], unfinished: bool
 ) -> None:
-    (task,) = parse_volume_tasks(answer(name), "vol1")
+    (task,) = xml.parse_volume_tasks(answer(name), "vol1")
     assert (task.kind, task.status, task.bricks, task.unfinished) == (kind, status, bricks, unfinished)
 
 
 def test_what_is_not_known_is_unfinished() -> None:
     raw = (RECORDED / "tasks-rebalance-completed.xml").read_bytes()
-    (task,) = parse_volume_tasks(parse_answer(raw.replace(b"<status>3<", b"<status>77<")), "vol1")
+    (task,) = xml.parse_volume_tasks(xml.parse_answer(raw.replace(b"<status>3<", b"<status>77<")), "vol1")
     assert (task.status, task.unfinished) == (TaskStatus.UNKNOWN, True)
-    (task,) = parse_volume_tasks(parse_answer(raw.replace(b">Rebalance<", b">Reshard<")), "vol1")
+    (task,) = xml.parse_volume_tasks(xml.parse_answer(raw.replace(b">Rebalance<", b">Reshard<")), "vol1")
     assert (task.kind, task.name) == (TaskKind.OTHER, "Reshard")
 
 
@@ -89,7 +81,7 @@ def test_what_is_not_known_is_unfinished() -> None:
     ],
 )
 def test_no_task_is_left_after_stop_and_commit(name: str) -> None:
-    assert parse_volume_tasks(answer(name), "vol1") == ()
+    assert xml.parse_volume_tasks(answer(name), "vol1") == ()
 
 
 @pytest.mark.parametrize(
@@ -112,32 +104,32 @@ def test_no_task_is_left_after_stop_and_commit(name: str) -> None:
     ],
 )
 def test_every_host_has_counters_of_its_own(name: str, expected: list[tuple[str, TaskStatus, int, int]]) -> None:
-    progress = parse_progress(answer(name))
+    progress = xml.parse_progress(answer(name))
     assert [(one.host, one.status, one.files, one.failures) for one in progress.counters] == expected
     assert progress.files == sum(files for _, _, files, _ in expected)
     assert progress.failures == sum(failures for *_, failures in expected)
 
 
 def test_the_counters_of_a_drain() -> None:
-    progress = parse_progress(answer("remove-brick-status-inprogress-later.xml"))
+    progress = xml.parse_progress(answer("remove-brick-status-inprogress-later.xml"))
     (one,) = progress.counters
     assert (progress.size_bytes, progress.skipped, one.lookups, one.runtime_s) == (30359921, 0, 9849, 75.0)
     assert progress.task_id == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
-    assert parse_progress(answer("remove-brick-stop-inprogress.xml")).size_bytes == 55364853
+    assert xml.parse_progress(answer("remove-brick-stop-inprogress.xml")).size_bytes == 55364853
 
 
 def test_a_fix_layout_is_told_from_a_rebalance() -> None:
-    found = parse_progress(answer("rebalance-fixlayout-status-done.xml")).counters
+    found = xml.parse_progress(answer("rebalance-fixlayout-status-done.xml")).counters
     assert {(one.status, one.fix_layout) for one in found} == {(TaskStatus.COMPLETED, True)}
-    killed = parse_progress(answer("rebalance-status-process-killed.xml")).counters
+    killed = xml.parse_progress(answer("rebalance-status-process-killed.xml")).counters
     assert (killed[0].status, killed[0].fix_layout, killed[0].runtime_s) == (TaskStatus.IN_PROGRESS, False, 0.0)
 
 
 def test_what_was_begun_has_an_id() -> None:
-    assert parse_task_id(answer("remove-brick-start.xml")) == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
-    assert len(parse_task_id(answer("rebalance-fixlayout-start.xml"))) == 36
+    assert xml.parse_task_id(answer("remove-brick-start.xml")) == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
+    assert len(xml.parse_task_id(answer("rebalance-fixlayout-start.xml"))) == 36
     with pytest.raises(ToolFailed, match="no task"):
-        parse_task_id(answer("volume-info-distribute.xml"))
+        xml.parse_task_id(answer("volume-info-distribute.xml"))
 
 
 @pytest.mark.parametrize(
@@ -150,9 +142,9 @@ def test_what_was_begun_has_an_id() -> None:
     ],
 )
 def test_a_missing_task_is_told_from_a_failure_of_another_kind(name: str, no_task: bool) -> None:
-    with pytest.raises(GlusterFailed) as caught:
+    with pytest.raises(xml.GlusterFailed) as caught:
         answer(name)
-    assert is_not_started(caught.value) is no_task
+    assert xml.is_not_started(caught.value) is no_task
 
 
 @pytest.mark.parametrize("counter", ["failures", "skipped", "files", "size"])
@@ -162,11 +154,11 @@ def test_a_counter_that_cannot_be_read_is_never_taken_for_zero(counter: str) -> 
     end = raw.index(b"</%s>" % counter.encode())
     for value in (b"", b"-1", b"many"):
         with pytest.raises(ToolFailed, match=counter):
-            parse_progress(parse_answer(raw[: start + len(counter) + 2] + value + raw[end:]))
+            xml.parse_progress(xml.parse_answer(raw[: start + len(counter) + 2] + value + raw[end:]))
 
 
 def test_which_drain_a_brick_is_part_of() -> None:
-    tasks = parse_volume_tasks(answer("tasks-remove-brick-replica.xml"), "drep")
+    tasks = xml.parse_volume_tasks(answer("tasks-remove-brick-replica.xml"), "drep")
     assert remove_brick_of(tasks, ("10.213.78.12:/srv/b2/data",)) == tasks[0]
     assert remove_brick_of(tasks, ("10.213.78.12:/srv/b1/data",)) is None
     other = VolumeTask(kind=TaskKind.REBALANCE, name="", id="", status=TaskStatus.IN_PROGRESS, bricks=tasks[0].bricks)

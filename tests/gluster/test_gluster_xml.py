@@ -6,30 +6,18 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from migrator.core.errors import ToolFailed
+from migrator.gluster import xml
 from migrator.gluster.volume import connection_problems
-from migrator.gluster.xml import (
-    GlusterBusy,
-    GlusterFailed,
-    is_quota_disabled,
-    parse_answer,
-    parse_heals,
-    parse_online,
-    parse_peers_down,
-    parse_quotas,
-    parse_volume_info,
-    parse_volume_tasks,
-    with_status,
-)
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "gluster"
 
 
 def answer(name: str) -> Element:
-    return parse_answer((RECORDED / name).read_bytes())
+    return xml.parse_answer((RECORDED / name).read_bytes())
 
 
 def test_a_distributed_volume() -> None:
-    state = parse_volume_info(answer("volume-info-distribute.xml"), "vol1")
+    state = xml.parse_volume_info(answer("volume-info-distribute.xml"), "vol1")
     assert (state.type, state.started, len(state.bricks)) == ("Distribute", True, 6)
     assert state.bricks[0].name == "10.213.77.11:/srv/b1/data"
     assert (state.bricks[0].host, state.bricks[0].path) == ("10.213.77.11", b"/srv/b1/data")
@@ -39,36 +27,38 @@ def test_a_distributed_volume() -> None:
 
 
 def test_a_distributed_replicated_volume_and_an_arbiter() -> None:
-    assert parse_volume_info(answer("volume-info-distributed-replicate.xml"), "drep").type == "Distributed-Replicate"
-    state = parse_volume_info(answer("volume-info-arbiter.xml"), "arb")
+    assert (
+        xml.parse_volume_info(answer("volume-info-distributed-replicate.xml"), "drep").type == "Distributed-Replicate"
+    )
+    state = xml.parse_volume_info(answer("volume-info-arbiter.xml"), "arb")
     assert [brick.arbiter for brick in state.bricks] == [False, False, True]
 
 
 def test_a_stopped_volume() -> None:
-    assert parse_volume_info(answer("volume-info-stopped.xml"), "arb").started is False
-    with pytest.raises(GlusterFailed, match="not started"):
+    assert xml.parse_volume_info(answer("volume-info-stopped.xml"), "arb").started is False
+    with pytest.raises(xml.GlusterFailed, match="not started"):
         answer("volume-status-stopped.xml")
 
 
 def test_another_volumes_answer_is_not_taken_for_this_ones() -> None:
     with pytest.raises(ToolFailed, match="does not describe"):
-        parse_volume_info(answer("volume-info-distribute.xml"), "vol2")
-    assert parse_online(answer("volume-status-detail.xml"), "vol2") == {}
-    assert parse_volume_tasks(answer("tasks-rebalance-inprogress.xml"), "vol2") == ()
+        xml.parse_volume_info(answer("volume-info-distribute.xml"), "vol2")
+    assert xml.parse_online(answer("volume-status-detail.xml"), "vol2") == {}
+    assert xml.parse_volume_tasks(answer("tasks-rebalance-inprogress.xml"), "vol2") == ()
 
 
 def test_every_brick_up() -> None:
-    assert list(parse_online(answer("volume-status-detail.xml"), "vol1").values()) == [True] * 6
+    assert list(xml.parse_online(answer("volume-status-detail.xml"), "vol1").values()) == [True] * 6
 
 
 def test_one_brick_down() -> None:
-    online = parse_online(answer("volume-status-detail-brick-down.xml"), "vol1")
+    online = xml.parse_online(answer("volume-status-detail-brick-down.xml"), "vol1")
     assert [name for name, up in online.items() if not up] == ["10.213.77.13:/srv/b1/data"]
 
 
 def test_bricks_of_a_host_whose_glusterd_is_down_are_unknown() -> None:
-    state = parse_volume_info(answer("volume-info-distribute.xml"), "vol1")
-    joined, _ = with_status(state, answer("volume-status-detail-peer-down.xml"))
+    state = xml.parse_volume_info(answer("volume-info-distribute.xml"), "vol1")
+    joined, _ = xml.with_status(state, answer("volume-status-detail-peer-down.xml"))
     assert [brick.host for brick in joined.bricks if brick.online is None] == ["10.213.77.13"] * 2
     assert [brick.online for brick in joined.bricks].count(True) == 4
 
@@ -93,25 +83,25 @@ def test_bricks_of_a_host_whose_glusterd_is_down_are_unknown() -> None:
     ],
 )
 def test_tasks_that_are_not_over(name: str, tasks: tuple[str, ...]) -> None:
-    state, listed = with_status(parse_volume_info(answer("volume-info-distribute.xml"), "vol1"), answer(name))
+    state, listed = xml.with_status(xml.parse_volume_info(answer("volume-info-distribute.xml"), "vol1"), answer(name))
     assert state.tasks == tasks
     assert state.task_ids == tuple(task.id for task in listed)
     assert all(len(task_id) == 36 for task_id in state.task_ids)
 
 
 def test_quotas() -> None:
-    assert parse_quotas(answer("quota-list.xml")) == ((b"d", 10485760), (b"speed", 524288000))
-    with pytest.raises(GlusterFailed) as caught:
+    assert xml.parse_quotas(answer("quota-list.xml")) == ((b"d", 10485760), (b"speed", 524288000))
+    with pytest.raises(xml.GlusterFailed) as caught:
         answer("quota-list-disabled.xml")
-    assert is_quota_disabled(caught.value)
+    assert xml.is_quota_disabled(caught.value)
 
 
 def test_failures_are_told_apart() -> None:
-    with pytest.raises(GlusterBusy, match="Locking failed"):
+    with pytest.raises(xml.GlusterBusy, match="Locking failed"):
         answer("volume-status-lock-conflict.xml")
-    with pytest.raises(GlusterFailed, match="does not exist") as missing:
+    with pytest.raises(xml.GlusterFailed, match="does not exist") as missing:
         answer("volume-nosuch.xml")
-    assert not is_quota_disabled(missing.value)
+    assert not xml.is_quota_disabled(missing.value)
     with pytest.raises(ToolFailed, match="Connection failed") as dead:
         answer("volume-info-glusterd-down.xml")
     assert dead.value.hint
@@ -129,11 +119,11 @@ def test_failures_are_told_apart() -> None:
 )
 def test_what_is_no_successful_answer_is_never_taken_for_one(raw: bytes) -> None:
     with pytest.raises(ToolFailed):
-        parse_answer(raw)
+        xml.parse_answer(raw)
 
 
 def test_a_client_that_lost_a_brick_or_never_knew_it() -> None:
-    bricks = parse_volume_info(answer("volume-info-distribute.xml"), "vol1").bricks
+    bricks = xml.parse_volume_info(answer("volume-info-distribute.xml"), "vol1").bricks
     connected = {brick.name: True for brick in bricks}
     assert connection_problems(bricks, connected) == ()
     connected["10.213.77.12:/srv/b1/data"] = False
@@ -145,25 +135,25 @@ def test_a_client_that_lost_a_brick_or_never_knew_it() -> None:
 
 def test_how_many_copies_and_pieces_a_volume_keeps() -> None:
     def counts(name: str, volume: str) -> tuple[int, int, int]:
-        state = parse_volume_info(answer(name), volume)
+        state = xml.parse_volume_info(answer(name), volume)
         return state.replica_count, state.disperse_count, state.stripe_count
 
     assert counts("volume-info-distribute.xml", "vol1") == (1, 0, 1)
     assert counts("volume-info-distributed-replicate.xml", "drep") == (3, 0, 1)
     assert counts("volume-info-arbiter.xml", "arb") == (3, 0, 1)
     assert counts("volume-info-disperse.xml", "ec") == (1, 3, 1)
-    sharded = parse_volume_info(answer("volume-info-sharded.xml"), "shard")
+    sharded = xml.parse_volume_info(answer("volume-info-sharded.xml"), "shard")
     assert ("features.shard", "on") in sharded.options
 
 
 def test_what_waits_to_be_healed() -> None:
-    clean = parse_heals(answer("heal-info-summary-clean.xml"))
+    clean = xml.parse_heals(answer("heal-info-summary-clean.xml"))
     assert [(heal.status, heal.entries) for heal in clean] == [("Connected", 0)] * 6
-    pending = parse_heals(answer("heal-info-summary-pending.xml"))
+    pending = xml.parse_heals(answer("heal-info-summary-pending.xml"))
     assert [heal.entries for heal in pending] == [2, None, 2, 0, 0, 0]
     assert "Transport endpoint is not connected" in pending[1].status
 
 
 def test_hosts_of_the_pool_that_are_gone() -> None:
-    assert parse_peers_down(answer("pool-list.xml")) == ()
-    assert parse_peers_down(answer("pool-list-peer-down.xml")) == ("10.213.77.13",)
+    assert xml.parse_peers_down(answer("pool-list.xml")) == ()
+    assert xml.parse_peers_down(answer("pool-list-peer-down.xml")) == ("10.213.77.13",)

@@ -8,15 +8,7 @@ from typing import Any
 
 from migrator.catalog.brick_parts import decode_rows
 from migrator.catalog.model import ScanProblem
-from migrator.gluster.walks import (
-    BrickHello,
-    BrickTotals,
-    FrameKind,
-    FrameReader,
-    decode_end,
-    decode_hello,
-    decode_problems,
-)
+from migrator.gluster import walks
 from tests.support.hand_brick import BRICK, DEVICE
 
 
@@ -26,12 +18,12 @@ class Walked:
 
     exit_code: int
     stderr: str
-    hello: BrickHello | None = None
+    hello: walks.BrickHello | None = None
     rows: dict[bytes, dict[str, Any]] = field(default_factory=dict)
     failed: list[ScanProblem] = field(default_factory=list)
     ask: list[ScanProblem] = field(default_factory=list)
     strange: list[ScanProblem] = field(default_factory=list)
-    end: BrickTotals | None = None
+    end: walks.BrickTotals | None = None
     blocks: list[int] = field(default_factory=list)
 
 
@@ -62,26 +54,26 @@ def run_walk(
         check=False,
     )
     walked = Walked(exit_code=done.returncode, stderr=done.stderr.decode())
-    reader = FrameReader()
+    reader = walks.FrameReader()
     for frame in reader.feed(done.stdout):
         assert walked.end is None, "the last frame is not the last one"
         match frame.kind:
-            case FrameKind.HELLO:
-                walked.hello = decode_hello(frame.payload)
-            case FrameKind.ROWS | FrameKind.DIRECTORIES:
+            case walks.FrameKind.HELLO:
+                walked.hello = walks.decode_hello(frame.payload)
+            case walks.FrameKind.ROWS | walks.FrameKind.DIRECTORIES:
                 batch = decode_rows(frame.payload, trees=trees, brick=BRICK, dev=DEVICE)
                 batch.validate(full=True)
                 walked.blocks.append(batch.num_rows)
                 for row in batch.to_pylist():
                     assert row["path"] not in walked.rows, row["path"]
-                    assert (row["type"] == "directory") == (frame.kind is FrameKind.DIRECTORIES)
+                    assert (row["type"] == "directory") == (frame.kind is walks.FrameKind.DIRECTORIES)
                     walked.rows[row["path"]] = row
-            case FrameKind.PROBLEMS:
-                failed, ask, strange = decode_problems(frame.payload)
+            case walks.FrameKind.PROBLEMS:
+                failed, ask, strange = walks.decode_problems(frame.payload)
                 walked.failed += failed
                 walked.ask += ask
                 walked.strange += strange
-            case FrameKind.END:
-                walked.end = decode_end(frame.payload)
+            case walks.FrameKind.END:
+                walked.end = walks.decode_end(frame.payload)
     reader.finish()
     return walked

@@ -8,37 +8,15 @@ import pytest
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.events import FindingStatus
 from migrator.core.states import PassKind
-from migrator.hooks.model import (
-    FileLook,
-    Hook,
-    HookEvent,
-    HookFacts,
-    HookOutcome,
-    HookResult,
-    HookSite,
-    HooksLook,
-    HookStage,
-    HookStep,
-    StageLook,
-    all_stages,
-)
-from migrator.hooks.rules import (
-    MOST_REASON_CHARACTERS,
-    check_hooks,
-    document,
-    end_of,
-    environment,
-    examine_hooks,
-    in_order,
-    judge,
-    problem_words,
-    would_be_called,
-)
+from migrator.hooks import model as hooks_model
+from migrator.hooks import rules as hooks_rules
 
-PRE = HookStage(step=HookStep.BATCH, event=HookEvent.PRE)
-POST = HookStage(step=HookStep.BATCH, event=HookEvent.POST)
-SITE = HookSite(site_id="5e1f", name="gl-to-bee", file=b"/etc/\xff.toml", source_root=b"/mnt/gl", target_root=b"/b%")
-FACTS = HookFacts(
+PRE = hooks_model.HookStage(step=hooks_model.HookStep.BATCH, event=hooks_model.HookEvent.PRE)
+POST = hooks_model.HookStage(step=hooks_model.HookStep.BATCH, event=hooks_model.HookEvent.POST)
+SITE = hooks_model.HookSite(
+    site_id="5e1f", name="gl-to-bee", file=b"/etc/\xff.toml", source_root=b"/mnt/gl", target_root=b"/b%"
+)
+FACTS = hooks_model.HookFacts(
     run_id=7,
     plan="plan-0001",
     batch=1,
@@ -52,22 +30,26 @@ FACTS = HookFacts(
 )
 
 
-def hook(name: bytes, stage: HookStage = PRE) -> Hook:
-    return Hook(stage=stage, name=name, path=b"/hooks/" + stage.directory + b"/" + name)
+def hook(name: bytes, stage: hooks_model.HookStage = PRE) -> hooks_model.Hook:
+    return hooks_model.Hook(stage=stage, name=name, path=b"/hooks/" + stage.directory + b"/" + name)
 
 
-def directory(path: bytes, uid: int = 0, mode: int = 0o755) -> FileLook:
-    return FileLook(path=path, type=EntryType.DIRECTORY, uid=uid, mode=mode)
+def directory(path: bytes, uid: int = 0, mode: int = 0o755) -> hooks_model.FileLook:
+    return hooks_model.FileLook(path=path, type=EntryType.DIRECTORY, uid=uid, mode=mode)
 
 
-def file(path: bytes, uid: int = 0, mode: int = 0o755) -> FileLook:
-    return FileLook(path=path, type=EntryType.FILE, uid=uid, mode=mode)
+def file(path: bytes, uid: int = 0, mode: int = 0o755) -> hooks_model.FileLook:
+    return hooks_model.FileLook(path=path, type=EntryType.FILE, uid=uid, mode=mode)
 
 
-def looks(*entries: FileLook, stage: FileLook | None = None, above: tuple[FileLook, ...] = ()) -> HooksLook:
-    return HooksLook(
+def looks(
+    *entries: hooks_model.FileLook,
+    stage: hooks_model.FileLook | None = None,
+    above: tuple[hooks_model.FileLook, ...] = (),
+) -> hooks_model.HooksLook:
+    return hooks_model.HooksLook(
         above=above or (directory(b"/"), directory(b"/hooks")),
-        stages=(StageLook(directory=stage or directory(b"/hooks/pre-batch.d"), entries=entries),),
+        stages=(hooks_model.StageLook(directory=stage or directory(b"/hooks/pre-batch.d"), entries=entries),),
     )
 
 
@@ -78,19 +60,24 @@ def test_hooks_are_called_by_the_bytes_of_their_names_and_post_hooks_the_other_w
     names = [b"50-b", b"10-z", b"10-a", b"\xff0-x", b"50-B"]
     hooks = [hook(name, stage) for stage in (PRE, POST) for name in names]
     ordered = [b"10-a", b"10-z", b"50-B", b"50-b", b"\xff0-x"]
-    assert [one.name for one in in_order(hooks, PRE)] == ordered
-    assert [one.name for one in in_order(hooks, POST)] == ordered[::-1]
-    assert in_order(hooks, HookStage(step=HookStep.PASS, event=HookEvent.PRE)) == ()
+    assert [one.name for one in hooks_rules.in_order(hooks, PRE)] == ordered
+    assert [one.name for one in hooks_rules.in_order(hooks, POST)] == ordered[::-1]
+    assert (
+        hooks_rules.in_order(
+            hooks, hooks_model.HookStage(step=hooks_model.HookStep.PASS, event=hooks_model.HookEvent.PRE)
+        )
+        == ()
+    )
 
 
 def test_a_dry_run_names_hooks_in_the_order_of_a_run() -> None:
     hooks = [
-        hook(name, HookStage(step=step, event=event))
-        for step in (HookStep.PASS, HookStep.BATCH, HookStep.PURGE)
-        for event in HookEvent
+        hook(name, hooks_model.HookStage(step=step, event=event))
+        for step in (hooks_model.HookStep.PASS, hooks_model.HookStep.BATCH, hooks_model.HookStep.PURGE)
+        for event in hooks_model.HookEvent
         for name in (b"20-b", b"10-\xff")
     ]
-    assert would_be_called(hooks, (HookStep.BATCH, HookStep.PASS)) == (
+    assert hooks_rules.would_be_called(hooks, (hooks_model.HookStep.BATCH, hooks_model.HookStep.PASS)) == (
         "pre-batch.d/10-\\xff",
         "pre-batch.d/20-b",
         "pre-pass.d/10-\\xff",
@@ -105,32 +92,55 @@ def test_a_dry_run_names_hooks_in_the_order_of_a_run() -> None:
 @pytest.mark.parametrize(
     ("event", "result", "outcome"),
     [
-        (HookEvent.PRE, HookResult(exit_code=0), HookOutcome.GO_ON),
-        (HookEvent.PRE, HookResult(exit_code=62), HookOutcome.SKIP),
-        (HookEvent.PRE, HookResult(exit_code=1), HookOutcome.REFUSE),
-        (HookEvent.PRE, HookResult(exit_code=-9), HookOutcome.REFUSE),
-        (HookEvent.PRE, HookResult(exit_code=None, problem="not started"), HookOutcome.REFUSE),
-        (HookEvent.PRE, HookResult(exit_code=0, timed_out=True), HookOutcome.REFUSE),
-        (HookEvent.PRE, HookResult(exit_code=62, timed_out=True), HookOutcome.REFUSE),
-        (HookEvent.POST, HookResult(exit_code=0), HookOutcome.GO_ON),
-        (HookEvent.POST, HookResult(exit_code=62), HookOutcome.GO_ON),
-        (HookEvent.POST, HookResult(exit_code=1), HookOutcome.WARN),
-        (HookEvent.POST, HookResult(exit_code=None, problem="not started"), HookOutcome.WARN),
-        (HookEvent.POST, HookResult(exit_code=0, timed_out=True), HookOutcome.WARN),
+        (hooks_model.HookEvent.PRE, hooks_model.HookResult(exit_code=0), hooks_model.HookOutcome.GO_ON),
+        (hooks_model.HookEvent.PRE, hooks_model.HookResult(exit_code=62), hooks_model.HookOutcome.SKIP),
+        (hooks_model.HookEvent.PRE, hooks_model.HookResult(exit_code=1), hooks_model.HookOutcome.REFUSE),
+        (hooks_model.HookEvent.PRE, hooks_model.HookResult(exit_code=-9), hooks_model.HookOutcome.REFUSE),
+        (
+            hooks_model.HookEvent.PRE,
+            hooks_model.HookResult(exit_code=None, problem="not started"),
+            hooks_model.HookOutcome.REFUSE,
+        ),
+        (
+            hooks_model.HookEvent.PRE,
+            hooks_model.HookResult(exit_code=0, timed_out=True),
+            hooks_model.HookOutcome.REFUSE,
+        ),
+        (
+            hooks_model.HookEvent.PRE,
+            hooks_model.HookResult(exit_code=62, timed_out=True),
+            hooks_model.HookOutcome.REFUSE,
+        ),
+        (hooks_model.HookEvent.POST, hooks_model.HookResult(exit_code=0), hooks_model.HookOutcome.GO_ON),
+        (hooks_model.HookEvent.POST, hooks_model.HookResult(exit_code=62), hooks_model.HookOutcome.GO_ON),
+        (hooks_model.HookEvent.POST, hooks_model.HookResult(exit_code=1), hooks_model.HookOutcome.WARN),
+        (
+            hooks_model.HookEvent.POST,
+            hooks_model.HookResult(exit_code=None, problem="not started"),
+            hooks_model.HookOutcome.WARN,
+        ),
+        (hooks_model.HookEvent.POST, hooks_model.HookResult(exit_code=0, timed_out=True), hooks_model.HookOutcome.WARN),
     ],
 )
-def test_what_the_end_of_a_hook_means(event: HookEvent, result: HookResult, outcome: HookOutcome) -> None:
-    assert judge(event, result) is outcome
+def test_what_the_end_of_a_hook_means(
+    event: hooks_model.HookEvent, result: hooks_model.HookResult, outcome: hooks_model.HookOutcome
+) -> None:
+    assert hooks_rules.judge(event, result) is outcome
 
 
 def test_the_end_of_a_hook_in_words_is_one_line_of_safe_text() -> None:
-    said = end_of(HookResult(exit_code=1, output=b"first\n\n\x1b[31mred \xff\n"), 600.0)
+    said = hooks_rules.end_of(hooks_model.HookResult(exit_code=1, output=b"first\n\n\x1b[31mred \xff\n"), 600.0)
     assert said == "exit code 1: first | \\x1b[31mred \\xff"
-    assert end_of(HookResult(exit_code=3), 600.0) == "exit code 3; no output"
-    assert end_of(HookResult(exit_code=-15, timed_out=True), 600.0).startswith("ended after its time limit of 10 m")
-    assert end_of(HookResult(exit_code=-9), 600.0) == "ended by signal 9; no output"
-    assert end_of(HookResult(exit_code=None, problem="it could not be started"), 1.0) == "it could not be started"
-    much = end_of(HookResult(exit_code=1, output=b"lost" + b"x" * 600 + b"the end"), 600.0)
+    assert hooks_rules.end_of(hooks_model.HookResult(exit_code=3), 600.0) == "exit code 3; no output"
+    assert hooks_rules.end_of(hooks_model.HookResult(exit_code=-15, timed_out=True), 600.0).startswith(
+        "ended after its time limit of 10 m"
+    )
+    assert hooks_rules.end_of(hooks_model.HookResult(exit_code=-9), 600.0) == "ended by signal 9; no output"
+    assert (
+        hooks_rules.end_of(hooks_model.HookResult(exit_code=None, problem="it could not be started"), 1.0)
+        == "it could not be started"
+    )
+    much = hooks_rules.end_of(hooks_model.HookResult(exit_code=1, output=b"lost" + b"x" * 600 + b"the end"), 600.0)
     assert much.endswith("the end")
     assert "lost" not in much
 
@@ -149,7 +159,7 @@ def test_the_document_and_the_variables_give_every_fact_and_every_byte_of_a_path
         reason="Gr\u00fc\u00dfe\n",
         finished_at_s=86400.0,
     )
-    text = document(POST, SITE, facts)
+    text = hooks_rules.document(POST, SITE, facts)
     assert text.isascii()
     found = json.loads(text)
     expected = {
@@ -178,7 +188,7 @@ def test_the_document_and_the_variables_give_every_fact_and_every_byte_of_a_path
         "state": "done",
     }
     assert {key: found[key] for key in expected} == expected
-    variables = dict(environment(POST, SITE, facts))
+    variables = dict(hooks_rules.environment(POST, SITE, facts))
     expected = {
         "USER": "eve",
         "LINK": "/home/\udce9",
@@ -195,15 +205,17 @@ def test_the_document_and_the_variables_give_every_fact_and_every_byte_of_a_path
 
 
 def test_why_something_has_failed_is_one_line_of_bounded_length_in_a_variable() -> None:
-    facts = replace(FACTS, state="failed", failed=HookStep.DRAIN, reason="no room\non gl3:/b\0" + 2000 * "x")
-    stage = HookStage(step=HookStep.FAIL, event=HookEvent.POST)
-    told = json.loads(document(stage, SITE, facts))
+    facts = replace(
+        FACTS, state="failed", failed=hooks_model.HookStep.DRAIN, reason="no room\non gl3:/b\0" + 2000 * "x"
+    )
+    stage = hooks_model.HookStage(step=hooks_model.HookStep.FAIL, event=hooks_model.HookEvent.POST)
+    told = json.loads(hooks_rules.document(stage, SITE, facts))
     assert (told["stage"], told["failed"], told["reason"]) == ("post-fail", "drain", facts.reason)
-    variables = dict(environment(stage, SITE, facts))
+    variables = dict(hooks_rules.environment(stage, SITE, facts))
     assert variables["MIGRATOR_FAILED"] == "drain"
     assert variables["MIGRATOR_REASON"].startswith("no room on gl3:/b xxx")
     assert variables["MIGRATOR_REASON"].endswith("x...")
-    assert len(variables["MIGRATOR_REASON"]) == MOST_REASON_CHARACTERS
+    assert len(variables["MIGRATOR_REASON"]) == hooks_rules.MOST_REASON_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -227,64 +239,72 @@ def test_why_something_has_failed_is_one_line_of_bounded_length_in_a_variable() 
         (looks(GOOD, above=(directory(b"/"), directory(b"/hooks", mode=0o1777))), "mode 1777", "chmod go-w"),
         (looks(GOOD, above=(directory(b"/x", uid=1000), directory(b"/x/hooks"))), "belongs to uid 1000", "chown"),
         (looks(GOOD, above=(directory(b"/x", mode=0o775), directory(b"/x/hooks"))), "mode 0775", "chmod go-w"),
-        (HooksLook(above=(FileLook(path=b"/hooks", type=EntryType.SYMLINK, uid=0, mode=0o777),)), "symlink", "real"),
         (
-            HooksLook(above=(directory(b"/hooks"),), unread="Input/output error"),
+            hooks_model.HooksLook(
+                above=(hooks_model.FileLook(path=b"/hooks", type=EntryType.SYMLINK, uid=0, mode=0o777),)
+            ),
+            "symlink",
+            "real",
+        ),
+        (
+            hooks_model.HooksLook(above=(directory(b"/hooks"),), unread="Input/output error"),
             "Input/output error",
             "fix what prevents it",
         ),
     ],
 )
-def test_what_others_can_change_is_refused_with_its_remedy(look: HooksLook, says: str, fix: str) -> None:
-    (words,) = problem_words(examine_hooks(look, euid=0))
+def test_what_others_can_change_is_refused_with_its_remedy(look: hooks_model.HooksLook, says: str, fix: str) -> None:
+    (words,) = hooks_rules.problem_words(hooks_rules.examine_hooks(look, euid=0))
     assert says in words
     assert fix in words.partition(says)[2]
-    (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
+    (finding,) = hooks_rules.check_hooks(hooks_rules.examine_hooks(look, euid=0), b"/hooks")
     assert finding.status is FindingStatus.FAILURE
 
 
 def test_without_root_hooks_may_be_of_the_user_who_runs_the_program_or_of_root() -> None:
     own = looks(replace(GOOD, uid=1000), GOOD, stage=directory(b"/hooks/pre-batch.d", uid=1000))
-    assert examine_hooks(own, euid=1000).problems == ()
-    assert len(examine_hooks(own, euid=1001).problems) == 2
+    assert hooks_rules.examine_hooks(own, euid=1000).problems == ()
+    assert len(hooks_rules.examine_hooks(own, euid=1001).problems) == 2
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    found = examine_hooks(looks(replace(GOOD, uid=5, mode=0o666), stage=directory(b"/hooks/pre-batch.d", 5)), euid=0)
+    found = hooks_rules.examine_hooks(
+        looks(replace(GOOD, uid=5, mode=0o666), stage=directory(b"/hooks/pre-batch.d", 5)), euid=0
+    )
     assert len(found.problems) == 4
 
 
 @pytest.mark.parametrize(
     ("look", "names"),
     [
-        (HooksLook(), []),
+        (hooks_model.HooksLook(), []),
         (looks(GOOD), [b"10-hold"]),
         # Others may create entries in a directory like /tmp above, but replace none.
         (looks(GOOD, above=(directory(b"/"), directory(b"/tmp", mode=0o1777), directory(b"/tmp/hooks"))), [b"10-hold"]),
         # Left by editors, or disabled by an administrator.
         (looks(*(file(b"/hooks/pre-batch.d/" + name, mode=0o666) for name in (b".10-a", b".10-a.swp", b"10-a~"))), []),
-        (HooksLook(above=(directory(b"/", uid=5), directory(b"/hooks", mode=0o777))), []),
+        (hooks_model.HooksLook(above=(directory(b"/", uid=5), directory(b"/hooks", mode=0o777))), []),
     ],
     ids=["no directory", "of root", "below /tmp", "left alone", "no hooks"],
 )
-def test_what_is_accepted(look: HooksLook, names: list[bytes]) -> None:
-    found = examine_hooks(look, euid=0)
+def test_what_is_accepted(look: hooks_model.HooksLook, names: list[bytes]) -> None:
+    found = hooks_rules.examine_hooks(look, euid=0)
     assert ([one.name for one in found.hooks], found.problems) == (names, ())
 
 
 def test_doctor_names_the_hooks() -> None:
-    look = HooksLook(
+    look = hooks_model.HooksLook(
         above=(directory(b"/hooks"),),
         stages=tuple(
-            StageLook(
+            hooks_model.StageLook(
                 directory=directory(b"/hooks/" + stage.directory),
                 entries=(file(b"/hooks/" + stage.directory + b"/10-x"),),
             )
-            for stage in all_stages()
+            for stage in hooks_model.all_stages()
         ),
     )
-    (finding,) = check_hooks(examine_hooks(look, euid=0), b"/hooks")
+    (finding,) = hooks_rules.check_hooks(hooks_rules.examine_hooks(look, euid=0), b"/hooks")
     assert finding.status is FindingStatus.OK
     assert finding.message.startswith("33 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
-    (none,) = check_hooks(examine_hooks(HooksLook(), euid=0), b"/hooks")
+    (none,) = hooks_rules.check_hooks(hooks_rules.examine_hooks(hooks_model.HooksLook(), euid=0), b"/hooks")
     assert none.message == "none in /hooks"

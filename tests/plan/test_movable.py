@@ -7,15 +7,7 @@ import pytest
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
 from migrator.cutover.model import ENDED_STATES, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
-from migrator.plan.rules import (
-    LinkSpan,
-    SpanMember,
-    movable_trees,
-    moved_trees,
-    moved_unknown,
-    settled_trees,
-    without_trees,
-)
+from migrator.plan import rules as plan_rules
 from tests.support.catalogs import directory
 
 ANN, BOB = UserTree(path=b"home/ann", user="ann"), UserTree(path=b"home/bob\xff", user="bob")
@@ -31,27 +23,27 @@ def record(state: CutoverState, tree: UserTree = ANN) -> CutoverRecord:
 def test_a_tree_is_copied_before_its_cutover_begins_and_after_it_has_ended_on_the_source(state: CutoverState) -> None:
     newest = {ANN.path: record(state)}
     copied = state is CutoverState.PLANNED or state in ENDED_STATES
-    assert movable_trees((ANN, BOB), newest) == (((ANN, BOB), ()) if copied else ((BOB,), (ANN,)))
-    assert moved_trees(newest) == (frozenset() if copied else {ANN.path})
+    assert plan_rules.movable_trees((ANN, BOB), newest) == (((ANN, BOB), ()) if copied else ((BOB,), (ANN,)))
+    assert plan_rules.moved_trees(newest) == (frozenset() if copied else {ANN.path})
     assert copied == (state not in SETTLED_STATES | UNDER_WAY_STATES)
     # It is planned unless its user works on the target for good.
-    assert settled_trees(newest) == ({ANN.path} if state in SETTLED_STATES else frozenset())
+    assert plan_rules.settled_trees(newest) == ({ANN.path} if state in SETTLED_STATES else frozenset())
 
 
 def test_the_order_is_kept_and_nothing_is_left_alone_without_a_cutover() -> None:
-    assert movable_trees((BOB, ANN), {}) == ((BOB, ANN), ())
+    assert plan_rules.movable_trees((BOB, ANN), {}) == ((BOB, ANN), ())
     both = {tree.path: record(CutoverState.THAWED, tree) for tree in (ANN, BOB)}
-    assert movable_trees((BOB, ANN), both) == ((), (BOB, ANN))
+    assert plan_rules.movable_trees((BOB, ANN), both) == ((), (BOB, ANN))
 
 
 def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees() -> None:
-    def span(*trees: bytes | None) -> LinkSpan:
-        members = tuple(SpanMember(tree=tree, names=1, examples=()) for tree in trees)
-        return LinkSpan(members=members, groups=1, size_bytes=5)
+    def span(*trees: bytes | None) -> plan_rules.LinkSpan:
+        members = tuple(plan_rules.SpanMember(tree=tree, names=1, examples=()) for tree in trees)
+        return plan_rules.LinkSpan(members=members, groups=1, size_bytes=5)
 
     spans = [span(ANN.path, BOB.path), span(ANN.path, None), span(BOB.path, None)]
-    assert list(without_trees(spans, {ANN.path})) == [span(None, BOB.path), span(BOB.path, None)]
-    assert list(without_trees(spans, ())) == spans
+    assert list(plan_rules.without_trees(spans, {ANN.path})) == [span(None, BOB.path), span(BOB.path, None)]
+    assert list(plan_rules.without_trees(spans, ())) == spans
 
 
 def top(uid: int, mode: int, **changes: Any) -> Entry:
@@ -63,7 +55,7 @@ FROZEN, OPEN, CLOSED = top(0, 0o2500), top(1001, 0o2770), top(0, 0o700)
 
 def test_a_tree_that_is_frozen_on_the_source_and_open_on_the_target_was_moved_whatever_the_ledger_says() -> None:
     for target in (OPEN, top(0, 0o755), top(0, 0o700, xattrs={ACL_ACCESS: b"named"})):
-        assert "works on the target" in (moved_unknown(ANN, FROZEN, target) or "")
+        assert "works on the target" in (plan_rules.moved_unknown(ANN, FROZEN, target) or "")
 
 
 @pytest.mark.parametrize(
@@ -81,4 +73,4 @@ def test_a_tree_that_is_frozen_on_the_source_and_open_on_the_target_was_moved_wh
     ],
 )
 def test_no_other_tree_was(source: Entry | None, target: Entry | None) -> None:
-    assert moved_unknown(ANN, source, target) is None
+    assert plan_rules.moved_unknown(ANN, source, target) is None

@@ -22,15 +22,7 @@ from migrator.plan.document import PlanFiles
 from migrator.plan.model import Order, Plan, SurpriseKind
 from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan, no_limits
 from migrator.plan.store import CatalogQueryFiles
-from migrator.site.config import (
-    BatchSection,
-    Site,
-    SiteSection,
-    SourceSection,
-    TargetSection,
-    TransferSection,
-    UsersSection,
-)
+from migrator.site import config
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.catalogs import SITE_ID, directory, invented, symlink, write_catalog
 from tests.support.fakes import VirtualClock
@@ -63,7 +55,7 @@ class World:
     ledger: Ledger
     lists: ChunkListFiles
     documents: PlanFiles
-    site: Site
+    site: config.Site
 
     def scanned(
         self,
@@ -128,16 +120,16 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     ledger = open_ledger(tmp_path / "ledger.db", create=True)
-    site = Site(
+    site = config.Site(
         file=tmp_path / "site.toml",
-        site=SiteSection(
+        site=config.SiteSection(
             name="rehearsal", state_dir=tmp_path, plans_dir=tmp_path / "plans", hooks_dir=tmp_path / "hooks"
         ),
-        source=SourceSection(kind="posix", mount=Path("/mnt/gluster")),
-        target=TargetSection(kind="posix", mount=Path("/mnt/target")),
-        users=UsersSection(trees=("home/*",)),
-        batch=BatchSection(max_bytes=2**40, max_files=10_000, max_users=1),
-        transfer=TransferSection(chunk_size_bytes=100 * MIB, chunk_files=50, reserve_bytes=0),
+        source=config.SourceSection(kind="posix", mount=Path("/mnt/gluster")),
+        target=config.TargetSection(kind="posix", mount=Path("/mnt/target")),
+        users=config.UsersSection(trees=("home/*",)),
+        batch=config.BatchSection(max_bytes=2**40, max_files=10_000, max_users=1),
+        transfer=config.TransferSection(chunk_size_bytes=100 * MIB, chunk_files=50, reserve_bytes=0),
     )
     yield World(
         root=tmp_path,

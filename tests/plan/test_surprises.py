@@ -5,19 +5,10 @@ from dataclasses import replace
 import pytest
 
 from migrator.fs.model import TargetCapabilities
+from migrator.plan import rules_surprises as plan_rules_surprises
 from migrator.plan.losses import loss_details
 from migrator.plan.model import Surprise, SurpriseKind
 from migrator.plan.rules import LinkSpan, SpanMember
-from migrator.plan.rules_surprises import (
-    MAX_EXAMPLES,
-    SymlinkRow,
-    judge_symlink,
-    link_surprises,
-    outside_surprises,
-    quota_surprises,
-    sort_surprises,
-    symlink_surprises,
-)
 from tests.support.usages import usage
 
 TREES = frozenset({b"home/alice", b"home/bob", b"scratch"})
@@ -46,16 +37,19 @@ ALICE = b"home/alice"
     ],
 )
 def test_symlinks_are_judged_by_where_they_lead(target: bytes, expected: SurpriseKind | None) -> None:
-    row = SymlinkRow(path=b"home/alice/link", tree=ALICE, target=target)
-    assert judge_symlink(row, TREES, b"/mnt/gluster/") is expected
+    row = plan_rules_surprises.SymlinkRow(path=b"home/alice/link", tree=ALICE, target=target)
+    assert plan_rules_surprises.judge_symlink(row, TREES, b"/mnt/gluster/") is expected
 
 
 def test_symlinks_are_counted_by_tree_with_the_first_few_as_examples() -> None:
-    rows = [SymlinkRow(path=b"home/alice/%d" % number, tree=ALICE, target=b"../bob") for number in range(9, -1, -1)]
-    rows.append(SymlinkRow(path=b"scratch/l", tree=b"scratch", target=b"/mnt/gluster/x"))
-    crossing, absolute = symlink_surprises(rows, TREES, b"/mnt/gluster")
+    rows = [
+        plan_rules_surprises.SymlinkRow(path=b"home/alice/%d" % number, tree=ALICE, target=b"../bob")
+        for number in range(9, -1, -1)
+    ]
+    rows.append(plan_rules_surprises.SymlinkRow(path=b"scratch/l", tree=b"scratch", target=b"/mnt/gluster/x"))
+    crossing, absolute = plan_rules_surprises.symlink_surprises(rows, TREES, b"/mnt/gluster")
     assert (crossing.kind, crossing.tree, crossing.count) == (SurpriseKind.SYMLINK_CROSSES_TREE, ALICE, 10)
-    assert crossing.examples == tuple(b"home/alice/%d" % number for number in range(MAX_EXAMPLES))
+    assert crossing.examples == tuple(b"home/alice/%d" % number for number in range(plan_rules_surprises.MAX_EXAMPLES))
     assert (absolute.kind, absolute.tree) == (SurpriseKind.SYMLINK_INTO_SOURCE, b"scratch")
     assert "/mnt/gluster" in absolute.detail
 
@@ -71,7 +65,7 @@ def span(*trees: bytes | None) -> LinkSpan:
 def test_groups_that_cannot_stay_whole_are_listed_as_broken(
     trees: tuple[bytes | None, ...], batches: dict[bytes, int]
 ) -> None:
-    found = link_surprises([span(*trees)], batches)
+    found = plan_rules_surprises.link_surprises([span(*trees)], batches)
     assert [one.kind for one in found] == [SurpriseKind.HARD_LINKS_BROKEN] * 2
     assert [one.tree for one in found] == list(trees)
     assert all("a copy of its own" in one.detail for one in found)
@@ -79,7 +73,7 @@ def test_groups_that_cannot_stay_whole_are_listed_as_broken(
 
 def test_groups_whose_trees_share_a_batch_are_linked_again_and_not_all_are_named() -> None:
     trees = [b"t%02d" % number for number in range(20)]
-    first, second, *_ = link_surprises([span(*trees)], dict.fromkeys(trees, 1))
+    first, second, *_ = plan_rules_surprises.link_surprises([span(*trees)], dict.fromkeys(trees, 1))
     assert (first.kind, first.tree, first.count) == (SurpriseKind.HARD_LINKS_IN_BATCH, b"t00", 3)
     assert second.tree == b"t01"
     assert "t01, t02" in first.detail
@@ -87,10 +81,10 @@ def test_groups_whose_trees_share_a_batch_are_linked_again_and_not_all_are_named
 
 
 def test_quotas_are_told_with_their_tree_and_what_lies_outside_every_tree() -> None:
-    assert outside_surprises(None, ()) == ()
-    (lost,) = outside_surprises(usage(b"", files=3, directories=2, size_bytes=9), (b"lost",))
+    assert plan_rules_surprises.outside_surprises(None, ()) == ()
+    (lost,) = plan_rules_surprises.outside_surprises(usage(b"", files=3, directories=2, size_bytes=9), (b"lost",))
     assert (lost.count, lost.size_bytes, lost.tree, lost.examples) == (5, 9, None, (b"lost",))
-    found = quota_surprises([(b"scratch/shared", 1024), (b"other", 2048)], TREES)
+    found = plan_rules_surprises.quota_surprises([(b"scratch/shared", 1024), (b"other", 2048)], TREES)
     assert [(one.tree, one.size_bytes, one.examples) for one in found] == [
         (None, 2048, (b"other",)),
         (b"scratch", 1024, (b"scratch/shared",)),
@@ -100,7 +94,7 @@ def test_quotas_are_told_with_their_tree_and_what_lies_outside_every_tree() -> N
 def test_surprises_are_sorted_by_kind_and_tree() -> None:
     first = Surprise(kind=SurpriseKind.QUOTA, tree=b"a", count=1, size_bytes=0, detail="", examples=())
     found = [replace(first, tree=b"b"), replace(first, kind=SurpriseKind.LOSS_ACL), first, replace(first, tree=None)]
-    assert [(one.kind, one.tree) for one in sort_surprises(found)] == [
+    assert [(one.kind, one.tree) for one in plan_rules_surprises.sort_surprises(found)] == [
         (SurpriseKind.QUOTA, None),
         (SurpriseKind.QUOTA, b"a"),
         (SurpriseKind.QUOTA, b"b"),

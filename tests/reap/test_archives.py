@@ -11,15 +11,7 @@ import pytest
 
 from migrator.core.errors import ExitCode
 from migrator.reap import archive
-from migrator.reap.model import (
-    ArchiveLimits,
-    LeftOut,
-    LeftOutReason,
-    ReapRow,
-    archive_directory,
-    is_archive_path,
-    same_file,
-)
+from migrator.reap import model as reap
 from migrator.reap.ports import OpenMember
 from tests.support.archive_world import (
     HOSTILE,
@@ -80,9 +72,9 @@ def test_what_changed_since_the_list_or_vanished_is_left_out(world: World) -> No
     done = world.archive(rows)
     assert dict(done.left_out) == {"changed": 2, "vanished": 1}
     assert {one.path: one.reason for one in done.examples} == {
-        TREE + b"/changed": LeftOutReason.CHANGED,
-        TREE + b"/replaced": LeftOutReason.CHANGED,
-        TREE + b"/gone": LeftOutReason.VANISHED,
+        TREE + b"/changed": reap.LeftOutReason.CHANGED,
+        TREE + b"/replaced": reap.LeftOutReason.CHANGED,
+        TREE + b"/gone": reap.LeftOutReason.VANISHED,
     }
     assert archive.exit_code([done]) is ExitCode.DONE
     assert list(world.proven.of_block(TREE, [row.path for row in rows])) == [TREE + b"/stays"]
@@ -109,7 +101,7 @@ class ChangingMember:
                 with open(self._path, "r+b") as file:
                     file.write(b"changed")
 
-    def finish(self) -> bytes | LeftOut | None:
+    def finish(self) -> bytes | reap.LeftOut | None:
         return self._member.finish()
 
     def close(self) -> None:
@@ -121,9 +113,9 @@ class ChangingSource:
         self._members = world.archiving(()).members
         self._root = os.fsencode(world.source_path)
 
-    def open(self, row: ReapRow, *, settled_before_ns: int) -> OpenMember | LeftOut:
+    def open(self, row: reap.ReapRow, *, settled_before_ns: int) -> OpenMember | reap.LeftOut:
         opened = self._members.open(row, settled_before_ns=settled_before_ns)
-        if isinstance(opened, LeftOut) or b"changing" not in row.path:
+        if isinstance(opened, reap.LeftOut) or b"changing" not in row.path:
             return opened
         return ChangingMember(opened, self._root + b"/" + row.path)
 
@@ -159,14 +151,14 @@ def test_archived_files_are_not_archived_again_but_changed_ones_are(world: World
     for path, member in found.items():
         entry = world.source.look(path)
         assert entry is not None
-        assert same_file(member, entry)
+        assert reap.same_file(member, entry)
     world.restore(b".", to=place)
     assert snapshot(restored_tree(place)) == snapshot(world.tree)
 
 
 def test_a_block_asks_for_what_is_archived_with_its_digest(world: World) -> None:
     make_odd_tree(world.tree)
-    world.archive(world.rows(), limits=ArchiveLimits(max_members=7))
+    world.archive(world.rows(), limits=reap.ArchiveLimits(max_members=7))
     paths = [row.path for row in world.rows()]
     found = world.proven.of_block(TREE, [*paths, TREE, TREE + b"/not there", b"home/alicex/empty"])
     assert set(found) == set(paths)
@@ -175,21 +167,21 @@ def test_a_block_asks_for_what_is_archived_with_its_digest(world: World) -> None
             assert member.digest == world.source.digest(path, "xxh3_128").value
         entry = world.source.look(path)
         assert entry is not None
-        assert same_file(member, entry)
+        assert reap.same_file(member, entry)
         assert member.entry.xattrs == entry.xattrs
 
 
 def test_the_limit_of_content_ends_an_archive(world: World) -> None:
     for number, size in enumerate((600, 600, 5000, 10, 10)):
         write(world.tree + b"/%d" % number, b"x" * size)
-    done = world.archive(world.rows(), limits=ArchiveLimits(max_bytes=1000))
+    done = world.archive(world.rows(), limits=reap.ArchiveLimits(max_bytes=1000))
     assert (done.archives, done.members) == (4, 5)
     assert [one.written.content_bytes for one in world.ledger.archives.of_tree(TREE)] == [600, 600, 5000, 20]
 
 
 def test_paths_of_archives_are_known(world: World) -> None:
-    assert is_archive_path(TREE, archive_directory(TREE))
-    assert is_archive_path(TREE, TREE + b"/.migrator-archive/000001.tar.zst")
-    assert not is_archive_path(TREE, TREE + b"/.migrator-archives")
-    assert not is_archive_path(TREE, TREE + b"/docs/.migrator-archive")
+    assert reap.is_archive_path(TREE, reap.archive_directory(TREE))
+    assert reap.is_archive_path(TREE, TREE + b"/.migrator-archive/000001.tar.zst")
+    assert not reap.is_archive_path(TREE, TREE + b"/.migrator-archives")
+    assert not reap.is_archive_path(TREE, TREE + b"/docs/.migrator-archive")
     assert len(HOSTILE) == len(set(HOSTILE))

@@ -9,18 +9,8 @@ from migrator.core.errors import UsageError
 from migrator.core.events import FindingStatus
 from migrator.fs.model import Mount
 from migrator.plan.model import TransferCost
+from migrator.reap import rules as reap_rules
 from migrator.reap.model import ReapAction, ReapedTree, ReapPolicy, ReapRelease, ReapRow, ReapRule, ReapStanding
-from migrator.reap.rules import (
-    GlobMatcher,
-    Releases,
-    atime_problem,
-    check_atime,
-    choose_rules,
-    parse_globs,
-    release_patterns,
-    savings,
-    standing,
-)
 
 ALICE = UserTree(path=b"home/alice", user="alice")
 WORK = UserTree(path=b"work/alice", user="alice")
@@ -45,11 +35,11 @@ ROW = ReapRow(
 def test_the_rule_of_a_tree_is_its_own_or_its_users_or_the_sites() -> None:
     policy = ReapPolicy(rule=OLD, by_name={"alice": TINY, "work/alice": OWN})
     bob = UserTree(path=b"home/bob", user="bob")
-    found = {one.tree.path: one.rule for one in choose_rules(policy, [WORK, bob, ALICE])}
+    found = {one.tree.path: one.rule for one in reap_rules.choose_rules(policy, [WORK, bob, ALICE])}
     assert found == {b"home/alice": TINY, b"home/bob": OLD, b"work/alice": OWN}
-    assert choose_rules(ReapPolicy(), [ALICE]) == ()
+    assert reap_rules.choose_rules(ReapPolicy(), [ALICE]) == ()
     with pytest.raises(UsageError, match="carol"):
-        choose_rules(ReapPolicy(rule=OLD, by_name={"carol": TINY}), [ALICE])
+        reap_rules.choose_rules(ReapPolicy(rule=OLD, by_name={"carol": TINY}), [ALICE])
 
 
 @pytest.mark.parametrize(
@@ -67,13 +57,13 @@ def test_where_a_skipped_path_stands(
     facts: dict[str, int], archived: bool, released: bool, expected: ReapStanding
 ) -> None:
     now = {"size_bytes": 1, "mtime_ns": 2, "ctime_ns": 3} | facts
-    assert standing(ROW, **now, archived=archived, released=released) is expected
-    assert standing(None, **now, archived=archived, released=released) is ReapStanding.NOT_REAPED
+    assert reap_rules.standing(ROW, **now, archived=archived, released=released) is expected
+    assert reap_rules.standing(None, **now, archived=archived, released=released) is ReapStanding.NOT_REAPED
 
 
 def test_what_waits_for_its_archive_is_never_released() -> None:
     row = ReapRow(**{name: getattr(ROW, name) for name in ROW.__slots__} | {"action": ReapAction.ARCHIVE})
-    found = standing(row, size_bytes=1, mtime_ns=2, ctime_ns=3, archived=False, released=True)
+    found = reap_rules.standing(row, size_bytes=1, mtime_ns=2, ctime_ns=3, archived=False, released=True)
     assert found is ReapStanding.TO_ARCHIVE
 
 
@@ -81,29 +71,29 @@ def test_what_was_released_is_known_by_path_and_by_glob() -> None:
     def one(pattern: bytes, *, is_glob: bool) -> ReapRelease:
         return ReapRelease(tree=b"home/alice", pattern=pattern, is_glob=is_glob, by="root", at_s=0.0)
 
-    releases = Releases([one(b"a", is_glob=False), one(b"*.log", is_glob=True)])
+    releases = reap_rules.Releases([one(b"a", is_glob=False), one(b"*.log", is_glob=True)])
     assert releases.has(b"home/alice", b"home/alice/a/b")
     assert releases.has(b"home/alice", b"home/alice/z/x.log")
     assert not releases.has(b"home/alice", b"home/alice/ab")
     assert not releases.has(b"work/alice", b"work/alice/a")
-    whole = Releases([one(b"", is_glob=False)])
+    whole = reap_rules.Releases([one(b"", is_glob=False)])
     assert whole.has(b"home/alice", b"home/alice/anything")
 
 
 def test_paths_are_named_from_the_root_or_from_the_only_tree() -> None:
     trees = [ALICE.path, WORK.path]
-    assert release_patterns(trees, [b"work/alice/x/"], [b"*.o"]) == [
+    assert reap_rules.release_patterns(trees, [b"work/alice/x/"], [b"*.o"]) == [
         (b"work/alice", b"x", False),
         (b"home/alice", b"*.o", True),
         (b"work/alice", b"*.o", True),
     ]
-    assert release_patterns([ALICE.path], [b"x", b"home/alice"], []) == [
+    assert reap_rules.release_patterns([ALICE.path], [b"x", b"home/alice"], []) == [
         (b"home/alice", b"x", False),
         (b"home/alice", b"", False),
     ]
     for wrong in (b"x", b"/x", b"home/alice/../bob", b""):
         with pytest.raises(UsageError):
-            release_patterns(trees, [wrong], [])
+            reap_rules.release_patterns(trees, [wrong], [])
 
 
 MOUNT = Mount(point=b"/mnt/gl", filesystem="fuse.glusterfs", source=b"gl:/vol")
@@ -120,17 +110,17 @@ MOUNT = Mount(point=b"/mnt/gl", filesystem="fuse.glusterfs", source=b"gl:/vol")
     ],
 )
 def test_gluster_keeps_atime_only_where_it_was_told_to(options: dict[str, str] | None, kept: bool) -> None:
-    assert (atime_problem("gluster", options, MOUNT) is None) is kept
+    assert (reap_rules.atime_problem("gluster", options, MOUNT) is None) is kept
 
 
 def test_a_mount_with_noatime_keeps_none() -> None:
     still = Mount(point=b"/mnt/gl", filesystem="xfs", source=b"/dev/x", no_atime=True)
-    problem = atime_problem("posix", None, still)
+    problem = reap_rules.atime_problem("posix", None, still)
     assert problem is not None
     assert "noatime" in problem
-    assert atime_problem("posix", None, MOUNT) is None
-    assert check_atime(False, problem) == []
-    assert [one.status for one in check_atime(True, problem)] == [FindingStatus.FAILURE]
+    assert reap_rules.atime_problem("posix", None, MOUNT) is None
+    assert reap_rules.check_atime(False, problem) == []
+    assert [one.status for one in reap_rules.check_atime(True, problem)] == [FindingStatus.FAILURE]
 
 
 def test_archives_save_inodes_and_no_bytes() -> None:
@@ -148,13 +138,16 @@ def test_archives_save_inodes_and_no_bytes() -> None:
             oldest_ns=0,
         )
 
-    skipped, archived = savings([tree(ReapAction.SKIP)], cost), savings([tree(ReapAction.ARCHIVE)], cost)
+    skipped, archived = (
+        reap_rules.savings([tree(ReapAction.SKIP)], cost),
+        reap_rules.savings([tree(ReapAction.ARCHIVE)], cost),
+    )
     assert (skipped.size_bytes, skipped.inodes, skipped.seconds) == (10, 3, 4.5)
     assert (archived.size_bytes, archived.inodes, archived.seconds) == (0, 3, 2.0)
 
 
 @given(st.binary(min_size=1, max_size=12).filter(lambda path: b"\0" not in path))
 def test_a_star_matches_every_path_and_a_plain_glob_only_its_own(path: bytes) -> None:
-    assert GlobMatcher(parse_globs(["*"])).matches(path)
-    assert not GlobMatcher([]).matches(path)
-    assert GlobMatcher(parse_globs(["a/b"])).matches(path) == (path + b"/").startswith(b"a/b/")
+    assert reap_rules.GlobMatcher(reap_rules.parse_globs(["*"])).matches(path)
+    assert not reap_rules.GlobMatcher([]).matches(path)
+    assert reap_rules.GlobMatcher(reap_rules.parse_globs(["a/b"])).matches(path) == (path + b"/").startswith(b"a/b/")

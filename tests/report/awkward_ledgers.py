@@ -21,17 +21,7 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, Chunk, Plan, TreeUsage
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree, Savings, WrittenArchive
-from migrator.transfer.model import (
-    ChunkRecord,
-    ConvergenceOutcome,
-    ConvergenceRecord,
-    FileProblem,
-    FileProblemKind,
-    Prediction,
-    Sample,
-    StreamCounters,
-    TreeChurn,
-)
+from migrator.transfer import model as transfer
 from migrator.verify.model import DigestPolicy
 from tests.support import operations as drains
 from tests.support.operations import REVERT, THERE, TOPS
@@ -261,7 +251,7 @@ class _Maker:
                 if fate != "left":
                     self._attempt(pass_id, chunk, fate)
 
-    def _attempt(self, pass_id: int, chunk: ChunkRecord, fate: str) -> None:
+    def _attempt(self, pass_id: int, chunk: transfer.ChunkRecord, fate: str) -> None:
         begin_s, end_s = self.at_s(), self.at_s()
         attempt = self.ledger.passes.intend(
             chunk_id=chunk.id,
@@ -274,7 +264,7 @@ class _Maker:
         self.ledger.passes.started(attempt, ProcessIdentity(pid=7, start_ticks=70, boot_id="b"))
         for turn in range(self.dice.randrange(1, 4)):
             for whose in (None, attempt):
-                sample = Sample(
+                sample = transfer.Sample(
                     at_s=min(begin_s, end_s) + abs(end_s - begin_s) * turn / 3,
                     interval_s=self.pick(0.001, 5.0, 5.0),
                     attempt_id=whose,
@@ -286,16 +276,18 @@ class _Maker:
                 self.ledger.samples.add(pass_id, [sample])
         if fate == "running":
             return
-        bad = FileProblem(
-            path=chunk.tree + b"/\xff bad <b>", kind=FileProblemKind.BAD, errno=5, reason="input/output error"
+        bad = transfer.FileProblem(
+            path=chunk.tree + b"/\xff bad <b>", kind=transfer.FileProblemKind.BAD, errno=5, reason="input/output error"
         )
-        gone = FileProblem(path=chunk.tree + b"/gone", kind=FileProblemKind.VANISHED, errno=2, reason="vanished")
+        gone = transfer.FileProblem(
+            path=chunk.tree + b"/gone", kind=transfer.FileProblemKind.VANISHED, errno=2, reason="vanished"
+        )
         self.ledger.passes.finish(
             attempt,
             at_s=max(begin_s, end_s) if self.some(0.9) else min(begin_s, end_s) - 5.0,
             state="succeeded" if fate == "done" else "failed",
             exit_code=0 if fate == "done" else 23,
-            counters=StreamCounters(files=chunk.files, size_bytes=chunk.size_bytes),
+            counters=transfer.StreamCounters(files=chunk.files, size_bytes=chunk.size_bytes),
             stderr_tail=b"",
             chunk_state=ChunkState.DONE if fate == "done" else ChunkState.FAILED,
             problems=([bad] if fate == "failed" else []) + ([gone] if self.some(0.3) else []),
@@ -322,8 +314,10 @@ class _Maker:
         if self.some(0.8):
             self.ledger.passes.set_state(made.id, PassState.DONE, self.at_s())
             self.ledger.plans.set_batch_state(plan, batch.number, BatchState.CONVERGING)
-            churn = tuple(TreeChurn(tree=tree.path, files_per_h=1.0, bytes_per_h=0.0) for tree in batch.trees[:1])
-            prediction = Prediction(
+            churn = tuple(
+                transfer.TreeChurn(tree=tree.path, files_per_h=1.0, bytes_per_h=0.0) for tree in batch.trees[:1]
+            )
+            prediction = transfer.Prediction(
                 next_pass_s=self.pick(0.0, 90.0, 1e9),
                 freeze_s=self.pick(0.0, 1200.0, 1e9),
                 least_freeze_s=0.0,
@@ -332,11 +326,11 @@ class _Maker:
                 trees=churn,
             )
             self.ledger.predictions.record(
-                ConvergenceRecord(
+                transfer.ConvergenceRecord(
                     pass_id=made.id,
                     at_s=self.at_s(),
                     batch=batch.number,
-                    outcome=self.pick(*ConvergenceOutcome),
+                    outcome=self.pick(*transfer.ConvergenceOutcome),
                     max_freeze_s=600.0,
                     prediction=prediction,
                 )

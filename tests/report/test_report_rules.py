@@ -18,26 +18,8 @@ from migrator.core.units import DAY_S, GIB
 from migrator.fs.model import CapacitySample, Side
 from migrator.plan.model import Plan, TransferCost
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction, ReapedTree, Savings, WrittenArchive
+from migrator.report import model as report_model
 from migrator.report import rules
-from migrator.report.model import (
-    AttentionCount,
-    BrickOutlook,
-    ChunkSum,
-    ConePoint,
-    DonePoint,
-    EarlierReport,
-    EventGroup,
-    PlannedTree,
-    RunFacts,
-    RunLife,
-    ServerOutlook,
-    SinceReport,
-    Standing,
-    Tally,
-    ThroughputPoint,
-    TreeFacts,
-    TreeState,
-)
 from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from tests.support.facts import report, verification
 from tests.support.plans import small_plan
@@ -50,16 +32,20 @@ SEED = replace(BATCH.passes[0], state=PassState.RUNNING)
 ENDED = replace(SEED, state=PassState.DONE)
 
 
-def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> PlannedTree:
+def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> report_model.PlannedTree:
     tree = UserTree(path=path, user=user)
-    return PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, directories=1, **reaped)
+    return report_model.PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, directories=1, **reaped)
 
 
-def chunk(state: ChunkState, size_bytes: int = 500, kind: ChunkKind = ChunkKind.FILES, tree: bytes = b"t") -> ChunkSum:
-    return ChunkSum(tree=tree, kind=kind, state=state, chunks=1, files=5, size_bytes=size_bytes)
+def chunk(
+    state: ChunkState, size_bytes: int = 500, kind: ChunkKind = ChunkKind.FILES, tree: bytes = b"t"
+) -> report_model.ChunkSum:
+    return report_model.ChunkSum(tree=tree, kind=kind, state=state, chunks=1, files=5, size_bytes=size_bytes)
 
 
-def tree_of(*sums: ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False) -> TreeFacts:
+def tree_of(
+    *sums: report_model.ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False
+) -> report_model.TreeFacts:
     [facts] = rules.tree_facts([planned()], sums, state, ENDED if over else SEED)
     return facts
 
@@ -73,28 +59,32 @@ TIMES = chunk(PENDING, 0, ChunkKind.DIRECTORY_TIMES)
 @pytest.mark.parametrize(
     ("sums", "batch", "over", "state"),
     [
-        ([chunk(DONE), TIMES], BatchState.SEEDING, False, TreeState.COPYING),
-        ([chunk(DONE)], BatchState.SEEDING, False, TreeState.COPIED),
-        ([chunk(DONE)], BatchState.VERIFIED, False, TreeState.VERIFIED),
-        ([chunk(FAILED)], BatchState.VERIFIED, True, TreeState.ATTENTION),
-        ([chunk(FAILED), chunk(DONE)], BatchState.SEEDED, True, TreeState.ATTENTION),
-        ([chunk(FAILED), chunk(PENDING)], BatchState.SEEDING, False, TreeState.COPYING),
-        ([], BatchState.SEEDING, False, TreeState.COPYING),
-        ([], BatchState.SEEDED, True, TreeState.COPIED),
+        ([chunk(DONE), TIMES], BatchState.SEEDING, False, report_model.TreeState.COPYING),
+        ([chunk(DONE)], BatchState.SEEDING, False, report_model.TreeState.COPIED),
+        ([chunk(DONE)], BatchState.VERIFIED, False, report_model.TreeState.VERIFIED),
+        ([chunk(FAILED)], BatchState.VERIFIED, True, report_model.TreeState.ATTENTION),
+        ([chunk(FAILED), chunk(DONE)], BatchState.SEEDED, True, report_model.TreeState.ATTENTION),
+        ([chunk(FAILED), chunk(PENDING)], BatchState.SEEDING, False, report_model.TreeState.COPYING),
+        ([], BatchState.SEEDING, False, report_model.TreeState.COPYING),
+        ([], BatchState.SEEDED, True, report_model.TreeState.COPIED),
     ],
 )
-def test_the_state_of_a_tree(sums: list[ChunkSum], batch: BatchState, over: bool, state: TreeState) -> None:
+def test_the_state_of_a_tree(
+    sums: list[report_model.ChunkSum], batch: BatchState, over: bool, state: report_model.TreeState
+) -> None:
     found = tree_of(*sums, state=batch, over=over)
     assert found.state is state
-    assert found.tally.done_users == (state in (TreeState.COPIED, TreeState.VERIFIED))
+    assert found.tally.done_users == (state in (report_model.TreeState.COPIED, report_model.TreeState.VERIFIED))
 
 
 def test_reaped_files_split_chunks_and_directories_are_not_counted() -> None:
     [facts] = rules.tree_facts([planned(reaped_bytes=700, reaped_files=9)], (), BatchState.PLANNED, None)
-    assert facts.tally == Tally(total_bytes=300, total_files=1, total_users=1)
+    assert facts.tally == report_model.Tally(total_bytes=300, total_files=1, total_users=1)
     directories = chunk(DONE, 7, ChunkKind.DIRECTORIES)
     found = tree_of(chunk(SPLIT, 800), chunk(DONE, 300), chunk(PENDING), directories, chunk(DONE, 9, tree=b"other"))
-    assert found.tally == Tally(total_bytes=800, done_bytes=300, total_files=10, done_files=5, total_users=1)
+    assert found.tally == report_model.Tally(
+        total_bytes=800, done_bytes=300, total_files=10, done_files=5, total_users=1
+    )
 
 
 def test_a_later_pass_settles_its_own_trees_only() -> None:
@@ -121,14 +111,14 @@ def test_a_user_is_done_when_all_their_trees_are() -> None:
     tally = rules.add_up(trees)
     assert (tally.total_users, tally.done_users) == (2, 1)
     assert (tally.total_bytes, tally.done_bytes, tally.left_bytes) == (1500, 1000, 500)
-    none = rules.add_up(trees, counts=frozenset({TreeState.VERIFIED}))
+    none = rules.add_up(trees, counts=frozenset({report_model.TreeState.VERIFIED}))
     assert (none.done_bytes, none.done_users) == (0, 0)
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
 def test_only_everything_is_a_hundred_percent(one: int, other: int) -> None:
     done, total = sorted((one, other))
-    share = Tally(total_bytes=total, done_bytes=done).percent_bytes
+    share = report_model.Tally(total_bytes=total, done_bytes=done).percent_bytes
     assert (share is None) == (total == 0)
     assert share is None or (0 <= share <= 100 and (share == 100) == (done == total))
 
@@ -137,12 +127,15 @@ def test_content_counts_of_verified_trees_only() -> None:
     record = replace(verification(), digested_bytes=400, size_bytes=1000, differences={}, whole=True)
     facts = replace(BATCH, state=BatchState.VERIFIED, verification=record)
     more = replace(facts, verification=replace(record, digested_bytes=1500))
-    whole = replace(tree_of(chunk(DONE, 1000)), state=TreeState.VERIFIED)
+    whole = replace(tree_of(chunk(DONE, 1000)), state=report_model.TreeState.VERIFIED)
     # A file of the other tree never arrived, and is gone from the source: the batch is verified, and that tree is not.
-    part, rest = replace(whole, tally=Tally(done_bytes=300)), replace(whole, state=TreeState.ATTENTION)
+    part, rest = (
+        replace(whole, tally=report_model.Tally(done_bytes=300)),
+        replace(whole, state=report_model.TreeState.ATTENTION),
+    )
     for batch, trees, content in (
         (facts, [whole], 400),
-        (facts, [replace(whole, state=TreeState.COPIED)], 0),
+        (facts, [replace(whole, state=report_model.TreeState.COPIED)], 0),
         (more, [whole], 1000),
         (more, [part, rest], 300),
         (more, [part, replace(rest, batch=2)], 300),
@@ -158,13 +151,15 @@ def test_percent_of_the_content_is_rounded_down(digested: int, size: int, share:
 
 
 def test_the_course_of_progress_is_level_while_nothing_ran() -> None:
-    first, second, third = (DonePoint(at_s=at_s, done_files=1, done_bytes=int(at_s)) for at_s in (10.0, 20.0, 70.0))
+    first, second, third = (
+        report_model.DonePoint(at_s=at_s, done_files=1, done_bytes=int(at_s)) for at_s in (10.0, 20.0, 70.0)
+    )
     assert rules.with_rests((), 10.0) == ()
     assert rules.with_rests((first, second, third), 10.0) == (first, second, replace(second, at_s=60.0), third)
 
 
 def test_spans_together_are_weighed_by_work() -> None:
-    point = ThroughputPoint(at_s=1.0, span_s=60.0, busy_s=10.0, streams=4.0, files=1, size_bytes=100)
+    point = report_model.ThroughputPoint(at_s=1.0, span_s=60.0, busy_s=10.0, streams=4.0, files=1, size_bytes=100)
     assert rules.together([]) is None
     assert rules.together([replace(point, busy_s=0.0)]) is None
     whole = rules.together([point, replace(point, at_s=2.0, busy_s=30.0, streams=8.0)])
@@ -178,23 +173,23 @@ def test_spans_together_are_weighed_by_work() -> None:
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-6, streams=2, basis="assumed")
 MEASURED = replace(COST, basis="measured here")
-TALLY = Tally(total_bytes=9_000, total_files=30)
-RATE = ThroughputPoint(at_s=0.0, span_s=300.0, busy_s=10.0, streams=1.0, files=10, size_bytes=1_000)
+TALLY = report_model.Tally(total_bytes=9_000, total_files=30)
+RATE = report_model.ThroughputPoint(at_s=0.0, span_s=300.0, busy_s=10.0, streams=1.0, files=10, size_bytes=1_000)
 
 
-def asked(tally: Tally = TALLY, now_s: float = 10_000.0, **changed: Any) -> list[tuple[float, str]]:
+def asked(tally: report_model.Tally = TALLY, now_s: float = 10_000.0, **changed: Any) -> list[tuple[float, str]]:
     facts: dict[str, Any] = {"planned": COST, "measured": None, "done": (), "started_at_s": None}
     found = rules.estimates(now_s=now_s, tally=tally, **(facts | changed))
     assert all(one.finish_at_s == pytest.approx(now_s + one.left_s) for one in found)
     return [(one.left_s, one.basis) for one in found]
 
 
-def done(*points: tuple[float, int, int]) -> tuple[DonePoint, ...]:
-    return tuple(DonePoint(at_s=at_s, done_files=files, done_bytes=size) for at_s, files, size in points)
+def done(*points: tuple[float, int, int]) -> tuple[report_model.DonePoint, ...]:
+    return tuple(report_model.DonePoint(at_s=at_s, done_files=files, done_bytes=size) for at_s, files, size in points)
 
 
-THIRD = Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
-EMPTY_LEFT = Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100)
+THIRD = report_model.Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
+EMPTY_LEFT = report_model.Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100)
 LATE = done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700))
 
 
@@ -210,7 +205,11 @@ LATE = done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700))
     ],
 )
 def test_the_pace_includes_pauses(
-    tally: Tally, points: tuple[DonePoint, ...], started_s: float, now_s: float, left_s: float | None
+    tally: report_model.Tally,
+    points: tuple[report_model.DonePoint, ...],
+    started_s: float,
+    now_s: float,
+    left_s: float | None,
 ) -> None:
     found = asked(tally, now_s, planned=None, done=points, started_at_s=started_s)
     assert [one for one, _ in found] == ([] if left_s is None else [pytest.approx(left_s)])
@@ -242,14 +241,18 @@ def test_a_rate_counts_before_costs_and_an_assumption_only_alone(
 
 
 def test_there_is_no_estimate_of_nothing() -> None:
-    assert asked(Tally()) == asked(Tally(total_bytes=5, done_bytes=5, total_files=1, done_files=1)) == []
+    assert (
+        asked(report_model.Tally())
+        == asked(report_model.Tally(total_bytes=5, done_bytes=5, total_files=1, done_files=1))
+        == []
+    )
 
 
 # --- Blockers
 
 
 SCAN, PLAN = REPORT.status.scan, REPORT.status.plan
-RUN = replace(REPORT.status.runs[0], pid=4, silent_s=90.0, life=RunLife.ENDED, started_at_s=0.0)
+RUN = replace(REPORT.status.runs[0], pid=4, silent_s=90.0, life=report_model.RunLife.ENDED, started_at_s=0.0)
 
 
 def blocked(**facts: Any) -> list[tuple[str, str, str]]:
@@ -272,13 +275,16 @@ def test_batches_wait_for_failed_files_and_verifications() -> None:
         number=3,
         state=BatchState.SEEDED,
         chunks={},
-        attention=AttentionCount(bad=0, vanished=0),
+        attention=report_model.AttentionCount(bad=0, vanished=0),
         verification=None,
     )
     hint = "migrator verify --user-batch 3"
     assert blocked(batches=[batch]) == [("batch 3: cutover", "it is copied and not verified", hint)]
     bad = replace(
-        batch, chunks={FAILED: 2}, attention=AttentionCount(bad=5, vanished=0), verification=verification("brick down")
+        batch,
+        chunks={FAILED: 2},
+        attention=report_model.AttentionCount(bad=5, vanished=0),
+        verification=verification("brick down"),
     )
     assert [on for _, on, _ in blocked(batches=[bad])] == [
         "2 chunks failed at every attempt",
@@ -309,14 +315,16 @@ def test_advice_after_differences_copies_them(
     assert not any(words in hint for words in not_said)
 
 
-def run(life: RunLife, exit_code: int | None = None, verb: str = "run", **changed: Any) -> RunFacts:
+def run(
+    life: report_model.RunLife, exit_code: int | None = None, verb: str = "run", **changed: Any
+) -> report_model.RunFacts:
     return replace(RUN, life=life, exit_code=exit_code, verb=verb, **changed)
 
 
 @pytest.mark.parametrize(("verb", "undoing"), [("brick-drain", "brick-stop"), ("cutover", "rollback")])
 def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str) -> None:
-    failed = run(RunLife.ENDED, int(ExitCode.INTERRUPTED), verb)
-    undone = run(RunLife.ENDED, 0, undoing, started_at_s=5.0)
+    failed = run(report_model.RunLife.ENDED, int(ExitCode.INTERRUPTED), verb)
+    undone = run(report_model.RunLife.ENDED, 0, undoing, started_at_s=5.0)
     assert blocked(runs=[undone, failed]) == []
     assert len(blocked(runs=[replace(undone, exit_code=4), failed])) == 2
     assert len(blocked(runs=[replace(failed, started_at_s=9.0), undone])) == 1
@@ -325,23 +333,26 @@ def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str)
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        ([run(RunLife.ENDED, 0), run(RunLife.ENDED, 1)], []),
-        ([run(RunLife.ENDED, 3), run(RunLife.AT_WORK, verb="scan")], []),
-        ([run(RunLife.KILLED)], ["process 4 was killed: it is gone and recorded no end"]),
-        ([run(RunLife.SILENT)], ["process 4 has had no heartbeat for 1 min 30 s: it was killed, or it hangs"]),
-        ([run(RunLife.ENDED, 130)], ["it ended with exit code 130 (interrupted, resumable)"]),
-        ([run(RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
+        ([run(report_model.RunLife.ENDED, 0), run(report_model.RunLife.ENDED, 1)], []),
+        ([run(report_model.RunLife.ENDED, 3), run(report_model.RunLife.AT_WORK, verb="scan")], []),
+        ([run(report_model.RunLife.KILLED)], ["process 4 was killed: it is gone and recorded no end"]),
+        (
+            [run(report_model.RunLife.SILENT)],
+            ["process 4 has had no heartbeat for 1 min 30 s: it was killed, or it hangs"],
+        ),
+        ([run(report_model.RunLife.ENDED, 130)], ["it ended with exit code 130 (interrupted, resumable)"]),
+        ([run(report_model.RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
     ],
 )
-def test_the_newest_run_of_each_verb_counts(runs: list[RunFacts], said: list[str]) -> None:
+def test_the_newest_run_of_each_verb_counts(runs: list[report_model.RunFacts], said: list[str]) -> None:
     assert [on for _, on, _ in blocked(runs=runs)] == said
 
 
 # --- Incidents
 
 
-def group(kind: EventKind, subject: str, at_s: float) -> EventGroup:
-    return EventGroup(
+def group(kind: EventKind, subject: str, at_s: float) -> report_model.EventGroup:
+    return report_model.EventGroup(
         kind=kind, severity=Severity.WARNING, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
     )
 
@@ -365,7 +376,7 @@ def group(kind: EventKind, subject: str, at_s: float) -> EventGroup:
         (group(EventKind.CHUNK_FAILED, "batch 11", 10.0), group(EventKind.PASS_FINISHED, "batch 1", 20.0), ""),
     ],
 )
-def test_what_ends_an_incident(lost: EventGroup, found: EventGroup, resolution: str) -> None:
+def test_what_ends_an_incident(lost: report_model.EventGroup, found: report_model.EventGroup, resolution: str) -> None:
     never = group(EventKind.HOST_LOST, "host z", 5.0)
     said = rules.incidents([lost, never], [found])
     [one] = [one for one in said if one.subject == lost.subject]
@@ -435,7 +446,7 @@ def test_bricks_are_free_by_their_drain_the_schedule_or_the_end_of_the_volume(
     assert all(one.basis.startswith("late: ") for one in late)
 
 
-def servers(*bricks: BrickOutlook, plan: Plan = SCHEDULED) -> dict[str, ServerOutlook]:
+def servers(*bricks: report_model.BrickOutlook, plan: Plan = SCHEDULED) -> dict[str, report_model.ServerOutlook]:
     return {one.server: one for one in rules.server_outlooks(bricks, plan)}
 
 
@@ -459,7 +470,7 @@ def test_what_is_left_comes_on_top_of_the_newest_sample() -> None:
         CapacitySample(side=side, at_s=at_s, total_bytes=100, free_bytes=free, total_inodes=50, free_inodes=40)
         for side, at_s, free in ((Side.TARGET, 1.0, 90), (Side.TARGET, 2.0, 60), (Side.SOURCE, 3.0, 5))
     ]
-    left = Tally(total_bytes=80, done_bytes=30, total_files=9, done_files=4)
+    left = report_model.Tally(total_bytes=80, done_bytes=30, total_files=9, done_files=4)
     found = rules.target_outlook(samples, left, None, now_s=7.0)
     more = rules.target_outlook(samples, replace(left, total_bytes=100), None, now_s=7.0)
     assert found is not None
@@ -498,7 +509,7 @@ def test_only_proven_archives_count() -> None:
 
 
 THEN_S, NOW_S = 1e9, 1e9 + 7 * DAY_S
-EARLIER = EarlierReport(
+EARLIER = report_model.EarlierReport(
     at_s=THEN_S,
     plan="p",
     total_bytes=1000 * GIB,
@@ -509,35 +520,39 @@ EARLIER = EarlierReport(
     earliest_at_s=None,
     latest_at_s=None,
     cone=tuple(
-        ConePoint(at_s=THEN_S + day * DAY_S, left_bytes=(800 - 40 * day) * GIB, least_bytes=0, most_bytes=0)
+        report_model.ConePoint(
+            at_s=THEN_S + day * DAY_S, left_bytes=(800 - 40 * day) * GIB, least_bytes=0, most_bytes=0
+        )
         for day in range(21)
     ),
 )
 NO_FORECAST = replace(EARLIER, likely_at_s=None, cone=())
 
 
-def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40, files: int = 1000) -> ThroughputPoint:
+def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40, files: int = 1000) -> report_model.ThroughputPoint:
     size = round(gib_per_day * days * GIB)
-    return ThroughputPoint(
+    return report_model.ThroughputPoint(
         at_s=0.0, span_s=days * DAY_S, busy_s=busy * days * DAY_S, streams=4.0, files=files, size_bytes=size
     )
 
 
 def compared(
-    earlier: EarlierReport = EARLIER,
+    earlier: report_model.EarlierReport = EARLIER,
     *,
     done_gib: int = 480,
     total_gib: int = 1000,
     likely_s: float | None = THEN_S + 20 * DAY_S,
-    since: ThroughputPoint | None = work(7),  # noqa: B008 - frozen
-) -> SinceReport:
+    since: report_model.ThroughputPoint | None = work(7),  # noqa: B008 - frozen
+) -> report_model.SinceReport:
     assert REPORT.forecast is not None
     left = 0 if likely_s is None else 50
     return rules.since_report(
         earlier,
         now_s=NOW_S,
         plan="p",
-        overall=Tally(total_bytes=total_gib * GIB, done_bytes=done_gib * GIB, total_files=100, done_files=100 - left),
+        overall=report_model.Tally(
+            total_bytes=total_gib * GIB, done_bytes=done_gib * GIB, total_files=100, done_files=100 - left
+        ),
         forecast=None if likely_s is None else replace(REPORT.forecast, likely_at_s=likely_s),
         before=work(5),
         after=since,
@@ -547,17 +562,20 @@ def compared(
 @pytest.mark.parametrize(
     ("earlier", "likely_days", "standing", "moved_days"),
     [
-        (EARLIER, 20.0, Standing.AS_EXPECTED, 0.0),
-        (EARLIER, 20.9, Standing.AS_EXPECTED, 0.9),
-        (EARLIER, 21.5, Standing.BEHIND, 1.5),
-        (EARLIER, 18.5, Standing.AHEAD, -1.5),
+        (EARLIER, 20.0, report_model.Standing.AS_EXPECTED, 0.0),
+        (EARLIER, 20.9, report_model.Standing.AS_EXPECTED, 0.9),
+        (EARLIER, 21.5, report_model.Standing.BEHIND, 1.5),
+        (EARLIER, 18.5, report_model.Standing.AHEAD, -1.5),
         # Everything is copied: the end is now.
-        (EARLIER, None, Standing.AHEAD, -13.0),
-        (NO_FORECAST, 20.0, Standing.UNKNOWN, None),
+        (EARLIER, None, report_model.Standing.AHEAD, -13.0),
+        (NO_FORECAST, 20.0, report_model.Standing.UNKNOWN, None),
     ],
 )
 def test_the_standing_is_how_far_the_end_has_moved(
-    earlier: EarlierReport, likely_days: float | None, standing: Standing, moved_days: float | None
+    earlier: report_model.EarlierReport,
+    likely_days: float | None,
+    standing: report_model.Standing,
+    moved_days: float | None,
 ) -> None:
     found = compared(earlier, likely_s=None if likely_days is None else THEN_S + likely_days * DAY_S)
     assert found.standing is standing
@@ -579,13 +597,13 @@ def test_the_standing_is_how_far_the_end_has_moved(
         ),
     ],
 )
-def test_reasons(found: SinceReport, reason: str) -> None:
+def test_reasons(found: report_model.SinceReport, reason: str) -> None:
     assert reason in found.reasons
 
 
 def test_what_is_not_compared() -> None:
     later = compared(replace(EARLIER, at_s=NOW_S + 60.0))
-    assert later.standing is Standing.UNKNOWN
+    assert later.standing is report_model.Standing.UNKNOWN
     assert later.reasons == ("the report is later than the clock of this machine, so there is no comparison",)
     assert compared(replace(EARLIER, plan="other")).expected_bytes is None
     # Passes after everything was copied are neither progress nor a delay.

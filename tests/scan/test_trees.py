@@ -7,29 +7,20 @@ from hypothesis import strategies as st
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath
-from migrator.scan.rules import (
-    TreeIndex,
-    TreePattern,
-    choose_trees,
-    component_matches,
-    is_literal,
-    parse_patterns,
-    parse_user_map,
-    ways_to,
-)
+from migrator.scan import rules as scan_rules
 
 
-def found(**globs: list[bytes]) -> list[tuple[TreePattern, list[bytes]]]:
+def found(**globs: list[bytes]) -> list[tuple[scan_rules.TreePattern, list[bytes]]]:
     """Globs given as `home__x=[...]` for `home/*`: the name does not matter, the paths do."""
     return [
-        (TreePattern(text=text, components=(b"*",) * (paths[0].count(b"/") + 1 if paths else 2)), paths)
+        (scan_rules.TreePattern(text=text, components=(b"*",) * (paths[0].count(b"/") + 1 if paths else 2)), paths)
         for text, paths in globs.items()
     ]
 
 
 def test_a_tree_belongs_to_its_last_name_unless_the_map_says_otherwise() -> None:
     paths = [b"home/bob", b"home/alice", b"home/alice-b", b"home/alice.b", b"home/\xff\n"]
-    trees = choose_trees(found(home=paths), (), {b"home/bob": "robert"})
+    trees = scan_rules.choose_trees(found(home=paths), (), {b"home/bob": "robert"})
     assert [(tree.path, tree.user) for tree in trees] == [
         (b"home/alice", "alice"),
         (b"home/alice-b", "alice-b"),
@@ -52,29 +43,29 @@ def test_globs_without_a_tree_or_that_contradict_each_other_are_refused(
     globs: dict[str, list[bytes]], exclude: list[str], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said) as caught:
-        choose_trees(found(**globs), parse_patterns(exclude, "[users] exclude"), {})
+        scan_rules.choose_trees(found(**globs), scan_rules.parse_patterns(exclude, "[users] exclude"), {})
     assert caught.value.hint
 
 
 @pytest.mark.parametrize("outer_first", [True, False])
 def test_a_tree_inside_another_is_refused_and_both_are_named(outer_first: bool) -> None:
-    globs = [(TreePattern(text="a/*", components=(b"a", b"*")), [b"a/b", b"a/b-c"])]
-    deeper = (TreePattern(text="a/b/*", components=(b"a", b"b", b"*")), [b"a/b/d"])
+    globs = [(scan_rules.TreePattern(text="a/*", components=(b"a", b"*")), [b"a/b", b"a/b-c"])]
+    deeper = (scan_rules.TreePattern(text="a/b/*", components=(b"a", b"b", b"*")), [b"a/b/d"])
     globs = [*globs, deeper] if outer_first else [deeper, *globs]
     with pytest.raises(UsageError, match=r"a/b \('a/\*'\) and a/b/d \('a/b/\*'\) overlap"):
-        choose_trees(globs, (), {})
+        scan_rules.choose_trees(globs, (), {})
 
 
 def test_excluded_trees_are_left_out_and_may_end_an_overlap() -> None:
-    exclude = parse_patterns(["home/old*"], "[users] exclude")
-    trees = choose_trees(found(one=[b"home/old1", b"home/new"], two=[b"home/old1/x"]), exclude, {})
+    exclude = scan_rules.parse_patterns(["home/old*"], "[users] exclude")
+    trees = scan_rules.choose_trees(found(one=[b"home/old1", b"home/new"], two=[b"home/old1/x"]), exclude, {})
     assert [tree.path for tree in trees] == [b"home/new"]
 
 
 @pytest.mark.parametrize("text", ["/home/*", "home/../x", "", ".", "home//x", "home/./x", "home/**"])
 def test_globs_that_leave_the_mount_or_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"\[users\] trees"):
-        parse_patterns([text], "[users] trees")
+        scan_rules.parse_patterns([text], "[users] trees")
 
 
 @pytest.mark.parametrize(
@@ -91,16 +82,16 @@ def test_globs_that_leave_the_mount_or_mean_nothing_are_refused(text: str) -> No
     ],
 )
 def test_components_match_as_in_a_shell(pattern: bytes, component: bytes, matches: bool) -> None:
-    assert component_matches(pattern, component) is matches
+    assert scan_rules.component_matches(pattern, component) is matches
 
 
 def test_a_star_never_matches_across_directories() -> None:
-    (pattern,) = parse_patterns(["home/*"], "[users] trees")
+    (pattern,) = scan_rules.parse_patterns(["home/*"], "[users] trees")
     assert pattern.matches(b"home/alice")
     assert not pattern.matches(b"home/alice/x")
     assert not pattern.matches(b"home")
-    assert is_literal(b"home")
-    assert not is_literal(b"h[o]me")
+    assert scan_rules.is_literal(b"home")
+    assert not scan_rules.is_literal(b"h[o]me")
 
 
 _NAMES = st.sampled_from([b"a", b"b", b"a-", b"a.", b"ab", b"z", b"\xff"])
@@ -110,7 +101,7 @@ _PATHS = st.lists(_NAMES, min_size=1, max_size=4).map(b"/".join)
 @given(st.sets(_PATHS, max_size=8), _PATHS)
 def test_the_index_agrees_with_looking_at_every_tree(paths: set[bytes], asked: bytes) -> None:
     apart = [path for path in paths if not any(other != path and is_beneath(path, other) for other in paths)]
-    index = TreeIndex(UserTree(path=path, user="u") for path in apart)
+    index = scan_rules.TreeIndex(UserTree(path=path, user="u") for path in apart)
     expected = next((path for path in apart if is_beneath(asked, path)), None)
     assert index.of(asked) == expected
     assert index.is_root(asked) == (asked in apart)
@@ -118,8 +109,8 @@ def test_the_index_agrees_with_looking_at_every_tree(paths: set[bytes], asked: b
 
 
 def test_the_ways_to_trees_name_what_leads_to_one_and_nothing_else() -> None:
-    assert ways_to([]) == {}
-    assert ways_to([b"home/b", b"top", b"home/a-/x", b"home/a/deep/x"]) == {
+    assert scan_rules.ways_to([]) == {}
+    assert scan_rules.ways_to([b"home/b", b"top", b"home/a-/x", b"home/a/deep/x"]) == {
         b"": (b"home", b"top"),
         b"home": (b"home/a", b"home/a-", b"home/b"),
         b"home/a": (b"home/a/deep",),
@@ -130,7 +121,7 @@ def test_the_ways_to_trees_name_what_leads_to_one_and_nothing_else() -> None:
 
 def test_the_map_of_users_is_read_by_column_name() -> None:
     content = b'tree,group,user\nhome/a,x,alice\n"home/b,c",x,bob\n/home/\xff/,x,carol\n'
-    assert parse_user_map(content) == {b"home/a": "alice", b"home/b,c": "bob", b"home/\xff": "carol"}
+    assert scan_rules.parse_user_map(content) == {b"home/a": "alice", b"home/b,c": "bob", b"home/\xff": "carol"}
 
 
 @pytest.mark.parametrize(
@@ -146,4 +137,4 @@ def test_the_map_of_users_is_read_by_column_name() -> None:
 )
 def test_a_broken_map_of_users_is_refused_with_the_line(content: bytes, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        parse_user_map(content)
+        scan_rules.parse_user_map(content)

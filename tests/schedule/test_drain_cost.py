@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 from migrator.bricks.drain.model import DrainSample
 from migrator.core.units import DAY_S, MIB, TIB
 from migrator.gluster.model import TaskStatus
-from migrator.schedule.rules_drains import (
-    ASSUMED_BYTES_PER_S,
-    ASSUMED_S_PER_FILE,
-    ENOUGH_S,
-    DrainTally,
-    assumed_drain_cost,
-    drain_cost,
-    drain_tally,
-)
+from migrator.schedule import rules_drains as schedule_rules_drains
 
 
 def sample(at_s: float, *, host: str = "a", task: str = "t", files: int, size_bytes: int, ran_s: float) -> DrainSample:
@@ -35,8 +27,10 @@ def sample(at_s: float, *, host: str = "a", task: str = "t", files: int, size_by
     )
 
 
-def drain(files: int, size_bytes: int, *, s_per_file: float, s_per_byte: float) -> DrainTally:
-    return DrainTally(files=files, size_bytes=size_bytes, moving_s=files * s_per_file + size_bytes * s_per_byte)
+def drain(files: int, size_bytes: int, *, s_per_file: float, s_per_byte: float) -> schedule_rules_drains.DrainTally:
+    return schedule_rules_drains.DrainTally(
+        files=files, size_bytes=size_bytes, moving_s=files * s_per_file + size_bytes * s_per_byte
+    )
 
 
 def test_a_drain_is_counted_by_its_last_looks() -> None:
@@ -47,8 +41,10 @@ def test_a_drain_is_counted_by_its_last_looks() -> None:
         # Begun again after a failure, an hour later.
         sample(3600, task="u", files=3, size_bytes=30, ran_s=7),
     ]
-    assert drain_tally(samples) == DrainTally(files=10, size_bytes=100, moving_s=27)
-    assert drain_tally([]) == DrainTally(files=0, size_bytes=0, moving_s=0)
+    assert schedule_rules_drains.drain_tally(samples) == schedule_rules_drains.DrainTally(
+        files=10, size_bytes=100, moving_s=27
+    )
+    assert schedule_rules_drains.drain_tally([]) == schedule_rules_drains.DrainTally(files=0, size_bytes=0, moving_s=0)
 
 
 def test_a_host_that_came_back_went_on() -> None:
@@ -57,27 +53,32 @@ def test_a_host_that_came_back_went_on() -> None:
         sample(300, files=0, size_bytes=0, ran_s=5),
         sample(400, files=20, size_bytes=200, ran_s=90),
     ]
-    assert drain_tally(samples) == DrainTally(files=70, size_bytes=700, moving_s=190)
+    assert schedule_rules_drains.drain_tally(samples) == schedule_rules_drains.DrainTally(
+        files=70, size_bytes=700, moving_s=190
+    )
 
 
 @pytest.mark.parametrize(
     "tallies",
     [
         [],
-        [DrainTally(files=9, size_bytes=9, moving_s=ENOUGH_S - 1)],
-        [DrainTally(files=0, size_bytes=0, moving_s=DAY_S)],
+        [schedule_rules_drains.DrainTally(files=9, size_bytes=9, moving_s=schedule_rules_drains.ENOUGH_S - 1)],
+        [schedule_rules_drains.DrainTally(files=0, size_bytes=0, moving_s=DAY_S)],
     ],
 )
-def test_without_any_that_tells_it_is_assumed(tallies: Sequence[DrainTally]) -> None:
-    found = drain_cost(tallies)
-    assert found == assumed_drain_cost()
-    assert (found.s_per_byte, found.s_per_file) == (1 / ASSUMED_BYTES_PER_S, ASSUMED_S_PER_FILE)
+def test_without_any_that_tells_it_is_assumed(tallies: Sequence[schedule_rules_drains.DrainTally]) -> None:
+    found = schedule_rules_drains.drain_cost(tallies)
+    assert found == schedule_rules_drains.assumed_drain_cost()
+    assert (found.s_per_byte, found.s_per_file) == (
+        1 / schedule_rules_drains.ASSUMED_BYTES_PER_S,
+        schedule_rules_drains.ASSUMED_S_PER_FILE,
+    )
     assert "assumed, 50 MiB/s and 14 ms a file" in found.basis
 
 
 def test_one_drain_tells_how_much_faster_or_slower_it_is() -> None:
     # Twice as fast as assumed, both for files and bytes.
-    found = drain_cost([drain(10**6, TIB, s_per_file=0.007, s_per_byte=1 / (100 * MIB))])
+    found = schedule_rules_drains.drain_cost([drain(10**6, TIB, s_per_file=0.007, s_per_byte=1 / (100 * MIB))])
     assert found.s_per_file == pytest.approx(0.007)
     assert found.s_per_byte == pytest.approx(1 / (100 * MIB))
     assert found.basis == (
@@ -91,23 +92,23 @@ def test_three_tell_files_from_bytes() -> None:
         drain(files, size_bytes, s_per_file=0.002, s_per_byte=1 / (200 * MIB))
         for files, size_bytes in ((10**7, TIB), (10**5, 20 * TIB), (10**6, 5 * TIB))
     ]
-    found = drain_cost(tallies)
+    found = schedule_rules_drains.drain_cost(tallies)
     assert found.s_per_file == pytest.approx(0.002)
     assert found.s_per_byte == pytest.approx(1 / (200 * MIB))
     assert "weighed" not in found.basis
 
 
 tally = st.builds(
-    DrainTally,
+    schedule_rules_drains.DrainTally,
     files=st.integers(0, 10**8),
     size_bytes=st.integers(1, 10**14),
-    moving_s=st.floats(ENOUGH_S, 100 * DAY_S),
+    moving_s=st.floats(schedule_rules_drains.ENOUGH_S, 100 * DAY_S),
 )
 
 
 @given(st.lists(tally, min_size=1, max_size=6))
-def test_in_sum_it_gives_what_was_measured(tallies: list[DrainTally]) -> None:
-    found = drain_cost(tallies)
+def test_in_sum_it_gives_what_was_measured(tallies: list[schedule_rules_drains.DrainTally]) -> None:
+    found = schedule_rules_drains.drain_cost(tallies)
     assert found.s_per_file > 0
     assert found.s_per_byte > 0
     told = sum(one.files * found.s_per_file + one.size_bytes * found.s_per_byte for one in tallies)

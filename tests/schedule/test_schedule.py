@@ -5,43 +5,21 @@ from dataclasses import replace
 import pytest
 
 from migrator.core.units import DAY_S, TIB
-from migrator.schedule.model import (
-    Change,
-    KeptFacts,
-    Obstacle,
-    ObstacleKind,
-    OldFiles,
-    Outcome,
-    Placed,
-    Schedule,
-    ScheduleFacts,
-    ScheduleOrder,
-    TargetPart,
-)
-from migrator.schedule.rules import (
-    best_outcome,
-    changed,
-    is_possible,
-    make_schedule,
-    obstacle_words,
-    remedies,
-    schedule_problem,
-    with_room,
-    without_old,
-)
+from migrator.schedule import model as schedule_model
+from migrator.schedule import rules as schedule_rules
 from migrator.schedule.rules_play import play
 from tests.support.schedules import TB, Replay, batch, facts, field_example, subvolume
 
 
-def outcome(site: ScheduleFacts) -> Outcome:
-    return best_outcome(site, range(len(site.batches)))
+def outcome(site: schedule_model.ScheduleFacts) -> schedule_model.Outcome:
+    return schedule_rules.best_outcome(site, range(len(site.batches)))
 
 
-def part(free: int) -> tuple[TargetPart, ...]:
-    return (TargetPart(total_bytes=free, free_bytes=free),)
+def part(free: int) -> tuple[schedule_model.TargetPart, ...]:
+    return (schedule_model.TargetPart(total_bytes=free, free_bytes=free),)
 
 
-def obstacle(site: ScheduleFacts) -> Obstacle:
+def obstacle(site: schedule_model.ScheduleFacts) -> schedule_model.Obstacle:
     found = outcome(site).obstacle
     assert found is not None
     return found
@@ -70,14 +48,14 @@ def test_the_field_example_day_by_day() -> None:
 def test_the_field_example_with_too_little_to_begin_with() -> None:
     # 60 TiB x 0.9 are 59.4 TB: two batches. Then 300 TB lie on bricks of 351.8 TB, 97 % of them without one: none can go.
     site = field_example(60 * TIB)
-    assert obstacle(site) == Obstacle(
-        kind=ObstacleKind.TARGET_BYTES,
+    assert obstacle(site) == schedule_model.Obstacle(
+        kind=schedule_model.ObstacleKind.TARGET_BYTES,
         day=pytest.approx(14.51, abs=0.01),  # type: ignore[arg-type]
         batch=3,
         lacking_bytes=60 * TB - 60 * TIB * 9 // 10,
     )
     # Four batches must fit, and a little more for each brick after.
-    more_bytes = remedies(site, range(17)).more_bytes
+    more_bytes = schedule_rules.remedies(site, range(17)).more_bytes
     assert more_bytes is not None
     assert 80 * TB - 60 * TIB * 0.9 <= more_bytes <= 85 * TIB * 0.9 - 60 * TIB * 0.9
 
@@ -132,7 +110,7 @@ def test_less_is_copied_while_a_drain_moves_files() -> None:
     assert found.subvolumes[0].cleared_day == pytest.approx(10 / 3)
     assert first.moved_day == pytest.approx(10 / 3 + 4 - 10 / 12)
     assert second.moved_day == pytest.approx(first.moved_day + 4)
-    twice = play(changed(site, Change.COPY_HALVED), (0, 1), (0, 1)).batches[0]
+    twice = play(schedule_rules.changed(site, schedule_model.Change.COPY_HALVED), (0, 1), (0, 1)).batches[0]
     assert twice.moved_day == pytest.approx(10 / 3 + 8 - 10 / 12)
     assert Replay(site, found).run().worst == []
 
@@ -157,7 +135,7 @@ def test_growth_is_copied_and_counts_on_both_sides() -> None:
     # 100 grow by 10 a day; what is there after 1.25 days takes 1.25 times as long: begins 0, ends at 1 / (1 - 0.1).
     site = facts([subvolume(1, total=200, free=100)], [batch(1, [100], days=1)], target=part(112), growth=10, retain=0)
     assert outcome(site).batches[0].moved_day == pytest.approx(1 / 0.9)
-    assert obstacle(replace(site, target=part(111))).kind is ObstacleKind.TARGET_BYTES
+    assert obstacle(replace(site, target=part(111))).kind is schedule_model.ObstacleKind.TARGET_BYTES
 
 
 def test_the_last_brick_is_retired_and_a_replica_set_leaves_as_one() -> None:
@@ -173,7 +151,7 @@ def test_the_last_brick_is_retired_and_a_replica_set_leaves_as_one() -> None:
 
 
 def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_they_are_purged() -> None:
-    kept = KeptFacts(placed=Placed(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
+    kept = schedule_model.KeptFacts(placed=schedule_model.Placed(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
     site = facts([subvolume(1, free=20), subvolume(2, free=20)], [batch(1, [20, 20], days=1)], kept=(kept,), retain=30)
     found = outcome(site)
     assert found.subvolumes[0].drain_begins_day == 7
@@ -188,11 +166,14 @@ def test_trash_takes_room_of_the_target() -> None:
 
 def test_storage_targets_take_alike_until_the_first_is_full() -> None:
     """BeeGFS does not give each what it has room for: every target takes as much as the fullest, by the rule of the guards."""
-    parts = (TargetPart(total_bytes=100, free_bytes=20), TargetPart(total_bytes=100, free_bytes=100))
+    parts = (
+        schedule_model.TargetPart(total_bytes=100, free_bytes=20),
+        schedule_model.TargetPart(total_bytes=100, free_bytes=100),
+    )
     site = facts([subvolume(1)], [batch(1, [50], days=1, target=40)], target=parts, low=0, max_fill=0.9)
     assert outcome(site).obstacle is None
     found = obstacle(replace(site, batches=(replace(site.batches[0], target_bytes=95),)))
-    assert (found.kind, found.lacking_bytes) == (ObstacleKind.TARGET_BYTES, 55)
+    assert (found.kind, found.lacking_bytes) == (schedule_model.ObstacleKind.TARGET_BYTES, 55)
     # Where it is known to pass over the fuller one in time only what is kept on each is lost.
     passed = replace(site, target_low_bytes=5)
     fits = replace(passed, batches=(replace(site.batches[0], target_bytes=100),))
@@ -203,11 +184,11 @@ def test_storage_targets_take_alike_until_the_first_is_full() -> None:
 
 def test_what_takes_no_new_files_has_no_room() -> None:
     # df shows 100 of 200 free: the full one counts for how full the whole is, and the other takes 80 at most.
-    full = TargetPart(total_bytes=100, free_bytes=10, takes_new=False)
+    full = schedule_model.TargetPart(total_bytes=100, free_bytes=10, takes_new=False)
     site = facts(
         [subvolume(1)],
         [batch(1, [50], days=1, target=80)],
-        target=(full, TargetPart(total_bytes=100, free_bytes=90)),
+        target=(full, schedule_model.TargetPart(total_bytes=100, free_bytes=90)),
         low=10,
         max_fill=0.9,
     )
@@ -246,9 +227,12 @@ def test_a_small_brick_does_not_take_room_away() -> None:
 
 
 def test_more_room_is_asked_of_all_storage_targets_alike() -> None:
-    parts = (TargetPart(total_bytes=TIB, free_bytes=TIB), TargetPart(total_bytes=2 * TIB, free_bytes=2 * TIB))
+    parts = (
+        schedule_model.TargetPart(total_bytes=TIB, free_bytes=TIB),
+        schedule_model.TargetPart(total_bytes=2 * TIB, free_bytes=2 * TIB),
+    )
     site = facts([subvolume(1)], [batch(1, [0], target=4 * TIB)], target=parts, low=0)
-    more_bytes = remedies(site, (0,)).more_bytes
+    more_bytes = schedule_rules.remedies(site, (0,)).more_bytes
     assert more_bytes is not None
     assert 2 * TIB <= more_bytes <= 2.02 * TIB
 
@@ -262,32 +246,37 @@ def test_a_brick_that_is_too_full_already_takes_nothing_and_may_empty() -> None:
     assert found.subvolumes[0].drain_begins_day == found.batches[0].freed_day
     full = facts([subvolume(1, free=1), subvolume(2, free=1)], [batch(1, [99, 99], days=9)], max_fill=0.9, growth=1)
     stopped = obstacle(full)
-    assert stopped.kind is ObstacleKind.SOURCE_GROWTH
+    assert stopped.kind is schedule_model.ObstacleKind.SOURCE_GROWTH
     assert stopped.day == pytest.approx(2)
 
 
 def test_every_obstacle() -> None:
     volumes = [subvolume(1, free=10), subvolume(2, free=10)]
     big = batch(1, [90, 90], files=[5, 5])
-    assert obstacle(facts(volumes, [big], target=part(179))) == Obstacle(
-        kind=ObstacleKind.TARGET_BYTES, day=0, batch=1, lacking_bytes=1
+    assert obstacle(facts(volumes, [big], target=part(179))) == schedule_model.Obstacle(
+        kind=schedule_model.ObstacleKind.TARGET_BYTES, day=0, batch=1, lacking_bytes=1
     )
-    assert obstacle(facts(volumes, [big], target_inodes=9)) == Obstacle(
-        kind=ObstacleKind.TARGET_INODES, day=0, batch=1, lacking_inodes=1
+    assert obstacle(facts(volumes, [big], target_inodes=9)) == schedule_model.Obstacle(
+        kind=schedule_model.ObstacleKind.TARGET_INODES, day=0, batch=1, lacking_inodes=1
     )
-    assert obstacle(facts(volumes, [batch(1, [1, 1])], outside=[80, 80])).kind is ObstacleKind.SOURCE_ROOM
-    assert obstacle(facts(volumes, [batch(1, [10, 10], days=20)], growth=1)).kind is ObstacleKind.COPY_TOO_SLOW
+    assert (
+        obstacle(facts(volumes, [batch(1, [1, 1])], outside=[80, 80])).kind is schedule_model.ObstacleKind.SOURCE_ROOM
+    )
+    assert (
+        obstacle(facts(volumes, [batch(1, [10, 10], days=20)], growth=1)).kind
+        is schedule_model.ObstacleKind.COPY_TOO_SLOW
+    )
     grown = facts(volumes, [batch(1, [90, 90], days=9)], growth=3)
     found = obstacle(grown)
-    assert (found.kind, found.subvolume) == (ObstacleKind.SOURCE_GROWTH, 1)
+    assert (found.kind, found.subvolume) == (schedule_model.ObstacleKind.SOURCE_GROWTH, 1)
     assert found.day == pytest.approx(20 / 3)
     target = facts(
         [subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=part(101), growth=1, retain=9
     )
     found = obstacle(target)
-    assert found.kind is ObstacleKind.TARGET_GROWTH
-    for kind in ObstacleKind:
-        assert obstacle_words(Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
+    assert found.kind is schedule_model.ObstacleKind.TARGET_GROWTH
+    for kind in schedule_model.ObstacleKind:
+        assert schedule_rules.obstacle_words(schedule_model.Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
 
 
 def test_a_batch_waits_where_growth_would_fill_the_target_before_a_brick_joins() -> None:
@@ -310,25 +299,28 @@ def test_remedies_are_enough_and_less_is_not() -> None:
     volumes = [subvolume(1, total=100 * TIB, free=10 * TIB), subvolume(2, total=100 * TIB, free=10 * TIB)]
     one = replace(
         batch(1, [90 * TIB, 90 * TIB], files=[5000, 5000]),
-        old=(OldFiles(user="ada", size_bytes=70 * TIB), OldFiles(user="bob", size_bytes=50 * TIB)),
+        old=(
+            schedule_model.OldFiles(user="ada", size_bytes=70 * TIB),
+            schedule_model.OldFiles(user="bob", size_bytes=50 * TIB),
+        ),
     )
     site = facts(volumes, [one], target=part(80 * TIB), target_inodes=8000)
-    found = remedies(site, (0,))
+    found = schedule_rules.remedies(site, (0,))
     assert found.more_bytes is not None
     assert found.more_inodes is not None
     assert 100 * TIB <= found.more_bytes <= 101 * TIB
     assert 2000 <= found.more_inodes <= 2100
-    assert is_possible(with_room(site, found.more_bytes, found.more_inodes), (0,))
+    assert schedule_rules.is_possible(schedule_rules.with_room(site, found.more_bytes, found.more_inodes), (0,))
     # There are not the inodes either way.
     assert (found.reap_bytes, found.reap_users, found.max_fill) == (None, (), None)
     enough = replace(site, target_inodes_free=None)
-    found = remedies(enough, (0,))
+    found = schedule_rules.remedies(enough, (0,))
     assert (found.more_inodes, found.reap_users, found.reap_bytes) == (0, ("ada", "bob"), 120 * TIB)
-    assert not is_possible(without_old(enough, ["ada"]), (0,))
+    assert not schedule_rules.is_possible(schedule_rules.without_old(enough, ["ada"]), (0,))
     fuller = facts([subvolume(1)], [batch(1, [50])], target=part(60), max_fill=0.8)
-    assert remedies(fuller, (0,)).max_fill == 0.84
+    assert schedule_rules.remedies(fuller, (0,)).max_fill == 0.84
     hopeless = facts([subvolume(1)], [batch(1, [50], days=60)], growth=1)
-    assert remedies(hopeless, (0,)).more_bytes is None
+    assert schedule_rules.remedies(hopeless, (0,)).more_bytes is None
 
 
 def test_orders_stand_side_by_side() -> None:
@@ -336,8 +328,8 @@ def test_orders_stand_side_by_side() -> None:
     volumes = [subvolume(1, free=90), subvolume(2, free=0)]
     batches = [batch(1, [0, 90], days=50), batch(2, [10, 10], days=1)]
     site = facts(volumes, batches, max_fill=0.9, retain=1)
-    schedule = make_schedule(site)
-    assert [one.order for one in schedule.orders] == list(ScheduleOrder)
+    schedule = schedule_rules.make_schedule(site)
+    assert [one.order for one in schedule.orders] == list(schedule_model.ScheduleOrder)
     planned, heaviest, soonest = (one.outcome for one in schedule.orders)
     assert planned == heaviest
     assert [step.batch for step in soonest.batches] == [2, 1]
@@ -348,36 +340,36 @@ def test_orders_stand_side_by_side() -> None:
     assert sooner < first
     assert schedule.remedies is None
     assert schedule.every_drain_order
-    assert schedule_problem(schedule, 0.0) is None
-    assert make_schedule(site) == schedule
+    assert schedule_rules.schedule_problem(schedule, 0.0) is None
+    assert schedule_rules.make_schedule(site) == schedule
 
 
 def test_what_if() -> None:
     site = facts([subvolume(1), subvolume(2)], [batch(1, [50, 50], days=4)], target=part(200), growth=1, drain=0.5)
-    assert changed(site, Change.COPY_HALVED).batches[0].copy_days == 8
-    assert changed(site, Change.DRAIN_HALVED).drain_days_per_byte == 1
-    assert changed(site, Change.GROWTH_DOUBLED).growth_bytes_per_day == 2
-    assert not changed(site, Change.BRICKS_NOT_JOINED).bricks_join
-    schedule = make_schedule(site)
+    assert schedule_rules.changed(site, schedule_model.Change.COPY_HALVED).batches[0].copy_days == 8
+    assert schedule_rules.changed(site, schedule_model.Change.DRAIN_HALVED).drain_days_per_byte == 1
+    assert schedule_rules.changed(site, schedule_model.Change.GROWTH_DOUBLED).growth_bytes_per_day == 2
+    assert not schedule_rules.changed(site, schedule_model.Change.BRICKS_NOT_JOINED).bricks_join
+    schedule = schedule_rules.make_schedule(site)
     done = {one.change: one.done_day for one in schedule.what_if}
     base = schedule.orders[0].outcome.done_day
     assert base is not None
-    slower = done[Change.COPY_HALVED]
+    slower = done[schedule_model.Change.COPY_HALVED]
     assert slower is not None
     assert slower > base
-    assert done[Change.BRICKS_NOT_JOINED] == base
+    assert done[schedule_model.Change.BRICKS_NOT_JOINED] == base
 
 
 def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
-    schedule = make_schedule(facts([subvolume(1)], [batch(1, [50])], target=part(49)))
+    schedule = schedule_rules.make_schedule(facts([subvolume(1)], [batch(1, [50])], target=part(49)))
     assert schedule.remedies is not None
-    assert schedule_problem(schedule, 20_000 * DAY_S) == (
+    assert schedule_rules.schedule_problem(schedule, 20_000 * DAY_S) == (
         "the bricks cannot be converted by this plan: on day 0 (2024-10-04) batch 1 lacks 1 B on the target, and nothing frees room there "
         "any more"
     )
-    assert schedule_problem(Schedule(problem="no bricks"), 0.0) is None
+    assert schedule_rules.schedule_problem(schedule_model.Schedule(problem="no bricks"), 0.0) is None
 
 
 def test_without_bricks_or_batches_there_is_nothing_to_schedule() -> None:
     with pytest.raises(ValueError, match="bricks and batches"):
-        make_schedule(facts([], [batch(1, [])]))
+        schedule_rules.make_schedule(facts([], [batch(1, [])]))

@@ -20,16 +20,8 @@ from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.site import init as site_init
 from migrator.site.config import Site
-from migrator.site.init import (
-    InitRequest,
-    InitResult,
-    draft_site,
-    leave_sentinel,
-    make_state_directory,
-    record_site,
-    write_site_file,
-)
 from migrator.site.load import load_site
 from migrator.site.rules_guards import mount_problems
 from tests.support.xfs import XfsMount
@@ -64,16 +56,16 @@ def make_site(directory: Path, *, source: Path | None = None, target: Path | Non
 
 @contextmanager
 def ledger_of(site: Site) -> Iterator[Ledger]:
-    make_state_directory(site)
+    site_init.make_state_directory(site)
     with open_ledger(site.ledger_file, create=True) as ledger:
         yield ledger
 
 
-def init(site: Site, site_id: str = "site-0001") -> InitResult:
+def init(site: Site, site_id: str = "site-0001") -> site_init.InitResult:
     source, target = PosixSource(os.fsencode(site.source.mount)), MountedTarget(os.fsencode(site.target.root))
     try:
         with ledger_of(site) as ledger:
-            return record_site(
+            return site_init.record_site(
                 site, source=source, target=target, ledger=ledger, clock=FixedClock(), new_site_id=lambda: site_id
             )
     finally:
@@ -150,7 +142,7 @@ def test_a_sentinel_that_a_crash_left_half_written_is_completed(tmp_path: Path, 
 
 def test_a_target_of_another_migration_is_refused_and_stays_untouched(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    leave_sentinel(os.fsencode(site.target.root), "site-other")
+    site_init.leave_sentinel(os.fsencode(site.target.root), "site-other")
     with pytest.raises(Refused) as caught:
         init(site)
     assert "belongs to another migration" in caught.value.message
@@ -163,7 +155,7 @@ def test_a_target_of_another_migration_is_refused_and_stays_untouched(tmp_path: 
 
 def test_a_source_of_another_migration_is_known_by_its_sentinel(tmp_path: Path) -> None:
     site = make_site(tmp_path)
-    leave_sentinel(os.fsencode(site.source.mount), "site-other")
+    site_init.leave_sentinel(os.fsencode(site.source.mount), "site-other")
     for _ in range(2):
         result = init(site)
         assert result.source.sentinel == "site-other"
@@ -237,7 +229,7 @@ def test_a_file_system_that_moved_to_another_device_is_recorded_anew_by_its_sent
     site = make_site(scratch, target=first.path)
     recorded = init(site)
     # The same place in the tree, another device, and the right sentinel: as after a restore or a reboot.
-    leave_sentinel(second.root, recorded.site_id)
+    site_init.leave_sentinel(second.root, recorded.site_id)
     subprocess.run(["mount", "--bind", second.path, first.path], check=True)
     try:
         again = init(site)
@@ -263,23 +255,24 @@ def test_site_toml_is_written_once(tmp_path: Path) -> None:
     for name in ("source", "target"):
         (tmp_path / name).mkdir()
     file = tmp_path / "site.toml"
-    draft = draft_site(
-        InitRequest(source_mount=tmp_path / "source", target_mount=tmp_path / "target", trees=("users/*",)), []
+    draft = site_init.draft_site(
+        site_init.InitRequest(source_mount=tmp_path / "source", target_mount=tmp_path / "target", trees=("users/*",)),
+        [],
     )
-    write_site_file(file, draft)
+    site_init.write_site_file(file, draft)
     site = load_site(file)
     assert (site.source.mount, site.target.root) == (tmp_path / "source", tmp_path / "target")
     assert site.users.trees == ("users/*",)
     before = file.read_bytes()
     with pytest.raises(UsageError, match="does not overwrite"):
-        write_site_file(file, draft)
+        site_init.write_site_file(file, draft)
     assert file.read_bytes() == before
 
 
 def test_a_draft_with_the_target_in_the_source_is_not_written(tmp_path: Path) -> None:
-    draft = draft_site(InitRequest(source_mount=tmp_path, target_mount=tmp_path / "target"), [])
+    draft = site_init.draft_site(site_init.InitRequest(source_mount=tmp_path, target_mount=tmp_path / "target"), [])
     with pytest.raises(UsageError, match="the target lies inside the source"):
-        write_site_file(tmp_path / "site.toml", draft)
+        site_init.write_site_file(tmp_path / "site.toml", draft)
     assert not (tmp_path / "site.toml").exists()
 
 
@@ -329,7 +322,7 @@ def test_files_of_the_program_on_the_source_are_refused(tmp_path: Path) -> None:
 def test_a_refused_init_leaves_nothing(tmp_path: Path) -> None:
     source, target = sides(tmp_path)
     named = ("--source-mount", str(source), "--target-mount", str(target))
-    leave_sentinel(os.fsencode(target), "site-other")
+    site_init.leave_sentinel(os.fsencode(target), "site-other")
     before = everything(tmp_path)
     done = call_init(tmp_path / "site.toml", *named)
     assert done.exit_code == 4, done.output

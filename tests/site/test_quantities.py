@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.core.errors import UsageError
-from migrator.site.quantities import (
-    DURATION_UNITS,
-    SIZE_UNITS,
-    parse_duration,
-    parse_growth,
-    parse_rate,
-    parse_share,
-    parse_size,
-)
+from migrator.site import quantities
 
 
 @pytest.mark.parametrize(
@@ -36,7 +28,7 @@ from migrator.site.quantities import (
     ],
 )
 def test_sizes(text: str | int, size_bytes: int) -> None:
-    assert parse_size(text) == size_bytes
+    assert quantities.parse_size(text) == size_bytes
 
 
 @pytest.mark.parametrize(
@@ -44,15 +36,15 @@ def test_sizes(text: str | int, size_bytes: int) -> None:
 )
 def test_what_is_no_size(text: str | int) -> None:
     with pytest.raises(UsageError):
-        parse_size(text)
+        quantities.parse_size(text)
     with pytest.raises(UsageError, match=r'unknown size unit "GX"; valid units: B, KiB, .*PB.* "G" is the'):
-        parse_size("10GX")
+        quantities.parse_size("10GX")
 
 
 @given(st.text(max_size=12))
 def test_no_text_gives_anything_but_a_size_or_a_usage_error(text: str) -> None:
     with suppress(UsageError):
-        assert parse_size(text) >= 0
+        assert quantities.parse_size(text) >= 0
 
 
 @pytest.mark.parametrize(
@@ -68,7 +60,7 @@ def test_no_text_gives_anything_but_a_size_or_a_usage_error(text: str) -> None:
     ],
 )
 def test_durations(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+    assert quantities.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -83,30 +75,37 @@ def test_durations(text: str, seconds: float) -> None:
 )
 def test_what_is_no_duration(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse_duration(text)
+        quantities.parse_duration(text)
     assert said in caught.value.message
 
 
 def test_rates_and_growth() -> None:
-    assert parse_rate("200MiB/s") == parse_rate("200MiB") == parse_rate(200 * 2**20)
+    assert quantities.parse_rate("200MiB/s") == quantities.parse_rate("200MiB") == quantities.parse_rate(200 * 2**20)
     with pytest.raises(UsageError):
-        parse_rate("200MiB/min")
-    assert parse_growth("7GiB/w") == parse_growth("1GiB/d") == parse_growth("1GiB") == 2**30
+        quantities.parse_rate("200MiB/min")
+    assert (
+        quantities.parse_growth("7GiB/w")
+        == quantities.parse_growth("1GiB/d")
+        == quantities.parse_growth("1GiB")
+        == 2**30
+    )
     with pytest.raises(UsageError, match="unknown growth unit"):
-        parse_growth("1GiB/s")
+        quantities.parse_growth("1GiB/s")
 
 
 @pytest.mark.parametrize(("text", "share"), [(1, 1.0), (0.25, 0.25), ("5%", 0.05), ("0.5", 0.5), ("100 %", 1.0)])
 def test_shares(text: str | float, share: float) -> None:
-    assert parse_share(text) == share
+    assert quantities.parse_share(text) == share
 
 
 @pytest.mark.parametrize("text", ["", "%", "101%", 1.01, -0.1, "half", float("nan")])
 def test_what_is_no_share(text: str | float) -> None:
     with pytest.raises(UsageError):
-        parse_share(text)
+        quantities.parse_share(text)
 
 
 def test_every_unit_is_read() -> None:
-    assert all(parse_size(f"1{unit}") == factor for unit, factor in SIZE_UNITS.items())
-    assert all(parse_duration(f"1{unit}") == float(factor) for unit, factor in DURATION_UNITS.items())
+    assert all(quantities.parse_size(f"1{unit}") == factor for unit, factor in quantities.SIZE_UNITS.items())
+    assert all(
+        quantities.parse_duration(f"1{unit}") == float(factor) for unit, factor in quantities.DURATION_UNITS.items()
+    )

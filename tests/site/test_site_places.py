@@ -6,15 +6,7 @@ import pytest
 
 from migrator.core.events import FindingStatus
 from migrator.fs.model import Mount, MountIdentity
-from migrator.site.rules_guards import (
-    check_catalog_trees,
-    check_globs,
-    check_places,
-    misplaced,
-    one_device_problem,
-    unmounted_problem,
-    unusable_source,
-)
+from migrator.site import rules_guards as site_rules_guards
 
 GLUSTER = MountIdentity(
     filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel=None
@@ -40,10 +32,10 @@ ROOTS = (("source", b"/mnt/gl"), ("target", b"/mnt/xfs/new"))
     ],
 )
 def test_directories_of_the_program_lie_on_neither_side(key: str, directory: bytes, said: str | None) -> None:
-    problem = misplaced([("plans_dir", b"/elsewhere"), (key, directory)], ROOTS)
+    problem = site_rules_guards.misplaced([("plans_dir", b"/elsewhere"), (key, directory)], ROOTS)
     assert (problem is None) == (said is None)
     assert said is None or (problem is not None and said in problem)
-    assert misplaced([(key, directory)], [("source", b"/")]) is not None
+    assert site_rules_guards.misplaced([(key, directory)], [("source", b"/")]) is not None
 
 
 @pytest.mark.parametrize(
@@ -58,22 +50,22 @@ def test_directories_of_the_program_lie_on_neither_side(key: str, directory: byt
     ],
 )
 def test_a_plain_directory_is_told(kind: str, root: bytes, told: bool) -> None:
-    assert (unmounted_problem("the source", kind, root, MOUNTS) is not None) == told
+    assert (site_rules_guards.unmounted_problem("the source", kind, root, MOUNTS) is not None) == told
 
 
 def test_one_device_is_told_and_two_unknown_ones_are_not() -> None:
-    assert one_device_problem(LOCAL, replace(LOCAL, root_ino=10)) is not None
-    assert one_device_problem(LOCAL, replace(LOCAL, device=2)) is None
-    assert one_device_problem(GLUSTER, GLUSTER) is None
+    assert site_rules_guards.one_device_problem(LOCAL, replace(LOCAL, root_ino=10)) is not None
+    assert site_rules_guards.one_device_problem(LOCAL, replace(LOCAL, device=2)) is None
+    assert site_rules_guards.one_device_problem(GLUSTER, GLUSTER) is None
 
 
 def test_places_are_warnings() -> None:
     sides = (("source", "posix", b"/mnt/gone"), ("target", "posix", b"/mnt/xfs"))
-    (finding,) = check_places(sides, MOUNTS, LOCAL, replace(LOCAL, device=2))
+    (finding,) = site_rules_guards.check_places(sides, MOUNTS, LOCAL, replace(LOCAL, device=2))
     assert (finding.check, finding.status) == ("source place", FindingStatus.WARNING)
     assert "mount it" in finding.fix
-    assert [finding.check for finding in check_places((), MOUNTS, LOCAL, LOCAL)] == ["target place"]
-    assert check_places(sides[1:], MOUNTS, LOCAL, None) == []
+    assert [finding.check for finding in site_rules_guards.check_places((), MOUNTS, LOCAL, LOCAL)] == ["target place"]
+    assert site_rules_guards.check_places(sides[1:], MOUNTS, LOCAL, None) == []
 
 
 @pytest.mark.parametrize(
@@ -96,25 +88,25 @@ def test_places_are_warnings() -> None:
 def test_a_source_that_is_not_what_site_toml_says(
     kind: str, volume: str | None, mounted: MountIdentity | None, message: str | None, fix: str | None
 ) -> None:
-    finding = unusable_source(kind, volume, mounted)
+    finding = site_rules_guards.unusable_source(kind, volume, mounted)
     assert (finding and finding.message) == message
     assert finding is None or finding.status is FindingStatus.FAILURE
     assert fix is None or (finding is not None and finding.fix == fix)
 
 
 def test_globs() -> None:
-    (finding,) = check_globs([("home/*", 3)], "", "", 3)
+    (finding,) = site_rules_guards.check_globs([("home/*", 3)], "", "", 3)
     assert (finding.status, finding.message) == (FindingStatus.OK, "3 user trees")
-    (finding,) = check_globs([("home/*", 3), ("homes/*", 0)], "", "", 3)
+    (finding,) = site_rules_guards.check_globs([("home/*", 3), ("homes/*", 0)], "", "", 3)
     assert finding.status is FindingStatus.FAILURE
     assert "'homes/*' matches no directory" in finding.message
-    (finding,) = check_globs([("home/*", 3), ("home", 1)], "they overlap", "exclude one", 0)
+    (finding,) = site_rules_guards.check_globs([("home/*", 3), ("home", 1)], "they overlap", "exclude one", 0)
     assert (finding.status, finding.message, finding.fix) == (FindingStatus.FAILURE, "they overlap", "exclude one")
 
 
 def test_a_catalog_of_other_trees_is_told() -> None:
-    assert check_catalog_trees("c", (b"a", b"b"), (b"b", b"a")) is None
-    finding = check_catalog_trees("c", (b"a", b"gone"), (b"a", b"b", b"d", b"e", b"f"))
+    assert site_rules_guards.check_catalog_trees("c", (b"a", b"b"), (b"b", b"a")) is None
+    finding = site_rules_guards.check_catalog_trees("c", (b"a", b"gone"), (b"a", b"b", b"d", b"e", b"f"))
     assert finding is not None
     assert finding.message.endswith("it has not b, d, e, ...; it has besides gone")
     assert "migrator scan" in finding.fix

@@ -3,34 +3,24 @@
 from dataclasses import replace
 from typing import Any
 
-from migrator.bricks.drain.model import (
-    AuditSeen,
-    ChangedOption,
-    DrainAct,
-    DrainNotes,
-    DrainRecord,
-    DrainSeen,
-    DrainState,
-    DrainStep,
-    PlaceSeen,
-)
+from migrator.bricks.drain import model as drain
 from migrator.gluster.model import Brick, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 
-S, D, T = DrainState, DrainStep, TaskStatus
+S, D, T = drain.DrainState, drain.DrainStep, TaskStatus
 
 BRICK = "gl3:/b"
 
 UNDER_WAY = (S.STARTED, S.DRAINING, S.DRAINED, S.AUDITING, S.AUDITED, S.COMMITTING)
 
-CLEAN = AuditSeen(started_at_s=60.0, whole=True, left=0, unsure=0)
+CLEAN = drain.AuditSeen(started_at_s=60.0, whole=True, left=0, unsure=0)
 
-THROTTLE = ChangedOption(name="cluster.rebal-throttle", before="normal", given=("lazy", "aggressive"))
+THROTTLE = drain.ChangedOption(name="cluster.rebal-throttle", before="normal", given=("lazy", "aggressive"))
 
 
 def record(
-    state: DrainState, failure: str = "", *, times: dict[DrainState, float] | None = None, **notes: Any
-) -> DrainRecord:
-    return DrainRecord(
+    state: drain.DrainState, failure: str = "", *, times: dict[drain.DrainState, float] | None = None, **notes: Any
+) -> drain.DrainRecord:
+    return drain.DrainRecord(
         id=1,
         volume="vol1",
         volume_id="v",
@@ -39,7 +29,7 @@ def record(
         state=state,
         times={S.STARTED: 40.0, S.AUDITING: 50.0, S.COMMITTED: 55.0, state: 50.0, **(times or {})},
         failure=failure,
-        notes=DrainNotes(**{"options": (), "task_id": "t1", **notes}),
+        notes=drain.DrainNotes(**{"options": (), "task_id": "t1", **notes}),
     )
 
 
@@ -81,25 +71,25 @@ WITHOUT = replace(STATE, bricks=STATE.bricks[:2])
 MOVING = progress(counters(status=T.IN_PROGRESS))
 
 
-def seen(**changes: Any) -> DrainSeen:
+def seen(**changes: Any) -> drain.DrainSeen:
     """As Gluster leaves it when it has moved everything, audited; nothing speaks against a start."""
-    whole = DrainSeen(
+    whole = drain.DrainSeen(
         state=STATE,
         tasks=(TASK,),
         progress=progress(),
         preflight=(),
         audit=CLEAN,
-        places={BRICK: PlaceSeen.BRICK},
+        places={BRICK: drain.PlaceSeen.BRICK},
     )
     return replace(whole, **changes)
 
 
-def out(**changes: Any) -> DrainSeen:
+def out(**changes: Any) -> drain.DrainSeen:
     return seen(**{"state": WITHOUT, "tasks": (), "progress": None, **changes})
 
 
-def act(step: DrainStep, intent: DrainState, result: DrainState, **more: Any) -> DrainAct:
-    return DrainAct(step=step, intent=intent, result=result, **more)
+def act(step: drain.DrainStep, intent: drain.DrainState, result: drain.DrainState, **more: Any) -> drain.DrainAct:
+    return drain.DrainAct(step=step, intent=intent, result=result, **more)
 
 
 AUDIT = act(D.AUDIT, S.AUDITING, S.AUDITED)

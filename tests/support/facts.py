@@ -5,34 +5,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover.model import CutoverFacts, CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
-from migrator.report.model import (
-    AttentionCount,
-    AttentionFile,
-    BatchFacts,
-    Blocker,
-    BrickOutlook,
-    ConePoint,
-    CopyForecast,
-    DonePoint,
-    EarlierReport,
-    Estimate,
-    Incident,
-    PassFacts,
-    PlanFacts,
-    ReapedFacts,
-    ReportFacts,
-    RunFacts,
-    RunLife,
-    ScanFacts,
-    ServerOutlook,
-    SinceReport,
-    Standing,
-    StatusFacts,
-    Tally,
-    ThroughputPoint,
-    TreeFacts,
-    TreeState,
-)
+from migrator.report import model as report_model
 from migrator.transfer.model import (
     ConvergenceOutcome,
     ConvergenceRecord,
@@ -102,15 +75,17 @@ def convergence(path: bytes = b"home/alice") -> ConvergenceRecord:
     )
 
 
-def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
+def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.ReportFacts:
     """A migration half way; `path` and `text` are in every place where a user's may be."""
     trees = (UserTree(path=path, user=text), UserTree(path=path + b"2", user=text + "2"))
-    tally = Tally(total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0)
-    run = RunFacts(
+    tally = report_model.Tally(
+        total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0
+    )
+    run = report_model.RunFacts(
         id=1,
         verb="run",
         pid=4711,
-        life=RunLife.SILENT,
+        life=report_model.RunLife.SILENT,
         started_at_s=AT_S - 1000,
         silent_s=400.0,
         finished_at_s=None,
@@ -118,10 +93,10 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
         directory=text,
     )
     plan = small_plan("week1", trees=trees)
-    status = StatusFacts(
+    status = report_model.StatusFacts(
         at_s=AT_S,
         site=text,
-        scan=ScanFacts(
+        scan=report_model.ScanFacts(
             name=text,
             via="mount",
             started_at_s=AT_S - 5000,
@@ -134,7 +109,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
             size_bytes=1500,
             problems=1,
         ),
-        plan=PlanFacts(
+        plan=report_model.PlanFacts(
             name=text,
             path="plans/week1.json",
             checksum="c",
@@ -143,17 +118,21 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
             forecast_s=90.0,
             basis="assumed",
         ),
-        overall=Tally(total_bytes=1500, done_bytes=620, total_files=15, done_files=4, total_users=2, done_users=0),
-        verified=Tally(total_bytes=1500, done_bytes=0, total_files=15, done_files=0, total_users=2, done_users=0),
+        overall=report_model.Tally(
+            total_bytes=1500, done_bytes=620, total_files=15, done_files=4, total_users=2, done_users=0
+        ),
+        verified=report_model.Tally(
+            total_bytes=1500, done_bytes=0, total_files=15, done_files=0, total_users=2, done_users=0
+        ),
         batches=(
-            BatchFacts(
+            report_model.BatchFacts(
                 number=1,
                 state=BatchState.SEEDED,
                 tally=tally,
                 users=(text,),
                 chunks={ChunkState.DONE: 3, ChunkState.FAILED: 1},
                 passes=(
-                    PassFacts(
+                    report_model.PassFacts(
                         id=1,
                         batch=1,
                         kind=PassKind.SEED,
@@ -165,19 +144,21 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
                     ),
                 ),
                 forecast_s=60.0,
-                attention=AttentionCount(bad=7, vanished=3),
+                attention=report_model.AttentionCount(bad=7, vanished=3),
                 verification=verification(text),
                 convergence=convergence(path),
             ),
         ),
         trees=tuple(
-            TreeFacts(tree=tree, batch=1, rank=rank, state=TreeState.COPYING, tally=tally)
+            report_model.TreeFacts(tree=tree, batch=1, rank=rank, state=report_model.TreeState.COPYING, tally=tally)
             for rank, tree in enumerate(trees, 1)
         ),
-        estimates=(Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),
-        rate=ThroughputPoint(at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20),
+        estimates=(report_model.Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),
+        rate=report_model.ThroughputPoint(
+            at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20
+        ),
         attention=(
-            AttentionFile(
+            report_model.AttentionFile(
                 batch=1, problem=FileProblem(path=path, kind=FileProblemKind.BAD, errno=5, reason=f"no: {text}")
             ),
         ),
@@ -200,12 +181,12 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
                 failure=f"no: {text}",
             ),
         ),
-        blocked=(Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
+        blocked=(report_model.Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
     )
-    return ReportFacts(
+    return report_model.ReportFacts(
         status=status,
         throughput=tuple(
-            ThroughputPoint(
+            report_model.ThroughputPoint(
                 at_s=AT_S - 900 + 60 * index,
                 span_s=60.0,
                 busy_s=60.0,
@@ -216,7 +197,8 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
             for index in range(10)
         ),
         done=tuple(
-            DonePoint(at_s=AT_S - 900 + 100 * index, done_files=index, done_bytes=100 * index) for index in range(7)
+            report_model.DonePoint(at_s=AT_S - 900 + 100 * index, done_files=index, done_bytes=100 * index)
+            for index in range(7)
         ),
         verifications=(verification(text),),
         plan=plan,
@@ -224,7 +206,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
         forecast=forecast(text),
         since=since(text),
         days=tuple(
-            ThroughputPoint(
+            report_model.ThroughputPoint(
                 at_s=AT_S - 86400 * index, span_s=86400.0, busy_s=4e4, streams=2.0, files=5, size_bytes=2**40 + index
             )
             for index in range(5, 0, -1)
@@ -234,12 +216,16 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
             side=Side.TARGET, at_s=AT_S + 9000, used_bytes=2**45, total_bytes=2**44, used_inodes=90, total_inodes=100
         ),
         bricks=(
-            BrickOutlook(
+            report_model.BrickOutlook(
                 brick=f"gl1:/{text}", state="draining", left_files=5, left_bytes=7, free_at_s=AT_S, basis=f"by {text}"
             ),
         ),
-        servers=(ServerOutlook(server=f"gl1{text}", bricks=2, free_bricks=1, free_at_s=AT_S, basis=f"by {text}"),),
-        reaped=ReapedFacts(
+        servers=(
+            report_model.ServerOutlook(
+                server=f"gl1{text}", bricks=2, free_bricks=1, free_at_s=AT_S, basis=f"by {text}"
+            ),
+        ),
+        reaped=report_model.ReapedFacts(
             to_archive_bytes=2**30,
             to_archive_inodes=7,
             skipped_bytes=2**20,
@@ -251,7 +237,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
             released=2,
         ),
         incidents=tuple(
-            Incident(
+            report_model.Incident(
                 kind=EventKind.HOST_LOST,
                 severity=Severity.WARNING,
                 subject=text,
@@ -268,8 +254,8 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> ReportFacts:
     )
 
 
-def forecast(text: str) -> CopyForecast:
-    return CopyForecast(
+def forecast(text: str) -> report_model.CopyForecast:
+    return report_model.CopyForecast(
         made_at_s=AT_S,
         likely_at_s=AT_S + 9000,
         earliest_at_s=AT_S + 8000,
@@ -280,7 +266,7 @@ def forecast(text: str) -> CopyForecast:
         by_weekday=False,
         basis=(f"from {text}", "by replays"),
         cone=tuple(
-            ConePoint(
+            report_model.ConePoint(
                 at_s=AT_S + 1200 * turn,
                 left_bytes=880 - 88.0 * turn,
                 least_bytes=880 - 88.0 * turn,
@@ -291,9 +277,9 @@ def forecast(text: str) -> CopyForecast:
     )
 
 
-def since(text: str) -> SinceReport:
-    return SinceReport(
-        earlier=EarlierReport(
+def since(text: str) -> report_model.SinceReport:
+    return report_model.SinceReport(
+        earlier=report_model.EarlierReport(
             at_s=AT_S - 6e5,
             plan=text,
             total_bytes=1400,
@@ -304,7 +290,7 @@ def since(text: str) -> SinceReport:
             earliest_at_s=None,
             latest_at_s=None,
         ),
-        standing=Standing.BEHIND,
+        standing=report_model.Standing.BEHIND,
         done_bytes=600,
         done_files=3,
         expected_bytes=700.0,

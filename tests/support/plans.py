@@ -2,27 +2,18 @@
 
 from migrator.core.entry import UserTree
 from migrator.fs.model import Capacity
-from migrator.plan.model import (
-    AgeBucket,
-    Batch,
-    EmptyingCurve,
-    EmptyingPoint,
-    Order,
-    Plan,
-    Surprise,
-    SurpriseKind,
-    TransferCost,
-    TreeUsage,
-)
+from migrator.plan import model as plan
 
 
-def usage(tree: UserTree, size_bytes: int, files: int) -> TreeUsage:
+def usage(tree: UserTree, size_bytes: int, files: int) -> plan.TreeUsage:
     """What a tree holds, with plausible figures."""
     ages = (
-        AgeBucket(label="30 d", max_age_s=30 * 86400, files=files // 2, size_bytes=size_bytes // 2),
-        AgeBucket(label="older", max_age_s=None, files=files - files // 2, size_bytes=size_bytes - size_bytes // 2),
+        plan.AgeBucket(label="30 d", max_age_s=30 * 86400, files=files // 2, size_bytes=size_bytes // 2),
+        plan.AgeBucket(
+            label="older", max_age_s=None, files=files - files // 2, size_bytes=size_bytes - size_bytes // 2
+        ),
     )
-    return TreeUsage(
+    return plan.TreeUsage(
         tree=tree,
         files=files,
         directories=3,
@@ -40,15 +31,15 @@ def usage(tree: UserTree, size_bytes: int, files: int) -> TreeUsage:
     )
 
 
-def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> Plan:
+def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> plan.Plan:
     """Two batches of one tree each: the first given tree and the second."""
     first, second = trees or (UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/bob", user="bob"))
-    return Plan(
+    return plan.Plan(
         name=name,
         site="rehearsal",
         site_id="5e1f",
         created_at_s=100.0,
-        order=Order.HEAVIEST,
+        order=plan.Order.HEAVIEST,
         catalog="catalog-1",
         scan_id=1,
         catalog_whole=True,
@@ -58,7 +49,7 @@ def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> Plan:
         ranking=(usage(first, 1000, 10), usage(second, 500, 5)),
         outside=None,
         batches=tuple(
-            Batch(
+            plan.Batch(
                 number=number,
                 trees=(tree,),
                 size_bytes=size_bytes,
@@ -73,8 +64,8 @@ def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> Plan:
             for number, tree, size_bytes, files in ((1, first, 1000, 10), (2, second, 500, 5))
         ),
         surprises=(
-            Surprise(
-                kind=SurpriseKind.LOSS_ACL,
+            plan.Surprise(
+                kind=plan.SurpriseKind.LOSS_ACL,
                 tree=first.path,
                 count=2,
                 size_bytes=10,
@@ -82,18 +73,18 @@ def small_plan(name: str = "plan", *, trees: tuple[UserTree, ...] = ()) -> Plan:
                 examples=(first.path + b"/a", first.path + b"/b"),
             ),
         ),
-        cost=TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=4, basis="assumed"),
+        cost=plan.TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=4, basis="assumed"),
         forecast_s=90.0,
         target=Capacity(total_bytes=10_000, free_bytes=9_000, total_inodes=None, free_inodes=None),
         problems=(),
         emptying=(
-            EmptyingCurve(
-                order=Order.HEAVIEST,
+            plan.EmptyingCurve(
+                order=plan.Order.HEAVIEST,
                 half_s=45.0,
                 total_s=90.0,
                 points=(
-                    EmptyingPoint(elapsed_s=60.0, freed_bytes=1000, users_done=1),
-                    EmptyingPoint(elapsed_s=90.0, freed_bytes=1500, users_done=2),
+                    plan.EmptyingPoint(elapsed_s=60.0, freed_bytes=1000, users_done=1),
+                    plan.EmptyingPoint(elapsed_s=90.0, freed_bytes=1500, users_done=2),
                 ),
             ),
         ),

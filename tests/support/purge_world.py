@@ -14,15 +14,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
 from migrator.core.tasks import DaemonThreads
-from migrator.cutover.model import (
-    BackupSeen,
-    CutoverNotes,
-    CutoverRecord,
-    CutoverState,
-    CutoverStep,
-    Writers,
-    act_of,
-)
+from migrator.cutover import model as cutover
 from migrator.cutover.ports import WriterSearch
 from migrator.cutover.writers import LocalWriters
 from migrator.fs.ports import SourceFileSystem
@@ -43,12 +35,12 @@ from tests.support.verify_world import TREE, RealClock, SilentProgress, World, v
 
 DAY_S = 86_400.0
 _STEPS = (
-    CutoverStep.FREEZE,
-    CutoverStep.FINAL_PASS,
-    CutoverStep.VERIFY,
-    CutoverStep.SWITCH,
-    CutoverStep.THAW,
-    CutoverStep.RETAIN,
+    cutover.CutoverStep.FREEZE,
+    cutover.CutoverStep.FINAL_PASS,
+    cutover.CutoverStep.VERIFY,
+    cutover.CutoverStep.SWITCH,
+    cutover.CutoverStep.THAW,
+    cutover.CutoverStep.RETAIN,
 )
 
 
@@ -79,7 +71,7 @@ def record_scan(ledger: Ledger, name: str, tree: UserTree, at_s: float, *, whole
 
 def retain(
     ledger: Ledger, plan: str, tree: UserTree, verification: int, *, let_in_s: float, scan_whole: bool = True
-) -> CutoverRecord:
+) -> cutover.CutoverRecord:
     """What a cutover leaves: every step of it, up to `retained`."""
     catalog = f"final-{verification}"
     record_scan(ledger, catalog, tree, let_in_s - 60, whole=scan_whole)
@@ -96,11 +88,11 @@ def retain(
         at_s=let_in_s - 60,
     )
     record = ledger.cutovers.plan(plan=plan, batch=1, tree=tree, predicted_freeze_s=60.0, at_s=let_in_s - 100)
-    notes = CutoverNotes(frozen_top="{}", final_pass_id=final.id, verification_id=verification)
+    notes = cutover.CutoverNotes(frozen_top="{}", final_pass_id=final.id, verification_id=verification)
     for step in _STEPS:
-        at_s = let_in_s - 50 if step is not CutoverStep.THAW else let_in_s
-        step_id = ledger.cutovers.intend(record.id, act_of(step), at_s=at_s, notes=notes)
-        record = ledger.cutovers.finish(step_id, act_of(step).result, at_s=at_s)
+        at_s = let_in_s - 50 if step is not cutover.CutoverStep.THAW else let_in_s
+        step_id = ledger.cutovers.intend(record.id, cutover.act_of(step), at_s=at_s, notes=notes)
+        record = ledger.cutovers.finish(step_id, cutover.act_of(step).result, at_s=at_s)
     return record
 
 
@@ -120,12 +112,12 @@ class PurgeSite:
 
     world: World
     proof: VerificationRecord
-    record: CutoverRecord
+    record: cutover.CutoverRecord
     places: MountedPlaces
     clock: LaterClock
     leads_to: LeadsTo | OSError = LeadsTo.TARGET
-    backup: BackupSeen = BackupSeen.NOT_ASKED
-    writers: Writers | None = None
+    backup: cutover.BackupSeen = cutover.BackupSeen.NOT_ASKED
+    writers: cutover.Writers | None = None
     search: WriterSearch | None = None
     read_by: SourceFileSystem | None = None
     storage: tuple[str, ...] = ()
@@ -149,7 +141,7 @@ class PurgeSite:
         return self.world.source_path / ".migrator-purge" / f"cutover-{self.record.own_name}"
 
     @property
-    def state(self) -> CutoverState:
+    def state(self) -> cutover.CutoverState:
         return self.world.ledger.cutovers.read(self.record.id).state
 
     def ports(self) -> PurgeWorld:
@@ -165,7 +157,7 @@ class PurgeSite:
                 return self.storage
 
         class Search(LocalWriters):
-            async def find_writers(_self, trees: Sequence[bytes]) -> Writers:  # noqa: N805
+            async def find_writers(_self, trees: Sequence[bytes]) -> cutover.Writers:  # noqa: N805
                 return self.writers if self.writers is not None else await super().find_writers(trees)
 
         return PurgeWorld(

@@ -22,18 +22,10 @@ from migrator.transfer.lanes import Lanes
 from migrator.transfer.model import DIRECT, FileProblem, RetryPolicy, RunRequest, RunSummary
 from migrator.transfer.ports import BrickGuard
 from migrator.transfer.run import run_batches
+from tests.support import fakes
 from tests.support.deaths import Death, Dying
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
 from tests.support.fake_streams import FakeLane, FakeStreams
-from tests.support.fakes import (
-    FakeChunkLists,
-    FakeDocuments,
-    FakeLocks,
-    FakeProgress,
-    FakeRunFiles,
-    VirtualClock,
-    inline,
-)
 from tests.support.plans import small_plan
 
 P = ParamSpec("P")
@@ -65,15 +57,15 @@ class World:
     ledger: Ledger
     source: FakeFileSystem = field(default_factory=lambda: FakeFileSystem(b"/src"))
     target: FakeFileSystem = field(default_factory=lambda: FakeFileSystem(b"/dst"))
-    lists: FakeChunkLists = field(default_factory=FakeChunkLists)
-    documents: FakeDocuments = field(default_factory=FakeDocuments)
-    progress: FakeProgress = field(default_factory=FakeProgress)
-    locks: FakeLocks = field(default_factory=FakeLocks)
-    files: FakeRunFiles = field(default_factory=FakeRunFiles)
+    lists: fakes.FakeChunkLists = field(default_factory=fakes.FakeChunkLists)
+    documents: fakes.FakeDocuments = field(default_factory=fakes.FakeDocuments)
+    progress: fakes.FakeProgress = field(default_factory=fakes.FakeProgress)
+    locks: fakes.FakeLocks = field(default_factory=fakes.FakeLocks)
+    files: fakes.FakeRunFiles = field(default_factory=fakes.FakeRunFiles)
     request: RunRequest = REQUEST
-    blocking: Blocking = inline
+    blocking: Blocking = fakes.inline
     streams: FakeStreams = field(init=False)
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: fakes.VirtualClock = field(default_factory=fakes.VirtualClock)
     tokens: Callable[[], str] = field(init=False)
     more_lanes: list[FakeLane] = field(default_factory=list)
     bricks: BrickGuard | None = None
@@ -89,7 +81,7 @@ class World:
 
     async def run(self, death: Death | None = None, **changes: Any) -> RunSummary:
         request = replace(self.request, **changes)
-        self.clock = clock = VirtualClock()
+        self.clock = clock = fakes.VirtualClock()
         ports: dict[str, Any] = {
             "source": self.source,
             "target": self.target,

@@ -6,16 +6,7 @@ from functools import partial
 from math import inf
 
 from migrator.core.units import DAY_S, MIB, TIB
-from migrator.schedule.model import (
-    BatchFacts,
-    KeptFacts,
-    ObstacleKind,
-    Outcome,
-    Placed,
-    ScheduleFacts,
-    SubvolumeFacts,
-    TargetPart,
-)
+from migrator.schedule import model as schedule
 
 TB = 10**12
 
@@ -28,10 +19,10 @@ def subvolume(
     host: str = "",
     added: int | None = None,
     inodes: int | None = None,
-) -> SubvolumeFacts:
+) -> schedule.SubvolumeFacts:
     """One brick on a host of its own, which gives the target its size."""
     name = host or f"gl{number}"
-    return SubvolumeFacts(
+    return schedule.SubvolumeFacts(
         number=number,
         bricks=(f"{name}:/b{number}",),
         hosts=(name,),
@@ -51,10 +42,10 @@ def batch(
     in_drain: float | None = None,
     target: int | None = None,
     inodes: int | None = None,
-) -> BatchFacts:
+) -> schedule.BatchFacts:
     """A batch that takes as much of the target as it holds on the source."""
-    on = Placed(size_bytes=tuple(placed), files=tuple(files or (0,) * len(placed)))
-    return BatchFacts(
+    on = schedule.Placed(size_bytes=tuple(placed), files=tuple(files or (0,) * len(placed)))
+    return schedule.BatchFacts(
         number=number,
         placed=on,
         target_bytes=on.all_bytes if target is None else target,
@@ -65,14 +56,14 @@ def batch(
 
 
 def facts(
-    subvolumes: Sequence[SubvolumeFacts],
-    batches: Sequence[BatchFacts],
+    subvolumes: Sequence[schedule.SubvolumeFacts],
+    batches: Sequence[schedule.BatchFacts],
     *,
-    target: tuple[TargetPart, ...] = (TargetPart(total_bytes=1000, free_bytes=1000),),
+    target: tuple[schedule.TargetPart, ...] = (schedule.TargetPart(total_bytes=1000, free_bytes=1000),),
     target_inodes: int | None = None,
     low: int | None = None,
     reserve: int = 0,
-    kept: tuple[KeptFacts, ...] = (),
+    kept: tuple[schedule.KeptFacts, ...] = (),
     outside: Sequence[int] | None = None,
     max_fill: float = 1.0,
     growth: float = 0.0,
@@ -81,13 +72,13 @@ def facts(
     drain: float = 0.01,
     handover: float = 1.0,
     bricks_join: bool = True,
-) -> ScheduleFacts:
+) -> schedule.ScheduleFacts:
     """A small site: bytes by ones, days by ones."""
-    return ScheduleFacts(
+    return schedule.ScheduleFacts(
         subvolumes=tuple(subvolumes),
         batches=tuple(batches),
         kept=kept,
-        outside=Placed(size_bytes=tuple(outside or (0,) * len(subvolumes)), files=(0,) * len(subvolumes)),
+        outside=schedule.Placed(size_bytes=tuple(outside or (0,) * len(subvolumes)), files=(0,) * len(subvolumes)),
         target=target,
         target_inodes_free=target_inodes,
         max_fill=max_fill,
@@ -104,7 +95,7 @@ def facts(
     )
 
 
-def field_example(target_bytes: int) -> ScheduleFacts:
+def field_example(target_bytes: int) -> schedule.ScheduleFacts:
     """Four servers with two bricks of 40 TiB each hold 340 TB in 17 batches, evenly. 1 GB/s are copied, drains move 50 MiB/s."""
     one = 20 * TB
     batches = [batch(number, [one // 8] * 8, files=[500_000] * 8, days=one / 10**9 / DAY_S) for number in range(1, 18)]
@@ -115,7 +106,7 @@ def field_example(target_bytes: int) -> ScheduleFacts:
     site = facts(
         volumes,
         batches,
-        target=(TargetPart(total_bytes=target_bytes, free_bytes=target_bytes),),
+        target=(schedule.TargetPart(total_bytes=target_bytes, free_bytes=target_bytes),),
         max_fill=0.9,
         retain=14,
         drain=1.0 / (50 * MIB * DAY_S),
@@ -131,8 +122,8 @@ class Replay:
     when it begins: its place is taken then.
     """
 
-    facts: ScheduleFacts
-    outcome: Outcome
+    facts: schedule.ScheduleFacts
+    outcome: schedule.Outcome
     day: float = 0.0
     source: dict[int, list[float]] = field(default_factory=dict)
     names: dict[int, list[float]] = field(default_factory=dict)
@@ -176,7 +167,10 @@ class Replay:
         obstacle = self.outcome.obstacle
         done_day = inf if self.outcome.done_day is None else self.outcome.done_day
         end_day = done_day if obstacle is None else obstacle.day
-        grown = obstacle is not None and obstacle.kind in (ObstacleKind.TARGET_GROWTH, ObstacleKind.SOURCE_GROWTH)
+        grown = obstacle is not None and obstacle.kind in (
+            schedule.ObstacleKind.TARGET_GROWTH,
+            schedule.ObstacleKind.SOURCE_GROWTH,
+        )
         for day, _, act in sorted(self.events(), key=lambda event: event[:2]):
             # What growth fills is full on that very day.
             if day > end_day or (grown and day == end_day):

@@ -11,27 +11,19 @@ from migrator.core.states import PassKind
 from migrator.core.units import HOUR_S, MIB
 from migrator.delta.model import ChangeKind, ChangeTally, TreeChanges
 from migrator.plan.model import TransferCost
-from migrator.transfer.model import (
-    ConvergenceOutcome,
-    Decision,
-    FreezeCheck,
-    PassFacts,
-    PassLimits,
-    Prediction,
-    TreeChurn,
-)
+from migrator.transfer import model as transfer
 from migrator.transfer.rules_convergence import MARGIN, decide, predict, predict_freeze
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=1, basis="measured here")
-LIMITS = PassLimits(max_freeze_s=600.0, max_delta_passes=5)
-NO_CHECK = FreezeCheck()
+LIMITS = transfer.PassLimits(max_freeze_s=600.0, max_delta_passes=5)
+NO_CHECK = transfer.FreezeCheck()
 
 
 def rewritten(files: int, size_bytes: int = 0) -> dict[ChangeKind, ChangeTally]:
     return {ChangeKind.REWRITTEN: ChangeTally(paths=files, size_bytes=size_bytes)}
 
 
-SEED = PassFacts(
+SEED = transfer.PassFacts(
     kind=PassKind.SEED,
     number=0,
     scanned_at_s=0.0,
@@ -52,10 +44,10 @@ def delta(
     scan_s: float = 50.0,
     fixed_s: float = 10.0,
     changes: Mapping[ChangeKind, ChangeTally] | None = None,
-) -> PassFacts:
+) -> transfer.PassFacts:
     """A pass that took what `COST` says."""
     took_s = fixed_s + files * COST.s_per_file + size_bytes * COST.s_per_byte
-    return PassFacts(
+    return transfer.PassFacts(
         kind=PassKind.DELTA,
         number=number,
         scanned_at_s=scanned_at_s,
@@ -72,7 +64,9 @@ FIRST = delta(1, scanned_at_s=7200.0, files=7200)
 SECOND = delta(2, scanned_at_s=FIRST.finished_at_s, files=132)
 
 
-def judged(*passes: PassFacts, earlier_freeze_s: float | None = None, limits: PassLimits = LIMITS) -> Decision:
+def judged(
+    *passes: transfer.PassFacts, earlier_freeze_s: float | None = None, limits: transfer.PassLimits = LIMITS
+) -> transfer.Decision:
     return decide(
         passes,
         batch=1,
@@ -85,7 +79,9 @@ def judged(*passes: PassFacts, earlier_freeze_s: float | None = None, limits: Pa
     )
 
 
-def predicted(passes: Sequence[PassFacts], at_s: float, check: FreezeCheck = NO_CHECK) -> Prediction:
+def predicted(
+    passes: Sequence[transfer.PassFacts], at_s: float, check: transfer.FreezeCheck = NO_CHECK
+) -> transfer.Prediction:
     found = predict(passes, at_s=at_s, cost=COST, check=check)
     assert found is not None
     return found
@@ -103,7 +99,7 @@ def test_a_steady_churn_is_predicted_to_the_second() -> None:
 
 
 def test_the_freeze_has_its_verification() -> None:
-    check = FreezeCheck(s_per_file=0.5, s_per_byte=0.25, files=100, size_bytes=1000, fixed_s=7.0)
+    check = transfer.FreezeCheck(s_per_file=0.5, s_per_byte=0.25, files=100, size_bytes=1000, fixed_s=7.0)
     found = predicted([SEED, FIRST], FIRST.finished_at_s, check)
     bare = predicted([SEED, FIRST], FIRST.finished_at_s)
     assert found.freeze_s - bare.freeze_s == pytest.approx(7 + (100 + 132) * 0.5 + 1000 * 0.25)
@@ -139,8 +135,8 @@ def test_churn_by_tree_has_the_heaviest_first_and_none_that_is_still() -> None:
 
     one = replace(FIRST, trees=(tree(b"a", 7200, 10), tree(b"b", 2, 7200), tree(b"c", 0, 0)))
     assert predicted([SEED, one], one.finished_at_s).trees == (
-        TreeChurn(tree=b"b", files_per_h=1.0, bytes_per_h=3600.0),
-        TreeChurn(tree=b"a", files_per_h=3600.0, bytes_per_h=5.0),
+        transfer.TreeChurn(tree=b"b", files_per_h=1.0, bytes_per_h=3600.0),
+        transfer.TreeChurn(tree=b"a", files_per_h=3600.0, bytes_per_h=5.0),
     )
 
 
@@ -152,34 +148,40 @@ def test_without_a_delta_pass_nothing_is_predicted() -> None:
 
 
 NOTHING = replace(delta(1, scanned_at_s=7200.0, files=0), changes={})
-SHORT = PassLimits(max_freeze_s=60.0, max_delta_passes=5)
+SHORT = transfer.PassLimits(max_freeze_s=60.0, max_delta_passes=5)
 
 
 @pytest.mark.parametrize(
     ("decision", "outcome"),
     [
-        (judged(SEED), ConvergenceOutcome.GO_ON),
-        (judged(SEED, limits=replace(LIMITS, max_delta_passes=0)), ConvergenceOutcome.LIMIT_OF_PASSES),
-        (judged(SEED, FIRST), ConvergenceOutcome.CONVERGED),
-        (judged(SEED, FIRST, limits=SHORT), ConvergenceOutcome.GO_ON),
-        (judged(SEED, FIRST, limits=replace(SHORT, max_delta_passes=1)), ConvergenceOutcome.LIMIT_OF_PASSES),
-        (judged(SEED, NOTHING), ConvergenceOutcome.NOTHING_CHANGED),
-        (judged(SEED, NOTHING, limits=SHORT), ConvergenceOutcome.NOTHING_CHANGED),
-        (judged(SEED, replace(NOTHING, renames=1), limits=SHORT), ConvergenceOutcome.GO_ON),
-        (judged(SEED, replace(NOTHING, gone=1), limits=SHORT), ConvergenceOutcome.GO_ON),
+        (judged(SEED), transfer.ConvergenceOutcome.GO_ON),
+        (judged(SEED, limits=replace(LIMITS, max_delta_passes=0)), transfer.ConvergenceOutcome.LIMIT_OF_PASSES),
+        (judged(SEED, FIRST), transfer.ConvergenceOutcome.CONVERGED),
+        (judged(SEED, FIRST, limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, limits=replace(SHORT, max_delta_passes=1)), transfer.ConvergenceOutcome.LIMIT_OF_PASSES),
+        (judged(SEED, NOTHING), transfer.ConvergenceOutcome.NOTHING_CHANGED),
+        (judged(SEED, NOTHING, limits=SHORT), transfer.ConvergenceOutcome.NOTHING_CHANGED),
+        (judged(SEED, replace(NOTHING, renames=1), limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
+        (judged(SEED, replace(NOTHING, gone=1), limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
         # The freeze after the second one is predicted to take 75.75 s: 50 s of scan, 10 s fixed, 0.6 s of copying.
-        (judged(SEED, FIRST, SECOND, limits=SHORT), ConvergenceOutcome.GO_ON),
-        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=85.0), ConvergenceOutcome.GO_ON),
-        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=84.0), ConvergenceOutcome.NO_LONGER_SHRINKS),
-        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0), ConvergenceOutcome.NO_LONGER_SHRINKS),
-        (judged(SEED, FIRST, SECOND, earlier_freeze_s=20.0), ConvergenceOutcome.CONVERGED),
+        (judged(SEED, FIRST, SECOND, limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=85.0), transfer.ConvergenceOutcome.GO_ON),
+        (
+            judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=84.0),
+            transfer.ConvergenceOutcome.NO_LONGER_SHRINKS,
+        ),
+        (
+            judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0),
+            transfer.ConvergenceOutcome.NO_LONGER_SHRINKS,
+        ),
+        (judged(SEED, FIRST, SECOND, earlier_freeze_s=20.0), transfer.ConvergenceOutcome.CONVERGED),
         # A single delta pass does not show whether it shrinks.
-        (judged(SEED, FIRST, limits=SHORT, earlier_freeze_s=1.0), ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, limits=SHORT, earlier_freeze_s=1.0), transfer.ConvergenceOutcome.GO_ON),
     ],
 )
-def test_whether_another_pass_follows(decision: Decision, outcome: ConvergenceOutcome) -> None:
+def test_whether_another_pass_follows(decision: transfer.Decision, outcome: transfer.ConvergenceOutcome) -> None:
     assert decision.outcome is outcome
-    assert decision.go_on is (outcome is ConvergenceOutcome.GO_ON)
+    assert decision.go_on is (outcome is transfer.ConvergenceOutcome.GO_ON)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_whether_another_pass_follows(decision: Decision, outcome: ConvergenceOu
         ),
     ],
 )
-def test_sentences(decision: Decision, sentence: str) -> None:
+def test_sentences(decision: transfer.Decision, sentence: str) -> None:
     assert decision.sentence == sentence
 
 
@@ -215,13 +217,13 @@ tallies = st.builds(
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> list[PassFacts]:
+def histories(draw: st.DrawFn) -> list[transfer.PassFacts]:
     passes = [SEED]
     for number in range(1, draw(st.integers(min_value=1, max_value=6)) + 1):
         scanned_at_s = passes[-1].finished_at_s + draw(seconds)
         scan_s, work_s = draw(seconds), draw(seconds)
         passes.append(
-            PassFacts(
+            transfer.PassFacts(
                 kind=PassKind.DELTA,
                 number=number,
                 scanned_at_s=scanned_at_s,
@@ -246,7 +248,7 @@ costs = st.builds(
     basis=st.just("any"),
 )
 checks = st.builds(
-    FreezeCheck,
+    transfer.FreezeCheck,
     s_per_file=st.floats(min_value=0, max_value=1),
     s_per_byte=st.floats(min_value=0, max_value=1e-6),
     files=amounts,
@@ -257,7 +259,11 @@ checks = st.builds(
 
 @given(data=st.data(), passes=histories(), cost=costs, check=checks, later_s=seconds)
 def test_more_churn_never_predicts_a_shorter_freeze(
-    data: st.DataObject, passes: list[PassFacts], cost: TransferCost, check: FreezeCheck, later_s: float
+    data: st.DataObject,
+    passes: list[transfer.PassFacts],
+    cost: TransferCost,
+    check: transfer.FreezeCheck,
+    later_s: float,
 ) -> None:
     at_s = passes[-1].finished_at_s + later_s
     less = predict(passes, at_s=at_s, cost=cost, check=check)
@@ -282,7 +288,7 @@ def test_more_churn_never_predicts_a_shorter_freeze(
 
 @given(passes=histories(), cost=costs, check=checks, later_s=seconds, longer_s=seconds)
 def test_a_freeze_that_begins_later_is_never_shorter_nor_below_the_least(
-    passes: list[PassFacts], cost: TransferCost, check: FreezeCheck, later_s: float, longer_s: float
+    passes: list[transfer.PassFacts], cost: TransferCost, check: transfer.FreezeCheck, later_s: float, longer_s: float
 ) -> None:
     at_s = passes[-1].finished_at_s + later_s
     soon = predict(passes, at_s=at_s, cost=cost, check=check)
@@ -297,7 +303,7 @@ def test_a_freeze_that_begins_later_is_never_shorter_nor_below_the_least(
 ALICE, BOB = b"home/alice", b"home/bob"
 
 
-def of_trees(number: int, scanned_at_s: float, **files: int) -> PassFacts:
+def of_trees(number: int, scanned_at_s: float, **files: int) -> transfer.PassFacts:
     """A delta pass over trees, each with so many files of 1,000 bytes rewritten."""
     trees = tuple(
         TreeChanges(
@@ -310,7 +316,7 @@ def of_trees(number: int, scanned_at_s: float, **files: int) -> PassFacts:
 
 
 def test_the_freeze_of_a_single_tree() -> None:
-    def freeze_s(passes: Sequence[PassFacts], tree: bytes) -> float | None:
+    def freeze_s(passes: Sequence[transfer.PassFacts], tree: bytes) -> float | None:
         return predict_freeze(passes, tree, at_s=9000.0, cost=COST, check=NO_CHECK)
 
     first, second = of_trees(1, 7200.0, alice=90, bob=10), of_trees(2, 8000.0, alice=300, bob=0)

@@ -2,15 +2,7 @@
 
 import pytest
 
-from migrator.transfer.engines.rules_drivers import (
-    MOST_CHUNKS,
-    EndedDriver,
-    PartLog,
-    chunk_size_for,
-    judge_fpsync,
-    judge_parsyncfp2,
-    parse_features,
-)
+from migrator.transfer.engines import rules_drivers as engines_rules_drivers
 from migrator.transfer.model import StopReason, StreamCounters, Verdict
 
 FULL = (
@@ -33,13 +25,13 @@ def fpsync(
     crawl_failed: bool = False,
     stderr: bytes = NO_TERMINAL,
     parts: tuple[bytes, ...] = (),
-) -> EndedDriver:
-    return EndedDriver(
+) -> engines_rules_drivers.EndedDriver:
+    return engines_rules_drivers.EndedDriver(
         exit_code=exit_code,
         completed=completed,
         crawl_failed=crawl_failed,
         stderr=stderr,
-        parts=[PartLog(number=number, stderr=said) for number, said in enumerate(parts, start=1)],
+        parts=[engines_rules_drivers.PartLog(number=number, stderr=said) for number, said in enumerate(parts, start=1)],
         counters=StreamCounters(files=3, size_bytes=4),
         source_tree=b"/source",
         target_tree=b"/target",
@@ -48,21 +40,21 @@ def fpsync(
 
 @pytest.mark.parametrize("said", [IN_THE_WAY, UNREADABLE])
 def test_complaints_about_files_leave_it_done_and_are_told(said: bytes) -> None:
-    outcome = judge_fpsync(fpsync(1, parts=(said,)))
+    outcome = engines_rules_drivers.judge_fpsync(fpsync(1, parts=(said,)))
     assert outcome.verdict is Verdict.DONE
     assert outcome.message.startswith("1 part with errors: part 1: ")
 
 
 @pytest.mark.parametrize("exit_code", [0, 1, -15, 143])
 def test_a_full_target_stops_however_it_ended(exit_code: int) -> None:
-    outcome = judge_fpsync(fpsync(exit_code, completed=False, parts=(IN_THE_WAY, FULL)))
+    outcome = engines_rules_drivers.judge_fpsync(fpsync(exit_code, completed=False, parts=(IN_THE_WAY, FULL)))
     assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
     assert outcome.message.startswith("part 2: ")
 
 
 @pytest.mark.parametrize("exit_code", [-9, 128 + 15, 137])
 def test_a_signal_interrupts(exit_code: int) -> None:
-    assert judge_fpsync(fpsync(exit_code, completed=False)).verdict is Verdict.INTERRUPTED
+    assert engines_rules_drivers.judge_fpsync(fpsync(exit_code, completed=False)).verdict is Verdict.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -75,22 +67,24 @@ def test_a_signal_interrupts(exit_code: int) -> None:
     ],
 )
 def test_missing_programs_stop(exit_code: int, stderr: bytes) -> None:
-    outcome = judge_fpsync(fpsync(exit_code, completed=False, stderr=NO_TERMINAL + stderr))
+    outcome = engines_rules_drivers.judge_fpsync(fpsync(exit_code, completed=False, stderr=NO_TERMINAL + stderr))
     assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TOOL_MISSING)
 
 
 def test_what_did_not_go_through_is_no_success() -> None:
-    mistake = judge_fpsync(fpsync(1, completed=False, stderr=b"Invalid fpart options supplied\n" + NO_TERMINAL))
+    mistake = engines_rules_drivers.judge_fpsync(
+        fpsync(1, completed=False, stderr=b"Invalid fpart options supplied\n" + NO_TERMINAL)
+    )
     assert mistake.verdict is Verdict.RETRY
     assert "Invalid fpart options" in mistake.message
     assert "tty" not in mistake.message
-    crawl = judge_fpsync(fpsync(1, crawl_failed=True))
+    crawl = engines_rules_drivers.judge_fpsync(fpsync(1, crawl_failed=True))
     assert (crawl.verdict, "fpart" in crawl.message) == (Verdict.RETRY, True)
-    assert judge_fpsync(fpsync(0, completed=False, stderr=b"")).verdict is Verdict.RETRY
+    assert engines_rules_drivers.judge_fpsync(fpsync(0, completed=False, stderr=b"")).verdict is Verdict.RETRY
 
 
-def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> EndedDriver:
-    return EndedDriver(
+def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> engines_rules_drivers.EndedDriver:
+    return engines_rules_drivers.EndedDriver(
         exit_code=exit_code,
         stdout=stdout,
         stderr=stderr,
@@ -101,25 +95,32 @@ def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") 
 
 
 def test_its_exit_code_alone_proves_nothing() -> None:
-    assert judge_parsyncfp2(parsyncfp2()).verdict is Verdict.DONE
-    full = judge_parsyncfp2(parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n" + FULL))
+    assert engines_rules_drivers.judge_parsyncfp2(parsyncfp2()).verdict is Verdict.DONE
+    full = engines_rules_drivers.judge_parsyncfp2(
+        parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n" + FULL)
+    )
     assert (full.verdict, full.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
-    errors = judge_parsyncfp2(parsyncfp2(stderr=UNREADABLE))
+    errors = engines_rules_drivers.judge_parsyncfp2(parsyncfp2(stderr=UNREADABLE))
     assert (errors.verdict, "with errors" in errors.message) == (Verdict.DONE, True)
-    noise = judge_parsyncfp2(parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n"))
+    noise = engines_rules_drivers.judge_parsyncfp2(
+        parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n")
+    )
     assert (noise.verdict, noise.message) == (Verdict.DONE, "")
 
 
 def test_what_it_calls_fatal_is_told_without_its_colours() -> None:
     said = b"\x1b[1;32m\nhost \x1b[1;31m** FATAL ERROR **: 1m loadavg on [host] is > [9.1].  \n  The 1m\n\x1b[0m"
-    outcome = judge_parsyncfp2(parsyncfp2(1, stdout=said))
+    outcome = engines_rules_drivers.judge_parsyncfp2(parsyncfp2(1, stdout=said))
     assert outcome.verdict is Verdict.RETRY
     assert outcome.message == "parsyncfp2 gave up: 1m loadavg on [host] is > [9.1].  "
     missing = b"** FATAL ERROR **: The following REQUIRED utilities were not found [scut]. \n"
-    assert judge_parsyncfp2(parsyncfp2(1, stdout=missing)).stop is StopReason.TOOL_MISSING
+    assert engines_rules_drivers.judge_parsyncfp2(parsyncfp2(1, stdout=missing)).stop is StopReason.TOOL_MISSING
     many = b"** FATAL ERROR **: You've now exceeded [5000] chunk files, the maximum \n"
-    assert str(MOST_CHUNKS) in judge_parsyncfp2(parsyncfp2(1, stdout=many)).message
-    assert judge_parsyncfp2(parsyncfp2(-15)).verdict is Verdict.INTERRUPTED
+    assert (
+        str(engines_rules_drivers.MOST_CHUNKS)
+        in engines_rules_drivers.judge_parsyncfp2(parsyncfp2(1, stdout=many)).message
+    )
+    assert engines_rules_drivers.judge_parsyncfp2(parsyncfp2(-15)).verdict is Verdict.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -131,14 +132,14 @@ def test_what_it_calls_fatal_is_told_without_its_colours() -> None:
     ],
 )
 def test_which_parsyncfp2_it_is(script: bytes, option: str, usable: bool) -> None:
-    features = parse_features(b"#!/usr/bin/env perl\n" + script)
+    features = engines_rules_drivers.parse_features(b"#!/usr/bin/env perl\n" + script)
     assert features is not None
     assert features.rsync_option == option
     assert (features.problem() is None) is usable
 
 
 def test_chunks_are_large_enough_for_its_limit() -> None:
-    assert chunk_size_for(10, 100) == 100
-    assert chunk_size_for(0, 0) == 1
+    assert engines_rules_drivers.chunk_size_for(10, 100) == 100
+    assert engines_rules_drivers.chunk_size_for(0, 0) == 1
     huge = 10**15
-    assert huge / chunk_size_for(huge, 2**30) < MOST_CHUNKS / 2
+    assert huge / engines_rules_drivers.chunk_size_for(huge, 2**30) < engines_rules_drivers.MOST_CHUNKS / 2

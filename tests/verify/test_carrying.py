@@ -8,32 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.core.entry import Entry, EntryType
-from migrator.verify.model import (
-    CTIME_MARGIN_NS,
-    ContentReading,
-    DigestPolicy,
-    ReadContent,
-    VerificationRecord,
-    earlier_verifications,
-    facts_of,
-    is_carried_over,
-)
+from migrator.verify import model as verify
 from tests.support.entries import entry
 from tests.support.records import verification
 
 CLOCK_NS = 2_000_000_000_000_000_000
-OLD_NS = CLOCK_NS - CTIME_MARGIN_NS
+OLD_NS = CLOCK_NS - verify.CTIME_MARGIN_NS
 SOURCE = entry(ctime_ns=OLD_NS, ino=7)
 TARGET = entry(ctime_ns=OLD_NS - 1, ino=2**63)
-READING = ContentReading(verification=3, source_clock_ns=CLOCK_NS, target_clock_ns=CLOCK_NS)
+READING = verify.ContentReading(verification=3, source_clock_ns=CLOCK_NS, target_clock_ns=CLOCK_NS)
 
 
-def read(source: Entry = SOURCE, target: Entry = TARGET, reading: ContentReading = READING) -> ReadContent:
-    return ReadContent(source=facts_of(source), target=facts_of(target), digest=b"d", reading=reading)
+def read(
+    source: Entry = SOURCE, target: Entry = TARGET, reading: verify.ContentReading = READING
+) -> verify.ReadContent:
+    return verify.ReadContent(
+        source=verify.facts_of(source), target=verify.facts_of(target), digest=b"d", reading=reading
+    )
 
 
 def test_what_has_not_changed_is_carried_over() -> None:
-    assert is_carried_over(read(), SOURCE, TARGET)
+    assert verify.is_carried_over(read(), SOURCE, TARGET)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -42,14 +37,14 @@ def test_what_has_not_changed_is_carried_over() -> None:
 def test_whatever_differs_is_read_again(side: str, change: str, by: int) -> None:
     sides = {"source": SOURCE, "target": TARGET}
     sides[side] = replace(sides[side], **{change: getattr(sides[side], change) + by})
-    assert not is_carried_over(read(), sides["source"], sides["target"])
+    assert not verify.is_carried_over(read(), sides["source"], sides["target"])
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_what_is_no_file_any_more_is_not_carried_over(side: str) -> None:
     sides = {"source": SOURCE, "target": TARGET}
     sides[side] = replace(sides[side], type=EntryType.SYMLINK)
-    assert not is_carried_over(read(), sides["source"], sides["target"])
+    assert not verify.is_carried_over(read(), sides["source"], sides["target"])
 
 
 @pytest.mark.parametrize("clock", ["source_clock_ns", "target_clock_ns"])
@@ -57,16 +52,16 @@ def test_what_is_no_file_any_more_is_not_carried_over(side: str) -> None:
 def test_a_ctime_too_close_to_the_reading_is_not_enough(clock: str, shows: int | None) -> None:
     changes: dict[str, Any] = {clock: shows}
     reading = replace(READING, **changes)
-    assert not is_carried_over(read(reading=reading), SOURCE, TARGET)
+    assert not verify.is_carried_over(read(reading=reading), SOURCE, TARGET)
 
 
 def test_clocks_of_the_sides_are_never_compared_with_each_other() -> None:
     far = 3600 * 10**9
     behind = replace(TARGET, ctime_ns=TARGET.ctime_ns - far)
     reading = replace(READING, target_clock_ns=CLOCK_NS - far)
-    assert is_carried_over(read(target=behind, reading=reading), SOURCE, behind)
+    assert verify.is_carried_over(read(target=behind, reading=reading), SOURCE, behind)
     late = replace(TARGET, ctime_ns=CLOCK_NS - far)
-    assert not is_carried_over(read(target=late, reading=reading), SOURCE, late)
+    assert not verify.is_carried_over(read(target=late, reading=reading), SOURCE, late)
 
 
 @dataclass
@@ -108,8 +103,10 @@ class Disk:
 
 
 WAYS = ["write", "write and put mtime back", "truncate", "replace", "replace by the same inode number", "chmod"]
-PAUSES_NS = st.sampled_from([0, 1, 10**6, CTIME_MARGIN_NS - 1, CTIME_MARGIN_NS, CTIME_MARGIN_NS + 1, 10**10])
-TICKS_NS = st.sampled_from([1, 4 * 10**6, 10**9, CTIME_MARGIN_NS])
+PAUSES_NS = st.sampled_from(
+    [0, 1, 10**6, verify.CTIME_MARGIN_NS - 1, verify.CTIME_MARGIN_NS, verify.CTIME_MARGIN_NS + 1, 10**10]
+)
+TICKS_NS = st.sampled_from([1, 4 * 10**6, 10**9, verify.CTIME_MARGIN_NS])
 CHANGES = st.lists(st.tuples(st.sampled_from([0, 1]), st.sampled_from(WAYS), PAUSES_NS), max_size=3)
 
 
@@ -133,36 +130,38 @@ def test_content_that_changed_after_it_was_read_is_never_carried_over(
     for disk in disks:
         disk.now_ns += waits
     # The source's clock is this machine's, which is finer than the file system's; the target's is asked.
-    reading = ContentReading(verification=1, source_clock_ns=disks[0].now_ns, target_clock_ns=disks[1].clock_ns())
+    reading = verify.ContentReading(
+        verification=1, source_clock_ns=disks[0].now_ns, target_clock_ns=disks[1].clock_ns()
+    )
     sides = [disk.entry() for disk in disks]
     # Between the look at the sides and the reading of their content they may change, too.
     happen(listed)
     contents = [disk.content for disk in disks]
     known = read(sides[0], sides[1], reading)
     happen(after)
-    carried = is_carried_over(known, disks[0].entry(), disks[1].entry())
+    carried = verify.is_carried_over(known, disks[0].entry(), disks[1].entry())
     if carried:
         assert [disk.content for disk in disks] == contents
-    if not listed and not after and min(waits - tick for tick in ticks) >= CTIME_MARGIN_NS:
+    if not listed and not after and min(waits - tick for tick in ticks) >= verify.CTIME_MARGIN_NS:
         assert carried
 
 
-def record(number: int, **changes: object) -> VerificationRecord:
+def record(number: int, **changes: object) -> verify.VerificationRecord:
     return verification(**({"id": number, "manifest": f"{number}.parquet"} | changes))
 
 
 def test_the_newest_manifest_that_holds_as_much_as_is_wanted_is_asked_first() -> None:
-    sample = DigestPolicy(algorithm="xxh3_128", share=0.05, seed=1)
+    sample = verify.DigestPolicy(algorithm="xxh3_128", share=0.05, seed=1)
     records = [
         record(1),
         record(2, differences={"content": 3}),
         record(3, policy=sample),
         record(4, whole=False),
-        record(5, policy=DigestPolicy(algorithm="sha256", share=1.0, seed=1)),
+        record(5, policy=verify.DigestPolicy(algorithm="sha256", share=1.0, seed=1)),
         record(6, policy=replace(sample, share=0.0)),
         record(7, manifest=None),
         record(8, finished_at_s=None),
     ]
-    everything = DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1)
-    assert [one.id for one in earlier_verifications(records, everything)] == [2, 1, 3]
-    assert [one.id for one in earlier_verifications(records, sample)] == [3, 2, 1]
+    everything = verify.DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1)
+    assert [one.id for one in verify.earlier_verifications(records, everything)] == [2, 1, 3]
+    assert [one.id for one in verify.earlier_verifications(records, sample)] == [3, 2, 1]

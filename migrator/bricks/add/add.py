@@ -3,17 +3,7 @@
 import posixpath
 from dataclasses import replace
 
-from migrator.bricks.add.model import (
-    ADDITION_ENDED_STATES,
-    UNTOUCHED_STATES,
-    AdditionEnding,
-    AdditionRecord,
-    AdditionRequest,
-    AdditionSide,
-    AdditionState,
-    AdditionStep,
-    AdditionSummary,
-)
+from migrator.bricks.add import model
 from migrator.bricks.add.rules import problems_before
 from migrator.bricks.add.rules_guards import against
 from migrator.bricks.add.stage import ADD_STEPS, LOG, AdditionCall, AdditionLooker, AdditionWorld, subject_of
@@ -33,7 +23,7 @@ _LOCK = "drain"
 """Drains and additions: one at a time is driven, as one moves what the other judges by."""
 
 
-async def add_bricks(request: AdditionRequest, world: AdditionWorld) -> AdditionSummary:
+async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> model.AdditionSummary:
     """Add bricks to the source volume, put one in the place of another, or give them to the target, from wherever that is;
     the same call goes on after any crash. A dry run looks at everything, takes the very decisions, and changes nothing.
 
@@ -53,35 +43,35 @@ async def add_bricks(request: AdditionRequest, world: AdditionWorld) -> Addition
     known = world.ledger.additions.latest(state.volume_id, request.bricks, request.side)
     if known is not None and _begins_anew(known, state, request):
         known = None
-    if known is not None and known.state not in UNTOUCHED_STATES and known.instead_of != request.instead_of:
+    if known is not None and known.state not in model.UNTOUCHED_STATES and known.instead_of != request.instead_of:
         instead = "no other brick" if known.instead_of is None else known.instead_of
         raise UsageError(
             f"{known.shown_bricks} is being added in the place of {instead}",
             hint="run the same command as the first time: it resumes",
         )
-    if request.dry_run or known is None or known.state in UNTOUCHED_STATES:
+    if request.dry_run or known is None or known.state in model.UNTOUCHED_STATES:
         previewed = await _preview(AdditionCall(world=world, request=request, site=site, run_id=None), state, known)
-        if request.dry_run or previewed.ending is AdditionEnding.HALTED:
+        if request.dry_run or previewed.ending is model.AdditionEnding.HALTED:
             return replace(previewed, dry_run=request.dry_run)
     return await _make(request, world, site, state)
 
 
-def _begins_anew(known: AdditionRecord, state: VolumeState, request: AdditionRequest) -> bool:
+def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model.AdditionRequest) -> bool:
     """Bricks that were drained again since they were added, and a brick whose disk is to be exchanged in its place after that."""
-    if known.state not in ADDITION_ENDED_STATES or known.side is AdditionSide.TARGET:
+    if known.state not in model.ADDITION_ENDED_STATES or known.side is model.AdditionSide.TARGET:
         return False
     if not {brick.name for brick in state.bricks}.intersection(known.bricks):
         return True
     in_place = request.instead_of in request.bricks
-    if known.state is AdditionState.TAKEN_BACK:
+    if known.state is model.AdditionState.TAKEN_BACK:
         return not request.wish.take_back
     return in_place and (request.once_more or known.instead_of != request.instead_of)
 
 
-async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord | None) -> AdditionSummary:
+async def _preview(call: AdditionCall, state: VolumeState, known: model.AdditionRecord | None) -> model.AdditionSummary:
     """What the call would begin with: neither Gluster nor the ledger is changed."""
     request = call.request
-    record = known or AdditionRecord(
+    record = known or model.AdditionRecord(
         id=0,
         side=request.side,
         volume=state.volume,
@@ -89,8 +79,8 @@ async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord
         bricks=request.bricks,
         instead_of=request.instead_of,
         attempt=1,
-        state=AdditionState.PLANNED,
-        times={AdditionState.PLANNED: call.now_s()},
+        state=model.AdditionState.PLANNED,
+        times={model.AdditionState.PLANNED: call.now_s()},
     )
     machine = AdditionMachine(call=call, looker=AdditionLooker(call=call))
     seen = await machine.looker.see(record)
@@ -98,18 +88,18 @@ async def _preview(call: AdditionCall, state: VolumeState, known: AdditionRecord
     if isinstance(step, Halt):
         return machine.why_halted(record, step)
     if isinstance(step, Finished):
-        return machine.summary(record, AdditionEnding.DONE, step.words)
-    if step.seen_done and step.step is AdditionStep.ADD:
+        return machine.summary(record, model.AdditionEnding.DONE, step.words)
+    if step.seen_done and step.step is model.AdditionStep.ADD:
         words = f"{record.shown_bricks} is in the volume already: it would resume with the fix-layout, and what follows that"
-        return machine.summary(record, AdditionEnding.PLANNED, words)
+        return machine.summary(record, model.AdditionEnding.PLANNED, words)
     words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
-    if step.step is not AdditionStep.PREPARE or record.side is AdditionSide.TARGET:
-        return machine.summary(record, AdditionEnding.PLANNED, words)
+    if step.step is not model.AdditionStep.PREPARE or record.side is model.AdditionSide.TARGET:
+        return machine.summary(record, model.AdditionEnding.PLANNED, words)
     problems = problems_before(record, seen, request.wish, prepared=True)
     if problems and not await _prepares(call):
         return machine.why_halted(record, against(record, problems))
     words += ", and the pre-add hooks have to put this right" if problems else ""
-    return machine.summary(record, AdditionEnding.PLANNED, words, reasons=problems)
+    return machine.summary(record, model.AdditionEnding.PLANNED, words, reasons=problems)
 
 
 async def _prepares(call: AdditionCall) -> bool:
@@ -121,8 +111,8 @@ async def _prepares(call: AdditionCall) -> bool:
 
 
 async def _make(
-    request: AdditionRequest, world: AdditionWorld, site: SiteRecord, state: VolumeState
-) -> AdditionSummary:
+    request: model.AdditionRequest, world: AdditionWorld, site: SiteRecord, state: VolumeState
+) -> model.AdditionSummary:
     """The call in the ledger, with its lock, its directory and its heartbeat."""
     purpose = f"brick add {' '.join(request.bricks)}"
     with world.locks.hold(_LOCK, purpose), world.files.open(VERB, world.clock.now_s()) as directory:
@@ -159,7 +149,7 @@ async def _make(
 async def _restore_left(call: AdditionCall) -> None:
     """Put back what additions have left that ended otherwise. Raises ToolFailed."""
     for record in call.world.ledger.additions.all():
-        if record.state not in (AdditionState.SETTLED, AdditionState.FAILED) or not record.notes.options:
+        if record.state not in (model.AdditionState.SETTLED, model.AdditionState.FAILED) or not record.notes.options:
             continue
         state, _ = await call.world.volume.state_and_tasks()
         if not state.volume_id:

@@ -5,16 +5,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+from migrator.bricks.add import rules_directories
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
-from migrator.bricks.add.rules_directories import (
-    LET_ALONE,
-    DirectoryVerdict,
-    judge,
-    listed,
-    same_owner,
-    shown_as,
-    untouched_since,
-)
 from migrator.bricks.add.stage import AdditionCall, DirectoryWorld, look_everywhere_at, subject_of, walk_new, walk_older
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
@@ -161,7 +153,7 @@ async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> Addition
 class _Suspect:
     """`copy` is what one copy has where the others have what is known: the mount may show either."""
 
-    verdict: DirectoryVerdict
+    verdict: rules_directories.DirectoryVerdict
     known: DirectoryFacts | None
     seen: DirectoryFacts
     copy: DirectoryFacts | None = None
@@ -174,7 +166,9 @@ class _Suspect:
 
     def is_as(self, shown: DirectoryFacts) -> bool:
         """Whether the mount shows what was seen."""
-        return shown_as(shown, self.seen, self.above) or (self.copy is not None and same_owner(shown, self.copy))
+        return rules_directories.shown_as(shown, self.seen, self.above) or (
+            self.copy is not None and rules_directories.same_owner(shown, self.copy)
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -191,8 +185,8 @@ class _Sweep:
         for one in found:
             known = before.get(one.gfid)
             above = before.get(one.above)
-            verdict = judge(known, one, above)
-            if verdict not in LET_ALONE:
+            verdict = rules_directories.judge(known, one, above)
+            if verdict not in rules_directories.LET_ALONE:
                 self._suspect(one.gfid, _Suspect(verdict=verdict, known=known, seen=one, above=above))
             elif known != one:
                 before[one.gfid] = one
@@ -204,7 +198,9 @@ class _Sweep:
         right = self.known.of([one.gfid for one in found])
         for one in found:
             known = right.get(one.gfid)
-            differs = known is not None and not same_owner(known, one) and one.gfid not in self.suspects
+            differs = (
+                known is not None and not rules_directories.same_owner(known, one) and one.gfid not in self.suspects
+            )
             if differs and len(self.copies) < _AT_ONCE:
                 self.copies[one.path] = one
 
@@ -213,21 +209,33 @@ class _Sweep:
         right = self.known.of([one.gfid for one in found])
         for one in found:
             known, copy = right.get(one.gfid), self.copies.get(one.path)
-            if known is not None and copy is not None and copy.gfid == one.gfid and same_owner(known, one):
-                suspect = _Suspect(verdict=DirectoryVerdict.TAKEN, known=known, seen=one, copy=copy)
+            if (
+                known is not None
+                and copy is not None
+                and copy.gfid == one.gfid
+                and rules_directories.same_owner(known, one)
+            ):
+                suspect = _Suspect(verdict=rules_directories.DirectoryVerdict.TAKEN, known=known, seen=one, copy=copy)
                 self._suspect(one.gfid, suspect)
 
     def doubtful(self) -> list[bytes]:
         """Those of which another copy may tell more: whose own time does not tell enough."""
         every = self.suspects.values()
-        return [one.seen.path for one in every if one.verdict is DirectoryVerdict.DOUBTFUL and one.later]
+        return [
+            one.seen.path for one in every if one.verdict is rules_directories.DirectoryVerdict.DOUBTFUL and one.later
+        ]
 
     def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
         """On another brick, of directories that are doubtful."""
         for copy in found:
             one = self.suspects.get(copy.gfid)
-            if one is not None and one.known is not None and one.later and untouched_since(one.known, copy):
-                one.verdict = DirectoryVerdict.TAKEN
+            if (
+                one is not None
+                and one.known is not None
+                and one.later
+                and rules_directories.untouched_since(one.known, copy)
+            ):
+                one.verdict = rules_directories.DirectoryVerdict.TAKEN
 
     def _suspect(self, gfid: bytes, suspect: "_Suspect") -> None:
         if len(self.suspects) < _AT_ONCE:
@@ -251,7 +259,7 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
             if shown is None or not one.is_as(shown):
                 # Gone, renamed, or changed since: the next walk sees what it is by now.
                 continue
-            if one.verdict is DirectoryVerdict.TAKEN and one.known is not None:
+            if one.verdict is rules_directories.DirectoryVerdict.TAKEN and one.known is not None:
                 now = world.mender.put_back(shown, one.known)
                 if now is not None:
                     known = replace(one.known, path=now.path, above=one.seen.above, changed_ns=now.changed_ns)
@@ -260,7 +268,9 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
                 failure = "it changed meanwhile"
         except OSError as error:
             failure = error.strerror or str(error)
-        found.waiting.append(listed(one.verdict, one.known, one.seen, root=world.mount, failure=failure))
+        found.waiting.append(
+            rules_directories.listed(one.verdict, one.known, one.seen, root=world.mount, failure=failure)
+        )
     return found
 
 

@@ -3,36 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from migrator.bricks.add.model import (
-    ADDITION_ENDED_STATES,
-    AWAY_STATES,
-    IN_STATES,
-    REVERSIBLE_STATES,
-    UNTOUCHED_STATES,
-    AdditionAct,
-    AdditionRecord,
-    AdditionSeen,
-    AdditionSide,
-    AdditionStanding,
-    AdditionState,
-    AdditionStep,
-    NewPlace,
-    Step,
-    TargetRoom,
-    Wish,
-)
-from migrator.bricks.add.rules_guards import (
-    AGAIN,
-    against,
-    before_problems,
-    finished_words,
-    health_problems,
-    host_of,
-    path_of,
-    place_problems,
-    swap_problems,
-    target_problems,
-)
+from migrator.bricks.add import model, rules_guards
 from migrator.bricks.drain.model import DrainSample
 from migrator.bricks.drain.rules import parts_missing, rebalance_way_out
 from migrator.bricks.drain.rules_progress import RATE_WINDOW_S, DrainRate, drain_rate, last_looked
@@ -54,32 +25,32 @@ from migrator.report.model import Blocker
 # - The old content can be served again until a new file system was put in.
 
 
-_S, _A = AdditionState, AdditionStep
+_S, _A = model.AdditionState, model.AdditionStep
 
-_RESET = AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE)
-_RESET_SEEN = AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE, seen_done=True)
-_PREPARE = AdditionAct(step=_A.PREPARE, intent=_S.PREPARING, result=_S.PREPARED)
-_PUT_IN = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
-_PUT_IN_SEEN = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
-_HEAL = AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED)
-_HEALED = AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED, seen_done=True)
-_SERVE_AGAIN = AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
-_SERVED_AGAIN = AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK, seen_done=True)
-_HEAL_BACK = AdditionAct(step=_A.HEAL, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
-_END_BACK = AdditionAct(step=_A.FINISH, intent=_S.TAKING_BACK, result=_S.TAKEN_BACK)
+_RESET = model.AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE)
+_RESET_SEEN = model.AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE, seen_done=True)
+_PREPARE = model.AdditionAct(step=_A.PREPARE, intent=_S.PREPARING, result=_S.PREPARED)
+_PUT_IN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
+_PUT_IN_SEEN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
+_HEAL = model.AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED)
+_HEALED = model.AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED, seen_done=True)
+_SERVE_AGAIN = model.AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
+_SERVED_AGAIN = model.AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK, seen_done=True)
+_HEAL_BACK = model.AdditionAct(step=_A.HEAL, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
+_END_BACK = model.AdditionAct(step=_A.FINISH, intent=_S.TAKING_BACK, result=_S.TAKEN_BACK)
 
 
-def next_in_place(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     """What is done next with a brick that takes its own place, in every state before the last ones."""
     name = record.bricks[0]
     brick = None if seen.state is None else next((one for one in seen.state.bricks if one.name == name), None)
-    if brick is None and record.state in UNTOUCHED_STATES:
-        return against(record, in_place_problems(record, seen, wish))
+    if brick is None and record.state in model.UNTOUCHED_STATES:
+        return rules_guards.against(record, in_place_problems(record, seen, wish))
     if brick is None:
         # While it is put in, Gluster lists it not at all for a moment.
         return Halt(
             words=f"{name} is not in volume {record.volume}: somebody else has taken it out",
-            hint=f"look at `gluster volume info`, correct it by hand, {AGAIN}",
+            hint=f"look at `gluster volume info`, correct it by hand, {rules_guards.AGAIN}",
             look_again=True,
         )
     if record.state is _S.TAKING_BACK:
@@ -87,49 +58,53 @@ def next_in_place(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Ste
     if wish.take_back:
         return _take_back(record, seen, brick)
     place = (seen.places or {}).get(name)
-    if record.state in IN_STATES:
+    if record.state in model.IN_STATES:
         return _in_again(record, seen, brick, place)
     if brick.online is None:
         return Halt(
             words=f"whether brick {name} is up, Gluster does not tell",
-            hint=f"see that glusterd runs on {host_of(name)}, {AGAIN}",
+            hint=f"see that glusterd runs on {rules_guards.host_of(name)}, {rules_guards.AGAIN}",
             look_again=True,
         )
     if record.state in (_S.PREPARED, _S.ADDING):
         return _put_in(record, seen, wish, brick, place)
-    if record.state in REVERSIBLE_STATES and brick.online and _is_another(record, place):
+    if record.state in model.REVERSIBLE_STATES and brick.online and _is_another(record, place):
         return _PUT_IN_SEEN
     if record.state is _S.RESETTING and not brick.online:
         return _RESET_SEEN
     if record.state in (_S.OFFLINE, _S.PREPARING) and not brick.online:
         problems = in_place_problems(record, seen, wish)
-        return against(record, problems) if problems else _PREPARE
+        return rules_guards.against(record, problems) if problems else _PREPARE
     return _reset(record, seen, wish)
 
 
-def in_place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
+def in_place_problems(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> tuple[str, ...]:
     """Problems of taking the brick offline and putting it in again: while it is away, its files have one copy less."""
-    return tuple(dict.fromkeys((*health_problems(record, seen), *swap_problems(record, seen, wish))))
+    return tuple(
+        dict.fromkeys((*rules_guards.health_problems(record, seen), *rules_guards.swap_problems(record, seen, wish)))
+    )
 
 
-def healed(record: AdditionRecord, seen: AdditionSeen) -> bool:
+def healed(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool:
     """Whether every copy is the same again: the exchanged brick is listed, and nothing waits."""
     heals = () if seen.state is None or seen.state.heals is None else seen.state.heals
     listed = record.bricks[0] in {one.brick for one in heals}
     return listed and all(one.status == "Connected" and one.entries == 0 for one in heals)
 
 
-def _reset(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+def _reset(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     problems = in_place_problems(record, seen, wish)
-    return against(record, problems) if problems else _RESET
+    return rules_guards.against(record, problems) if problems else _RESET
 
 
-def _put_in(record: AdditionRecord, seen: AdditionSeen, wish: Wish, brick: Brick, place: NewPlace | None) -> Step:
+def _put_in(
+    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, brick: Brick, place: model.NewPlace | None
+) -> model.Step:
     if place is None or place.unread:
         why = "it was not looked at" if place is None else place.unread
         return Halt(
             words=f"what lies at {brick.name} is not known: {why}",
-            hint=f"see that {brick.host} is reached, {AGAIN}",
+            hint=f"see that {brick.host} is reached, {rules_guards.AGAIN}",
             look_again=True,
         )
     new = _is_new(record, place)
@@ -139,40 +114,42 @@ def _put_in(record: AdditionRecord, seen: AdditionSeen, wish: Wish, brick: Brick
     if new and place.volume_id and place.entries:
         # It has been filled from the others already, and is down again.
         return _PUT_IN_SEEN
-    if place_problems(record, seen, wish):
+    if rules_guards.place_problems(record, seen, wish):
         # It was right once: after a reboot hooks may mount it again.
         return _RESET_SEEN if record.state is _S.ADDING else _PREPARE
     problems = in_place_problems(record, seen, wish)
-    return against(record, problems) if problems else _PUT_IN
+    return rules_guards.against(record, problems) if problems else _PUT_IN
 
 
-def _in_again(record: AdditionRecord, seen: AdditionSeen, brick: Brick, place: NewPlace | None) -> Step:
+def _in_again(
+    record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick, place: model.NewPlace | None
+) -> model.Step:
     if place is not None and not place.unread and not _is_new(record, place):
         mount = place.mount or "/"
         return Halt(
-            words=f"{record.shown_bricks} lies on another file system ({host_of(place.name)}:{mount}) than the one that was put in",
+            words=f"{record.shown_bricks} lies on another file system ({rules_guards.host_of(place.name)}:{mount}) than the one that was put in",
             hint="what lies there is not known to be whole. End the brick's process, mount the file system that was put in, "
-            f"start the brick (`gluster volume start {record.volume} force`), {AGAIN}",
+            f"start the brick (`gluster volume start {record.volume} force`), {rules_guards.AGAIN}",
         )
     return _HEALED if brick.online and healed(record, seen) else _HEAL
 
 
-def _is_new(record: AdditionRecord, place: NewPlace) -> bool:
+def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
     """Whether what is mounted there is what was seen to be empty."""
     return place.own and place.filesystem_id == (record.notes.filesystem_id or "")
 
 
-def _is_another(record: AdditionRecord, place: NewPlace | None) -> bool:
+def _is_another(record: model.AdditionRecord, place: model.NewPlace | None) -> bool:
     """Whether somebody has put another file system in by hand than the one that was there before."""
     before = record.notes.filesystem_before
     return bool(before and place is not None and place.own and place.filesystem_id not in ("", before))
 
 
-def _take_back(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> Step:
-    if record.state in UNTOUCHED_STATES:
+def _take_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
+    if record.state in model.UNTOUCHED_STATES:
         return Halt(words=f"there is nothing to take back: {brick.name} was not taken offline", hint="")
     # Once it was filled on another disk, the others may have forgotten what the one before lacks.
-    if record.state not in REVERSIBLE_STATES or _S.ADDING in record.times:
+    if record.state not in model.REVERSIBLE_STATES or _S.ADDING in record.times:
         return Halt(
             words=f"{brick.name} is {record.state.value}: a new file system was put in, or may have been",
             hint="what it held before is not known to be whole any more: run the same command without --take-back",
@@ -180,7 +157,7 @@ def _take_back(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> Step
     return _serve_again(record, seen, brick)
 
 
-def _serve_again(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> Step:
+def _serve_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
     if reason := _gone(record, seen, brick):
         return Halt(
             words=f"{brick.name} cannot serve again what it held: {reason}",
@@ -189,14 +166,14 @@ def _serve_again(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> St
     return _SERVED_AGAIN if brick.online else _SERVE_AGAIN
 
 
-def _gone(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> str:
+def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> str:
     """Why what the brick held is not there; empty where it is."""
     place = (seen.places or {}).get(brick.name)
     if place is None or place.unread:
         return "what lies there is not known" + (f" ({place.unread})" if place is not None else "")
     volume_id = "" if seen.state is None else seen.state.volume_id.replace("-", "")
     if not place.own:
-        return f"no file system is mounted at {path_of(brick.name)}"
+        return f"no file system is mounted at {rules_guards.path_of(brick.name)}"
     if place.volume_id != volume_id or not place.has_gluster_directory:
         return "what is mounted there is no brick of this volume"
     if _is_another(record, place):
@@ -204,7 +181,7 @@ def _gone(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> str:
     return ""
 
 
-def _taking_back(record: AdditionRecord, seen: AdditionSeen, brick: Brick) -> Step:
+def _taking_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
     if not brick.online:
         return _serve_again(record, seen, brick)
     return _END_BACK if healed(record, seen) else _HEAL_BACK
@@ -223,20 +200,22 @@ class Watching:
     right is enough.
     """
 
-    begin: AdditionAct
-    done: AdditionAct
+    begin: model.AdditionAct
+    done: model.AdditionAct
     by_fix_layout: bool
     words: str
 
 
-def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew: bool = False) -> Step:
+def watched(
+    record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching, *, anew: bool = False
+) -> model.Step:
     """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files."""
     missing = ("the state of the volume is not known",) if seen.state is None else parts_missing(seen.state)
     if missing:
         return Halt(
             words=f"whether the {what.words} of volume {record.volume} still runs is not known: not every host answers",
             reasons=missing,
-            hint=f"bring glusterd and the bricks up on every host, {AGAIN}",
+            hint=f"bring glusterd and the bricks up on every host, {rules_guards.AGAIN}",
             look_again=True,
         )
     if halt := _drained(record, seen):
@@ -256,14 +235,17 @@ def watched(record: AdditionRecord, seen: AdditionSeen, what: Watching, *, anew:
     return _own(record, seen, what, task)
 
 
-def give_up(reason: str) -> AdditionAct:
+def give_up(reason: str) -> model.AdditionAct:
     """It is written down why people have to look."""
-    return AdditionAct(
-        step=AdditionStep.GIVE_UP, intent=AdditionState.FAILED, result=AdditionState.FAILED, reason=reason
+    return model.AdditionAct(
+        step=model.AdditionStep.GIVE_UP,
+        intent=model.AdditionState.FAILED,
+        result=model.AdditionState.FAILED,
+        reason=reason,
     )
 
 
-def _after_others(record: AdditionRecord, task: VolumeTask | None, what: Watching) -> Step:
+def _after_others(record: model.AdditionRecord, task: VolumeTask | None, what: Watching) -> model.Step:
     """Begin it, where nothing else is at work."""
     if task is not None and task.unfinished:
         at_work = f"{task.name} ({task.status.value}) is at work already: {task.id}"
@@ -276,18 +258,18 @@ def _after_others(record: AdditionRecord, task: VolumeTask | None, what: Watchin
     return replace(what.begin, task_before="" if task is None else task.id)
 
 
-def _own(record: AdditionRecord, seen: AdditionSeen, what: Watching, task: VolumeTask) -> Step:
+def _own(record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching, task: VolumeTask) -> model.Step:
     progress = seen.progress
     if progress is None or progress.task_id != task.id or not progress.counters:
         return Halt(
             words=f"how far the {what.words} of volume {record.volume} is, Gluster does not tell",
-            hint=f"see `gluster volume rebalance {record.volume} status`, {AGAIN}",
+            hint=f"see `gluster volume rebalance {record.volume} status`, {rules_guards.AGAIN}",
             look_again=True,
         )
     if any(one.status in _MOVING for one in progress.counters):
         if seen.stalled:
             return give_up(f"the {what.words} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
-        return AdditionAct(step=AdditionStep.WATCH, intent=record.state, result=record.state)
+        return model.AdditionAct(step=model.AdditionStep.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, what)):
         return give_up(f"{what.words}: {'; '.join(problems)}")
     if not what.by_fix_layout and any(one.fix_layout for one in progress.counters):
@@ -306,7 +288,7 @@ def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
         yield f"{several(progress.failures, 'file')} could not be moved (failures): they are where they were"
 
 
-def _drained(record: AdditionRecord, seen: AdditionSeen) -> Halt | None:
+def _drained(record: model.AdditionRecord, seen: model.AdditionSeen) -> Halt | None:
     other = next((one for one in seen.tasks or () if one.unfinished and one.kind is not TaskKind.REBALANCE), None)
     if other is None:
         return None
@@ -314,11 +296,11 @@ def _drained(record: AdditionRecord, seen: AdditionSeen) -> Halt | None:
     return _busy(record, f"{other.name} ({other.status.value}){of} is not over")
 
 
-def _busy(record: AdditionRecord, reason: str) -> Halt:
+def _busy(record: model.AdditionRecord, reason: str) -> Halt:
     return Halt(
         words=f"{record.shown_bricks} is in the volume, and something else moves files or waits for a commit",
         reasons=(reason,),
-        hint=f"when that has ended, {AGAIN.removeprefix('then ')}",
+        hint=f"when that has ended, {rules_guards.AGAIN.removeprefix('then ')}",
         look_again=True,
     )
 
@@ -341,40 +323,40 @@ GROWN_SHARE = 0.8
 """Of the size of the bricks: a file system keeps some of a device to itself."""
 
 _LAYOUT = Watching(
-    begin=AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAYOUT),
-    done=AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAID_OUT, seen_done=True),
+    begin=model.AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAYOUT),
+    done=model.AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAID_OUT, seen_done=True),
     # A whole rebalance puts every layout right as well.
     by_fix_layout=True,
     words="fix-layout",
 )
 _BALANCE = Watching(
-    begin=AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCING),
-    done=AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCED, seen_done=True),
+    begin=model.AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCING),
+    done=model.AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCED, seen_done=True),
     by_fix_layout=False,
     words="rebalance",
 )
-_HAND_OVER = AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.SEEN)
-_ADD = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
-_ADD_SEEN = AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
+_HAND_OVER = model.AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.SEEN)
+_ADD = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
+_ADD_SEEN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
 
 
-def next_step(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+def next_step(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     """What is done next. An addition that has failed waits: see `begin_again`."""
     state = record.state
     if state in (_S.HEALED, _S.SETTLED) and wish.take_back:
-        return Halt(words=f"there is nothing to take back: {finished_words(record)}", hint="")
-    if state in ADDITION_ENDED_STATES:
-        return Finished(state=state, words=finished_words(record))
+        return Halt(words=f"there is nothing to take back: {rules_guards.finished_words(record)}", hint="")
+    if state in model.ADDITION_ENDED_STATES:
+        return Finished(state=state, words=rules_guards.finished_words(record))
     if state in (_S.SEEN, _S.BALANCED, _S.HEALED):
         return _finish(state)
     if state is _S.FAILED:
         return Halt(
             words=f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
-            hint=f"put that right, {AGAIN}",
+            hint=f"put that right, {rules_guards.AGAIN}",
         )
     if halt := _cannot_tell(record, seen):
         return halt
-    if record.side is AdditionSide.TARGET:
+    if record.side is model.AdditionSide.TARGET:
         return _to_target(record, seen)
     if record.in_place:
         return next_in_place(record, seen, wish)
@@ -382,14 +364,14 @@ def next_step(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
     if inside is None:
         return Halt(
             words=f"some of {record.shown_bricks} are in the volume and some are not: somebody else has changed it",
-            hint=f"look at `gluster volume info`, correct it by hand, {AGAIN}",
+            hint=f"look at `gluster volume info`, correct it by hand, {rules_guards.AGAIN}",
         )
-    if state in IN_STATES:
+    if state in model.IN_STATES:
         return _in_the_volume(record, seen, wish) if inside else give_up(_TAKEN_OUT)
     return _ADD_SEEN if inside else _before(record, seen, wish)
 
 
-def begin_again(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+def begin_again(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     """What the wish to add begins with where an attempt has failed. The caller asks this once, and then `next_step`; in every
     other state it is the same as `next_step`.
     """
@@ -407,7 +389,9 @@ def begin_again(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
     return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
 
 
-def grown(before: TargetRoom | None, now: TargetRoom | None, *, bricks: int, size_bytes: int | None) -> bool:
+def grown(
+    before: model.TargetRoom | None, now: model.TargetRoom | None, *, bricks: int, size_bytes: int | None
+) -> bool:
     """Whether the target shows what it was given: so many storage targets more, or by far the most of the bytes. Where it is
     not known how many bytes these are, any growth is.
     """
@@ -421,34 +405,36 @@ def grown(before: TargetRoom | None, now: TargetRoom | None, *, bricks: int, siz
     return now.total_bytes - before.total_bytes >= max(GROWN_SHARE * (size_bytes or 0), 1)
 
 
-def may_add(record: AdditionRecord) -> bool:
+def may_add(record: model.AdditionRecord) -> bool:
     """Whether the places of the bricks and everything else that guards look at have to be looked at. Where a brick takes its own
     place, which file system lies there tells how far it is.
     """
     if record.in_place:
-        return record.state not in ADDITION_ENDED_STATES
+        return record.state not in model.ADDITION_ENDED_STATES
     return record.state in (_S.PLANNED, _S.PREPARING, _S.PREPARED, _S.ADDING, _S.HANDING, _S.FAILED)
 
 
-def problems_before(record: AdditionRecord, seen: AdditionSeen, wish: Wish, *, prepared: bool) -> tuple[str, ...]:
+def problems_before(
+    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, *, prepared: bool
+) -> tuple[str, ...]:
     """All problems of adding now; with `prepared` also what lies where the bricks are to be."""
-    if record.side is AdditionSide.TARGET:
-        return target_problems(record, seen)
+    if record.side is model.AdditionSide.TARGET:
+        return rules_guards.target_problems(record, seen)
     found = [
-        *health_problems(record, seen),
-        *(swap_problems if record.instead_of else before_problems)(record, seen, wish),
+        *rules_guards.health_problems(record, seen),
+        *(rules_guards.swap_problems if record.instead_of else rules_guards.before_problems)(record, seen, wish),
     ]
     if prepared:
-        found.extend(place_problems(record, seen, wish))
+        found.extend(rules_guards.place_problems(record, seen, wish))
     return tuple(dict.fromkeys(found))
 
 
-def _cannot_tell(record: AdditionRecord, seen: AdditionSeen) -> Halt | None:
+def _cannot_tell(record: model.AdditionRecord, seen: model.AdditionSeen) -> Halt | None:
     state = seen.state
     if state is None or seen.tasks is None:
         return Halt(
             words=f"the state of volume {record.volume} is not known",
-            hint=f"see `gluster volume status`, and that glusterd runs, {AGAIN}",
+            hint=f"see `gluster volume status`, and that glusterd runs, {rules_guards.AGAIN}",
             look_again=True,
         )
     if (state.volume, state.volume_id) != (record.volume, record.volume_id):
@@ -456,12 +442,14 @@ def _cannot_tell(record: AdditionRecord, seen: AdditionSeen) -> Halt | None:
             words=f"volume {state.volume} is another one than the addition was begun on (its id is {state.volume_id})",
             hint="look at [source] volume in site.toml, and at which cluster the gluster command asks",
         )
-    if not state.started and record.side is AdditionSide.SOURCE:
-        return Halt(words=f"volume {record.volume} is not started", hint=f"start it, {AGAIN}", look_again=True)
+    if not state.started and record.side is model.AdditionSide.SOURCE:
+        return Halt(
+            words=f"volume {record.volume} is not started", hint=f"start it, {rules_guards.AGAIN}", look_again=True
+        )
     return None
 
 
-def _inside(record: AdditionRecord, seen: AdditionSeen) -> bool | None:
+def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | None:
     """Whether the bricks are in the volume; None where only some of them are."""
     names = {brick.name for brick in seen.state.bricks} if seen.state is not None else set()
     inside = names.intersection(record.bricks)
@@ -472,37 +460,37 @@ def _inside(record: AdditionRecord, seen: AdditionSeen) -> bool | None:
     return True if inside == set(record.bricks) else None
 
 
-def _before(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     if record.state in (_S.PLANNED, _S.PREPARING):
         return _prepare(record, seen, wish)
-    if record.state is _S.PREPARED and place_problems(record, seen, wish):
+    if record.state is _S.PREPARED and rules_guards.place_problems(record, seen, wish):
         # It was right once: after a reboot hooks may mount it again.
         return _prepare(record, seen, wish)
     if problems := problems_before(record, seen, wish, prepared=True):
-        return against(record, problems)
+        return rules_guards.against(record, problems)
     return _ADD
 
 
-def _prepare(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+def _prepare(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     problems = problems_before(record, seen, wish, prepared=False)
-    return against(record, problems) if problems else _PREPARE
+    return rules_guards.against(record, problems) if problems else _PREPARE
 
 
-def _to_target(record: AdditionRecord, seen: AdditionSeen) -> Step:
-    if problems := target_problems(record, seen):
-        return against(record, problems)
+def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
+    if problems := rules_guards.target_problems(record, seen):
+        return rules_guards.against(record, problems)
     if record.state in (_S.PLANNED, _S.PREPARING):
         return _PREPARE
     # The hooks are called again after a crash: whether they had done it cannot be seen from what grew meanwhile.
     return _HAND_OVER
 
 
-def _in_the_volume(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Step:
+def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     leaving = remove_brick_of(seen.tasks or (), record.bricks)
     if leaving is not None:
         return Halt(
             words=f"somebody drains {', '.join(leaving.bricks)} again",
-            hint=f"finish or stop that drain (`migrator brick list`), {AGAIN}",
+            hint=f"finish or stop that drain (`migrator brick list`), {rules_guards.AGAIN}",
             look_again=True,
         )
     if record.state is _S.ADDED:
@@ -516,29 +504,29 @@ def _in_the_volume(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> St
         if task is not None and task.unfinished:
             return Halt(
                 words=f"a rebalance is under way, and none is wanted: {task.id}",
-                hint=f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end, {AGAIN}",
+                hint=f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end, {rules_guards.AGAIN}",
             )
         return _finish(record.state)
     return watched(record, seen, _BALANCE, anew=record.state is _S.LAID_OUT)
 
 
-def _heal(record: AdditionRecord, seen: AdditionSeen) -> Step:
+def _heal(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
     return _HEALED if healed(record, seen) else _HEAL
 
 
-def _finish(state: AdditionState) -> AdditionAct:
-    return AdditionAct(step=_A.FINISH, intent=state, result=_S.SETTLED)
+def _finish(state: model.AdditionState) -> model.AdditionAct:
+    return model.AdditionAct(step=_A.FINISH, intent=state, result=_S.SETTLED)
 
 
 # Progress of additions, and what blocks them.
 
 
-_ADDITION_STANDING_MOVING = (AdditionState.LAYOUT, AdditionState.BALANCING)
+_ADDITION_STANDING_MOVING = (model.AdditionState.LAYOUT, model.AdditionState.BALANCING)
 _DIRECTORIES = 5
 """So many directories stand among what waits, each with its command."""
 
 
-def standing(record: AdditionRecord, samples: Sequence[DrainSample]) -> AdditionStanding:
+def standing(record: model.AdditionRecord, samples: Sequence[DrainSample]) -> model.AdditionStanding:
     """One attempt. Every task counts from nothing: of what was moved the last counters of all of them add up."""
     last = {(one.task_id, one.host): one for one in samples}
     newest = samples[-1].task_id if samples else None
@@ -547,8 +535,8 @@ def standing(record: AdditionRecord, samples: Sequence[DrainSample]) -> Addition
     moving = record.state in _ADDITION_STANDING_MOVING and newest is not None and newest == record.notes.task_id
     rate = drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S) if moving and newest is not None else None
     lookups = sum(one.lookups for one in own)
-    balancing = record.state is AdditionState.BALANCING
-    return AdditionStanding(
+    balancing = record.state is model.AdditionState.BALANCING
+    return model.AdditionStanding(
         id=record.id,
         side=record.side,
         volume=record.volume,
@@ -582,20 +570,20 @@ def _left_s(rate: DrainRate | None, files: int | None, lookups: int) -> float | 
     return (files - lookups) / rate.lookups_per_s
 
 
-def newest_attempts(records: Sequence[AdditionRecord]) -> tuple[AdditionRecord, ...]:
+def newest_attempts(records: Sequence[model.AdditionRecord]) -> tuple[model.AdditionRecord, ...]:
     """Of every set of bricks on either side the newest attempt, oldest first."""
     newest = {(record.volume_id, record.side, frozenset(record.bricks)): record for record in records}
     return tuple(sorted(newest.values(), key=lambda record: record.id))
 
 
-def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
+def addition_blockers(additions: Sequence[model.AdditionStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
     """Additions that wait for somebody, and directories that they have changed. `at_work`: a command is resuming one."""
     for one in additions:
         yield from _directories(one)
-        if one.state in ADDITION_ENDED_STATES | UNTOUCHED_STATES or at_work:
+        if one.state in model.ADDITION_ENDED_STATES | model.UNTOUCHED_STATES or at_work:
             continue
         subject = f"addition of {' '.join(one.bricks)} to the {one.side.value}"
-        if one.state is AdditionState.FAILED:
+        if one.state is model.AdditionState.FAILED:
             yield Blocker(subject=subject, on=f"it has failed: {one.failure}", hint=f"solve that, then `{again(one)}`")
             continue
         looked = last_looked(one.looked_at_s, now_s)
@@ -607,14 +595,14 @@ def addition_blockers(additions: Sequence[AdditionStanding], *, at_work: bool, n
         )
 
 
-def _away(one: AdditionStanding) -> str:
+def _away(one: model.AdditionStanding) -> str:
     """A brick that takes its own place is not served meanwhile."""
-    if one.instead_of not in one.bricks or one.state not in AWAY_STATES:
+    if one.instead_of not in one.bricks or one.state not in model.AWAY_STATES:
         return ""
     return "; the brick is offline for the exchange of its disk, and its files have a copy less"
 
 
-def _directories(one: AdditionStanding) -> Iterator[Blocker]:
+def _directories(one: model.AdditionStanding) -> Iterator[Blocker]:
     for directory in one.directories[:_DIRECTORIES]:
         yield Blocker(subject=show(directory.path), on=directory.reason, hint=f"`{directory.command}`")
     if (more := len(one.directories) - _DIRECTORIES) > 0:
@@ -625,8 +613,8 @@ def _directories(one: AdditionStanding) -> Iterator[Blocker]:
         )
 
 
-def again(one: AdditionStanding) -> str:
+def again(one: model.AdditionStanding) -> str:
     """The command that resumes it."""
     instead = "" if one.instead_of is None else f" --instead-of {one.instead_of}"
-    side = AdditionSide(one.side).value
+    side = model.AdditionSide(one.side).value
     return f"migrator brick add {' '.join(one.bricks)} --to {side}{instead}"

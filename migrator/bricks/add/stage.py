@@ -5,29 +5,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from migrator.bricks.add.model import (
-    ADDITION_ENDED_STATES,
-    IN_STATES,
-    UNTOUCHED_STATES,
-    AdditionRecord,
-    AdditionRequest,
-    AdditionSeen,
-    AdditionSide,
-    NewPlace,
-    TargetRoom,
-)
+from migrator.bricks import shared
+from migrator.bricks.add import model
 from migrator.bricks.add.rules import may_add
 from migrator.bricks.drain.rules import lost_after_s, lost_movers, parts_missing
 from migrator.bricks.drain.rules_progress import samples_of, stalled
-from migrator.bricks.shared import (
-    NO_THROTTLE,
-    BrickCall,
-    Ended,
-    StrangeLook,
-    ThrottleRules,
-    addition_failure,
-    strange_now,
-)
 from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
@@ -36,17 +18,8 @@ from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
 from migrator.core.units import HOUR_S, format_duration, several
 from migrator.fs.probing import ProbeWorld
+from migrator.gluster import model as gluster
 from migrator.gluster.looks import DirectoryMemory, DirectoryMender, DirectoryWalks
-from migrator.gluster.model import (
-    Brick,
-    BrickHeal,
-    DirectoryFacts,
-    DiskFacts,
-    TaskKind,
-    TaskProgress,
-    VolumeState,
-    VolumeTask,
-)
 from migrator.gluster.rules import is_on, subvolumes
 from migrator.gluster.volume import VolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
@@ -106,7 +79,7 @@ class DirectoryWorld:
 
 
 Scan = Callable[[], Awaitable[CatalogRecord]]
-Blamed = Callable[[VolumeState, str], Awaitable[Mapping[str, int] | None]]
+Blamed = Callable[[gluster.VolumeState, str], Awaitable[Mapping[str, int] | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +95,10 @@ class AdditionWorld:
     volume: AdditionCommands
     source_root: bytes
     target_root: bytes
-    places: Callable[[Sequence[str]], Awaitable[Mapping[str, NewPlace]]]
-    disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
+    places: Callable[[Sequence[str]], Awaitable[Mapping[str, model.NewPlace]]]
+    disks: Callable[[Sequence[str]], Awaitable[Mapping[str, gluster.DiskFacts]]]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
-    target_room: Callable[[], Awaitable[TargetRoom]]
+    target_room: Callable[[], Awaitable[model.TargetRoom]]
     back_up: Callable[[str], None]
     hooks: Hooks | None
     ledger: "Ledger"
@@ -135,20 +108,20 @@ class AdditionWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
-    throttle: ThrottleRules = NO_THROTTLE
+    throttle: shared.ThrottleRules = shared.NO_THROTTLE
     probing: ProbeWorld | None = None
     directories: DirectoryWorld | None = None
-    strange: StrangeLook | None = None
+    strange: shared.StrangeLook | None = None
     scan: Scan | None = None
     blamed: Blamed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionCall(BrickCall):
+class AdditionCall(shared.BrickCall):
     """One call of the verb; `run_id` is None where nothing is changed."""
 
     world: AdditionWorld
-    request: AdditionRequest
+    request: model.AdditionRequest
     site: SiteRecord
     run_id: int | None
 
@@ -164,7 +137,7 @@ class AdditionCall(BrickCall):
 
     def facts(
         self,
-        record: AdditionRecord,
+        record: model.AdditionRecord,
         *,
         state: str = "",
         failed: HookStep | None = None,
@@ -182,7 +155,7 @@ class AdditionCall(BrickCall):
             started_at_s=self.now_s(),
         )
 
-    async def tell_failure(self, record: AdditionRecord, ended: Ended | None) -> None:
+    async def tell_failure(self, record: model.AdditionRecord, ended: shared.Ended | None) -> None:
         """The hooks that people are told by that they have to look, once for each failure; `ended` None: the call begins, or
         ended by an exception. May be called again.
         """
@@ -190,7 +163,7 @@ class AdditionCall(BrickCall):
         if hooking is None:
             return
         steps, back = self.world.ledger.additions.steps(record.id), self.request.wish.take_back
-        failure = addition_failure(record, steps, ended, back=back)
+        failure = shared.addition_failure(record, steps, ended, back=back)
         if failure is None:
             return
         facts = self.facts(record, state=HookState.FAILED, failed=HookStep.ADD, reason=failure.reason)
@@ -198,7 +171,7 @@ class AdditionCall(BrickCall):
         await tell(_hooked_failure(record, failure.step_id), facts)
 
 
-def hooked(record: AdditionRecord) -> HookedStep:
+def hooked(record: model.AdditionRecord) -> HookedStep:
     """An addition, as hooks are called around it."""
     return HookedStep(
         step=HookStep.ADD,
@@ -208,7 +181,7 @@ def hooked(record: AdditionRecord) -> HookedStep:
     )
 
 
-def _hooked_failure(record: AdditionRecord, step_id: int) -> HookedStep:
+def _hooked_failure(record: model.AdditionRecord, step_id: int) -> HookedStep:
     """A failure of an addition, by the step of it that it is known by."""
     return HookedStep(
         step=HookStep.FAIL,
@@ -218,7 +191,7 @@ def _hooked_failure(record: AdditionRecord, step_id: int) -> HookedStep:
     )
 
 
-def subject_of(record: AdditionRecord) -> str:
+def subject_of(record: model.AdditionRecord) -> str:
     """That of its events."""
     return f"addition of {record.shown_bricks}"
 
@@ -236,65 +209,69 @@ class AdditionLooker:
     """
 
     call: AdditionCall
-    places: dict[str, NewPlace] = field(default_factory=dict)
-    progress: TaskProgress | None = None
+    places: dict[str, model.NewPlace] = field(default_factory=dict)
+    progress: gluster.TaskProgress | None = None
     copies: int = 1
     not_whole_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.not_whole_s = self.call.now_s()
 
-    async def see(self, record: AdditionRecord) -> AdditionSeen:
+    async def see(self, record: model.AdditionRecord) -> model.AdditionSeen:
         """Only what this state needs is asked."""
         world = self.call.world
         found = await told(world.volume.state_and_tasks())
         if found is None:
-            return AdditionSeen(state=None, tasks=None)
+            return model.AdditionSeen(state=None, tasks=None)
         state, tasks = found
         self.copies = max(state.replica_count, 1)
-        if record.side is AdditionSide.TARGET or may_add(record):
+        if record.side is model.AdditionSide.TARGET or may_add(record):
             return await self._before(record, state, tasks)
-        task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
+        task = next((one for one in tasks if one.kind is gluster.TaskKind.REBALANCE), None)
         self.progress = None if task is None else await told(world.volume.progress(task))
         still = "" if task is None else self._stalled(record, state, task)
-        return AdditionSeen(state=state, tasks=tasks, progress=self.progress, stalled=still)
+        return model.AdditionSeen(state=state, tasks=tasks, progress=self.progress, stalled=still)
 
-    async def _before(self, record: AdditionRecord, state: VolumeState, tasks: tuple[VolumeTask, ...]) -> AdditionSeen:
+    async def _before(
+        self, record: model.AdditionRecord, state: gluster.VolumeState, tasks: tuple[gluster.VolumeTask, ...]
+    ) -> model.AdditionSeen:
         world, ledger = self.call.world, self.call.world.ledger
         self.places = dict(await world.places(record.bricks))
-        over = ADDITION_ENDED_STATES | UNTOUCHED_STATES
+        over = model.ADDITION_ENDED_STATES | model.UNTOUCHED_STATES
         others = [one for one in ledger.additions.all() if one.id != record.id and one.state not in over]
-        if record.side is AdditionSide.TARGET:
-            others = [one for one in others if one.side is AdditionSide.TARGET]
+        if record.side is model.AdditionSide.TARGET:
+            others = [one for one in others if one.side is model.AdditionSide.TARGET]
         else:
             # What fills and empties one side at a time: an addition to the target moves nothing on the source.
-            others = [one for one in others if one.side is AdditionSide.SOURCE or set(one.bricks) & set(record.bricks)]
-        return AdditionSeen(
+            others = [
+                one for one in others if one.side is model.AdditionSide.SOURCE or set(one.bricks) & set(record.bricks)
+            ]
+        return model.AdditionSeen(
             state=state,
             tasks=tasks,
             owners=await told(world.volume.owners()),
             places=self.places,
-            disks=await world.disks(record.bricks) if record.side is AdditionSide.TARGET else {},
+            disks=await world.disks(record.bricks) if record.side is model.AdditionSide.TARGET else {},
             rooms=await told(world.volume.rooms()) if state.started else {},
             versions=await world.versions(sorted({brick.host for brick in state.bricks} | _hosts_of(record)))
-            if record.side is AdditionSide.SOURCE
+            if record.side is model.AdditionSide.SOURCE
             else None,
             drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
             additions=tuple(one.shown_bricks for one in others),
-            target=await world.target_room() if record.side is AdditionSide.TARGET else None,
-            strange=await strange_now(ledger.scans, world.strange, state.bricks, state.volume_id)
-            if record.side is AdditionSide.SOURCE
+            target=await world.target_room() if record.side is model.AdditionSide.TARGET else None,
+            strange=await shared.strange_now(ledger.scans, world.strange, state.bricks, state.volume_id)
+            if record.side is model.AdditionSide.SOURCE
             else (),
             blamed=await self._blamed(record, state),
         )
 
-    async def _blamed(self, record: AdditionRecord, state: VolumeState) -> Mapping[str, int] | None:
+    async def _blamed(self, record: model.AdditionRecord, state: gluster.VolumeState) -> Mapping[str, int] | None:
         blamed = self.call.world.blamed
-        if not record.in_place or record.state in IN_STATES or blamed is None:
+        if not record.in_place or record.state in model.IN_STATES or blamed is None:
             return None
         return await blamed(state, record.bricks[0])
 
-    def _stalled(self, record: AdditionRecord, state: VolumeState, task: VolumeTask) -> str:
+    def _stalled(self, record: model.AdditionRecord, state: gluster.VolumeState, task: gluster.VolumeTask) -> str:
         request, now_s = self.call.request, self.call.now_s()
         newest = () if self.progress is None else samples_of(self.progress, now_s)
         samples = (*self.call.world.ledger.additions.samples(record.id), *newest)
@@ -306,7 +283,7 @@ class AdditionLooker:
         return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
 
 
-def _hosts_of(record: AdditionRecord) -> set[str]:
+def _hosts_of(record: model.AdditionRecord) -> set[str]:
     return {name.partition(":/")[0] for name in record.bricks}
 
 
@@ -321,13 +298,13 @@ async def told(asked: Awaitable[T]) -> T | None:
 # Reading directories from bricks, while others are added to the volume.
 
 
-Take = Callable[[Sequence[DirectoryFacts]], None]
+Take = Callable[[Sequence[gluster.DirectoryFacts]], None]
 _ASKED_AT_ONCE = 1000
 
 
 async def walk_older(
     call: AdditionCall,
-    record: AdditionRecord,
+    record: model.AdditionRecord,
     world: DirectoryWorld,
     take: Take,
     *,
@@ -354,7 +331,7 @@ async def walk_older(
     )
 
 
-async def walk_new(call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, take: Take) -> None:
+async def walk_new(call: AdditionCall, record: model.AdditionRecord, world: DirectoryWorld, take: Take) -> None:
     """The same of one brick of every new set. Raises MigratorError."""
     state = await _state(call)
     for bricks in subvolumes(state):
@@ -379,17 +356,17 @@ async def look_everywhere_at(
             await world.walks.walk(brick, volume_id=state.volume_id, take=take, only=asked)
 
 
-async def _state(call: AdditionCall) -> VolumeState:
+async def _state(call: AdditionCall) -> gluster.VolumeState:
     state, _ = await call.world.volume.state_and_tasks()
     return state
 
 
-def _has_times(state: VolumeState) -> bool:
+def _has_times(state: gluster.VolumeState) -> bool:
     """Whether Gluster keeps its own record of times up to date: it stays where it is when the option is turned off."""
     return is_on(dict(state.options), "features.ctime", default=True) is True
 
 
-def _readable(bricks: Sequence[Brick]) -> list[Brick]:
+def _readable(bricks: Sequence[gluster.Brick]) -> list[gluster.Brick]:
     return [brick for brick in bricks if brick.online and not brick.arbiter]
 
 
@@ -407,13 +384,13 @@ a file locked, is not made again by themselves for ten minutes.
 """
 
 
-async def until_healed(call: AdditionCall, record: AdditionRecord) -> None:
+async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None:
     """Return when nothing waits to be healed on any brick. How much waits is told at first, then whenever it has become half of
     that, and every hour. Where the same waits for a minute, the self-heal daemons are asked to look. Raises ToolFailed where it has
     waited for as long as a drain may stand still.
     """
     clock = call.world.clock
-    seen: Sequence[BrickHeal] | None = None
+    seen: Sequence[gluster.BrickHeal] | None = None
     changed_s = told_s = nudged_s = clock.monotonic_s()
     told_entries: int | None = None
     while True:
@@ -439,7 +416,7 @@ async def until_healed(call: AdditionCall, record: AdditionRecord) -> None:
         await clock.sleep(call.request.poll_s)
 
 
-def _stalled(waiting: Sequence[BrickHeal], for_s: float) -> ToolFailed:
+def _stalled(waiting: Sequence[gluster.BrickHeal], for_s: float) -> ToolFailed:
     return ToolFailed(
         f"{_words(waiting)}, and that has not changed for {format_duration(for_s)}",
         cause="a copy is in split-brain, a brick is down, or its self-heal daemon does not run",
@@ -448,7 +425,7 @@ def _stalled(waiting: Sequence[BrickHeal], for_s: float) -> ToolFailed:
     )
 
 
-def _words(waiting: Sequence[BrickHeal]) -> str:
+def _words(waiting: Sequence[gluster.BrickHeal]) -> str:
     if not waiting:
         return "what waits to be healed is not known"
     counted = [one for one in waiting if one.entries is not None and one.status == "Connected"]
@@ -467,7 +444,9 @@ _PATIENCE_S = 900.0
 """How long a volume may be in no state to be read: of copies that users write to, some entry waits to be healed now and then."""
 
 
-async def audit_bricks_after(call: AdditionCall, record: AdditionRecord, scan: Scan) -> tuple[str, tuple[str, ...]]:
+async def audit_bricks_after(
+    call: AdditionCall, record: model.AdditionRecord, scan: Scan
+) -> tuple[str, tuple[str, ...]]:
     """A scan of all bricks: paths and files that are there twice, files that are half moved, directories that are not the same.
     Returns what it came to, and the doubts that are left. A scan that cannot be made is a doubt. The catalog is the newest one then.
     """

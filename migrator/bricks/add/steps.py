@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from migrator.bricks.add import rules
+from migrator.bricks.add import model, rules, stage
 from migrator.bricks.add.directories import (
     forget_directories,
     keeping_right,
@@ -13,32 +13,8 @@ from migrator.bricks.add.directories import (
     put_right,
     put_right_everywhere,
 )
-from migrator.bricks.add.model import (
-    ADDITION_ENDED_STATES,
-    NO_ADDITION_NOTES,
-    AdditionAct,
-    AdditionEnding,
-    AdditionNotes,
-    AdditionRecord,
-    AdditionSeen,
-    AdditionSide,
-    AdditionState,
-    AdditionStep,
-    AdditionSummary,
-    NewPlace,
-    Step,
-)
 from migrator.bricks.add.rules import problems_before, standing
 from migrator.bricks.add.rules_guards import begun_to_put_in
-from migrator.bricks.add.stage import (
-    AdditionCall,
-    AdditionLooker,
-    audit_bricks_after,
-    hooked,
-    subject_of,
-    told,
-    until_healed,
-)
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.shared import Throttle, look_everywhere
 from migrator.core.clock import Clock
@@ -70,20 +46,22 @@ OFFLINE_HINT = (
 
 
 def notes_in_place(
-    act: Act[AdditionStep, AdditionState], record: AdditionRecord, place: NewPlace | None
-) -> AdditionNotes:
+    act: Act[model.AdditionStep, model.AdditionState], record: model.AdditionRecord, place: model.NewPlace | None
+) -> model.AdditionNotes:
     """Which file system lies there when a step begins."""
     if place is None or place.unread or not place.own or not place.filesystem_id:
-        return NO_ADDITION_NOTES
-    if act.step is AdditionStep.RESET and AdditionState.RESETTING not in record.times:
+        return model.NO_ADDITION_NOTES
+    if act.step is model.AdditionStep.RESET and model.AdditionState.RESETTING not in record.times:
         # Later ones may be new already.
-        return AdditionNotes(filesystem_before=place.filesystem_id) if place.volume_id else NO_ADDITION_NOTES
-    if act.step is AdditionStep.ADD and act.seen_done:
-        return AdditionNotes(filesystem_id=place.filesystem_id)
-    return NO_ADDITION_NOTES
+        return (
+            model.AdditionNotes(filesystem_before=place.filesystem_id) if place.volume_id else model.NO_ADDITION_NOTES
+        )
+    if act.step is model.AdditionStep.ADD and act.seen_done:
+        return model.AdditionNotes(filesystem_id=place.filesystem_id)
+    return model.NO_ADDITION_NOTES
 
 
-async def take_offline(call: AdditionCall, record: AdditionRecord) -> str:
+async def take_offline(call: stage.AdditionCall, record: model.AdditionRecord) -> str:
     """End the brick's process, and wait until Gluster knows. Returns what is to be said. May be called again. Raises ToolFailed."""
     (name,) = record.bricks
     await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
@@ -92,7 +70,7 @@ async def take_offline(call: AdditionCall, record: AdditionRecord) -> str:
     return f"{name} is offline: until its new file system is filled, its files have a copy less"
 
 
-async def put_in(call: AdditionCall, looker: AdditionLooker, record: AdditionRecord) -> None:
+async def put_in(call: stage.AdditionCall, looker: stage.AdditionLooker, record: model.AdditionRecord) -> None:
     """Take the new file system into the volume, after one more look. Raises Refused, ToolFailed."""
     (name,) = record.bricks
     seen = await looker.see(record)
@@ -102,7 +80,7 @@ async def put_in(call: AdditionCall, looker: AdditionLooker, record: AdditionRec
     await call.world.volume.put_in(name, marked=begun_to_put_in(record, place))
 
 
-async def serve_again(call: AdditionCall, record: AdditionRecord) -> str:
+async def serve_again(call: stage.AdditionCall, record: model.AdditionRecord) -> str:
     """Start the brick with what it has, and wait until it is up. Returns what is to be said. May be called again. Raises ToolFailed."""
     (name,) = record.bricks
     await call.world.volume.start_bricks()
@@ -110,11 +88,11 @@ async def serve_again(call: AdditionCall, record: AdditionRecord) -> str:
     return f"{name} is up again with what it held"
 
 
-async def _until(call: AdditionCall, name: str, *, online: bool) -> None:
+async def _until(call: stage.AdditionCall, name: str, *, online: bool) -> None:
     clock = call.world.clock
     end_s = clock.monotonic_s() + _LIMIT_S
     while True:
-        found = await told(call.world.volume.state_and_tasks())
+        found = await stage.told(call.world.volume.state_and_tasks())
         bricks = () if found is None else found[0].bricks
         if any(brick.name == name and brick.online is online for brick in bricks):
             return
@@ -132,7 +110,7 @@ async def _until(call: AdditionCall, name: str, *, online: bool) -> None:
 RUN_LOCK = "run"
 """Of everything that writes to either side: held while the brick list changes."""
 
-_CHANGES = frozenset({AdditionStep.RESET, AdditionStep.ADD, AdditionStep.TAKE_BACK})
+_CHANGES = frozenset({model.AdditionStep.RESET, model.AdditionStep.ADD, model.AdditionStep.TAKE_BACK})
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
 """How long nothing may be seen of a task before it is decided anew."""
@@ -145,7 +123,7 @@ _EVENTS = Events(
 )
 
 
-def throttle_of(call: AdditionCall) -> Throttle:
+def throttle_of(call: stage.AdditionCall) -> Throttle:
     """That of an addition's fix-layout and rebalance."""
     world, additions = call.world, call.world.ledger.additions
     return Throttle(
@@ -153,22 +131,29 @@ def throttle_of(call: AdditionCall) -> Throttle:
         volume=world.volume,
         rules=world.throttle,
         read=additions.read,
-        note=lambda addition_id, options: additions.note(addition_id, AdditionNotes(options=options)),
+        note=lambda addition_id, options: additions.note(addition_id, model.AdditionNotes(options=options)),
     )
 
 
-_Act = operations.Act[AdditionStep, AdditionState]
-_Done = Done[AdditionState, AdditionNotes]
+_Act = operations.Act[model.AdditionStep, model.AdditionState]
+_Done = Done[model.AdditionState, model.AdditionNotes]
 
 
 @dataclass(slots=True, kw_only=True)
 class AdditionMachine(
-    Engine[AdditionRecord, AdditionSeen, AdditionState, AdditionStep, AdditionNotes, AdditionSummary]
+    Engine[
+        model.AdditionRecord,
+        model.AdditionSeen,
+        model.AdditionState,
+        model.AdditionStep,
+        model.AdditionNotes,
+        model.AdditionSummary,
+    ]
 ):
     """Brings bricks into a file system. `doubts` is what the audit of a rebalance has left open."""
 
-    call: AdditionCall
-    looker: AdditionLooker
+    call: stage.AdditionCall
+    looker: stage.AdditionLooker
     throttle: Throttle = field(init=False)
     doubts: tuple[str, ...] = ()
     _doubted: str = ""
@@ -194,61 +179,63 @@ class AdditionMachine(
         return self.call.request.poll_s
 
     @property
-    def waits(self) -> frozenset[AdditionStep]:
-        return frozenset({AdditionStep.WATCH, AdditionStep.HEAL})
+    def waits(self) -> frozenset[model.AdditionStep]:
+        return frozenset({model.AdditionStep.WATCH, model.AdditionStep.HEAL})
 
     @property
-    def acts(self) -> Mapping[AdditionStep, Callable[[AdditionAct, AdditionRecord], Awaitable[_Done]]]:
-        return dict.fromkeys(AdditionStep, self._make)
+    def acts(
+        self,
+    ) -> Mapping[model.AdditionStep, Callable[[model.AdditionAct, model.AdditionRecord], Awaitable[_Done]]]:
+        return dict.fromkeys(model.AdditionStep, self._make)
 
-    def say(self, kind: EventKind, severity: Severity, record: AdditionRecord, message: str) -> None:
-        self.call.say(kind, severity, subject_of(record), message)
+    def say(self, kind: EventKind, severity: Severity, record: model.AdditionRecord, message: str) -> None:
+        self.call.say(kind, severity, stage.subject_of(record), message)
 
-    def shown(self, record: AdditionRecord) -> str:
+    def shown(self, record: model.AdditionRecord) -> str:
         return record.shown_bricks
 
-    def announce(self, record: AdditionRecord, act: _Act) -> None:
+    def announce(self, record: model.AdditionRecord, act: _Act) -> None:
         self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, act.reason)
 
-    async def bring(self, record: AdditionRecord) -> AdditionSummary:
+    async def bring(self, record: model.AdditionRecord) -> model.AdditionSummary:
         """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
         await self.call.tell_failure(record, None)
-        if record.state in ADDITION_ENDED_STATES:
+        if record.state in model.ADDITION_ENDED_STATES:
             record = await look_at_listed(self.call, record)
         summary = await self.drive(record)
         await self.call.tell_failure(self.records.read(record.id), summary)
         return summary
 
-    async def snapshot(self, record: AdditionRecord) -> AdditionSeen:
+    async def snapshot(self, record: model.AdditionRecord) -> model.AdditionSeen:
         return await self.looker.see(record)
 
-    def next_step(self, record: AdditionRecord, seen: AdditionSeen) -> Step:
+    def next_step(self, record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
         wish = self.call.request.wish
-        if record.state is AdditionState.FAILED and not self._begun:
+        if record.state is model.AdditionState.FAILED and not self._begun:
             return rules.begin_again(record, seen, wish)
         return rules.next_step(record, seen, wish)
 
-    async def prepare(self, record: AdditionRecord, act: _Act, _: AdditionSeen) -> AdditionNotes:
+    async def prepare(self, record: model.AdditionRecord, act: _Act, _: model.AdditionSeen) -> model.AdditionNotes:
         self._begun = True
         if act.step in _CHANGES and not act.seen_done:
             self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, f"addition of {record.shown_bricks}"))
-        if act.step is AdditionStep.HAND_OVER and record.notes.room_before is None:
-            return AdditionNotes(room_before=await self.call.world.target_room())
-        if act.step is AdditionStep.BALANCE and record.notes.files is None:
-            return AdditionNotes(files=self._files())
+        if act.step is model.AdditionStep.HAND_OVER and record.notes.room_before is None:
+            return model.AdditionNotes(room_before=await self.call.world.target_room())
+        if act.step is model.AdditionStep.BALANCE and record.notes.files is None:
+            return model.AdditionNotes(files=self._files())
         if record.in_place:
             return notes_in_place(act, record, self.looker.places.get(record.bricks[0]))
-        return NO_ADDITION_NOTES
+        return model.NO_ADDITION_NOTES
 
     def _files(self) -> int | None:
         scans = [one for one in self.call.world.ledger.scans.all() if one.whole and not one.scope]
         # Each host looks at all that lies on its own bricks.
         return scans[-1].files * self.looker.copies if scans else None
 
-    async def finished(self, record: AdditionRecord, step: Finished) -> AdditionSummary:
+    async def finished(self, record: model.AdditionRecord, step: Finished) -> model.AdditionSummary:
         words = step.words
         self.say(EventKind.ADDITION_FINISHED, Severity.INFO, record, words)
-        summary = self.summary(record, AdditionEnding.DONE, words)
+        summary = self.summary(record, model.AdditionEnding.DONE, words)
         if summary.failures:
             left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
             summary = replace(summary, words=f"{words}; {left}")
@@ -257,36 +244,36 @@ class AdditionMachine(
         hint = (
             "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
         )
-        return replace(summary, ending=AdditionEnding.DOUBTED, hint=hint, reasons=self.doubts)
+        return replace(summary, ending=model.AdditionEnding.DOUBTED, hint=hint, reasons=self.doubts)
 
-    async def halted(self, record: AdditionRecord, step: Halt) -> AdditionSummary:
+    async def halted(self, record: model.AdditionRecord, step: Halt) -> model.AdditionSummary:
         self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
         return self.why_halted(record, step)
 
-    def why_halted(self, record: AdditionRecord, step: Halt) -> AdditionSummary:
+    def why_halted(self, record: model.AdditionRecord, step: Halt) -> model.AdditionSummary:
         """Why it does not go on."""
-        return self.summary(record, AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
+        return self.summary(record, model.AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
 
-    def stuck(self, record: AdditionRecord, _: AdditionSeen) -> AdditionSummary:
+    def stuck(self, record: model.AdditionRecord, _: model.AdditionSeen) -> model.AdditionSummary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
         self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, words)
         hint = "solve that, then run the same command again: it resumes there"
-        return self.summary(record, AdditionEnding.STUCK, words, hint)
+        return self.summary(record, model.AdditionEnding.STUCK, words, hint)
 
     def summary(
         self,
-        record: AdditionRecord,
-        ending: AdditionEnding,
+        record: model.AdditionRecord,
+        ending: model.AdditionEnding,
         words: str,
         hint: str = "",
         *,
         reasons: tuple[str, ...] = (),
-    ) -> AdditionSummary:
+    ) -> model.AdditionSummary:
         """The result, with all that this process knows."""
         samples = self.call.world.ledger.additions.samples(record.id)
         moving = [one for one in samples if one.files or one.skipped or one.failures]
         last = {one.host: one for one in samples if moving and one.task_id == moving[-1].task_id}
-        return AdditionSummary(
+        return model.AdditionSummary(
             side=record.side,
             volume=record.volume,
             bricks=record.bricks,
@@ -308,35 +295,35 @@ class AdditionMachine(
 
     # Steps.
 
-    async def _make(self, act: AdditionAct, record: AdditionRecord) -> _Done:
+    async def _make(self, act: model.AdditionAct, record: model.AdditionRecord) -> _Done:
         """Do it. Raises MigratorError, OSError, TimeoutError."""
-        if act.step is AdditionStep.GIVE_UP:
+        if act.step is model.AdditionStep.GIVE_UP:
             await self._put_back(record)
-        if act.seen_done or act.step is AdditionStep.GIVE_UP:
-            return Done(words=act.reason or ("seen to be done" if act.step is AdditionStep.ADD else ""))
+        if act.seen_done or act.step is model.AdditionStep.GIVE_UP:
+            return Done(words=act.reason or ("seen to be done" if act.step is model.AdditionStep.ADD else ""))
         deeds = {
-            AdditionStep.RESET: self._reset,
-            AdditionStep.TAKE_BACK: self._take_back,
-            AdditionStep.PREPARE: self._prepare,
-            AdditionStep.ADD: self._add,
-            AdditionStep.LAY_OUT: self._lay_out,
-            AdditionStep.BALANCE: self._balance,
-            AdditionStep.HEAL: self._heal,
-            AdditionStep.WATCH: self._watch,
-            AdditionStep.HAND_OVER: self._hand_over,
-            AdditionStep.FINISH: self._finish,
+            model.AdditionStep.RESET: self._reset,
+            model.AdditionStep.TAKE_BACK: self._take_back,
+            model.AdditionStep.PREPARE: self._prepare,
+            model.AdditionStep.ADD: self._add,
+            model.AdditionStep.LAY_OUT: self._lay_out,
+            model.AdditionStep.BALANCE: self._balance,
+            model.AdditionStep.HEAL: self._heal,
+            model.AdditionStep.WATCH: self._watch,
+            model.AdditionStep.HAND_OVER: self._hand_over,
+            model.AdditionStep.FINISH: self._finish,
         }
         return await deeds[act.step](record)
 
-    async def _reset(self, record: AdditionRecord) -> _Done:
+    async def _reset(self, record: model.AdditionRecord) -> _Done:
         return Done(words=await take_offline(self.call, record))
 
-    async def _take_back(self, record: AdditionRecord) -> _Done:
+    async def _take_back(self, record: model.AdditionRecord) -> _Done:
         return Done(words=await serve_again(self.call, record))
 
-    async def _prepare(self, record: AdditionRecord) -> _Done:
+    async def _prepare(self, record: model.AdditionRecord) -> _Done:
         call = self.call
-        if record.side is AdditionSide.TARGET:
+        if record.side is model.AdditionSide.TARGET:
             return Done(words=f"{record.shown_bricks} belongs to no volume")
         await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
         await self._call_hooks(record)
@@ -348,15 +335,15 @@ class AdditionMachine(
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
         shown = "" if size_bytes is None else f", {format_size(size_bytes)} in all"
         filesystem_id = self.looker.places[record.bricks[0]].filesystem_id if record.in_place else None
-        notes = AdditionNotes(size_bytes=size_bytes, filesystem_id=filesystem_id)
+        notes = model.AdditionNotes(size_bytes=size_bytes, filesystem_id=filesystem_id)
         return Done(words=f"empty file systems are mounted{shown}", notes=notes)
 
-    async def _call_hooks(self, record: AdditionRecord) -> None:
+    async def _call_hooks(self, record: model.AdditionRecord) -> None:
         hooking = self.call.hooking()
         if hooking is not None:
-            await hooking.before(hooked(record), self.call.facts(record))
+            await hooking.before(stage.hooked(record), self.call.facts(record))
 
-    async def _add(self, record: AdditionRecord) -> _Done:
+    async def _add(self, record: model.AdditionRecord) -> _Done:
         # Clients make directories on the new bricks as soon as these are there.
         await know_directories(self.call, record)
         if record.in_place:
@@ -367,7 +354,7 @@ class AdditionMachine(
             await self.call.world.volume.add(record.bricks)
         return Done()
 
-    async def _lay_out(self, record: AdditionRecord) -> _Done:
+    async def _lay_out(self, record: model.AdditionRecord) -> _Done:
         def say(words: str) -> None:
             self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
@@ -376,28 +363,28 @@ class AdditionMachine(
         await self.throttle.follow(record)
         return self._task_begun(record, await self.call.world.volume.fix_layout())
 
-    async def _balance(self, record: AdditionRecord) -> _Done:
+    async def _balance(self, record: model.AdditionRecord) -> _Done:
         # Moving files may take days: whoever lost a directory to the new layout does not wait for it.
         await put_right_everywhere(self.call, record)
         await self.throttle.follow(record)
         return self._task_begun(record, await self.call.world.volume.rebalance())
 
-    def _task_begun(self, record: AdditionRecord, task_id: str) -> _Done:
-        self.call.world.ledger.additions.note(record.id, AdditionNotes(task_id=task_id))
+    def _task_begun(self, record: model.AdditionRecord, task_id: str) -> _Done:
+        self.call.world.ledger.additions.note(record.id, model.AdditionNotes(task_id=task_id))
         return Done(words=f"task {task_id} is begun")
 
-    async def _watch(self, record: AdditionRecord) -> _Done:
+    async def _watch(self, record: model.AdditionRecord) -> _Done:
         """Until the task does not move any more, or what is seen needs another decision."""
         async with probing(self.call.world.probing), keeping_right(self.call, record):
             return await self._until_moved(record)
 
-    async def _until_moved(self, record: AdditionRecord) -> _Done:
+    async def _until_moved(self, record: model.AdditionRecord) -> _Done:
         call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
         while True:
-            found = await told(call.world.volume.state_and_tasks())
+            found = await stage.told(call.world.volume.state_and_tasks())
             tasks = () if found is None else found[1]
             task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
-            progress = None if task is None else await told(call.world.volume.progress(task))
+            progress = None if task is None else await stage.told(call.world.volume.progress(task))
             now_s = call.now_s()
             if progress is not None and progress.counters:
                 heard_s = now_s
@@ -414,7 +401,7 @@ class AdditionMachine(
             if (await self.looker.see(record)).stalled:
                 return Done()
 
-    def _show(self, record: AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
+    def _show(self, record: model.AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
         samples = self.call.world.ledger.additions.samples(record.id)
         told_so_far = standing(record, samples)
         self.call.world.progress.show(
@@ -435,24 +422,24 @@ class AdditionMachine(
             )
         )
 
-    async def _heal(self, record: AdditionRecord) -> _Done:
-        await until_healed(self.call, record)
+    async def _heal(self, record: model.AdditionRecord) -> _Done:
+        await stage.until_healed(self.call, record)
         return Done(words="nothing waits to be healed")
 
-    async def _own_bytes(self, record: AdditionRecord) -> int | None:
+    async def _own_bytes(self, record: model.AdditionRecord) -> int | None:
         """How large the file systems of the bricks are together; None where one has none of its own now."""
         places = await self.call.world.places(record.bricks)
         sizes = [place.total_bytes if place.own else None for place in places.values()]
         return None if None in sizes else sum(one for one in sizes if one)
 
-    async def _hand_over(self, record: AdditionRecord) -> _Done:
+    async def _hand_over(self, record: model.AdditionRecord) -> _Done:
         call = self.call
         # The hooks make file systems, or take away what was mounted there: then what is seen is what it was mounted on.
         before_bytes = await self._own_bytes(record)
         await self._call_hooks(record)
         known = [size for size in (before_bytes, await self._own_bytes(record), record.notes.size_bytes) if size]
         size_bytes = min(known, default=None)
-        record = call.world.ledger.additions.note(record.id, AdditionNotes(size_bytes=size_bytes))
+        record = call.world.ledger.additions.note(record.id, model.AdditionNotes(size_bytes=size_bytes))
         before, end_s = record.notes.room_before, call.world.clock.monotonic_s() + call.request.seen_within_s
         while True:
             now = await call.world.target_room()
@@ -467,34 +454,34 @@ class AdditionMachine(
                 )
             await call.world.clock.sleep(min(call.request.poll_s, 10.0))
 
-    async def _finish(self, record: AdditionRecord) -> _Done:
-        taken_back = record.state is AdditionState.TAKING_BACK
+    async def _finish(self, record: model.AdditionRecord) -> _Done:
+        taken_back = record.state is model.AdditionState.TAKING_BACK
         if not taken_back:
             await put_right_everywhere(self.call, record)
         scan, audit = self.call.world.scan, ""
-        if scan is not None and record.state is AdditionState.BALANCED:
-            audit, self.doubts = await audit_bricks_after(self.call, record, scan)
+        if scan is not None and record.state is model.AdditionState.BALANCED:
+            audit, self.doubts = await stage.audit_bricks_after(self.call, record, scan)
         hooking, state = self.call.hooking(), HookState.STOPPED if taken_back else HookState.DONE
         if hooking is not None:
-            await hooking.catch_up(hooked(record), self.call.facts(record, state=state))
+            await hooking.catch_up(stage.hooked(record), self.call.facts(record, state=state))
         words = await self.throttle.restore(record)
         forget_directories(self.call, record)
         return Done(words="; ".join(said for said in (audit, words) if said))
 
-    async def _follow_throttle(self, record: AdditionRecord) -> None:
+    async def _follow_throttle(self, record: model.AdditionRecord) -> None:
         try:
             await self.throttle.follow(record)
         except MigratorError as error:
             self._doubt(record, f"the throttle could not be changed: {error.message}")
 
-    async def _put_back(self, record: AdditionRecord) -> None:
+    async def _put_back(self, record: model.AdditionRecord) -> None:
         """What cannot be put back now is by the next call, whatever it adds."""
         try:
             await self.throttle.restore(record)
         except MigratorError as error:
             self._doubt(record, f"the throttle could not be put back: {error.message}")
 
-    def _doubt(self, record: AdditionRecord, words: str) -> None:
+    def _doubt(self, record: model.AdditionRecord, words: str) -> None:
         """Told once."""
         if self._doubted != words:
             self._doubted = words

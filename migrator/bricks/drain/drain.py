@@ -3,20 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from migrator.bricks.drain.model import (
-    DRAIN_ENDED_STATES,
-    OUT_STATES,
-    UNTOUCHED_STATES,
-    DrainAct,
-    DrainEnding,
-    DrainNotes,
-    DrainRecord,
-    DrainRequest,
-    DrainSeen,
-    DrainState,
-    DrainStep,
-    DrainSummary,
-)
+from migrator.bricks.drain import model
 from migrator.bricks.drain.rules_progress import standing
 from migrator.bricks.drain.stage import DRAIN_STEPS, LOG, DrainCall, DrainLooker, DrainWorld, Guarding
 from migrator.bricks.drain.steps import DrainMachine, owes_hooks, wipe_permission
@@ -38,12 +25,12 @@ class _Asked:
     """The bricks as the volume and the ledger have them."""
 
     state: VolumeState
-    seen: DrainSeen
+    seen: model.DrainSeen
     bricks: tuple[str, ...]
-    known: DrainRecord | None
+    known: model.DrainRecord | None
 
 
-async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary:
+async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.DrainSummary:
     """Drain the bricks of one subvolume, from wherever that is; the same call resumes after any crash, also a drain
     that Gluster has continued. A dry run makes every check and decision, and changes nothing.
 
@@ -73,13 +60,13 @@ async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary
         )
     if asked.known is not None and _is_given_away(asked):
         words = f"there is nothing to do: {asked.known.shown_bricks} was drained and handed over before"
-        return _nothing_to_do(asked.known, world, DrainEnding.DONE, words, dry_run=request.dry_run)
+        return _nothing_to_do(asked.known, world, model.DrainEnding.DONE, words, dry_run=request.dry_run)
     if request.dry_run or _begins(asked):
         previewed = await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked)
-        if request.dry_run or previewed.ending is DrainEnding.HALTED:
+        if request.dry_run or previewed.ending is model.DrainEnding.HALTED:
             return replace(previewed, dry_run=request.dry_run, confirm=word, wipe_problems=problems)
 
-    def planned() -> DrainRecord:
+    def planned() -> model.DrainRecord:
         return world.ledger.drains.plan(
             volume=asked.state.volume,
             volume_id=asked.state.volume_id,
@@ -91,18 +78,18 @@ async def drain_bricks(request: DrainRequest, world: DrainWorld) -> DrainSummary
     return await _make(DRAIN_VERB, request, world, site, planned, back=False)
 
 
-async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
+async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.DrainSummary:
     """Take a drain back: the bricks stay in the volume, files that were moved stay where they are, and the layout of
     directories is put right. Where that was done already, nothing is. Raises as `drain_bricks`; UsageError where this program
     has begun no drain of these bricks that could be taken back.
     """
     asked = await _asked(request, world)
     known, owes = asked.known, not request.dry_run and _owes_hooks(asked, world)
-    if known is not None and known.state is DrainState.STOPPED and not owes and _is_at_rest(asked, world):
+    if known is not None and known.state is model.DrainState.STOPPED and not owes and _is_at_rest(asked, world):
         words = f"there is nothing to take back: the drain of {known.shown_bricks} was taken back before, "
         words += "and none is under way"
-        return _nothing_to_do(known, world, DrainEnding.TAKEN_BACK, words, dry_run=request.dry_run)
-    ended = known is None or known.state in DRAIN_ENDED_STATES
+        return _nothing_to_do(known, world, model.DrainEnding.TAKEN_BACK, words, dry_run=request.dry_run)
+    ended = known is None or known.state in model.DRAIN_ENDED_STATES
     if known is None or (ended and not owes and not left_changed(world.ledger, asked.state)):
         raise UsageError(
             f"no drain of {', '.join(asked.bricks)} is under way that this program began",
@@ -118,7 +105,7 @@ async def stop_drain(request: DrainRequest, world: DrainWorld) -> DrainSummary:
 def _owes_hooks(asked: _Asked, world: DrainWorld) -> bool:
     """Whether a drain was taken back by a call that was killed before all hooks after that were called."""
     known = asked.known
-    return known is not None and known.state is DrainState.STOPPED and owes_hooks(world, known)
+    return known is not None and known.state is model.DrainState.STOPPED and owes_hooks(world, known)
 
 
 def _is_at_rest(asked: _Asked, world: DrainWorld) -> bool:
@@ -130,16 +117,20 @@ def _is_at_rest(asked: _Asked, world: DrainWorld) -> bool:
 def _is_given_away(asked: _Asked) -> bool:
     """Whether a drain has come to its very end, also where the program was killed before it could say so."""
     known = asked.known
-    return known is not None and known.state is DrainState.HANDED_OVER and not _names(asked.state) & set(known.bricks)
+    return (
+        known is not None
+        and known.state is model.DrainState.HANDED_OVER
+        and not _names(asked.state) & set(known.bricks)
+    )
 
 
 def _nothing_to_do(
-    record: DrainRecord, world: DrainWorld, ending: DrainEnding, words: str, *, dry_run: bool
-) -> DrainSummary:
-    return DrainSummary(
+    record: model.DrainRecord, world: DrainWorld, ending: model.DrainEnding, words: str, *, dry_run: bool
+) -> model.DrainSummary:
+    return model.DrainSummary(
         volume=record.volume,
         bricks=record.bricks,
-        back=ending is DrainEnding.TAKEN_BACK,
+        back=ending is model.DrainEnding.TAKEN_BACK,
         dry_run=dry_run,
         ending=ending,
         words=words,
@@ -147,7 +138,7 @@ def _nothing_to_do(
     )
 
 
-async def _asked(request: DrainRequest, world: DrainWorld) -> _Asked:
+async def _asked(request: model.DrainRequest, world: DrainWorld) -> _Asked:
     state, tasks = await world.volume.state_and_tasks()
     bricks = tuple(dict.fromkeys(request.bricks))
     drains = world.ledger.drains
@@ -158,53 +149,59 @@ async def _asked(request: DrainRequest, world: DrainWorld) -> _Asked:
             one for one in drains.under_way() if one.volume_id == state.volume_id and set(bricks) <= set(one.bricks)
         ]
         known = open_ones[-1] if open_ones else None
-    seen = DrainSeen(state=state, tasks=tasks)
+    seen = model.DrainSeen(state=state, tasks=tasks)
     return _Asked(state=state, seen=seen, bricks=bricks if known is None else known.bricks, known=known)
 
 
 def _begins(asked: _Asked) -> bool:
     """Whether nothing of these bricks was touched yet."""
-    return asked.known is None or asked.known.state in DRAIN_ENDED_STATES | UNTOUCHED_STATES or _begins_anew(asked)
+    return (
+        asked.known is None
+        or asked.known.state in model.DRAIN_ENDED_STATES | model.UNTOUCHED_STATES
+        or _begins_anew(asked)
+    )
 
 
 def _begins_anew(asked: _Asked) -> bool:
     """Bricks that are in the volume again after a drain; while they are handed over, that may be its last step."""
     known = asked.known
-    if known is None or known.state not in OUT_STATES - {DrainState.HANDING_OVER}:
+    if known is None or known.state not in model.OUT_STATES - {model.DrainState.HANDING_OVER}:
         return False
     return set(known.bricks) <= _names(asked.state)
 
 
-async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> DrainSummary:
+async def _preview(call: DrainCall, asked: _Asked, *, back: bool = False) -> model.DrainSummary:
     """What the call would begin with: neither Gluster nor the ledger is changed."""
     at_s = call.now_s()
     record = _record(asked, at_s)
-    if record.state in UNTOUCHED_STATES and not back:
+    if record.state in model.UNTOUCHED_STATES and not back:
         # The hooks come first in the real run: the guards are asked here, before anything is written down.
-        record = replace(record, state=DrainState.PREFLIGHT, times={**record.times, DrainState.PREFLIGHT: at_s})
+        record = replace(
+            record, state=model.DrainState.PREFLIGHT, times={**record.times, model.DrainState.PREFLIGHT: at_s}
+        )
     machine = _machine(call, back=back)
     step = machine.decide(record, await machine.looker.see(record))
     if isinstance(step, Halt):
         return machine.why_halted(record, step)
     if isinstance(step, Finished):
-        return machine.summary(record, DrainEnding.DONE, step.words)
+        return machine.summary(record, model.DrainEnding.DONE, step.words)
     words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
-    return machine.summary(record, DrainEnding.PLANNED, words)
+    return machine.summary(record, model.DrainEnding.PLANNED, words)
 
 
-def _record(asked: _Asked, at_s: float) -> DrainRecord:
+def _record(asked: _Asked, at_s: float) -> model.DrainRecord:
     """The drain that the call continues, or that it would begin."""
     known = asked.known
-    if known is not None and known.state not in DRAIN_ENDED_STATES and not _begins_anew(asked):
+    if known is not None and known.state not in model.DRAIN_ENDED_STATES and not _begins_anew(asked):
         return known
-    return DrainRecord(
+    return model.DrainRecord(
         id=0,
         volume=asked.state.volume,
         volume_id=asked.state.volume_id,
         bricks=asked.bricks,
         attempt=1,
-        state=DrainState.PREFLIGHT,
-        times={DrainState.PLANNED: at_s, DrainState.PREFLIGHT: at_s},
+        state=model.DrainState.PREFLIGHT,
+        times={model.DrainState.PLANNED: at_s, model.DrainState.PREFLIGHT: at_s},
     )
 
 
@@ -220,7 +217,7 @@ def _throttle(call: DrainCall) -> Throttle:
         volume=world.volume,
         rules=world.throttle,
         read=drains.read,
-        note=lambda drain_id, options: drains.note(drain_id, DrainNotes(options=options)),
+        note=lambda drain_id, options: drains.note(drain_id, model.DrainNotes(options=options)),
     )
 
 
@@ -237,13 +234,13 @@ def _site(world: DrainWorld) -> SiteRecord:
 
 async def _make(
     verb: str,
-    request: DrainRequest,
+    request: model.DrainRequest,
     world: DrainWorld,
     site: SiteRecord,
-    record_of: Callable[[], DrainRecord],
+    record_of: Callable[[], model.DrainRecord],
     *,
     back: bool,
-) -> DrainSummary:
+) -> model.DrainSummary:
     """The call in the ledger, with its lock, its directory and its heartbeat."""
     purpose = f"{verb.replace('-', ' ')} {' '.join(request.bricks)}"
     with world.locks.hold(_LOCK, purpose), world.files.open(verb, world.clock.now_s()) as directory:
@@ -273,7 +270,7 @@ async def _restore_left(call: DrainCall) -> None:
         return
     state, _ = await call.world.volume.state_and_tasks()
     for record in left_changed(call.world.ledger, state):
-        act = DrainAct(step=DrainStep.RESTORE, intent=record.state, result=record.state)
+        act = model.DrainAct(step=model.DrainStep.RESTORE, intent=record.state, result=record.state)
         step_id = drains.intend(record.id, act, at_s=call.now_s())
         words = await _throttle(call).restore(record)
         drains.finish(step_id, record.state, at_s=call.now_s(), message=words)

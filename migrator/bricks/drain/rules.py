@@ -4,19 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from migrator.bricks.drain.model import (
-    OUT_STATES,
-    UNTOUCHED_STATES,
-    AuditSeen,
-    DrainAct,
-    DrainRecord,
-    DrainSample,
-    DrainSeen,
-    DrainState,
-    DrainStep,
-    PlaceSeen,
-    Step,
-)
+from migrator.bricks.drain import model
 from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import format_duration, several
@@ -28,7 +16,7 @@ from migrator.operations.model import Finished, Halt
 # Reading a snapshot: where the bricks are, which task belongs to the drain, what is known and what is not.
 
 
-_S, _D = DrainState, DrainStep
+_S, _D = model.DrainState, model.DrainStep
 _AGAIN = "then run the same command again"
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 """A host is `not started` for a moment after a start; if it stays so, it stands still, which has a limit of its own."""
@@ -47,7 +35,7 @@ class Bricks(Enum):
     SOME = auto()
 
 
-def cannot_tell(record: DrainRecord, seen: DrainSeen) -> Halt | None:
+def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None:
     """Why this snapshot proves nothing; None if it has all that must be known."""
     state = seen.state
     if state is None or seen.tasks is None:
@@ -71,7 +59,7 @@ def cannot_tell(record: DrainRecord, seen: DrainSeen) -> Halt | None:
     return None
 
 
-def bricks_seen(record: DrainRecord, seen: DrainSeen) -> Bricks:
+def bricks_seen(record: model.DrainRecord, seen: model.DrainSeen) -> Bricks:
     """Where the bricks are, by the volume's own list. The state has to be known."""
     names = {brick.name for brick in seen.state.bricks} if seen.state is not None else set()
     inside = names.intersection(record.bricks)
@@ -80,12 +68,12 @@ def bricks_seen(record: DrainRecord, seen: DrainSeen) -> Bricks:
     return Bricks.IN if inside == set(record.bricks) else Bricks.SOME
 
 
-def own_task(record: DrainRecord, seen: DrainSeen) -> VolumeTask | None:
+def own_task(record: model.DrainRecord, seen: model.DrainSeen) -> VolumeTask | None:
     """The remove-brick of any of these bricks, whoever began it."""
     return remove_brick_of(seen.tasks or (), record.bricks)
 
 
-def another_drain(record: DrainRecord, task: VolumeTask) -> Halt | None:
+def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
     """A halt if the drain that Gluster shows includes other bricks too."""
     if set(task.bricks) == set(record.bricks):
         return None
@@ -96,7 +84,7 @@ def another_drain(record: DrainRecord, task: VolumeTask) -> Halt | None:
 
 
 @collected
-def counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
+def counter_problems(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[str]:
     """Why Gluster's counters do not prove that everything was moved. An unknown counter is a problem."""
     progress = seen.progress
     if progress is None:
@@ -117,17 +105,17 @@ def counter_problems(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
         yield f"{several(progress.skipped, 'file')} were skipped"
 
 
-def moves(seen: DrainSeen) -> bool:
+def moves(seen: model.DrainSeen) -> bool:
     """Whether Gluster moves files on any host that reports counters."""
     return seen.progress is not None and any(one.status in _MOVING for one in seen.progress.counters)
 
 
-def can_recover(seen: DrainSeen) -> bool:
+def can_recover(seen: model.DrainSeen) -> bool:
     """Whether leftovers are brought back first: never while Gluster moves files, which may be the same ones."""
     return seen.may_recover and not moves(seen)
 
 
-def ended_badly(seen: DrainSeen) -> bool:
+def ended_badly(seen: model.DrainSeen) -> bool:
     """Whether Gluster has ended on every host that reports counters, and failed or could not move everything."""
     progress = seen.progress
     if progress is None or not progress.counters or moves(seen):
@@ -136,7 +124,7 @@ def ended_badly(seen: DrainSeen) -> bool:
     return failed or bool(progress.failures or progress.skipped)
 
 
-def only_few_failed(seen: DrainSeen) -> bool:
+def only_few_failed(seen: model.DrainSeen) -> bool:
     """Whether Gluster completed on every host, with a few failures, as users cause them who work meanwhile."""
     progress = seen.progress
     if progress is None or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
@@ -145,7 +133,7 @@ def only_few_failed(seen: DrainSeen) -> bool:
     return few and progress.failures > 0 and not progress.skipped
 
 
-def broke_off(seen: DrainSeen) -> bool:
+def broke_off(seen: model.DrainSeen) -> bool:
     """Whether Gluster gave up on a host although it could move what it reached: it does so if a brick cannot be reached for a
     moment, right after a reboot for instance (`Received CHILD_DOWN. Exiting` in the rebalance log, 10.3).
     """
@@ -156,7 +144,7 @@ def broke_off(seen: DrainSeen) -> bool:
     return failed and progress.failures <= FEW and not progress.skipped
 
 
-def why_failed(record: DrainRecord, seen: DrainSeen) -> str:
+def why_failed(record: model.DrainRecord, seen: model.DrainSeen) -> str:
     """Why a drain has failed: Gluster's counters, and what may have been the cause."""
     others = len(seen.causes) - _MOST_CAUSES
     more = (f"and {others} more",) if others > 0 else ()
@@ -164,7 +152,7 @@ def why_failed(record: DrainRecord, seen: DrainSeen) -> str:
 
 
 @collected
-def hosts_missing(record: DrainRecord, seen: DrainSeen) -> Iterator[str]:
+def hosts_missing(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[str]:
     """Hosts and bricks of the volume that are not seen to be up: without them Gluster's report is incomplete."""
     if seen.state is None:
         yield "the state of the volume is not known"
@@ -186,7 +174,7 @@ def parts_missing(state: VolumeState) -> Iterator[str]:
             yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
 
 
-def hosts_of(record: DrainRecord, state: VolumeState | None) -> set[str]:
+def hosts_of(record: model.DrainRecord, state: VolumeState | None) -> set[str]:
     """The hosts of the bricks of a drain."""
     bricks = () if state is None else state.bricks
     known = {brick.host for brick in bricks if brick.name in record.bricks}
@@ -235,7 +223,7 @@ def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[
 # without that file and after a restart of its glusterd. The volume's own commands do not help, nor does a restart alone.
 
 
-def silent_hosts(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
+def silent_hosts(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[str, ...]:
     """Hosts with leaving bricks that report no counters of a listed drain, although every host and brick of the volume is up.
     None if something is missing: that comes first. The host that is asked reports its own counters without its name, so it can
     be among them although it does report.
@@ -254,7 +242,7 @@ def why_silent(hosts: tuple[str, ...], *, for_s: float | None = None) -> str:
     return f"no counters of the drain are reported by {', '.join(hosts)}{since}, although every host and brick is up"
 
 
-def way_out(record: DrainRecord, hosts: tuple[str, ...]) -> str:
+def way_out(record: model.DrainRecord, hosts: tuple[str, ...]) -> str:
     """What an admin does then, as a command."""
     return (
         f"if that lasts, glusterd has lost the process that moves files: on {' and '.join(hosts)}, if "
@@ -280,27 +268,27 @@ _INTENT_AND_RESULT = {
 }
 
 
-def _act(step: DrainStep, **facts: Any) -> DrainAct:  # noqa: ANN401 - the fields of an act
+def _act(step: model.DrainStep, **facts: Any) -> model.DrainAct:  # noqa: ANN401 - the fields of an act
     intent, result = _INTENT_AND_RESULT[step]
-    return DrainAct(step=step, intent=intent, result=result, **facts)
+    return model.DrainAct(step=step, intent=intent, result=result, **facts)
 
 
-def _in_place(step: DrainStep, record: DrainRecord) -> DrainAct:
+def _in_place(step: model.DrainStep, record: model.DrainRecord) -> model.DrainAct:
     """A step that does not change the state."""
-    return DrainAct(step=step, intent=record.state, result=record.state)
+    return model.DrainAct(step=step, intent=record.state, result=record.state)
 
 
-def _adopt(task: VolumeTask) -> DrainAct:
+def _adopt(task: VolumeTask) -> model.DrainAct:
     """Continue the drain that Gluster shows, whoever began it."""
     return _act(_D.START, seen_done=True, task_id=task.id)
 
 
-def _stop(task: VolumeTask | None, reason: str) -> DrainAct:
+def _stop(task: VolumeTask | None, reason: str) -> model.DrainAct:
     """Take back the drain that Gluster shows; without one, it was ended outside of this program."""
     return _act(_D.STOP, seen_done=task is None, reason=reason, task_id=None if task is None else task.id)
 
 
-def _give_up(reason: str) -> DrainAct:
+def _give_up(reason: str) -> model.DrainAct:
     return _act(_D.GIVE_UP, reason=reason)
 
 
@@ -316,14 +304,14 @@ _OUT_WORDS = {
 }
 
 
-def audit_since(record: DrainRecord, seen: DrainSeen, state: DrainState) -> AuditSeen | None:
+def audit_since(record: model.DrainRecord, seen: model.DrainSeen, state: model.DrainState) -> model.AuditSeen | None:
     """The audit that was begun since the record entered a state; None if there is none."""
     audit, since_s = seen.audit, record.times.get(state)
     return None if audit is None or since_s is None or audit.started_at_s < since_s else audit
 
 
 @collected
-def audit_left(audit: AuditSeen) -> Iterator[str]:
+def audit_left(audit: model.AuditSeen) -> Iterator[str]:
     """Why an audit does not prove that nothing is left; none if it does."""
     if not audit.whole:
         yield f"the audit is not complete: {'; '.join(audit.reasons[:3]) or 'no reason was recorded'}"
@@ -334,14 +322,14 @@ def audit_left(audit: AuditSeen) -> Iterator[str]:
         yield f"{several(audit.unsure, 'file')} on the bricks may be data{shown}"
 
 
-def audit_state(audit: AuditSeen) -> HookState:
+def audit_state(audit: model.AuditSeen) -> HookState:
     """How an audit before a commit ended, for hooks: leftovers refuse the commit; an incomplete audit that found nothing failed."""
     if audit.clean:
         return HookState.DONE
     return HookState.REFUSED if audit.left or audit.unsure else HookState.FAILED
 
 
-def _out_of_the_volume(record: DrainRecord, seen: DrainSeen, *, hand_over: bool) -> Step:
+def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bool) -> model.Step:
     """The next step after the commit."""
     state = record.state
     finished = Finished(state=state, words=f"{record.bricks_are} {_OUT_WORDS[state]}")
@@ -367,23 +355,27 @@ def _out_of_the_volume(record: DrainRecord, seen: DrainSeen, *, hand_over: bool)
     return _wipe(record, seen)
 
 
-def _wipe(record: DrainRecord, seen: DrainSeen) -> Step:
+def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """A new file system is made only if a fresh audit found nothing, or if a wipe had begun."""
     places = seen.places or {}
-    found = {name: places.get(name, PlaceSeen.UNKNOWN) for name in record.bricks}
-    if set(found.values()) == {PlaceSeen.EMPTY}:
+    found = {name: places.get(name, model.PlaceSeen.UNKNOWN) for name in record.bricks}
+    if set(found.values()) == {model.PlaceSeen.EMPTY}:
         return _act(_D.WIPE, seen_done=True)
     for name, place in found.items():
-        if place is PlaceSeen.UNKNOWN:
+        if place is model.PlaceSeen.UNKNOWN:
             hint = f"check that its host can be reached (`migrator doctor`), {_AGAIN}"
             return Halt(words=f"what lies at {name} cannot be seen", hint=hint, look_again=True)
-        if place is PlaceSeen.OTHER or (place is PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
-            what = "holds something that is no brick of this volume" if place is PlaceSeen.OTHER else "is not mounted"
+        if place is model.PlaceSeen.OTHER or (place is model.PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
+            what = (
+                "holds something that is no brick of this volume"
+                if place is model.PlaceSeen.OTHER
+                else "is not mounted"
+            )
             return Halt(
                 words=f"{name} {what}: it was changed outside of this program",
                 hint=f"find out what it is; mount the brick there, or make a new file system by hand, {_AGAIN}",
             )
-    if PlaceSeen.BRICK in found.values():
+    if model.PlaceSeen.BRICK in found.values():
         audit = audit_since(record, seen, _S.COMMITTED)
         if audit is None:
             return _in_place(_D.AUDIT, record)
@@ -402,7 +394,7 @@ def _wipe(record: DrainRecord, seen: DrainSeen) -> Step:
 # Stopping a drain, and restoring the options that it changed.
 
 
-def _stopping(record: DrainRecord, seen: DrainSeen) -> Step:
+def _stopping(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """The next step between the intent of the stop and its end, which only Gluster's tasks show."""
     task = own_task(record, seen)
     if task is None:
@@ -417,7 +409,7 @@ def _stopping(record: DrainRecord, seen: DrainSeen) -> Step:
     return _stop(task, record.failure)
 
 
-def _settling(record: DrainRecord, seen: DrainSeen) -> Step:
+def _settling(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """The next step until the layout of directories is right again."""
     layout = seen.layout
     if (
@@ -443,12 +435,12 @@ def _settling(record: DrainRecord, seen: DrainSeen) -> Step:
     return _act(_D.SETTLE)
 
 
-def options_to_restore(record: DrainRecord, state: VolumeState) -> tuple[str, ...]:
+def options_to_restore(record: model.DrainRecord, state: VolumeState) -> tuple[str, ...]:
     """Options that still have a value that this drain gave them. One that an admin has changed since stays."""
     return still_changed(record.notes.options or (), state)
 
 
-def _restore(record: DrainRecord, seen: DrainSeen) -> Step | None:
+def _restore(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step | None:
     """Restore the options that the drain changed, once it has ended; None if there are none."""
     if not record.notes.options:
         return None
@@ -485,7 +477,7 @@ def rebalance_way_out(volume: str) -> str:
 
 
 def lost_movers(
-    samples: Sequence[DrainSample],
+    samples: Sequence[model.DrainSample],
     *,
     task_id: str,
     since_s: float,
@@ -534,7 +526,7 @@ def lost_movers(
 # - The last subvolume stays. Options are restored whenever a drain has ended.
 
 
-def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) -> Step:
+def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bool = False) -> model.Step:
     """The next step. With `hand_over`, bricks that are out are wiped and handed over; without it, the drain ends there.
 
     A failed drain waits: see `begin_again` and `begin_stop`.
@@ -545,7 +537,7 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
             state=state,
             words=f"{record.shown_bricks} may get new files again; files that were moved stay where they are",
         )
-    if state in OUT_STATES:
+    if state in model.OUT_STATES:
         return _restore(record, seen) or _out_of_the_volume(record, seen, hand_over=hand_over)
     if halt := cannot_tell(record, seen):
         return halt
@@ -557,7 +549,7 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
             words=f"only some of {record.shown_bricks} are in the volume: it was changed outside of this program",
             hint=f"look at `gluster volume info`, put the set right by hand, {_AGAIN}",
         )
-    if state in UNTOUCHED_STATES:
+    if state in model.UNTOUCHED_STATES:
         return _act(_D.CHECK) if state is _S.PLANNED and bricks is Bricks.IN else _start(record, seen)
     if bricks is Bricks.OUT:
         return _taken_out(record, seen)
@@ -577,7 +569,7 @@ def next_step(record: DrainRecord, seen: DrainSeen, *, hand_over: bool = False) 
     return _under_way(record, seen)
 
 
-def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
+def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """The first step of a call that drains after a failed attempt. The caller asks this once, and then `next_step`; in every
     other state it is the same as `next_step`.
 
@@ -600,14 +592,14 @@ def begin_again(record: DrainRecord, seen: DrainSeen) -> Step:
     return _start(record, seen) if counter_problems(record, seen) else _act(_D.AUDIT)
 
 
-def begin_stop(record: DrainRecord, seen: DrainSeen) -> Step:
+def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """The first step of a call that takes a drain back. The caller asks this until the record is on the way back
     (`taken_back`) or nothing is left to do, and then `next_step`.
     """
-    if record.state in UNTOUCHED_STATES:
+    if record.state in model.UNTOUCHED_STATES:
         reason = "it was given up before anything was touched"
-        return DrainAct(step=_D.STOP, intent=_S.STOPPED, result=_S.STOPPED, seen_done=True, reason=reason)
-    if record.state in OUT_STATES:
+        return model.DrainAct(step=_D.STOP, intent=_S.STOPPED, result=_S.STOPPED, seen_done=True, reason=reason)
+    if record.state in model.OUT_STATES:
         return Halt(
             words=f"{record.bricks_are} out of the volume: a commit cannot be taken back",
             hint="to have it back, add it again, with a new file system",
@@ -620,19 +612,19 @@ def begin_stop(record: DrainRecord, seen: DrainSeen) -> Step:
     return _stop(task, record.failure or "it was asked for")
 
 
-def taken_back(state: DrainState) -> bool:
+def taken_back(state: model.DrainState) -> bool:
     """Whether a drain in this state is on the way back, or was taken back."""
     return state in (_S.STOPPING, _S.SETTLING, _S.STOPPED)
 
 
-def may_start(record: DrainRecord) -> bool:
+def may_start(record: model.DrainRecord) -> bool:
     """Whether a start may be the next step, so that the snapshot must include the preflight checks."""
     return record.state in (_S.PREFLIGHT, _S.STARTING, _S.FAILED) or (
         record.state in (_S.AUDITING, _S.AUDITED) and _tries_again(record)
     )
 
 
-def commit_problems(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
+def commit_problems(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[str, ...]:
     """Every reason against a commit now; an unknown fact is one."""
     problems = [*counter_problems(record, seen), *hosts_missing(record, seen)]
     task = own_task(record, seen)
@@ -645,7 +637,7 @@ def commit_problems(record: DrainRecord, seen: DrainSeen) -> tuple[str, ...]:
     return tuple(dict.fromkeys(problems))
 
 
-def _start(record: DrainRecord, seen: DrainSeen) -> Step:
+def _start(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     problems = () if seen.state is None else structure_problems(seen.state, record.bricks)
     if problems:
         return Halt(
@@ -665,7 +657,7 @@ def _start(record: DrainRecord, seen: DrainSeen) -> Step:
     return _act(_D.START, task_before=None if task is None else task.id)
 
 
-def _starting(record: DrainRecord, seen: DrainSeen) -> Step:
+def _starting(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """Between the intent of the start and its result the snapshot decides."""
     task = own_task(record, seen)
     # The task that was to be ended may work again by now.
@@ -678,12 +670,12 @@ def _starting(record: DrainRecord, seen: DrainSeen) -> Step:
     return step
 
 
-def _works(seen: DrainSeen) -> bool:
+def _works(seen: model.DrainSeen) -> bool:
     """Whether Gluster moves files, and does not stand still."""
     return moves(seen) and not (seen.stalled or seen.lost)
 
 
-def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
+def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """Between the start and the commit, with the bricks in the volume."""
     task, progress = own_task(record, seen), seen.progress
     if task is None:
@@ -720,7 +712,7 @@ def _under_way(record: DrainRecord, seen: DrainSeen) -> Step:
     return _act(_D.WATCH, seen_done=True) if watched else _moved(record, seen)
 
 
-def _moved(record: DrainRecord, seen: DrainSeen) -> Step:
+def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """Gluster reports everything moved: the steps until the commit."""
     audit = audit_since(record, seen, _S.AUDITING)
     if record.state is _S.DRAINED or audit is None:
@@ -740,13 +732,13 @@ def _moved(record: DrainRecord, seen: DrainSeen) -> Step:
     return _act(_D.COMMIT)
 
 
-def _tries_again(record: DrainRecord) -> bool:
+def _tries_again(record: model.DrainRecord) -> bool:
     """Whether it has failed since it was started, and was asked for again."""
     failed_s, started_s = record.times.get(_S.FAILED), record.times.get(_S.STARTED)
     return failed_s is not None and (started_s is None or failed_s >= started_s)
 
 
-def _taken_out(record: DrainRecord, seen: DrainSeen) -> Step:
+def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """The bricks are out of the volume. After the intent to commit, the commit is done; otherwise an admin did it by hand and may
     have left files behind: only a clean audit proves that none are.
     """
@@ -769,7 +761,7 @@ def _taken_out(record: DrainRecord, seen: DrainSeen) -> Step:
     return _act(_D.AUDIT if record.state is _S.AUDITING else _D.COMMIT, seen_done=True)
 
 
-def _not_whole(record: DrainRecord, audit: AuditSeen) -> Halt:
+def _not_whole(record: model.DrainRecord, audit: model.AuditSeen) -> Halt:
     return Halt(
         words=f"the audit of {record.shown_bricks} is not complete",
         reasons=audit_left(audit),

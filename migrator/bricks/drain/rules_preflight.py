@@ -7,15 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
-from migrator.bricks.drain.model import (
-    BrickLoad,
-    BrickMarks,
-    DrainFacts,
-    DrainRecord,
-    DrainState,
-    RetainedSource,
-    TreeOnBricks,
-)
+from migrator.bricks.drain import model
 from migrator.bricks.drain.rules import structure_problems
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
@@ -41,14 +33,14 @@ _SHOWN = 5
 
 
 def retained_sources(
-    trees: Sequence[TreeOnBricks],
+    trees: Sequence[model.TreeOnBricks],
     newest: Mapping[bytes, CutoverRecord],
     plan: Plan | None,
     *,
     bricks: Sequence[str],
     retain_s: float,
     now_s: float,
-) -> tuple[RetainedSource, ...]:
+) -> tuple[model.RetainedSource, ...]:
     """Of `trees` on these bricks those of users who work on the target, by the newest cutover of each, with most bytes first.
     `plan` is the one in force; None where there is none, or where it cannot be read.
     """
@@ -66,7 +58,7 @@ def retained_sources(
             freed_day = max(due_at_s - plan.created_at_s, 0.0) / DAY_S
         first = drained_day is not None and freed_day is not None and freed_day <= drained_day + _DAY_DIGITS
         found.append(
-            RetainedSource(
+            model.RetainedSource(
                 tree=tree.tree,
                 user=record.tree.user,
                 plan=record.plan,
@@ -99,7 +91,9 @@ def _freed_days(plan: Plan | None) -> Mapping[bytes, float]:
     return {tree.path: day_of[batch.number] for batch in plan.batches if batch.number in day_of for tree in batch.trees}
 
 
-def retained_problems(sources: Sequence[RetainedSource] | None, *, unread_plan: str, accepted: bool) -> Iterator[str]:
+def retained_problems(
+    sources: Sequence[model.RetainedSource] | None, *, unread_plan: str, accepted: bool
+) -> Iterator[str]:
     """Why a drain should wait for a purge. `unread_plan` says why the plan in force cannot be read, empty where it can."""
     if accepted:
         return
@@ -124,7 +118,7 @@ def retained_problems(sources: Sequence[RetainedSource] | None, *, unread_plan: 
         )
 
 
-def retained_words(sources: Sequence[RetainedSource]) -> str:
+def retained_words(sources: Sequence[model.RetainedSource]) -> str:
     """What lies there of whom."""
     files, size_bytes = sum(one.files for one in sources), sum(one.size_bytes for one in sources)
     users = list(dict.fromkeys(one.user for one in sources))
@@ -135,7 +129,7 @@ def retained_words(sources: Sequence[RetainedSource]) -> str:
     )
 
 
-def purge_commands(sources: Sequence[RetainedSource]) -> tuple[str, ...]:
+def purge_commands(sources: Sequence[model.RetainedSource]) -> tuple[str, ...]:
     """What tells how they are purged, for each plan that they were cut over by."""
     users: dict[str, list[str]] = {}
     for one in sources:
@@ -157,7 +151,9 @@ def purge_commands(sources: Sequence[RetainedSource]) -> tuple[str, ...]:
 _MARGIN_SHARE = 0.05
 """Of what is moved: users go on writing, and directories and link-to files take room too."""
 
-_DRAINING = frozenset({DrainState.STARTED, DrainState.DRAINING, DrainState.DRAINED, DrainState.STOPPING})
+_DRAINING = frozenset(
+    {model.DrainState.STARTED, model.DrainState.DRAINING, model.DrainState.DRAINED, model.DrainState.STOPPING}
+)
 _BALANCING = frozenset({AdditionState.BALANCING, AdditionState.BALANCED})
 """Files may have been moved until these were entered."""
 
@@ -167,7 +163,7 @@ _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 <<
 """Gluster's own units in options: powers of 1,024."""
 
 
-def failure_causes(facts: DrainFacts) -> tuple[str, ...]:
+def failure_causes(facts: model.DrainFacts) -> tuple[str, ...]:
     """What may have made a drain fail: bricks, hosts and heals, and too little room for the files."""
     state = facts.state
     if state is None:
@@ -177,7 +173,7 @@ def failure_causes(facts: DrainFacts) -> tuple[str, ...]:
 
 
 @collected
-def drain_problems(facts: DrainFacts) -> Iterator[str]:
+def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
     """Every reason against draining these bricks now, with what to do next; none if it may begin."""
     state = facts.state
     if state is None:
@@ -227,7 +223,7 @@ def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> 
             yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
 
 
-def _tasks(facts: DrainFacts) -> Iterator[str]:
+def _tasks(facts: model.DrainFacts) -> Iterator[str]:
     if facts.tasks is None:
         yield "whether another task moves files is not known: see `gluster volume status VOLUME tasks`"
     for task in facts.tasks or ():
@@ -240,7 +236,7 @@ def _tasks(facts: DrainFacts) -> Iterator[str]:
         yield f"a drain of {name} is under way: finish it, or take it back with `migrator brick stop`"
 
 
-def _old_catalog(facts: DrainFacts) -> Iterator[str]:
+def _old_catalog(facts: model.DrainFacts) -> Iterator[str]:
     """Its largest file, its linked symlinks and what users still have there are those of the time of the scan."""
     if facts.catalog_is_old is None:
         yield "whether files were moved between bricks since they were scanned is not known: run `migrator scan --via bricks`"
@@ -252,7 +248,11 @@ def _old_catalog(facts: DrainFacts) -> Iterator[str]:
 
 
 def catalog_is_old(
-    scanned_at_s: float, drains: Sequence[DrainRecord], additions: Sequence[AdditionRecord], *, bricks: Sequence[str]
+    scanned_at_s: float,
+    drains: Sequence[model.DrainRecord],
+    additions: Sequence[AdditionRecord],
+    *,
+    bricks: Sequence[str],
 ) -> bool:
     """Whether a scan that began at that time is older than the last drain of other bricks, or addition, that moved files between
     bricks. A drain of the same bricks brings nothing to them.
@@ -263,7 +263,7 @@ def catalog_is_old(
     return any(scanned_at_s < at_s for at_s in (*drained, *balanced))
 
 
-def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
+def _room(facts: model.DrainFacts, state: VolumeState) -> Iterator[str]:
     """Gluster places a file by its name and not by room: every brick has to take its share of all, and the largest file."""
     rooms, load, min_free_disk = facts.rooms, facts.load, facts.min_free_disk
     if rooms is None or load is None or min_free_disk is None:
@@ -283,7 +283,7 @@ def _room(facts: DrainFacts, state: VolumeState) -> Iterator[str]:
         # Layouts are weighted by size where the volume is set so, and even otherwise: the greater share counts.
         by_size = size_bytes / sum(sizes) if all(sizes) else 0.0
         weight = max(1 / len(staying), by_size) * (1 + _MARGIN_SHARE)
-        need = BrickLoad(
+        need = model.BrickLoad(
             files=ceil(load.files * weight),
             allocated_bytes=ceil(load.allocated_bytes * weight),
             largest_bytes=load.largest_bytes,
@@ -307,7 +307,7 @@ def _total(rooms: Mapping[str, BrickRoom], brick: Brick) -> int:
     return 0 if room is None or room.total_bytes is None else room.total_bytes
 
 
-def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: BrickLoad) -> Iterator[str]:
+def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: model.BrickLoad) -> Iterator[str]:
     if room is None or room.free_bytes is None or room.total_bytes is None or room.free_inodes is None:
         yield f"the room on {brick.name} is not known"
         return
@@ -345,7 +345,7 @@ def _not_negative(size_bytes: int) -> int | None:
     return size_bytes if size_bytes >= 0 else None
 
 
-def _open_files(facts: DrainFacts) -> Iterator[str]:
+def _open_files(facts: model.DrainFacts) -> Iterator[str]:
     if facts.open_files_accepted:
         return
     if facts.open_files is None:
@@ -368,7 +368,7 @@ def _linked_symlinks(paths: Sequence[bytes] | None) -> Iterator[str]:
         )
 
 
-def _marked(marks: Sequence[BrickMarks] | None) -> Iterator[str]:
+def _marked(marks: Sequence[model.BrickMarks] | None) -> Iterator[str]:
     """Gluster takes such a mark for one that it has just set, and tries to link the file where the mark leads to: there is
     nothing to be linked (ESTALE in its log), and the file counts as a failure (dht-rebalance.c, gf_defrag_handle_hardlink).
     """

@@ -4,17 +4,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from migrator.bricks.drain.model import (
-    DRAIN_ENDED_STATES,
-    OUT_STATES,
-    UNTOUCHED_STATES,
-    AuditSeen,
-    DrainRecord,
-    DrainSample,
-    DrainStanding,
-    DrainState,
-    last_counts,
-)
+from migrator.bricks.drain import model
 from migrator.core.units import MINUTE_S, format_duration, several
 from migrator.gluster.model import DiskFacts, TaskProgress, TaskStatus, VolumeState
 from migrator.report.model import Blocker
@@ -38,10 +28,10 @@ class DrainRate:
     lookups_per_s: float = 0.0
 
 
-def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
+def samples_of(progress: TaskProgress, at_s: float) -> tuple[model.DrainSample, ...]:
     """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
     return tuple(
-        DrainSample(
+        model.DrainSample(
             task_id=progress.task_id,
             at_s=at_s,
             host=one.host_id or one.host,
@@ -57,7 +47,7 @@ def samples_of(progress: TaskProgress, at_s: float) -> tuple[DrainSample, ...]:
     )
 
 
-def drain_rate(samples: Sequence[DrainSample], *, task_id: str, window_s: float) -> DrainRate | None:
+def drain_rate(samples: Sequence[model.DrainSample], *, task_id: str, window_s: float) -> DrainRate | None:
     """The rate of the last `window_s` that there are samples of; None before there are two looks at the task."""
     times = sorted({sample.at_s for sample in samples if sample.task_id == task_id})
     if len(times) < 2:
@@ -96,7 +86,7 @@ def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: 
 
 
 def stalled(
-    samples: Sequence[DrainSample], *, task_id: str, now_s: float, limit_s: float, names: Mapping[str, str]
+    samples: Sequence[model.DrainSample], *, task_id: str, now_s: float, limit_s: float, names: Mapping[str, str]
 ) -> str:
     """Why a drain is said to stand still, as a sentence: a host that moves files has told the same counters for longer than
     the limit. Empty where it goes on. The limit has to be longer than the largest file takes, which counts only at its end.
@@ -119,14 +109,14 @@ def stalled(
     return "; ".join(still)
 
 
-def _at(samples: Sequence[DrainSample], task_id: str, host: str, at_s: float) -> tuple[int, int, int]:
+def _at(samples: Sequence[model.DrainSample], task_id: str, host: str, at_s: float) -> tuple[int, int, int]:
     """What a host had told by a time; nothing before its first word."""
     told = [one for one in samples if one.task_id == task_id and one.host == host and one.at_s <= at_s]
     newest = max(told, key=lambda one: one.at_s, default=None)
     return (0, 0, 0) if newest is None else (newest.files, newest.size_bytes, newest.lookups)
 
 
-def _counters(sample: DrainSample) -> tuple[int, ...]:
+def _counters(sample: model.DrainSample) -> tuple[int, ...]:
     return sample.files, sample.size_bytes, sample.lookups, sample.failures, sample.skipped
 
 
@@ -136,32 +126,32 @@ def _counters(sample: DrainSample) -> tuple[int, ...]:
 RATE_WINDOW_S = 30.0 * MINUTE_S
 
 
-def standing(record: DrainRecord, samples: Sequence[DrainSample]) -> DrainStanding:
+def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) -> model.DrainStanding:
     """One attempt. A task that was begun anew counts from nothing again: the last counters of every task add up, and those from
     before a reboot of a host.
     """
-    last: dict[tuple[str, str], DrainSample] = {(one.task_id, one.host): one for one in samples}
+    last: dict[tuple[str, str], model.DrainSample] = {(one.task_id, one.host): one for one in samples}
     newest = samples[-1].task_id if samples else None
-    counted = last_counts(samples)
+    counted = model.last_counts(samples)
     moved_files = sum(one.files for one in counted)
     moved_bytes = sum(one.size_bytes for one in counted)
     own = [one for (task_id, _), one in last.items() if task_id == newest]
     rate = None if newest is None else drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S)
     notes = record.notes
-    moving = record.state in (DrainState.STARTED, DrainState.DRAINING)
+    moving = record.state in (model.DrainState.STARTED, model.DrainState.DRAINING)
     left_files = None if notes.files is None else notes.files - moved_files
     left_bytes = None if notes.size_bytes is None else notes.size_bytes - moved_bytes
     # Users go on creating files there: once all counted files are moved and more move, the end is unknown.
     known = left_files is not None and left_bytes is not None and (left_files > 0 or left_bytes > 0)
     left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if moving and known else None
-    return DrainStanding(
+    return model.DrainStanding(
         id=record.id,
         volume=record.volume,
         bricks=record.bricks,
         attempt=record.attempt,
         state=record.state,
         since_s=record.since_s,
-        started_at_s=record.times.get(DrainState.STARTED),
+        started_at_s=record.times.get(model.DrainState.STARTED),
         files=notes.files,
         size_bytes=notes.size_bytes,
         moved_files=moved_files,
@@ -177,20 +167,20 @@ def standing(record: DrainRecord, samples: Sequence[DrainSample]) -> DrainStandi
     )
 
 
-def newest_attempts(records: Sequence[DrainRecord]) -> tuple[DrainRecord, ...]:
+def newest_attempts(records: Sequence[model.DrainRecord]) -> tuple[model.DrainRecord, ...]:
     """Of every set of bricks the newest attempt, oldest first."""
     newest = {(record.volume_id, frozenset(record.bricks)): record for record in records}
     return tuple(sorted(newest.values(), key=lambda record: record.id))
 
 
-def drain_blockers(drains: Sequence[DrainStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
+def drain_blockers(drains: Sequence[model.DrainStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
     """Drains that wait for an admin. `at_work`: a command watches."""
     for one in drains:
-        if one.state in DRAIN_ENDED_STATES | OUT_STATES | UNTOUCHED_STATES or at_work:
+        if one.state in model.DRAIN_ENDED_STATES | model.OUT_STATES | model.UNTOUCHED_STATES or at_work:
             continue
         names = " ".join(one.bricks)
-        back = one.state in (DrainState.STOPPING, DrainState.SETTLING)
-        if one.state is DrainState.FAILED:
+        back = one.state in (model.DrainState.STOPPING, model.DrainState.SETTLING)
+        if one.state is model.DrainState.FAILED:
             hint = f"solve that, then `migrator brick drain {names}`, or take it back: `migrator brick stop {names}`"
             yield Blocker(subject=f"drain of {names}", on=f"it has failed: {one.failure}", hint=hint)
         else:
@@ -257,7 +247,7 @@ class BrickAudit:
     problems: tuple[str, ...] = ()
 
 
-def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> AuditSeen:
+def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.AuditSeen:
     """The audit that these walks are: of every brick of the drain.
 
     A walk passes over what a brick keeps when it is drained: directories, link-to files (their mode and their attribute
@@ -267,7 +257,7 @@ def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> AuditSeen:
     """
     reasons = tuple(_reasons(walks))
     examples = list(dict.fromkeys(path for walk in walks for path in (*walk.left, *walk.may_be_data)))
-    return AuditSeen(
+    return model.AuditSeen(
         started_at_s=started_at_s,
         whole=not reasons,
         left=_most([max(walk.arrived, walk.listed) - walk.explained for walk in walks], [walk.left for walk in walks]),

@@ -6,33 +6,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import LeftList, ReadBlock
-from migrator.bricks.drain.model import (
-    OUT_STATES,
-    AuditSeen,
-    BrickContent,
-    BrickLoad,
-    BrickMarks,
-    DrainCheck,
-    DrainFacts,
-    DrainRecord,
-    DrainRequest,
-    DrainSample,
-    DrainSeen,
-    DrainState,
-    PlaceSeen,
-    RetainedSource,
-)
-from migrator.bricks.drain.rules import (
-    ended_badly,
-    lost_after_s,
-    lost_movers,
-    may_start,
-    own_task,
-    parts_missing,
-    silent_hosts,
-    why_silent,
-)
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.drain.rules_progress import quorum_problems, samples_of, stalled
 from migrator.bricks.model import NO_ROOM_TOLD
@@ -94,7 +69,7 @@ class DrainWorld:
     contents: Callable[[], BrickContents]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
-    places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, PlaceSeen]]]
+    places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, model.PlaceSeen]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
     back_up: Callable[[str], None]
     throttle: ThrottleRules
@@ -111,7 +86,7 @@ class DrainWorld:
     retain_s: float = 0.0
     leftovers: LeftoverBricks | None = None
     recovery: VolumeRecovery | None = None
-    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[BrickMarks, ...] | None]] | None = None
+    marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]] | None = None
     strange: StrangeLook | None = None
     left_list: Callable[[str], LeftList] | None = None
 
@@ -121,7 +96,7 @@ class DrainCall(BrickCall):
     """One call of the verb; `run_id` and `directory` are None where nothing is changed."""
 
     world: DrainWorld
-    request: DrainRequest
+    request: model.DrainRequest
     site: SiteRecord
     run_id: int | None
     directory: str | None = None
@@ -143,7 +118,7 @@ class DrainCall(BrickCall):
 
     def facts(
         self,
-        record: DrainRecord,
+        record: model.DrainRecord,
         *,
         brick: str | None = None,
         state: str = "",
@@ -175,7 +150,7 @@ _HOOKED_WORDS = {
 
 
 def hooked(
-    record: DrainRecord, step: HookStep, brick: str | None = None, *, failed_step: int | None = None
+    record: model.DrainRecord, step: HookStep, brick: str | None = None, *, failed_step: int | None = None
 ) -> HookedStep:
     """A step of a drain, for its hooks; of one of its bricks if there are several; of a failure at a step of the drain."""
     shown, key = brick or record.shown_bricks, f"drain {record.id}"
@@ -191,7 +166,7 @@ def hooked(
     )
 
 
-def bricks_of(record: DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
+def bricks_of(record: model.DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
     """The bricks of a drain, also where the volume does not list them any more."""
     by_name = {brick.name: brick for brick in known}
     parts = {name: name.partition(":/") for name in record.bricks}
@@ -216,12 +191,14 @@ class Guarding:
     """Gathers the facts for one call; what cannot change meanwhile is asked once. `facts` are those gathered last."""
 
     call: DrainCall
-    facts: DrainFacts | None = None
+    facts: model.DrainFacts | None = None
     _versions: dict[str, str | None] = field(default_factory=dict)
-    _content: tuple[CatalogRecord, BrickContent] | None = None
-    _marks: tuple[BrickMarks, ...] | None = None
+    _content: tuple[CatalogRecord, model.BrickContent] | None = None
+    _marks: tuple[model.BrickMarks, ...] | None = None
 
-    async def check(self, record: DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]) -> DrainCheck:
+    async def check(
+        self, record: model.DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]
+    ) -> model.DrainCheck:
         """Everything that the guards look at, and the failed checks. Changes nothing, and never raises for what
         cannot be seen.
         """
@@ -240,8 +217,8 @@ class Guarding:
         inodes = _most_used([(room.total_inodes, room.free_inodes) for room in own])
         load = None
         if content is not None and size is not None and inodes is not None:
-            load = BrickLoad(files=inodes, allocated_bytes=size, largest_bytes=content.largest_bytes)
-        self.facts = facts = DrainFacts(
+            load = model.BrickLoad(files=inodes, allocated_bytes=size, largest_bytes=content.largest_bytes)
+        self.facts = facts = model.DrainFacts(
             bricks=record.bricks,
             state=state,
             tasks=tuple(tasks),
@@ -268,7 +245,7 @@ class Guarding:
             ),
             strange=await strange_now(world.ledger.scans, world.strange, state.bricks, state.volume_id),
         )
-        return DrainCheck(
+        return model.DrainCheck(
             problems=drain_problems(facts),
             used_bytes=size,
             used_inodes=inodes,
@@ -286,8 +263,8 @@ class Guarding:
         )
 
     def _retained(
-        self, record: DrainRecord, content: BrickContent | None
-    ) -> tuple[tuple[RetainedSource, ...] | None, str]:
+        self, record: model.DrainRecord, content: model.BrickContent | None
+    ) -> tuple[tuple[model.RetainedSource, ...] | None, str]:
         """Sources of users who work on the target, and why the plan in force cannot be read (empty where it can)."""
         if content is None:
             return None, ""
@@ -326,7 +303,7 @@ class Guarding:
         except (OSError, MigratorError):
             return None
 
-    async def content(self, record: DrainRecord) -> tuple[CatalogRecord, BrickContent] | None:
+    async def content(self, record: model.DrainRecord) -> tuple[CatalogRecord, model.BrickContent] | None:
         """What the newest whole catalog of the bricks knows of these; None where none does."""
         if self._content is None:
             scans = [
@@ -346,8 +323,8 @@ class Guarding:
         return self._content
 
     async def _marks_of(
-        self, record: DrainRecord, leaving: Sequence[Brick], state: VolumeState
-    ) -> tuple[BrickMarks, ...] | None:
+        self, record: model.DrainRecord, leaving: Sequence[Brick], state: VolumeState
+    ) -> tuple[model.BrickMarks, ...] | None:
         """Every directory is read for it, so it is asked once where there are none. A drain that was begun sets marks itself, and
         goes on by them.
         """
@@ -402,10 +379,10 @@ def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
 
 
 _WAYS_ON = {
-    DrainState.COMMITTED: HookStep.WIPE,
-    DrainState.WIPING: HookStep.WIPE,
-    DrainState.WIPED: HookStep.HAND_OVER,
-    DrainState.HANDING_OVER: HookStep.HAND_OVER,
+    model.DrainState.COMMITTED: HookStep.WIPE,
+    model.DrainState.WIPING: HookStep.WIPE,
+    model.DrainState.WIPED: HookStep.HAND_OVER,
+    model.DrainState.HANDING_OVER: HookStep.HAND_OVER,
 }
 
 
@@ -420,58 +397,62 @@ class DrainLooker:
 
     call: DrainCall
     guarding: Guarding
-    audit: AuditSeen | None = None
-    named: AuditSeen | None = None
+    audit: model.AuditSeen | None = None
+    named: model.AuditSeen | None = None
     recovered: bool = False
-    check: DrainCheck | None = None
+    check: model.DrainCheck | None = None
     host_was_away: bool = False
     not_whole_s: float = 0.0
-    samples: Sequence[DrainSample] = ()
+    samples: Sequence[model.DrainSample] = ()
     _silent: tuple[str, float] | None = None
     """The task that not every host tells of, and since when, by the clock of this process."""
 
     def __post_init__(self) -> None:
         self.not_whole_s = self.call.now_s()
 
-    async def see(self, record: DrainRecord, *, hand_over: bool = False) -> DrainSeen:
+    async def see(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
         """Everything that the next step is decided by."""
         found = await self.volume()
         if found is None:
-            return DrainSeen(state=None, tasks=None, audit=self.audit)
+            return model.DrainSeen(state=None, tasks=None, audit=self.audit)
         state, tasks = found
-        request, seen = self.call.request, DrainSeen(state=state, tasks=tasks)
-        task, layout = own_task(record, seen), None
+        request, seen = self.call.request, model.DrainSeen(state=state, tasks=tasks)
+        task, layout = rules.own_task(record, seen), None
         if task is not None:
             seen = replace(seen, progress=await self.progress(task))
         hosts, silent_s = self.silence(record, seen)
-        failed = not may_start(record) and ended_badly(seen)
-        if may_start(record) or failed:
+        failed = not rules.may_start(record) and rules.ended_badly(seen)
+        if rules.may_start(record) or failed:
             self.check = await self.guarding.check(record, state, tasks)
         for one in tasks:
             if one.id == record.notes.layout_task_id:
                 layout = await self.progress(one)
         places = None
-        if hand_over and record.state in OUT_STATES:
+        if hand_over and record.state in model.OUT_STATES:
             places = await self.call.world.places(bricks_of(record, state.bricks), record.volume_id)
         still, lost = ("", "") if task is None else self._standstill(record, task, seen.progress)
         return replace(
             seen,
             layout=layout,
-            preflight=self.check.problems if self.check is not None and may_start(record) else None,
+            preflight=self.check.problems if self.check is not None and rules.may_start(record) else None,
             stalled=still,
             lost=lost,
-            silent=why_silent(hosts, for_s=silent_s) if silent_s > request.stall_s else "",
+            silent=rules.why_silent(hosts, for_s=silent_s) if silent_s > request.stall_s else "",
             causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
             audit=self.audit,
             may_recover=request.recover and not self.recovered,
             places=places,
         )
 
-    def silence(self, record: DrainRecord, seen: DrainSeen) -> tuple[tuple[str, ...], float]:
+    def silence(self, record: model.DrainRecord, seen: model.DrainSeen) -> tuple[tuple[str, ...], float]:
         """Who tells no counters in a look although everything is up, and for how long the looks of this process have found
         that, in seconds.
         """
-        hosts, task, now_s = silent_hosts(record, seen), own_task(record, seen), self.call.world.clock.monotonic_s()
+        hosts, task, now_s = (
+            rules.silent_hosts(record, seen),
+            rules.own_task(record, seen),
+            self.call.world.clock.monotonic_s(),
+        )
         if not hosts or task is None:
             self._silent = None
             return (), 0.0
@@ -487,7 +468,7 @@ class DrainLooker:
             self.host_was_away = True
             return None
         self.host_was_away = self.host_was_away or bool(state.peers_down)
-        if parts_missing(state):
+        if rules.parts_missing(state):
             self.not_whole_s = self.call.now_s()
         return state, tasks
 
@@ -498,7 +479,7 @@ class DrainLooker:
         except MigratorError:
             return None
 
-    async def goes_on(self, record: DrainRecord) -> bool:
+    async def goes_on(self, record: model.DrainRecord) -> bool:
         """Whether there are hooks that wipe a brick, or give it away, where that is next."""
         hooks, step = self.call.world.hooks, _WAYS_ON.get(record.state)
         if hooks is None or step is None:
@@ -506,7 +487,9 @@ class DrainLooker:
         found = await find_hooks(hooks, self.call.world.blocking)
         return any(hook.stage == HookStage(step=step, event=HookEvent.PRE) for hook in found.hooks)
 
-    def _standstill(self, record: DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> tuple[str, str]:
+    def _standstill(
+        self, record: model.DrainRecord, task: VolumeTask, progress: TaskProgress | None
+    ) -> tuple[str, str]:
         """Why it is said to stand still, and to have lost what moves files; also by what this look tells: nobody may have
         watched for long, while files were moved.
         """
@@ -516,6 +499,6 @@ class DrainLooker:
         drains, recent_s = self.call.world.ledger.drains, 2.0 * max(request.stall_s, HOUR_S)
         self.samples = samples = (*drains.telling_samples(record.id, recent_s=recent_s), *newest)
         still = stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
-        lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
-        lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
+        lost_s, since_s = rules.lost_after_s(request.poll_s), self.not_whole_s
+        lost = rules.lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
         return still, lost

@@ -7,46 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
-from migrator.bricks.drain.model import (
-    NO_DRAIN_NOTES,
-    OUT_STATES,
-    AuditSeen,
-    DrainAct,
-    DrainEnding,
-    DrainNotes,
-    DrainRecord,
-    DrainSample,
-    DrainSeen,
-    DrainStanding,
-    DrainState,
-    DrainStep,
-    DrainSummary,
-    PlaceSeen,
-    Step,
-)
-from migrator.bricks.drain.rules import (
-    audit_left,
-    audit_state,
-    begin_again,
-    begin_stop,
-    broke_off,
-    can_recover,
-    commit_problems,
-    ended_badly,
-    hosts_of,
-    lost_after_s,
-    lost_movers,
-    moves,
-    next_step,
-    only_few_failed,
-    own_task,
-    rebalance_way_out,
-    silent_hosts,
-    taken_back,
-    way_out,
-    why_silent,
-)
+from migrator.bricks.drain.rules import next_step
 from migrator.bricks.drain.rules_preflight import condition_problems
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, samples_of, standing, wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
@@ -83,7 +46,7 @@ to meet the others, and to begin what moves files (GlusterFS 10.3).
 """
 
 
-async def watch(machine: "DrainMachine", record: DrainRecord) -> bool:
+async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
     """Return True when Gluster has ended on every host that reports counters, also with a failure; False when another step is
     due: the task is gone or another one, it stands still, a host that is up is silent for the stall limit, or nothing could be
     seen for an hour. Gluster continues in any case.
@@ -102,23 +65,23 @@ async def watch(machine: "DrainMachine", record: DrainRecord) -> bool:
 
     while True:
         seen, now_s = await looker.see(record), world.clock.monotonic_s()
-        task, progress = own_task(record, seen), seen.progress
+        task, progress = rules.own_task(record, seen), seen.progress
         own = task is not None and task.id == record.notes.task_id
         counters = () if progress is None or not own else progress.counters
         if progress is not None and counters:
             world.ledger.drains.add_samples(record.id, samples_of(progress, call.now_s()))
             world.progress.show(progress_of(standing(record, looker.samples), "draining", now_s - began_s))
-        step, reporting = next_step(record, seen), len(counters) >= len(hosts_of(record, seen.state))
+        step, reporting = next_step(record, seen), len(counters) >= len(rules.hosts_of(record, seen.state))
         hosts, silent_s = looker.silence(record, seen)
-        if reporting and moves(seen) and not (seen.lost or seen.stalled):
+        if reporting and rules.moves(seen) and not (seen.lost or seen.stalled):
             reported_s, doubted = now_s, ""
-        elif hosts and isinstance(step, DrainAct) and step.step is DrainStep.WATCH:
-            help_words = way_out(record, hosts) if silent_s > _HELP_S else "waiting for it"
-            doubt(f"{why_silent(hosts)}; {help_words}")
+        elif hosts and isinstance(step, model.DrainAct) and step.step is model.DrainStep.WATCH:
+            help_words = rules.way_out(record, hosts) if silent_s > _HELP_S else "waiting for it"
+            doubt(f"{rules.why_silent(hosts)}; {help_words}")
         elif isinstance(step, Halt) and step.look_again and not reporting and now_s - reported_s <= _PATIENCE_S:
             doubt("; ".join((step.words, *step.reasons)))
         else:
-            return own and not moves(seen) and (reporting or ended_badly(seen))
+            return own and not rules.moves(seen) and (reporting or rules.ended_badly(seen))
         if counters:
             try:
                 await machine.throttle.follow(record)
@@ -127,7 +90,7 @@ async def watch(machine: "DrainMachine", record: DrainRecord) -> bool:
         await world.clock.sleep(poll_s)
 
 
-def progress_of(found: DrainStanding, step: str, elapsed_s: float) -> DrainProgress:
+def progress_of(found: model.DrainStanding, step: str, elapsed_s: float) -> DrainProgress:
     """A standing as a progress display."""
     return DrainProgress(
         bricks=found.bricks,
@@ -164,7 +127,7 @@ _AGAIN = 3
 RUN_LOCK = "run"
 """Of everything that writes to either side: held only while a drain is begun, and from its last audit to its commit."""
 
-_WIPED = (PlaceSeen.EMPTY, PlaceSeen.UNMOUNTED)
+_WIPED = (model.PlaceSeen.EMPTY, model.PlaceSeen.UNMOUNTED)
 _EVENTS = Events(
     step=EventKind.DRAIN_STEP,
     failed=EventKind.DRAIN_FAILED,
@@ -175,19 +138,19 @@ _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.D
 """Hooks are called around the whole drain as well. What was begun last ends first."""
 
 
-def owes_hooks(world: DrainWorld, record: DrainRecord) -> bool:
+def owes_hooks(world: DrainWorld, record: model.DrainRecord) -> bool:
     """Whether a killed call has left steps of a drain open, whose `post` hooks are called when it is over."""
     if world.hooks is None:
         return False
     return any(world.ledger.hooks.open_since(step, hooked(record, step).key) for step in _CLOSED_AT_THE_END)
 
 
-_Act = operations.Act[DrainStep, DrainState]
-_Done = Done[DrainState, DrainNotes]
+_Act = operations.Act[model.DrainStep, model.DrainState]
+_Done = Done[model.DrainState, model.DrainNotes]
 
 
 async def wipe_permission(
-    world: DrainWorld, site: SiteRecord, record: DrainRecord
+    world: DrainWorld, site: SiteRecord, record: model.DrainRecord
 ) -> tuple[str | None, tuple[str, ...]]:
     """The word that allows hooks to wipe these bricks, or the problems that forbid it. A wipe that has begun keeps its word."""
     if record.notes.wipe_word is not None:
@@ -198,7 +161,9 @@ async def wipe_permission(
 
 
 @dataclass(slots=True, kw_only=True)
-class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNotes, DrainSummary]):
+class DrainMachine(
+    Engine[model.DrainRecord, model.DrainSeen, model.DrainState, model.DrainStep, model.DrainNotes, model.DrainSummary]
+):
     """Brings bricks out of the volume, or (`back`) back into it. `left_alone`: a recovery of this call has not brought everything
     back.
     """
@@ -232,39 +197,39 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         return self.call.request.poll_s
 
     @property
-    def waits(self) -> frozenset[DrainStep]:
-        return frozenset({DrainStep.WATCH, DrainStep.SETTLE})
+    def waits(self) -> frozenset[model.DrainStep]:
+        return frozenset({model.DrainStep.WATCH, model.DrainStep.SETTLE})
 
     @property
-    def acts(self) -> Mapping[DrainStep, Callable[[DrainAct, DrainRecord], Awaitable[_Done]]]:
+    def acts(self) -> Mapping[model.DrainStep, Callable[[model.DrainAct, model.DrainRecord], Awaitable[_Done]]]:
         return {
-            DrainStep.CHECK: self._check,
-            DrainStep.START: self._start,
-            DrainStep.WATCH: self._watch,
-            DrainStep.AUDIT: self._audit,
-            DrainStep.RECOVER: self._recover,
-            DrainStep.COMMIT: self._commit,
-            DrainStep.WIPE: self._wipe,
-            DrainStep.HAND_OVER: self._hand_over_bricks,
-            DrainStep.GIVE_UP: self._give_up,
-            DrainStep.STOP: self._stop,
-            DrainStep.SETTLE: self._settle,
-            DrainStep.RESTORE: self._restore,
+            model.DrainStep.CHECK: self._check,
+            model.DrainStep.START: self._start,
+            model.DrainStep.WATCH: self._watch,
+            model.DrainStep.AUDIT: self._audit,
+            model.DrainStep.RECOVER: self._recover,
+            model.DrainStep.COMMIT: self._commit,
+            model.DrainStep.WIPE: self._wipe,
+            model.DrainStep.HAND_OVER: self._hand_over_bricks,
+            model.DrainStep.GIVE_UP: self._give_up,
+            model.DrainStep.STOP: self._stop,
+            model.DrainStep.SETTLE: self._settle,
+            model.DrainStep.RESTORE: self._restore,
         }
 
-    def say(self, kind: EventKind, severity: Severity, record: DrainRecord, message: str) -> None:
+    def say(self, kind: EventKind, severity: Severity, record: model.DrainRecord, message: str) -> None:
         self.call.say(kind, severity, f"drain of {record.shown_bricks}", message)
 
-    def shown(self, record: DrainRecord) -> str:
+    def shown(self, record: model.DrainRecord) -> str:
         return record.shown_bricks
 
     def hooking(self) -> StepHooks | None:
         return self.call.hooking()
 
-    async def bring(self, record: DrainRecord) -> DrainSummary:
+    async def bring(self, record: model.DrainRecord) -> model.DrainSummary:
         """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
         await self._tell_failure(record, None)
-        if not self.back and not taken_back(record.state):
+        if not self.back and not rules.taken_back(record.state):
             # Where a call was killed that asked whether it may be taken back, that comes to nothing.
             await self._catch_up(record, HookStep.STOP, HookState.FAILED)
         try:
@@ -277,81 +242,92 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         await self._tell_failure(self.records.read(record.id), summary)
         return summary
 
-    async def snapshot(self, record: DrainRecord) -> DrainSeen:
+    async def snapshot(self, record: model.DrainRecord) -> model.DrainSeen:
         self._hand_over = await self._hands_over(record)
         return await self.looker.see(record, hand_over=self._hand_over)
 
-    def next_step(self, record: DrainRecord, seen: DrainSeen) -> Step:
+    def next_step(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         step = self.decide(record, seen)
         if isinstance(step, Halt) and self._tries_again(record, seen):
             self._again += 1
-            return begin_again(record, seen)
+            return rules.begin_again(record, seen)
         return step
 
-    def decide(self, record: DrainRecord, seen: DrainSeen) -> Step:
+    def decide(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         """What is done next by this call."""
         if self.back:
-            return next_step(record, seen) if taken_back(record.state) else begin_stop(record, seen)
-        if record.state is DrainState.FAILED and (not self._begun or can_recover(seen)):
-            return begin_again(record, seen)
+            return next_step(record, seen) if rules.taken_back(record.state) else rules.begin_stop(record, seen)
+        if record.state is model.DrainState.FAILED and (not self._begun or rules.can_recover(seen)):
+            return rules.begin_again(record, seen)
         return next_step(record, seen, hand_over=self._hand_over)
 
-    def _tries_again(self, record: DrainRecord, seen: DrainSeen) -> bool:
+    def _tries_again(self, record: model.DrainRecord, seen: model.DrainSeen) -> bool:
         """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
         against it, and Gluster could move all but a few files, broke off, has lost the process that moves files, or tells no
         counters of a host that is up. A new task looks at what is left only.
         """
         # What a recovery has left alone waits for people: Gluster has failed on it, and would again.
-        if self.back or self.left_alone or record.state is not DrainState.FAILED or self._again >= _AGAIN:
+        if self.back or self.left_alone or record.state is not model.DrainState.FAILED or self._again >= _AGAIN:
             return False
         # Where the counters are refused, so is a stop.
         silent = bool(seen.silent) and seen.progress is not None
-        return seen.preflight == () and (only_few_failed(seen) or broke_off(seen) or bool(seen.lost) or silent)
+        return seen.preflight == () and (
+            rules.only_few_failed(seen) or rules.broke_off(seen) or bool(seen.lost) or silent
+        )
 
-    def looks_again(self, record: DrainRecord, step: Halt, seen: DrainSeen, *, looks: int, waited_s: float) -> bool:
+    def looks_again(
+        self, record: model.DrainRecord, step: Halt, seen: model.DrainSeen, *, looks: int, waited_s: float
+    ) -> bool:
         """Whether the next look may say something else by itself: one failed, or what broke a drain off is coming up again."""
         if step.look_again:
             return looks < LOOKS or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
-        if self.back or record.state is not DrainState.FAILED or not self.looker.host_was_away or seen.state is None:
+        if (
+            self.back
+            or record.state is not model.DrainState.FAILED
+            or not self.looker.host_was_away
+            or seen.state is None
+        ):
             return False
         settles = bool(seen.preflight) and set(seen.preflight or ()) <= set(condition_problems(seen.state))
-        return settles and broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
+        return settles and rules.broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
 
-    async def _hands_over(self, record: DrainRecord) -> bool:
+    async def _hands_over(self, record: model.DrainRecord) -> bool:
         """Whether a brick that is out is wiped and given away: where that was allowed, and there are hooks for it."""
-        if self.back or record.state not in OUT_STATES or self.call.request.confirm is None:
+        if self.back or record.state not in model.OUT_STATES or self.call.request.confirm is None:
             return False
         return await self.looker.goes_on(record)
 
-    def ends_before(self, record: DrainRecord, act: _Act) -> DrainSummary | None:
-        if act.step is not DrainStep.COMMIT or act.seen_done or self.call.request.commit:
+    def ends_before(self, record: model.DrainRecord, act: _Act) -> model.DrainSummary | None:
+        if act.step is not model.DrainStep.COMMIT or act.seen_done or self.call.request.commit:
             return None
         words = f"{record.shown_bricks} is drained, and nothing is left on it; it is not committed, as requested"
         hint = "to take it out of the volume: the same command without --no-commit"
-        return self.summary(record, DrainEnding.WAITS, words, hint)
+        return self.summary(record, model.DrainEnding.WAITS, words, hint)
 
-    async def prepare(self, record: DrainRecord, act: _Act, seen: DrainSeen) -> DrainNotes:
+    async def prepare(self, record: model.DrainRecord, act: _Act, seen: model.DrainSeen) -> model.DrainNotes:
         # What follows a recovery is decided as at the beginning: a drain that had failed is gone on with.
-        self._begun = act.step is not DrainStep.RECOVER
+        self._begun = act.step is not model.DrainStep.RECOVER
         await self._lock(record, act)
         notes = await self._notes_before(record, act, seen)
-        if act.step in (DrainStep.WIPE, DrainStep.HAND_OVER):
+        if act.step in (model.DrainStep.WIPE, model.DrainStep.HAND_OVER):
             await self._end_hooks(record)
-        if act.step is DrainStep.WIPE:
+        if act.step is model.DrainStep.WIPE:
             notes = replace(notes, wipe_word=self.call.request.confirm)
-        if act.step is DrainStep.START and record.state is DrainState.PREFLIGHT:
+        if act.step is model.DrainStep.START and record.state is model.DrainState.PREFLIGHT:
             await self._ask(record)
-        if act.step is DrainStep.STOP and self.back and not taken_back(record.state):
+        if act.step is model.DrainStep.STOP and self.back and not rules.taken_back(record.state):
             hooking = self.hooking()
             if hooking is not None:
                 await hooking.before(hooked(record, HookStep.STOP), self.call.facts(record))
         return notes
 
-    async def _lock(self, record: DrainRecord, act: _Act) -> None:
+    async def _lock(self, record: model.DrainRecord, act: _Act) -> None:
         """Passes must not read bricks while a drain begins, nor see the volume change at its commit."""
-        commits = act.step is DrainStep.AUDIT and self.call.request.commit and record.state not in OUT_STATES
-        begins = act.step in (DrainStep.START, DrainStep.RECOVER) and not act.seen_done
-        if self._locked or not (commits or begins or (act.step is DrainStep.COMMIT and not act.seen_done)):
+        commits = (
+            act.step is model.DrainStep.AUDIT and self.call.request.commit and record.state not in model.OUT_STATES
+        )
+        begins = act.step in (model.DrainStep.START, model.DrainStep.RECOVER) and not act.seen_done
+        if self._locked or not (commits or begins or (act.step is model.DrainStep.COMMIT and not act.seen_done)):
             return
         told = False
         while True:
@@ -370,62 +346,64 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
                 return
 
     def release(self, act: _Act) -> None:
-        if act.step not in (DrainStep.AUDIT, DrainStep.COMMIT):
+        if act.step not in (model.DrainStep.AUDIT, model.DrainStep.COMMIT):
             self.locks.pop_all().close()
             self._locked = False
 
-    async def _notes_before(self, record: DrainRecord, act: _Act, seen: DrainSeen) -> DrainNotes:
+    async def _notes_before(self, record: model.DrainRecord, act: _Act, seen: model.DrainSeen) -> model.DrainNotes:
         """What has to be written down with the intent."""
-        if act.step is not DrainStep.START or seen.state is None:
-            return NO_DRAIN_NOTES
+        if act.step is not model.DrainStep.START or seen.state is None:
+            return model.NO_DRAIN_NOTES
         options = self.throttle.before(seen.state)
         known = await self.looker.guarding.content(record)
         if known is None:
-            return DrainNotes(options=options)
-        return DrainNotes(options=options, files=known[1].files, size_bytes=known[1].size_bytes)
+            return model.DrainNotes(options=options)
+        return model.DrainNotes(options=options, files=known[1].files, size_bytes=known[1].size_bytes)
 
-    async def finished(self, record: DrainRecord, step: Finished) -> DrainSummary:
-        out = record.state in OUT_STATES
+    async def finished(self, record: model.DrainRecord, step: Finished) -> model.DrainSummary:
+        out = record.state in model.OUT_STATES
         await self._end_hooks(record)
         words, hint, confirm = step.words, "", None
-        if out and record.state is not DrainState.HANDED_OVER:
+        if out and record.state is not model.DrainState.HANDED_OVER:
             words, hint, confirm = await self._way_on(record, step.words)
         self.say(EventKind.DRAIN_FINISHED, Severity.INFO, record, words)
-        ending = DrainEnding.DONE if out else DrainEnding.TAKEN_BACK
+        ending = model.DrainEnding.DONE if out else model.DrainEnding.TAKEN_BACK
         return replace(self.summary(record, ending, words, hint), confirm=confirm)
 
-    async def _way_on(self, record: DrainRecord, words: str) -> tuple[str, str, str | None]:
+    async def _way_on(self, record: model.DrainRecord, words: str) -> tuple[str, str, str | None]:
         """What can be done with bricks that are out and were not given away."""
         if not await self.looker.goes_on(record):
-            step = "hand-over" if record.state in (DrainState.WIPED, DrainState.HANDING_OVER) else "wipe"
+            step = "hand-over" if record.state in (model.DrainState.WIPED, model.DrainState.HANDING_OVER) else "wipe"
             return f"{words}; there is no pre-{step} hook, so do that by hand", "", None
         word, problems = await wipe_permission(self.call.world, self.call.site, record)
         if word is None:
             return f"{words}; hooks may not wipe it: {'; '.join(problems)}", "", None
         return words, f"to have your hooks do that: the same command with --confirm {word}", word
 
-    async def halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
-        if record.state in OUT_STATES:
+    async def halted(self, record: model.DrainRecord, step: Halt) -> model.DrainSummary:
+        if record.state in model.OUT_STATES:
             await self._end_hooks(record)
         self.say(EventKind.DRAIN_HALTED, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
         return self.why_halted(record, step)
 
-    def why_halted(self, record: DrainRecord, step: Halt) -> DrainSummary:
+    def why_halted(self, record: model.DrainRecord, step: Halt) -> model.DrainSummary:
         """Why it does not go on."""
-        return replace(self.summary(record, DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
+        return replace(self.summary(record, model.DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
 
-    def stuck(self, record: DrainRecord, seen: DrainSeen) -> DrainSummary:
+    def stuck(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.DrainSummary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
         self.say(EventKind.DRAIN_HALTED, Severity.ERROR, record, words)
-        hosts = silent_hosts(record, seen)
-        right = way_out(record, hosts) if hosts else "put that right"
+        hosts = rules.silent_hosts(record, seen)
+        right = rules.way_out(record, hosts) if hosts else "put that right"
         hint = f"{right}, then run the same command again"
-        return self.summary(record, DrainEnding.STUCK, words, hint)
+        return self.summary(record, model.DrainEnding.STUCK, words, hint)
 
-    def summary(self, record: DrainRecord, ending: DrainEnding, words: str, hint: str = "") -> DrainSummary:
+    def summary(
+        self, record: model.DrainRecord, ending: model.DrainEnding, words: str, hint: str = ""
+    ) -> model.DrainSummary:
         """The result, with all that this process knows."""
         audit, check = self.looker.audit or self.looker.named, self.looker.check
-        return DrainSummary(
+        return model.DrainSummary(
             volume=record.volume,
             bricks=record.bricks,
             back=self.back,
@@ -441,13 +419,13 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
 
     # Hooks.
 
-    async def around(self, act: _Act, record: DrainRecord) -> Around | None:
+    async def around(self, act: _Act, record: model.DrainRecord) -> Around | None:
         """Those of an audit before a commit, and of the commit."""
         facts, step = (
             self.call.facts,
-            {DrainStep.COMMIT: HookStep.COMMIT, DrainStep.AUDIT: HookStep.AUDIT}.get(act.step),
+            {model.DrainStep.COMMIT: HookStep.COMMIT, model.DrainStep.AUDIT: HookStep.AUDIT}.get(act.step),
         )
-        if step is None or (step is HookStep.AUDIT and (act.seen_done or record.state in OUT_STATES)):
+        if step is None or (step is HookStep.AUDIT and (act.seen_done or record.state in model.OUT_STATES)):
             return None
 
         async def before() -> HookFacts:
@@ -459,31 +437,31 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
                 return facts(record, state=HookState.DONE)
             if found is None:
                 return facts(record, state=HookState.FAILED)
-            return facts(record, state=audit_state(found), reason="; ".join(audit_left(found)) or None)
+            return facts(record, state=rules.audit_state(found), reason="; ".join(rules.audit_left(found)) or None)
 
         return Around(step=hooked(record, step), before=before, after=after)
 
-    async def _ask(self, record: DrainRecord) -> None:
+    async def _ask(self, record: model.DrainRecord) -> None:
         """Those before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
         hooking = self.hooking()
         if hooking is not None and not self._asked:
             await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
         self._asked = True
 
-    async def _end_hooks(self, record: DrainRecord) -> None:
+    async def _end_hooks(self, record: model.DrainRecord) -> None:
         """Those after a drain that is over, and what killed calls owe of its steps. May be called again."""
-        out = record.state in OUT_STATES
+        out = record.state in model.OUT_STATES
         state = HookState.DONE if out else HookState.STOPPED
         for step in _CLOSED_AT_THE_END:
             stopped = HookState.FAILED if out else HookState.DONE
             await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
 
-    async def _catch_up(self, record: DrainRecord, step: HookStep, state: HookState) -> None:
+    async def _catch_up(self, record: model.DrainRecord, step: HookStep, state: HookState) -> None:
         hooking = self.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record, step), self.call.facts(record, state=state))
 
-    async def _do(self, act: DrainAct, record: DrainRecord, step: HookStep) -> None:
+    async def _do(self, act: model.DrainAct, record: model.DrainRecord, step: HookStep) -> None:
         """A step that its `pre` hooks do, one brick after the other; a wipe is checked. Raises HookSkipped, Refused, ToolFailed."""
         hooking = self.hooking()
         if hooking is None:
@@ -504,7 +482,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
                 await self._check_disk(record, name)
                 await hooking.around(place, partial(work, name), facts=facts, after=after)
 
-    async def _tell_failure(self, record: DrainRecord, ended: Ended | None) -> None:
+    async def _tell_failure(self, record: model.DrainRecord, ended: Ended | None) -> None:
         """Those that people are told by that they have to look, once for each failure; `ended` None: the call begins, or ended by
         an exception. May be called again.
         """
@@ -514,18 +492,18 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         failure = drain_failure(record, self.call.world.ledger.drains.steps(record.id), ended, back=self.back)
         if failure is None:
             return
-        failed = HookStep.STOP if taken_back(record.state) else HookStep.DRAIN
+        failed = HookStep.STOP if rules.taken_back(record.state) else HookStep.DRAIN
         facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
         tell = hooking.once if failure.certain else hooking.catch_up
         await tell(hooked(record, HookStep.FAIL, failed_step=failure.step_id), facts)
 
     # Steps.
 
-    async def _check(self, _: DrainAct, record: DrainRecord) -> _Done:
+    async def _check(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self._ask(record)
         return Done()
 
-    async def _start(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _start(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         world = self.call.world
         await self._look_everywhere(record)
         await self.throttle.follow(record)
@@ -534,9 +512,9 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         if act.task_before is not None:
             await self._end_task(record)
         task_id = await world.volume.start(record.bricks)
-        return Done(words=f"task {task_id}", notes=DrainNotes(task_id=task_id))
+        return Done(words=f"task {task_id}", notes=model.DrainNotes(task_id=task_id))
 
-    async def _watch(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _watch(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         # What has come to its end is looked at once: the last counters are kept so.
         async with probing(self.call.world.probing):
             moved = await watch(self, record)
@@ -545,22 +523,22 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         words = "{} moved, {}, {} skipped".format(*counters)
         return Done(words=words, result=None if moved or act.seen_done else act.intent)
 
-    async def _audit(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _audit(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
             return Done()
         self.looker.audit = await self._audited(record)
-        left = audit_left(self.looker.audit)
+        left = rules.audit_left(self.looker.audit)
         kept = self.looker.audit.explained
         nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
         # The result is decided by the next look: what was found is no end of this step.
         return Done(words="; ".join(left) or nothing, result=act.intent)
 
-    async def _audited(self, record: DrainRecord) -> AuditSeen:
+    async def _audited(self, record: model.DrainRecord) -> model.AuditSeen:
         """Every brick walked, with what is proven just now. Raises MigratorError."""
         found = await self.looker.volume()
         world = self.call.world
         bricks = bricks_of(record, () if found is None else found[0].bricks)
-        if record.state is DrainState.WIPING:
+        if record.state is model.DrainState.WIPING:
             # Those that were being wiped at a crash are no bricks any more, and were audited before.
             places = await world.places(bricks, record.volume_id)
             bricks = tuple(brick for brick in bricks if places.get(brick.name) not in _WIPED)
@@ -570,8 +548,11 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         return await self._walk(record, bricks, None if recovery is None else await recovery.proven())
 
     async def _walk(
-        self, record: DrainRecord, bricks: Sequence[Brick], explained: Mapping[str, AbstractSet[bytes]] | None = None
-    ) -> AuditSeen:
+        self,
+        record: model.DrainRecord,
+        bricks: Sequence[Brick],
+        explained: Mapping[str, AbstractSet[bytes]] | None = None,
+    ) -> model.AuditSeen:
         world = self.call.world
         return await audit_bricks(
             bricks,
@@ -583,7 +564,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
             left=self.call.left_list(),
         )
 
-    async def _recover(self, _: DrainAct, record: DrainRecord) -> _Done:
+    async def _recover(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
         found = await self.looker.volume()
         recovery = self._recovery(record, found)
         if recovery is None or found is None:
@@ -602,7 +583,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
         left = f"; {several(len(summary.problems), 'problem')}" if summary.problems else ""
         return Done(words=words + left)
 
-    async def _commit(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _commit(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
             return Done(words="it is out of the volume")
         world = self.call.world
@@ -611,28 +592,28 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
             # An original that stays behind may have been written to meanwhile: hooks take as long as they like.
             self.looker.audit = await self._audited(record)
         # After the hooks and the backup, which take time.
-        problems = commit_problems(record, await self.looker.see(record))
+        problems = rules.commit_problems(record, await self.looker.see(record))
         if problems:
             raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
         await self._look_everywhere(record)
         await world.volume.commit(record.bricks)
         return Done(words="out of the volume")
 
-    async def _look_everywhere(self, record: DrainRecord) -> None:
+    async def _look_everywhere(self, record: model.DrainRecord) -> None:
         def say(words: str) -> None:
             self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
         await look_everywhere(self.call.world.volume, say)
 
-    async def _wipe(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _wipe(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self._do(act, record, HookStep.WIPE)
         return Done(words="an empty file system is mounted there")
 
-    async def _hand_over_bricks(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _hand_over_bricks(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self._do(act, record, HookStep.HAND_OVER)
         return Done(words="handed over")
 
-    async def _check_disk(self, record: DrainRecord, name: str) -> None:
+    async def _check_disk(self, record: model.DrainRecord, name: str) -> None:
         """Look at the disk of a brick again before a hook destroys what is on it. Raises Refused.
 
         Where a killed call has unmounted the file system already, there is nothing to look at.
@@ -648,47 +629,47 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
                 hint="move it elsewhere, or wipe by hand; the drain itself is complete",
             )
 
-    async def _check_wiped(self, record: DrainRecord, name: str) -> None:
+    async def _check_wiped(self, record: model.DrainRecord, name: str) -> None:
         bricks = tuple(brick for brick in bricks_of(record, ()) if brick.name == name)
         place = (await self.call.world.places(bricks, record.volume_id))[name]
-        if place is not PlaceSeen.EMPTY:
+        if place is not model.PlaceSeen.EMPTY:
             raise ToolFailed(
                 f"no empty file system is mounted at {name} after the pre-wipe hooks (found: {place.value})",
                 cause="no hook wipes it, or the hook failed without an exit code, or it did not mount it again",
                 hint="make the file system and mount it as /etc/fstab says, then run the same command again",
             )
 
-    async def _give_up(self, _: DrainAct, record: DrainRecord) -> _Done:
+    async def _give_up(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
         """If Gluster has completed, list the leftovers: its counters name none."""
         found = await self.looker.volume()
-        task = None if found is None else own_task(record, DrainSeen(state=found[0], tasks=found[1]))
+        task = None if found is None else rules.own_task(record, model.DrainSeen(state=found[0], tasks=found[1]))
         progress = None if task is None else await self.looker.progress(task)
         counters = () if progress is None else progress.counters
         completed = bool(counters) and all(one.status is TaskStatus.COMPLETED for one in counters)
         if found is None or self.looker.audit is not None or not completed:
             return Done()
         self.looker.named = await self._walk(record, bricks_of(record, found[0].bricks))
-        return Done(words="; ".join(audit_left(self.looker.named)) or "nothing is left all the same")
+        return Done(words="; ".join(rules.audit_left(self.looker.named)) or "nothing is left all the same")
 
-    async def _stop(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _stop(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
             return Done()
         await self._end_task(record)
         return Done(words="files that were moved stay where they are")
 
-    async def _end_task(self, record: DrainRecord) -> None:
+    async def _end_task(self, record: model.DrainRecord) -> None:
         progress = await self.call.world.volume.stop(record.bricks)
         self.call.world.ledger.drains.add_samples(record.id, samples_of(progress, self.call.now_s()))
 
-    async def _settle(self, act: DrainAct, record: DrainRecord) -> _Done:
+    async def _settle(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
             return Done(words="the layout is right")
         world = self.call.world
         await self._look_everywhere(record)
         wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
-        world.ledger.drains.note(record.id, DrainNotes(layout_task_id=wanted))
-        began_s, limit_s = world.clock.monotonic_s(), lost_after_s(self.call.request.poll_s)
-        samples: list[DrainSample] = []
+        world.ledger.drains.note(record.id, model.DrainNotes(layout_task_id=wanted))
+        began_s, limit_s = world.clock.monotonic_s(), rules.lost_after_s(self.call.request.poll_s)
+        samples: list[model.DrainSample] = []
         while True:
             found, now_s = await self.looker.volume(), self.call.now_s()
             task = None if found is None else next((task for task in found[1] if task.id == wanted), None)
@@ -701,7 +682,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
             if progress is not None:
                 kept = [one for one in samples if one.at_s > now_s - 3.0 * limit_s]
                 samples = [*kept, *samples_of(progress, now_s)]
-                lost = lost_movers(
+                lost = rules.lost_movers(
                     samples,
                     task_id=progress.task_id,
                     since_s=self.looker.not_whole_s,
@@ -710,7 +691,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
                     names=progress.names,
                 )
                 if lost:
-                    raise ToolFailed(f"the fix-layout does not end: {lost}; {rebalance_way_out(record.volume)}")
+                    raise ToolFailed(f"the fix-layout does not end: {lost}; {rules.rebalance_way_out(record.volume)}")
             shown = standing(record, world.ledger.drains.samples(record.id))
             elapsed_s = world.clock.monotonic_s() - began_s
             world.progress.show(progress_of(shown, "repairing the layout after", elapsed_s))
@@ -723,7 +704,7 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
             )
         return Done(words="the layout is right")
 
-    async def _layout_under_way(self, record: DrainRecord) -> str | None:
+    async def _layout_under_way(self, record: model.DrainRecord) -> str | None:
         """The id of a fix-layout that goes on: one that was begun before a crash, also where its id was not written down."""
         volume = self.call.world.volume
         _, tasks = await volume.state_and_tasks()
@@ -736,11 +717,11 @@ class DrainMachine(Engine[DrainRecord, DrainSeen, DrainState, DrainStep, DrainNo
                 return task.id
         return None
 
-    async def _restore(self, _: DrainAct, record: DrainRecord) -> _Done:
+    async def _restore(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
         return Done(words=await self.throttle.restore(record))
 
     def _recovery(
-        self, record: DrainRecord, found: tuple[VolumeState, tuple[VolumeTask, ...]] | None
+        self, record: model.DrainRecord, found: tuple[VolumeState, tuple[VolumeTask, ...]] | None
     ) -> Recovery | None:
         """The recovery for a drain; None where none was asked for, or where it is not known whether its bricks are in the volume."""
         world = self.call.world

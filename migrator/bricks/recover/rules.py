@@ -7,16 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from migrator.bricks.recover.model import (
-    ASIDE,
-    COPIES,
-    WORK_DIRECTORY,
-    BrickLeftovers,
-    Leftover,
-    NameState,
-    SetLeftover,
-    VolumeName,
-)
+from migrator.bricks.recover import model
 from migrator.core.entry import EntryType
 from migrator.core.paths import show
 from migrator.core.units import several
@@ -27,32 +18,32 @@ MOST_LEFTOVERS = 10_000
 
 def original(name: bytes) -> bytes:
     """The name that a leftover belongs to, also while it is set aside."""
-    return name.removeprefix(ASIDE)
+    return name.removeprefix(model.ASIDE)
 
 
-def originals(leftover: Leftover) -> tuple[bytes, ...]:
+def originals(leftover: model.Leftover) -> tuple[bytes, ...]:
     """The names that it has for people, each once."""
     return tuple(dict.fromkeys(original(name) for name in leftover.names))
 
 
 def name_state(
-    leftover: Leftover, seen: VolumeName | None, *, copy_inode: int | None, equal: bool, in_volume: bool
-) -> NameState:
+    leftover: model.Leftover, seen: model.VolumeName | None, *, copy_inode: int | None, equal: bool, in_volume: bool
+) -> model.NameState:
     """What one name is. `equal`: both were read and have the same content. `in_volume`: the brick belongs to the volume, so that the
     same gfid is the leftover itself; out of it, it is another copy.
     """
     if seen is None:
-        return NameState.ABSENT
+        return model.NameState.ABSENT
     if copy_inode is not None and seen.inode == copy_inode:
-        return NameState.COPY
+        return model.NameState.COPY
     if not seen.gfid:
-        return NameState.OTHER
+        return model.NameState.OTHER
     if in_volume and seen.gfid == leftover.gfid:
-        return NameState.ITSELF
-    return NameState.EQUAL if equal and alike(leftover, seen) else NameState.OTHER
+        return model.NameState.ITSELF
+    return model.NameState.EQUAL if equal and alike(leftover, seen) else model.NameState.OTHER
 
 
-def alike(leftover: Leftover, seen: VolumeName) -> bool:
+def alike(leftover: model.Leftover, seen: model.VolumeName) -> bool:
     """Whether both are of one type and size; devices have to have the same numbers."""
     if leftover.type is not seen.type:
         return False
@@ -61,39 +52,39 @@ def alike(leftover: Leftover, seen: VolumeName) -> bool:
     return leftover.type is not EntryType.FILE or leftover.size_bytes == seen.size_bytes
 
 
-def against(leftover: Leftover, states: Mapping[bytes, NameState]) -> tuple[str, ...]:
+def against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -> tuple[str, ...]:
     """Why it may not be brought back now; none where it may. `states` are those of all its names."""
     return tuple(_against(leftover, states))
 
 
-def _against(leftover: Leftover, states: Mapping[bytes, NameState]) -> Iterator[str]:
+def _against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -> Iterator[str]:
     if leftover.open:
         yield "it is open, or may be"
     if leftover.link_count != len(leftover.names):
         yield f"{leftover.link_count} names lead to it on its brick, and {len(leftover.names)} were found"
-    if any(name == WORK_DIRECTORY or name.startswith(COPIES) for name in leftover.names):
+    if any(name == model.WORK_DIRECTORY or name.startswith(model.COPIES) for name in leftover.names):
         yield "it lies where copies are made"
     for name in originals(leftover):
-        state = states.get(name, NameState.OTHER)
-        if state is NameState.OTHER:
+        state = states.get(name, model.NameState.OTHER)
+        if state is model.NameState.OTHER:
             yield f"the volume has something else at {show(name)}"
-        elif state is NameState.EQUAL and set(states.values()) != {NameState.EQUAL}:
+        elif state is model.NameState.EQUAL and set(states.values()) != {model.NameState.EQUAL}:
             yield f"{show(name)} is another file in the volume, of the same content, and its other names are not"
 
 
-def times_of(leftover: Leftover, *, own: bool) -> tuple[int, int]:
+def times_of(leftover: model.Leftover, *, own: bool) -> tuple[int, int]:
     """Modification and access, as the mount shows them. `own`: Gluster keeps times itself (features.ctime)."""
     if own and leftover.own_times is not None:
         return leftover.own_times
     return leftover.mtime_ns, leftover.atime_ns
 
 
-def is_done(states: Mapping[bytes, NameState]) -> bool:
+def is_done(states: Mapping[bytes, model.NameState]) -> bool:
     """Whether every name is in the volume without the leftover."""
-    return bool(states) and all(state in (NameState.COPY, NameState.EQUAL) for state in states.values())
+    return bool(states) and all(state in (model.NameState.COPY, model.NameState.EQUAL) for state in states.values())
 
 
-def changed(before: Leftover, now: Leftover | None, aside: Collection[bytes] = ()) -> str:
+def changed(before: model.Leftover, now: model.Leftover | None, aside: Collection[bytes] = ()) -> str:
     """Why a leftover is not what it was (empty: it is). `aside` are names that were set aside since, which changes ctime."""
     if now is None:
         return "it is not on its brick any more"
@@ -101,7 +92,7 @@ def changed(before: Leftover, now: Leftover | None, aside: Collection[bytes] = (
         return "it was opened"
     if _content(before) != _content(now) or (not aside and before.ctime_ns != now.ctime_ns):
         return "it changed"
-    expected = {ASIDE + name if name in aside else name for name in originals(before)}
+    expected = {model.ASIDE + name if name in aside else name for name in originals(before)}
     if set(now.names) != (expected if aside else set(before.names)) or now.link_count != len(now.names):
         return "its names changed, or the volume has it on another brick too"
     return ""
@@ -115,13 +106,13 @@ _copied = attrgetter("type", "size_bytes", "mode", "uid", "gid", "rdev", "target
 """What copies have in common. Each brick has times of its own."""
 
 
-def united(found: Sequence[BrickLeftovers], arbiters: Collection[str] = ()) -> tuple[SetLeftover, ...]:
+def united(found: Sequence[model.BrickLeftovers], arbiters: Collection[str] = ()) -> tuple[model.SetLeftover, ...]:
     """Every leftover of a set of bricks once, in order of its names: read from the first brick that holds content. A copy is good
     where nothing waits to be healed, on any brick of the set, and all copies are the same: what is behind the others says
     nothing of itself.
     """
     data = [one for one in found if one.brick not in arbiters]
-    copies: dict[bytes, dict[str, Leftover]] = {}
+    copies: dict[bytes, dict[str, model.Leftover]] = {}
     for brick in found:
         for one in brick.found:
             copies.setdefault(one.gfid or b"\0".join(one.names), {})[brick.brick] = one
@@ -130,11 +121,13 @@ def united(found: Sequence[BrickLeftovers], arbiters: Collection[str] = ()) -> t
         first = next((of_bricks[brick.brick] for brick in data if brick.brick in of_bricks), None)
         if first is not None:
             reasons = tuple(_copies_against(of_bricks, [one.brick for one in found], arbiters)) if first.gfid else ()
-            result.append(SetLeftover(leftover=first, reasons=reasons))
+            result.append(model.SetLeftover(leftover=first, reasons=reasons))
     return tuple(sorted(result, key=lambda one: one.leftover.names))
 
 
-def _copies_against(copies: Mapping[str, Leftover], bricks: Sequence[str], arbiters: Collection[str]) -> Iterator[str]:
+def _copies_against(
+    copies: Mapping[str, model.Leftover], bricks: Sequence[str], arbiters: Collection[str]
+) -> Iterator[str]:
     heal = "see `gluster volume heal VOLUME info`, and heal it"
     if waiting := [brick for brick, one in copies.items() if one.pending]:
         yield f"it waits to be healed, so {waiting[0]} does not say which copy is good: {heal}"
@@ -150,7 +143,7 @@ def _copies_against(copies: Mapping[str, Leftover], bricks: Sequence[str], arbit
         yield "its copies on the bricks of the set differ, and nothing says which one is good: people have to decide"
 
 
-def with_open_elsewhere(found: Sequence[BrickLeftovers]) -> tuple[BrickLeftovers, ...]:
+def with_open_elsewhere(found: Sequence[model.BrickLeftovers]) -> tuple[model.BrickLeftovers, ...]:
     """The same, where what is open on one copy of a replica set counts as open on all."""
     opened = {one.gfid for brick in found for one in brick.found if one.open and one.gfid}
     return tuple(

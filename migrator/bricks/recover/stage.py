@@ -13,29 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
-from migrator.bricks.recover.model import (
-    ASIDE,
-    COPIES,
-    WORK_DIRECTORY,
-    BrickLeftovers,
-    Leftover,
-    NameState,
-    RecoverySummary,
-    SetLeftover,
-    VolumeName,
-)
-from migrator.bricks.recover.rules import (
-    against,
-    changed,
-    is_done,
-    name_state,
-    original,
-    originals,
-    times_of,
-    too_many,
-    united,
-    with_open_elsewhere,
-)
+from migrator.bricks.recover import model, rules
+from migrator.bricks.recover.rules import changed
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
@@ -51,12 +30,12 @@ from migrator.gluster.model import Brick
 class LeftoverBricks(Protocol):
     """Looks at bricks on their hosts. Changes nothing there."""
 
-    async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
+    async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> model.BrickLeftovers:
         """Everything that is left on a brick, in order of its names, and what has it open. `digests`: content is read too.
         Raises HostLost, ToolFailed (also where the path is no brick of this volume), UsageError.
         """
 
-    async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
+    async def read(self, brick: Brick, leftover: model.Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
         """Hand out the content of a file, in pieces. Raises HostLost, ToolFailed (also where it is not the same inode, size or
         time any more), and what `take` raises.
         """
@@ -67,16 +46,16 @@ class VolumeRecovery(Protocol):
     OSError.
     """
 
-    def look(self, path: bytes) -> VolumeName | None:
+    def look(self, path: bytes) -> model.VolumeName | None:
         """What a name leads to; None where there is none."""
 
     def digest(self, path: bytes) -> bytes:
         """Of content, or of a symlink's target; empty for what has neither. Read anew, not from this machine's memory."""
 
-    def copy_inode(self, leftover: Leftover) -> int | None:
+    def copy_inode(self, leftover: model.Leftover) -> int | None:
         """The inode of the copy that was begun; None where there is none."""
 
-    def begin_copy(self, leftover: Leftover) -> int | None:
+    def begin_copy(self, leftover: model.Leftover) -> int | None:
         """Make an empty copy, in the place of one that was begun before. For a file a descriptor to write to, which `abandon`
         closes.
         """
@@ -87,7 +66,7 @@ class VolumeRecovery(Protocol):
     def abandon(self, descriptor: int) -> None:
         """Close what `begin_copy` gave, where it is not ended."""
 
-    def end_copy(self, leftover: Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
+    def end_copy(self, leftover: model.Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
         """Give it owner, mode, attributes and times (modification, access), and have it on disks."""
 
     def set_aside(self, path: bytes) -> None:
@@ -96,13 +75,13 @@ class VolumeRecovery(Protocol):
     def put_back(self, path: bytes) -> None:
         """Give what was set aside its name again. FileExistsError where something else has it by now."""
 
-    def place(self, leftover: Leftover, path: bytes) -> None:
+    def place(self, leftover: model.Leftover, path: bytes) -> None:
         """Give the copy a name. FileExistsError where something else has it."""
 
-    def drop_aside(self, leftover: Leftover, path: bytes) -> None:
+    def drop_aside(self, leftover: model.Leftover, path: bytes) -> None:
         """Remove an original that was set aside, if it still is the leftover. ESTALE where it is not."""
 
-    def drop_copy(self, leftover: Leftover) -> None:
+    def drop_copy(self, leftover: model.Leftover) -> None:
         """Take the copy's own name away; those that it was given stay."""
 
     def mtime_ns(self, directory: bytes) -> int:
@@ -144,7 +123,7 @@ class MountedVolumeRecovery:
         self._path = root
         self._listed: dict[bytes, float] = {}
 
-    def look(self, path: bytes) -> VolumeName | None:
+    def look(self, path: bytes) -> model.VolumeName | None:
         """What a name leads to. What lies on a drained brick without a link-to file elsewhere is not found by its name
         (cluster.lookup-optimize), until somebody lists its directory: then his mount finds it, and goes on to. So it is listed.
         """
@@ -168,15 +147,15 @@ class MountedVolumeRecovery:
                 return hashlib.sha256(os.readlink(name, dir_fd=fd)).digest()
             return _digest(fd, name) if stat.S_ISREG(facts.st_mode) else b""
 
-    def copy_inode(self, leftover: Leftover) -> int | None:
+    def copy_inode(self, leftover: model.Leftover) -> int | None:
         """The inode of the copy that was begun."""
         self._check_own()
-        seen = self.look(COPIES + leftover.key)
+        seen = self.look(model.COPIES + leftover.key)
         return None if seen is None else seen.inode
 
-    def begin_copy(self, leftover: Leftover) -> int | None:
+    def begin_copy(self, leftover: model.Leftover) -> int | None:
         """Make an empty copy."""
-        with self._work(COPIES + leftover.key) as (fd, name):
+        with self._work(model.COPIES + leftover.key) as (fd, name):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=fd)
             if leftover.type is EntryType.SYMLINK:
@@ -196,9 +175,9 @@ class MountedVolumeRecovery:
         """Close what was begun."""
         os.close(descriptor)
 
-    def end_copy(self, leftover: Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
+    def end_copy(self, leftover: model.Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
         """Owner, mode, attributes, times (modification, access), and the disks."""
-        with self._work(COPIES + leftover.key) as (directory, name):
+        with self._work(model.COPIES + leftover.key) as (directory, name):
             if leftover.type is EntryType.SYMLINK:
                 os.chown(name, leftover.uid, leftover.gid, dir_fd=directory, follow_symlinks=False)
                 for key, value in leftover.xattrs.items():
@@ -218,7 +197,7 @@ class MountedVolumeRecovery:
 
     def set_aside(self, path: bytes) -> None:
         """Move a name out of the way."""
-        with self._parent(path) as (fd, name), self._work(ASIDE + path) as (aside, aside_name):
+        with self._parent(path) as (fd, name), self._work(model.ASIDE + path) as (aside, aside_name):
             waiting = _look_again(aside, aside_name)
             here = _look(fd, name)
             if here is None:
@@ -237,7 +216,7 @@ class MountedVolumeRecovery:
 
     def put_back(self, path: bytes) -> None:
         """Give what was set aside its name again."""
-        with self._work(ASIDE + path) as (aside, aside_name), self._parent(path) as (fd, name):
+        with self._work(model.ASIDE + path) as (aside, aside_name), self._parent(path) as (fd, name):
             waiting, here = _look_again(aside, aside_name), _look(fd, name)
             if waiting is None:
                 return
@@ -247,14 +226,14 @@ class MountedVolumeRecovery:
                 return
             _return(aside, aside_name, waiting, fd, name)
 
-    def place(self, leftover: Leftover, path: bytes) -> None:
+    def place(self, leftover: model.Leftover, path: bytes) -> None:
         """Give the copy a name."""
-        with self._work(COPIES + leftover.key) as (copies, copy), self._parent(path) as (fd, name):
+        with self._work(model.COPIES + leftover.key) as (copies, copy), self._parent(path) as (fd, name):
             os.link(copy, name, src_dir_fd=copies, dst_dir_fd=fd, follow_symlinks=False)
 
-    def drop_aside(self, leftover: Leftover, path: bytes) -> None:
+    def drop_aside(self, leftover: model.Leftover, path: bytes) -> None:
         """Remove an original that was set aside."""
-        with self._work(ASIDE + path) as (aside, name):
+        with self._work(model.ASIDE + path) as (aside, name):
             seen = _look_again(aside, name)
             if seen is None:
                 return
@@ -262,10 +241,10 @@ class MountedVolumeRecovery:
                 raise OSError(errno.ESTALE, "what was set aside is another file by now", path)
             os.unlink(name, dir_fd=aside)
 
-    def drop_copy(self, leftover: Leftover) -> None:
+    def drop_copy(self, leftover: model.Leftover) -> None:
         """Take the copy's own name away."""
         self._check_own()
-        with suppress(FileNotFoundError), self._parent(COPIES + leftover.key) as (fd, name):
+        with suppress(FileNotFoundError), self._parent(model.COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
 
     def mtime_ns(self, directory: bytes) -> int:
@@ -284,11 +263,11 @@ class MountedVolumeRecovery:
         """Remove the own names of copies, then the directories that are empty."""
         self._check_own()
         if keep is not None:
-            with suppress(FileNotFoundError), self._parent(COPIES + b"any") as (fd, _):
+            with suppress(FileNotFoundError), self._parent(model.COPIES + b"any") as (fd, _):
                 for name in map(os.fsencode, os.listdir(fd)):
                     if name not in keep:
                         os.unlink(name, dir_fd=fd)
-        for path in (COPIES, ASIDE, WORK_DIRECTORY):
+        for path in (model.COPIES, model.ASIDE, model.WORK_DIRECTORY):
             with suppress(FileNotFoundError):
                 self._tidy(path.rstrip(b"/"))
 
@@ -312,7 +291,7 @@ class MountedVolumeRecovery:
 
     def _check_own(self) -> None:
         """Where somebody else has made the working directory, nothing in it is taken for ours. Raises PermissionError."""
-        with suppress(FileNotFoundError), self._parent(WORK_DIRECTORY) as (fd, name):
+        with suppress(FileNotFoundError), self._parent(model.WORK_DIRECTORY) as (fd, name):
             _check(os.stat(name, dir_fd=fd, follow_symlinks=False))
 
     @contextmanager
@@ -345,11 +324,11 @@ class MountedVolumeRecovery:
 
 def _check(facts: os.stat_result) -> None:
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
-        words = f"{WORK_DIRECTORY.decode()} in the root of the volume is not root's alone: move it away"
-        raise PermissionError(errno.EPERM, words, WORK_DIRECTORY)
+        words = f"{model.WORK_DIRECTORY.decode()} in the root of the volume is not root's alone: move it away"
+        raise PermissionError(errno.EPERM, words, model.WORK_DIRECTORY)
 
 
-def _return(aside: int, aside_name: bytes, waiting: VolumeName, directory: int, name: bytes) -> None:
+def _return(aside: int, aside_name: bytes, waiting: model.VolumeName, directory: int, name: bytes) -> None:
     """Give what was set aside its name again, unless something has it."""
     if waiting.type is EntryType.DIRECTORY:
         # It has no second name. What could be replaced by it is an empty directory.
@@ -359,7 +338,7 @@ def _return(aside: int, aside_name: bytes, waiting: VolumeName, directory: int, 
     os.unlink(aside_name, dir_fd=aside)
 
 
-def _look(directory: int, name: bytes) -> VolumeName | None:
+def _look(directory: int, name: bytes) -> model.VolumeName | None:
     try:
         facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -368,7 +347,7 @@ def _look(directory: int, name: bytes) -> VolumeName | None:
         gfid = uuid.UUID(os.getxattr(entry_path(directory, name), _GFID, follow_symlinks=False).decode("ascii")).bytes
     except (OSError, ValueError):
         gfid = b""
-    return VolumeName(
+    return model.VolumeName(
         type=EntryType.of_mode(facts.st_mode),
         gfid=gfid,
         inode=facts.st_ino,
@@ -388,7 +367,7 @@ def _list(directory: int) -> None:
                     entry.stat(follow_symlinks=False)
 
 
-def _look_again(directory: int, name: bytes) -> VolumeName | None:
+def _look_again(directory: int, name: bytes) -> model.VolumeName | None:
     """As `_look`. What a rename has left on the drained brick may have no link-to file where its name belongs: then nobody is
     told of it by its name, but by a listing (cluster.lookup-optimize), and from then on by its name too.
     """
@@ -414,7 +393,7 @@ def _digest(directory: int, name: bytes) -> bytes:
         os.close(fd)
 
 
-def _dress(path: bytes, leftover: Leftover, times: tuple[int, int]) -> None:
+def _dress(path: bytes, leftover: model.Leftover, times: tuple[int, int]) -> None:
     os.chown(path, leftover.uid, leftover.gid)
     set_xattrs(path, leftover.xattrs)
     os.chmod(path, leftover.mode)  # noqa: PTH101 (the path is bytes)
@@ -507,8 +486,8 @@ class Group:
     that came before, and has names already.
     """
 
-    leftover: Leftover
-    states: Mapping[bytes, NameState]
+    leftover: model.Leftover
+    states: Mapping[bytes, model.NameState]
     digest: bytes = b""
     begun_before: bool = False
     aside: list[bytes] = field(default_factory=list)
@@ -528,7 +507,7 @@ class Placing:
 
     async def set_aside(self, group: Group) -> None:
         """What the volume shows of it. Raises OSError, ToolFailed."""
-        for path in [path for path, state in group.states.items() if state is NameState.ITSELF]:
+        for path in [path for path, state in group.states.items() if state is model.NameState.ITSELF]:
             if path not in group.aside:
                 group.aside.append(path)
             try:
@@ -544,16 +523,18 @@ class Placing:
                 await self.change(partial(self.volume.put_back, path), path)
             except FileExistsError as error:
                 raise ToolFailed(
-                    f"the volume has something else at {show(path)} by now; what was there before waits at {show(ASIDE + path)}"
+                    f"the volume has something else at {show(path)} by now; what was there before waits at {show(model.ASIDE + path)}"
                 ) from error
-        if not group.begun_before and NameState.COPY not in group.states.values():
+        if not group.begun_before and model.NameState.COPY not in group.states.values():
             await self.call(partial(self.volume.drop_copy, group.leftover))
 
     async def place(self, group: Group) -> int:
         """The copy gets the names; then what was set aside goes. How many names it got. Raises OSError, ToolFailed."""
-        placed = [path for path, state in group.states.items() if state in (NameState.ABSENT, NameState.ITSELF)]
+        placed = [
+            path for path, state in group.states.items() if state in (model.NameState.ABSENT, model.NameState.ITSELF)
+        ]
         for path in placed:
-            waits = f"; what was there before waits at {show(ASIDE + path)}" if path in group.aside else ""
+            waits = f"; what was there before waits at {show(model.ASIDE + path)}" if path in group.aside else ""
             try:
                 await self.change(partial(self.volume.place, group.leftover, path), path)
             except FileExistsError as error:
@@ -632,7 +613,7 @@ class Recovery:
     def __post_init__(self) -> None:
         self._placing = Placing(volume=self.volume, blocking=self.blocking, clock=self.clock)
 
-    async def bring_back(self) -> RecoverySummary:
+    async def bring_back(self) -> model.RecoverySummary:
         """Everything that may be. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
         unseen: list[str] = []
         for number in range(_ROUNDS):
@@ -644,8 +625,8 @@ class Recovery:
                 f"{name}: {reason}" for name, one in looked.items() for reason in (*one.unseen, *one.open_unknown)
             ]
             found = self._united(looked)
-            if words := too_many(len(found)):
-                return RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))
+            if words := rules.too_many(len(found)):
+                return model.RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))
             for start in range(0, len(found), _AT_ONCE):
                 await self._some(found[start : start + _AT_ONCE])
             if number + 1 == _ROUNDS or (not self._problems and not await self._waits()):
@@ -654,12 +635,14 @@ class Recovery:
         await self._placing.change(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
         await self._placing.put_times_back()
         problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
-        return RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
+        return model.RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
 
     async def _waits(self) -> bool:
         """Whether anything is still set aside."""
         found = await self._look()
-        return any(name.startswith(ASIDE) for brick in found.values() for one in brick.found for name in one.names)
+        return any(
+            name.startswith(model.ASIDE) for brick in found.values() for one in brick.found for name in one.names
+        )
 
     async def proven(self) -> Mapping[str, frozenset[bytes]]:
         """By brick the names on it that are in the volume as other files of equal content, now. Changes nothing. Raises HostLost,
@@ -669,9 +652,9 @@ class Recovery:
             # Of names on bricks that have just left the volume clients remember what they were: that would prove itself.
             await self.clock.sleep(SETTLE_S)
         first = await self._look(digests=True)
-        proven: dict[str, dict[bytes, Leftover]] = {}
+        proven: dict[str, dict[bytes, model.Leftover]] = {}
         for brick in self.bricks:
-            names: dict[bytes, Leftover] = {}
+            names: dict[bytes, model.Leftover] = {}
             for leftover in () if brick.arbiter else first[brick.name].found:
                 if (
                     leftover.open
@@ -683,8 +666,8 @@ class Recovery:
                     states = await self._states(leftover)
                 except OSError:
                     continue
-                if set(states.values()) == {NameState.EQUAL} and not any(
-                    name.startswith(ASIDE) for name in leftover.names
+                if set(states.values()) == {model.NameState.EQUAL} and not any(
+                    name.startswith(model.ASIDE) for name in leftover.names
                 ):
                     names |= dict.fromkeys(leftover.names, leftover)
             proven[brick.name] = names
@@ -698,34 +681,34 @@ class Recovery:
                 certain[brick.name] = frozenset.intersection(*held)
         return certain
 
-    async def _look(self, *, digests: bool = False) -> dict[str, BrickLeftovers]:
+    async def _look(self, *, digests: bool = False) -> dict[str, model.BrickLeftovers]:
         found = [
             await self.leftovers.look(brick, volume_id=self.volume_id, digests=digests and not brick.arbiter)
             for brick in self.bricks
         ]
-        return {one.brick: one for one in with_open_elsewhere(found)}
+        return {one.brick: one for one in rules.with_open_elsewhere(found)}
 
-    def _united(self, looked: Mapping[str, BrickLeftovers]) -> tuple[SetLeftover, ...]:
-        return united(list(looked.values()), {brick.name for brick in self.bricks if brick.arbiter})
+    def _united(self, looked: Mapping[str, model.BrickLeftovers]) -> tuple[model.SetLeftover, ...]:
+        return rules.united(list(looked.values()), {brick.name for brick in self.bricks if brick.arbiter})
 
-    async def _states(self, leftover: Leftover) -> dict[bytes, NameState]:
+    async def _states(self, leftover: model.Leftover) -> dict[bytes, model.NameState]:
         """What each of its names is. Without a digest `equal` only means that types and sizes agree."""
         volume = self.volume
 
-        def see() -> dict[bytes, NameState]:
+        def see() -> dict[bytes, model.NameState]:
             copy = volume.copy_inode(leftover)
             states = {}
-            for path in originals(leftover):
+            for path in rules.originals(leftover):
                 seen = volume.look(path)
-                state = name_state(leftover, seen, copy_inode=copy, equal=True, in_volume=self.in_volume)
-                if state is NameState.EQUAL and leftover.digest and leftover.digest != volume.digest(path):
-                    state = NameState.OTHER
+                state = rules.name_state(leftover, seen, copy_inode=copy, equal=True, in_volume=self.in_volume)
+                if state is model.NameState.EQUAL and leftover.digest and leftover.digest != volume.digest(path):
+                    state = model.NameState.OTHER
                 states[path] = state
             return states
 
         return await self.blocking(see, timeout_s=CONTENT_TIMEOUT_S)
 
-    async def _some(self, found: Sequence[SetLeftover]) -> None:
+    async def _some(self, found: Sequence[model.SetLeftover]) -> None:
         """Some of them, from their look to their new names."""
         groups: list[Group] = []
         for one in found:
@@ -755,7 +738,7 @@ class Recovery:
                     await self._placing.give_back(group)
             raise
 
-    async def _prepare(self, found: SetLeftover) -> Group | None:
+    async def _prepare(self, found: model.SetLeftover) -> Group | None:
         """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
         leftover = found.leftover
         brick = next(brick for brick in self.bricks if brick.name == leftover.brick)
@@ -767,18 +750,18 @@ class Recovery:
             )
         states = await self._states(leftover)
         digest = b""
-        if NameState.EQUAL in states.values():
+        if model.NameState.EQUAL in states.values():
             digest = await self._read(brick, leftover, None)
             states = await self._states(replace(leftover, digest=digest))
-        aside = [original(name) for name in leftover.names if name.startswith(ASIDE)]
+        aside = [rules.original(name) for name in leftover.names if name.startswith(model.ASIDE)]
         group = Group(leftover=leftover, states=states, digest=digest, aside=aside)
-        if is_done(states) and not leftover.open and not found.reasons:
+        if rules.is_done(states) and not leftover.open and not found.reasons:
             await self._placing.drop(group)
             return None
-        if reasons := (*found.reasons, *against(leftover, states)):
+        if reasons := (*found.reasons, *rules.against(leftover, states)):
             await self._placing.give_back(group)
             raise ToolFailed("; ".join(reasons))
-        if NameState.COPY in states.values():
+        if model.NameState.COPY in states.values():
             group.begun_before = True
         else:
             group.digest = await self._copy(brick, leftover)
@@ -791,13 +774,13 @@ class Recovery:
         """
         if len(self.bricks) == 1:
             return
-        for path in (path for path, state in group.states.items() if state is NameState.ITSELF):
+        for path in (path for path, state in group.states.items() if state is model.NameState.ITSELF):
             if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S):
                 await self._placing.give_back(group)
                 raise ToolFailed(f"the volume shows another content at {show(path)} than {group.leftover.brick} has")
 
-    async def _copy(self, brick: Brick, leftover: Leftover) -> bytes:
-        volume, times = self.volume, times_of(leftover, own=self.own_times)
+    async def _copy(self, brick: Brick, leftover: model.Leftover) -> bytes:
+        volume, times = self.volume, rules.times_of(leftover, own=self.own_times)
         descriptor = await self._placing.change(lambda: volume.begin_copy(leftover))
         try:
             digest = await self._read(brick, leftover, descriptor)
@@ -805,11 +788,13 @@ class Recovery:
         finally:
             if descriptor is not None:
                 volume.abandon(descriptor)
-        if digest != await self.blocking(lambda: volume.digest(COPIES + leftover.key), timeout_s=CONTENT_TIMEOUT_S):
+        if digest != await self.blocking(
+            lambda: volume.digest(model.COPIES + leftover.key), timeout_s=CONTENT_TIMEOUT_S
+        ):
             raise ToolFailed("its copy in the volume has another content")
         return digest
 
-    async def _read(self, brick: Brick, leftover: Leftover, descriptor: int | None) -> bytes:
+    async def _read(self, brick: Brick, leftover: model.Leftover, descriptor: int | None) -> bytes:
         """The digest of what the brick has, which is written into a copy on the way where there is one."""
         if leftover.type is EntryType.SYMLINK:
             return hashlib.sha256(leftover.target).digest()
@@ -851,7 +836,7 @@ class Recovery:
         return good
 
     @contextmanager
-    def _told(self, leftover: Leftover) -> Iterator[None]:
+    def _told(self, leftover: model.Leftover) -> Iterator[None]:
         """What goes wrong with one is told, and the others go on."""
         try:
             yield
@@ -863,7 +848,7 @@ class Recovery:
             self._kept.add(leftover.key)
 
 
-def _unchanged(names: Mapping[bytes, Leftover], now: BrickLeftovers) -> Iterator[bytes]:
+def _unchanged(names: Mapping[bytes, model.Leftover], now: model.BrickLeftovers) -> Iterator[bytes]:
     found = {name: one for one in now.found for name in one.names}
     for name, before in names.items():
         one = found.get(name)

@@ -5,22 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from migrator.bench.model import BENCH_NAME
-from migrator.bricks.retire.model import (
-    CatalogedPath,
-    ClientSeen,
-    Cover,
-    CoverFound,
-    MovedTree,
-    PathSum,
-    RetireEnding,
-    Retirement,
-    RetirementRecord,
-    RetirementState,
-    RetirementSummary,
-    RetireStep,
-    Uncovered,
-    UncoveredKind,
-)
+from migrator.bricks.retire import model
 from migrator.core.entry import EntryType
 from migrator.core.paths import show
 from migrator.core.probe import PROBE_NAME
@@ -43,16 +28,18 @@ _SHOWN = 10
 
 
 def next_step(
-    record: Retirement | None, *, started: bool, volume: str
-) -> Act[RetireStep, RetirementState] | Halt | Finished:
+    record: model.Retirement | None, *, started: bool, volume: str
+) -> Act[model.RetireStep, model.RetirementState] | Halt | Finished:
     """What is done next, by the newest attempt and by Gluster's word."""
     if started:
-        return Act(step=RetireStep.STOP, intent=RetirementState.RETIRING, result=RetirementState.RETIRED)
+        return Act(
+            step=model.RetireStep.STOP, intent=model.RetirementState.RETIRING, result=model.RetirementState.RETIRED
+        )
     state = None if record is None else record.state
-    if state is RetirementState.STOPPING:
+    if state is model.RetirementState.STOPPING:
         # One that was killed before its last look has not stopped it: whoever did may have done so days later.
-        return Act(step=RetireStep.STOP, intent=state, result=RetirementState.RETIRED, seen_done=True)
-    if state is RetirementState.RETIRED:
+        return Act(step=model.RetireStep.STOP, intent=state, result=model.RetirementState.RETIRED, seen_done=True)
+    if state is model.RetirementState.RETIRED:
         return Finished(state=state, words="it is stopped")
     return Halt(
         words="the volume is stopped, and not by this program: what it holds cannot be looked at",
@@ -61,52 +48,60 @@ def next_step(
 
 
 def judge_path(
-    found: CatalogedPath, proof: Proof | None, *, moved: Collection[bytes], unproven: Collection[bytes]
-) -> Cover | Uncovered:
+    found: model.CatalogedPath, proof: Proof | None, *, moved: Collection[bytes], unproven: Collection[bytes]
+) -> model.Cover | model.Uncovered:
     """What covers a path that is no directory. `proof` is its row in a manifest that counts, `moved` are the trees of such
     manifests, `unproven` those of users who work on the target by a manifest that does not count.
     """
     if found.path.split(b"/", 1)[0] in OWN_NAMES:
-        return Cover.OWN
+        return model.Cover.OWN
     if proof is None:
         return _without_proof(found, moved, unproven)
     if changed := _changed(found, proof):
-        return _uncovered(found, UncoveredKind.CHANGED, changed)
+        return _uncovered(found, model.UncoveredKind.CHANGED, changed)
     if found.type is not EntryType.FILE:
-        return Cover.PROVEN
+        return model.Cover.PROVEN
     if proof.archive is not None:
-        return _uncovered(found, UncoveredKind.CONTENT, "lies in an archive: the purge of its tree reads that again")
+        return _uncovered(
+            found, model.UncoveredKind.CONTENT, "lies in an archive: the purge of its tree reads that again"
+        )
     if proof.digest is None or proof.algorithm is None:
-        return _uncovered(found, UncoveredKind.CONTENT, "has no digest in the manifest: its content was not read back")
+        return _uncovered(
+            found, model.UncoveredKind.CONTENT, "has no digest in the manifest: its content was not read back"
+        )
     if found.ctime_ns != proof.ctime_ns or found.ino != proof.ino:
-        return Cover.READ
-    return Cover.PROVEN
+        return model.Cover.READ
+    return model.Cover.PROVEN
 
 
-def judge_content(found: CatalogedPath, proof: Proof, digest: bytes | None, problem: str) -> Cover | Uncovered:
+def judge_content(
+    found: model.CatalogedPath, proof: Proof, digest: bytes | None, problem: str
+) -> model.Cover | model.Uncovered:
     """The same of a path whose content was read. `digest` None: that failed, and `problem` says how."""
     if digest is None or problem:
-        return _uncovered(found, UncoveredKind.CONTENT, problem or "could not be read")
+        return _uncovered(found, model.UncoveredKind.CONTENT, problem or "could not be read")
     if digest != proof.digest:
-        return _uncovered(found, UncoveredKind.CHANGED, "has another content than was verified")
-    return Cover.PROVEN
+        return _uncovered(found, model.UncoveredKind.CHANGED, "has another content than was verified")
+    return model.Cover.PROVEN
 
 
-def _without_proof(found: CatalogedPath, moved: Collection[bytes], unproven: Collection[bytes]) -> Uncovered:
+def _without_proof(
+    found: model.CatalogedPath, moved: Collection[bytes], unproven: Collection[bytes]
+) -> model.Uncovered:
     if found.tree is None:
-        return _uncovered(found, UncoveredKind.OUTSIDE, "lies in no user tree, so nothing was ever copied of it")
+        return _uncovered(found, model.UncoveredKind.OUTSIDE, "lies in no user tree, so nothing was ever copied of it")
     if found.tree in unproven:
-        return _uncovered(found, UncoveredKind.UNPROVEN, "lies in a tree whose manifest does not count any more")
+        return _uncovered(found, model.UncoveredKind.UNPROVEN, "lies in a tree whose manifest does not count any more")
     if found.tree not in moved:
-        return _uncovered(found, UncoveredKind.NOT_MOVED, "lies in a tree whose user was not cut over")
+        return _uncovered(found, model.UncoveredKind.NOT_MOVED, "lies in a tree whose user was not cut over")
     return _uncovered(
         found,
-        UncoveredKind.NEW,
+        model.UncoveredKind.NEW,
         "is not in the manifest: it was made after the verification, was skipped, or the target cannot keep it",
     )
 
 
-def _changed(found: CatalogedPath, proof: Proof) -> str:
+def _changed(found: model.CatalogedPath, proof: Proof) -> str:
     if found.type is not proof.type:
         return f"was a {proof.type.value} when it was verified, and is a {found.type.value}"
     if found.type is EntryType.FILE and found.size_bytes != proof.size_bytes:
@@ -124,9 +119,9 @@ def _changed(found: CatalogedPath, proof: Proof) -> str:
     return ""
 
 
-def _uncovered(found: CatalogedPath, kind: UncoveredKind, words: str) -> Uncovered:
+def _uncovered(found: model.CatalogedPath, kind: model.UncoveredKind, words: str) -> model.Uncovered:
     size_bytes = found.size_bytes if found.type is EntryType.FILE else 0
-    return Uncovered(path=found.path, kind=kind, size_bytes=size_bytes, words=words)
+    return model.Uncovered(path=found.path, kind=kind, size_bytes=size_bytes, words=words)
 
 
 def manifest_problem(record: CutoverRecord, proof: VerificationRecord | None, digest: str | None) -> str | None:
@@ -159,7 +154,7 @@ class RetireFacts:
     cutovers: Sequence[CutoverRecord]
     drains: Sequence[str]
     additions: Sequence[str]
-    clients: Sequence[ClientSeen] | None
+    clients: Sequence[model.ClientSeen] | None
     clients_unseen: Sequence[str]
     opened: Writers
     purge_left: bool | None
@@ -277,7 +272,7 @@ def works_on_target(record: CutoverRecord) -> bool:
     return record.state in SETTLED_STATES
 
 
-def trees_of(moved: Sequence[MovedTree]) -> frozenset[bytes]:
+def trees_of(moved: Sequence[model.MovedTree]) -> frozenset[bytes]:
     """Their paths."""
     return frozenset(one.tree for one in moved)
 
@@ -290,30 +285,30 @@ NOTHING_DELETED = (
 )
 
 
-def in_words(found: PathSum) -> str:
+def in_words(found: model.PathSum) -> str:
     """So many paths, with the verb that follows them."""
     size = format_size(found.size_bytes)
     return several(found.paths, f"path ({size}) is", f"paths ({size}) are")
 
 
-def would_be_done(volume: str, cover: CoverFound) -> RetirementSummary:
+def would_be_done(volume: str, cover: model.CoverFound) -> model.RetirementSummary:
     """A dry run without problems."""
-    return RetirementSummary(
+    return model.RetirementSummary(
         volume=volume,
         dry_run=True,
-        ending=RetireEnding.PLANNED,
+        ending=model.RetireEnding.PLANNED,
         words=f"everything is proven to be on the target, by the catalog {cover.catalog}: the volume would be stopped",
         hint=f"to retire it, say --confirm {volume}: the source is scanned anew then, before it is stopped",
         cover=cover,
     )
 
 
-def done(record: RetirementRecord, cover: CoverFound) -> RetirementSummary:
+def done(record: model.RetirementRecord, cover: model.CoverFound) -> model.RetirementSummary:
     """The volume was stopped by this call."""
-    return RetirementSummary(
+    return model.RetirementSummary(
         volume=record.volume,
         dry_run=False,
-        ending=RetireEnding.DONE,
+        ending=model.RetireEnding.DONE,
         words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
         hint=NOTHING_DELETED,
         cover=cover,
@@ -321,13 +316,13 @@ def done(record: RetirementRecord, cover: CoverFound) -> RetirementSummary:
     )
 
 
-def done_before(record: RetirementRecord, *, dry_run: bool) -> RetirementSummary:
+def done_before(record: model.RetirementRecord, *, dry_run: bool) -> model.RetirementSummary:
     """The volume was stopped before."""
     at_s = record.intended_at_s if record.ended_at_s is None else record.ended_at_s
-    return RetirementSummary(
+    return model.RetirementSummary(
         volume=record.volume,
         dry_run=dry_run,
-        ending=RetireEnding.DONE_BEFORE,
+        ending=model.RetireEnding.DONE_BEFORE,
         words=f"volume {record.volume} is retired since {datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M} UTC",
         hint=NOTHING_DELETED,
         retirement=record,
@@ -341,13 +336,13 @@ def halted(
     dry_run: bool,
     reasons: tuple[str, ...] = (),
     hint: str = "solve that, then run the same command again",
-    cover: CoverFound | None = None,
-) -> RetirementSummary:
+    cover: model.CoverFound | None = None,
+) -> model.RetirementSummary:
     """A preflight check failed, or a path is not covered."""
-    return RetirementSummary(
+    return model.RetirementSummary(
         volume=volume,
         dry_run=dry_run,
-        ending=RetireEnding.HALTED,
+        ending=model.RetireEnding.HALTED,
         words=words,
         hint=hint,
         reasons=reasons,
@@ -355,9 +350,11 @@ def halted(
     )
 
 
-def uncovered(volume: str, cover: CoverFound, *, dry_run: bool, reasons: tuple[str, ...]) -> RetirementSummary:
+def uncovered(
+    volume: str, cover: model.CoverFound, *, dry_run: bool, reasons: tuple[str, ...]
+) -> model.RetirementSummary:
     """There are paths that no manifest covers. `reasons` say which manifests do not count."""
-    total = PathSum(
+    total = model.PathSum(
         paths=sum(one.paths for one in cover.uncovered.values()),
         size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
     )

@@ -14,35 +14,9 @@ import duckdb
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
 from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
-from migrator.bricks.retire import rules
+from migrator.bricks.retire import model, rules
+from migrator.bricks.retire import rules as retire_rules
 from migrator.bricks.retire import rules as words
-from migrator.bricks.retire.model import (
-    UNDER_WAY,
-    CatalogedPath,
-    ClientSeen,
-    Cover,
-    CoverFound,
-    Endpoint,
-    MovedTree,
-    PathSum,
-    Retirement,
-    RetirementState,
-    RetirementSummary,
-    RetireRequest,
-    RetireStep,
-    Uncovered,
-    UncoveredKind,
-)
-from migrator.bricks.retire.rules import (
-    RetireFacts,
-    judge_content,
-    judge_path,
-    manifest_problem,
-    newest_of_trees,
-    retire_problems,
-    trees_of,
-    works_on_target,
-)
 from migrator.bricks.shared import BrickCall
 from migrator.catalog.database import connect
 from migrator.catalog.files import open_closed
@@ -87,7 +61,7 @@ class RetirementCommands(Protocol):
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         """The volume with its peers and heals, and every task that is listed; neither of one that is not started."""
 
-    async def clients(self) -> tuple[ClientSeen, ...]:
+    async def clients(self) -> tuple[model.ClientSeen, ...]:
         """Every client of every brick. Raises ToolFailed also where a brick does not tell."""
 
     async def stop(self) -> None:
@@ -97,7 +71,9 @@ class RetirementCommands(Protocol):
 class CoverFiles(Protocol):
     """Catalogs beside manifests; out of core."""
 
-    def paths(self, catalog: str, moved: Sequence[MovedTree]) -> Iterator[Sequence[tuple[CatalogedPath, Proof | None]]]:
+    def paths(
+        self, catalog: str, moved: Sequence[model.MovedTree]
+    ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
         """Every path of a catalog that is no directory, in blocks, each with its row in the manifest of a moved tree that it
         lies in. Raises UsageError where there is no such catalog, Refused where it, or a manifest, cannot be read. Blocking.
         """
@@ -132,7 +108,9 @@ class CoverParquetFiles:
         self._directory = directory
         self._temp_dir = temp_dir
 
-    def paths(self, catalog: str, moved: Sequence[MovedTree]) -> Iterator[Sequence[tuple[CatalogedPath, Proof | None]]]:
+    def paths(
+        self, catalog: str, moved: Sequence[model.MovedTree]
+    ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
         """Every path of the catalog that is no directory, as the port says."""
         closed = open_closed(self._directory / catalog)
         try:
@@ -149,7 +127,7 @@ class CoverParquetFiles:
             ) from error
 
 
-def _query(connection: duckdb.DuckDBPyConnection, moved: Sequence[MovedTree]) -> str:
+def _query(connection: duckdb.DuckDBPyConnection, moved: Sequence[model.MovedTree]) -> str:
     if not moved:
         return _ALONE.format(here=_HERE, none=_NO_PROOF)
     connection.execute("CREATE TEMP TABLE moved (tree BLOB, manifest VARCHAR)")
@@ -159,8 +137,8 @@ def _query(connection: duckdb.DuckDBPyConnection, moved: Sequence[MovedTree]) ->
     return _BESIDE.format(here=_HERE, then=_THEN, manifests=names)
 
 
-def _pair(row: Mapping[str, Any]) -> tuple[CatalogedPath, Proof | None]:
-    found = CatalogedPath(path=row["path"], tree=row["tree"], **_facts(row, ""))
+def _pair(row: Mapping[str, Any]) -> tuple[model.CatalogedPath, Proof | None]:
+    found = model.CatalogedPath(path=row["path"], tree=row["tree"], **_facts(row, ""))
     if row["p_tree"] is None:
         return found, None
     archive = None
@@ -188,7 +166,7 @@ def _facts(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 LOG = logging.getLogger("migrator.retirement")
 
-WriteList = Callable[[Iterable[Uncovered]], None]
+WriteList = Callable[[Iterable[model.Uncovered]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +180,7 @@ class RetirementWorld:
     source: SourceFileSystem
     target_root: bytes
     writers: WriterSearch
-    endpoints: Callable[[], Awaitable[tuple[Mapping[str, Endpoint], tuple[str, ...]]]]
+    endpoints: Callable[[], Awaitable[tuple[Mapping[str, model.Endpoint], tuple[str, ...]]]]
     scan: Callable[[], Awaitable[CatalogRecord]]
     cover: CoverFiles
     manifests: "ManifestDirectories"
@@ -223,7 +201,7 @@ class RetireCall(BrickCall):
     """One call of the verb; `run_id` and `directory` are None where nothing is changed."""
 
     world: RetirementWorld
-    request: RetireRequest
+    request: model.RetireRequest
     site: SiteRecord
     run_id: int | None
     directory: str | None = None
@@ -238,7 +216,7 @@ class RetireCall(BrickCall):
         """The source, as hooks are told."""
         return self.world.source.root
 
-    def facts(self, record: Retirement, *, state: str = "") -> HookFacts:
+    def facts(self, record: model.Retirement, *, state: str = "") -> HookFacts:
         """What a hook is told."""
         return HookFacts(
             run_id=self.run_id or 0,
@@ -249,7 +227,7 @@ class RetireCall(BrickCall):
         )
 
 
-def hooked(record: Retirement) -> HookedStep:
+def hooked(record: model.Retirement) -> HookedStep:
     """A retirement, as hooks are called around it."""
     return HookedStep(
         step=HookStep.RETIRE,
@@ -294,12 +272,12 @@ class RetirementLooker:
         if found is not None and health.state is not None:
             state = found[0]
             health = replace(health, state=replace(health.state, peers_down=state.peers_down, heals=state.heals))
-        return retire_problems(
-            RetireFacts(
+        return retire_rules.retire_problems(
+            retire_rules.RetireFacts(
                 mounts=await self._mounts(),
                 health=health,
                 tasks=None if found is None else found[1],
-                cutovers=tuple(newest_of_trees(self._cutovers()).values()),
+                cutovers=tuple(retire_rules.newest_of_trees(self._cutovers()).values()),
                 drains=tuple(one.shown_bricks for one in world.ledger.drains.under_way()),
                 additions=self._additions(),
                 clients=clients,
@@ -318,22 +296,22 @@ class RetirementLooker:
         times += [max(record.times.values()) for record in ledger.additions.all()]
         return max(times, default=0.0)
 
-    async def moved(self) -> tuple[tuple[MovedTree, ...], frozenset[bytes], tuple[str, ...]]:
+    async def moved(self) -> tuple[tuple[model.MovedTree, ...], frozenset[bytes], tuple[str, ...]]:
         """The trees with manifests that count, those with others, and why the others do not."""
-        moved: list[MovedTree] = []
+        moved: list[model.MovedTree] = []
         verifications = self._verifications()
         unproven: dict[bytes, str] = {}
-        for tree, record in newest_of_trees(self._cutovers()).items():
-            if not works_on_target(record):
+        for tree, record in retire_rules.newest_of_trees(self._cutovers()).items():
+            if not retire_rules.works_on_target(record):
                 continue
             problem, manifest = await asyncio.to_thread(self._manifest, record, verifications)
             if problem is None and manifest is not None:
-                moved.append(MovedTree(tree=tree, manifest=manifest))
+                moved.append(model.MovedTree(tree=tree, manifest=manifest))
             else:
                 unproven[tree] = f"{record.tree.user}: {problem}"
         return tuple(moved), frozenset(unproven), tuple(unproven.values())
 
-    async def cover(self, catalog: str, catalog_at_s: float) -> tuple[CoverFound, tuple[str, ...]]:
+    async def cover(self, catalog: str, catalog_at_s: float) -> tuple[model.CoverFound, tuple[str, ...]]:
         """What covers every path of a catalog, and why some manifests do not count; content is read where that takes it.
         Raises Refused, UsageError, OSError.
         """
@@ -343,19 +321,19 @@ class RetirementLooker:
         with listing as opened:
             write, name = opened if opened is not None else (None, None)
             blocks = self.call.world.cover.paths(catalog, moved)
-            judge = _Judge(self.call, moved=trees_of(moved), unproven=unproven)
+            judge = _Judge(self.call, moved=retire_rules.trees_of(moved), unproven=unproven)
             while (block := await asyncio.to_thread(next, blocks, None)) is not None:
                 judged = [(path, proof, judge.by_facts(path, proof)) for path, proof in block]
-                read = await judge.by_content([(path, proof) for path, proof, one in judged if one is Cover.READ])
+                read = await judge.by_content([(path, proof) for path, proof, one in judged if one is model.Cover.READ])
                 _count(tally, judged, read, write)
-        found = CoverFound(
+        found = model.CoverFound(
             catalog=catalog,
             catalog_at_s=catalog_at_s,
             proven=tally.sum("proven"),
             own=tally.sum("own"),
             read=tally.sum("read"),
-            uncovered={kind: tally.sum(kind) for kind in UncoveredKind if tally.paths[kind]},
-            examples=tuple(one for kind in UncoveredKind for one in tally.examples.get(kind, ())),
+            uncovered={kind: tally.sum(kind) for kind in model.UncoveredKind if tally.paths[kind]},
+            examples=tuple(one for kind in model.UncoveredKind for one in tally.examples.get(kind, ())),
             list_file=name if tally.examples else None,
         )
         return found, reasons
@@ -369,7 +347,7 @@ class RetirementLooker:
         if proof is not None and proof.manifest is not None:
             with suppress(MigratorError, OSError):
                 digest = self.call.world.manifests.digest(proof.manifest)
-        return manifest_problem(record, proof, digest), None if proof is None else proof.manifest
+        return retire_rules.manifest_problem(record, proof, digest), None if proof is None else proof.manifest
 
     def _verifications(self) -> Mapping[int, VerificationRecord]:
         ledger = self.call.world.ledger
@@ -410,10 +388,10 @@ class RetirementLooker:
         source = await self._seen(self.call.world.source.identity)
         return mount_problems(self.call.site.source, source, where="the source")
 
-    async def _clients(self, bricks: Sequence[str]) -> tuple[tuple[ClientSeen, ...] | None, tuple[str, ...]]:
+    async def _clients(self, bricks: Sequence[str]) -> tuple[tuple[model.ClientSeen, ...] | None, tuple[str, ...]]:
         """Those that are neither this site's mounts nor Gluster's."""
         world = self.call.world
-        others: tuple[ClientSeen, ...] | None = None
+        others: tuple[model.ClientSeen, ...] | None = None
         unseen: tuple[str, ...] = ()
         for look in range(_CLIENT_LOOKS):
             if look:
@@ -447,16 +425,16 @@ class RetirementLooker:
 class _Tally:
     paths: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
-    examples: dict[UncoveredKind, list[Uncovered]] = field(default_factory=dict)
+    examples: dict[model.UncoveredKind, list[model.Uncovered]] = field(default_factory=dict)
 
-    def add(self, name: str, found: CatalogedPath) -> None:
+    def add(self, name: str, found: model.CatalogedPath) -> None:
         self.paths[name] += 1
         self.sizes[name] += found.size_bytes if found.type is EntryType.FILE else 0
 
-    def sum(self, name: str) -> PathSum:
-        return PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
+    def sum(self, name: str) -> model.PathSum:
+        return model.PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
 
-    def keep(self, one: Uncovered) -> None:
+    def keep(self, one: model.Uncovered) -> None:
         kept = self.examples.setdefault(one.kind, [])
         kept.append(one)
         kept.sort(key=lambda example: example.path)
@@ -472,14 +450,16 @@ class _Judge:
         self._unproven = unproven
         self._gate = asyncio.Semaphore(call.request.workers)
 
-    def by_facts(self, found: CatalogedPath, proof: Proof | None) -> Cover | Uncovered:
-        return judge_path(found, proof, moved=self._moved, unproven=self._unproven)
+    def by_facts(self, found: model.CatalogedPath, proof: Proof | None) -> model.Cover | model.Uncovered:
+        return retire_rules.judge_path(found, proof, moved=self._moved, unproven=self._unproven)
 
-    async def by_content(self, paths: Sequence[tuple[CatalogedPath, Proof | None]]) -> dict[bytes, Cover | Uncovered]:
+    async def by_content(
+        self, paths: Sequence[tuple[model.CatalogedPath, Proof | None]]
+    ) -> dict[bytes, model.Cover | model.Uncovered]:
         judged = await asyncio.gather(*(self._read(path, proof) for path, proof in paths if proof is not None))
         return dict(judged)
 
-    async def _read(self, found: CatalogedPath, proof: Proof) -> tuple[bytes, Cover | Uncovered]:
+    async def _read(self, found: model.CatalogedPath, proof: Proof) -> tuple[bytes, model.Cover | model.Uncovered]:
         digest, problem = None, ""
         async with self._gate:
             try:
@@ -488,26 +468,26 @@ class _Judge:
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) else None
                 problem = f"could not be read: {why or error}"
-        return found.path, judge_content(found, proof, digest, problem)
+        return found.path, retire_rules.judge_content(found, proof, digest, problem)
 
 
 def _count(
     tally: _Tally,
-    found: Iterable[tuple[CatalogedPath, Proof | None, Cover | Uncovered]],
-    read: dict[bytes, Cover | Uncovered],
+    found: Iterable[tuple[model.CatalogedPath, Proof | None, model.Cover | model.Uncovered]],
+    read: dict[bytes, model.Cover | model.Uncovered],
     write: WriteList | None,
 ) -> None:
-    uncovered: list[Uncovered] = []
+    uncovered: list[model.Uncovered] = []
     for path, _, judged in found:
-        last = read[path.path] if judged is Cover.READ else judged
-        if isinstance(last, Uncovered):
+        last = read[path.path] if judged is model.Cover.READ else judged
+        if isinstance(last, model.Uncovered):
             uncovered.append(last)
             tally.add(last.kind, path)
             tally.keep(last)
             continue
-        if judged is Cover.READ:
+        if judged is model.Cover.READ:
             tally.add("read", path)
-        tally.add("own" if last is Cover.OWN else "proven", path)
+        tally.add("own" if last is model.Cover.OWN else "proven", path)
     if write is not None and uncovered:
         write(uncovered)
 
@@ -529,14 +509,14 @@ _EVENTS = Events(
     finished=EventKind.RETIREMENT_FINISHED,
     halted=EventKind.RETIREMENT_HALTED,
 )
-_Act = Act[RetireStep, RetirementState]
-_Done = Done[RetirementState, None]
+_Act = Act[model.RetireStep, model.RetirementState]
+_Done = Done[model.RetirementState, None]
 VERB = "brick-retire"
 _LOCKS = ("drain", "run", "scan")
 """Whatever reads, copies, moves or judges by the volume holds one of them."""
 
 
-async def retire_volume(request: RetireRequest, world: RetirementWorld) -> RetirementSummary:
+async def retire_volume(request: model.RetireRequest, world: RetirementWorld) -> model.RetirementSummary:
     """Stop the source volume for good, when every path in it that is no directory is proven to be on the target. The same call
     goes on after any crash: that Gluster calls the volume stopped counts. A dry run looks at the newest catalog instead of
     scanning, takes the same decisions, and changes nothing.
@@ -559,7 +539,7 @@ async def retire_volume(request: RetireRequest, world: RetirementWorld) -> Retir
         ) from error
 
 
-async def _make(request: RetireRequest, world: RetirementWorld, site: SiteRecord) -> RetirementSummary:
+async def _make(request: model.RetireRequest, world: RetirementWorld, site: SiteRecord) -> model.RetirementSummary:
     """The call in the ledger, with its locks, its directory and its heartbeat."""
     first, second, third = (world.locks.hold(name, "brick retire") for name in _LOCKS)
     with first, second, third, world.files.open(VERB, world.clock.now_s()) as directory:
@@ -586,12 +566,14 @@ def _of(call: RetireCall) -> "_Retirement":
 
 
 @dataclass(slots=True, kw_only=True)
-class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, None, RetirementSummary]):
+class _Retirement(
+    Engine[model.Retirement, VolumeState, model.RetirementState, model.RetireStep, None, model.RetirementSummary]
+):
     """One call, from wherever the volume is. `last` is what covers everything, by the last look of this call."""
 
     call: RetireCall
     looker: RetirementLooker
-    last: CoverFound | None = None
+    last: model.CoverFound | None = None
 
     @property
     def events(self) -> Events:
@@ -606,19 +588,19 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
         return self.call.world.clock
 
     @property
-    def acts(self) -> Mapping[RetireStep, Callable[[_Act, Retirement], Awaitable[_Done]]]:
-        return {RetireStep.STOP: self._stop}
+    def acts(self) -> Mapping[model.RetireStep, Callable[[_Act, model.Retirement], Awaitable[_Done]]]:
+        return {model.RetireStep.STOP: self._stop}
 
-    def say(self, kind: EventKind, severity: Severity, record: Retirement, message: str) -> None:
+    def say(self, kind: EventKind, severity: Severity, record: model.Retirement, message: str) -> None:
         self.call.say(kind, severity, subject_of(record.volume), message)
 
-    def shown(self, record: Retirement) -> str:
+    def shown(self, record: model.Retirement) -> str:
         return f"volume {record.volume}"
 
     def hooking(self) -> StepHooks | None:
         return self.call.hooking()
 
-    async def around(self, _: _Act, record: Retirement) -> Around:
+    async def around(self, _: _Act, record: model.Retirement) -> Around:
         async def before() -> HookFacts:
             return self.call.facts(record)
 
@@ -627,14 +609,14 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
 
         return Around(step=hooked(record), before=before, after=after)
 
-    async def bring(self) -> RetirementSummary:
+    async def bring(self) -> model.RetirementSummary:
         """From wherever it is."""
         call = self.call
         newest = self.records.newest()
         try:
             state, _ = await call.world.volume.state_and_tasks()
         except ToolFailed:
-            if newest is not None and newest.state is RetirementState.RETIRED:
+            if newest is not None and newest.state is model.RetirementState.RETIRED:
                 # Whoever deleted it may have done so; that it was retired stands in the ledger.
                 return words.done_before(newest.shown, dry_run=call.request.dry_run)
             raise
@@ -647,15 +629,15 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
             return await self._look(state, newest)
         return words.done_before(newest.shown, dry_run=True) if call.request.dry_run else await self.drive(newest)
 
-    async def snapshot(self, record: Retirement) -> VolumeState:
+    async def snapshot(self, record: model.Retirement) -> VolumeState:
         del record
         state, _ = await self.call.world.volume.state_and_tasks()
         return state
 
-    def next_step(self, record: Retirement, seen: VolumeState) -> _Act | Halt | Finished:
+    def next_step(self, record: model.Retirement, seen: VolumeState) -> _Act | Halt | Finished:
         return rules.next_step(record, started=seen.started, volume=record.volume)
 
-    async def _look(self, state: VolumeState, newest: Retirement | None) -> RetirementSummary:
+    async def _look(self, state: VolumeState, newest: model.Retirement | None) -> model.RetirementSummary:
         request = self.call.request
         if not request.dry_run and request.confirm != state.volume:
             raise Refused(
@@ -664,15 +646,15 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
                 hint=f"look at it with --dry-run, then pass --confirm {state.volume}",
             )
         judged = await self._judged(state.volume)
-        if isinstance(judged, RetirementSummary):
-            if newest is not None and newest.state in UNDER_WAY and not request.dry_run:
+        if isinstance(judged, model.RetirementSummary):
+            if newest is not None and newest.state in model.UNDER_WAY and not request.dry_run:
                 await self._let_go(newest, judged)
             return judged
         if request.dry_run:
             return words.would_be_done(state.volume, judged)
         return await self._retire(state, judged)
 
-    async def _judged(self, volume: str) -> RetirementSummary | CoverFound:
+    async def _judged(self, volume: str) -> model.RetirementSummary | model.CoverFound:
         """Guards, then a look at every path: a refusal, or what covers them all."""
         dry_run = self.call.request.dry_run
         against = "preflight checks failed: the volume was not stopped"
@@ -705,7 +687,7 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
             return "", 0.0, (problem or "there is no catalog",)
         return newest.name, newest.started_at_s, _catalog_reasons(newest)
 
-    async def _retire(self, state: VolumeState, cover: CoverFound) -> RetirementSummary:
+    async def _retire(self, state: VolumeState, cover: model.CoverFound) -> model.RetirementSummary:
         proven = cover.proven
         record = self.records.begin(
             volume=state.volume,
@@ -722,21 +704,21 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
         except _Halted as halted:
             return halted.summary
 
-    async def _stop(self, act: _Act, record: Retirement) -> _Done:
+    async def _stop(self, act: _Act, record: model.Retirement) -> _Done:
         """The backup, everything looked at once more, and the command. Raises ToolFailed where the volume goes on."""
         world = self.call.world
         if not act.seen_done:
             await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
             # Between the look before and this one lie the hooks, which take as long as they like.
             judged = await self._judged(record.volume)
-            if isinstance(judged, RetirementSummary):
+            if isinstance(judged, model.RetirementSummary):
                 raise _Halted(judged)
             self.last = judged
             # A comparison may take long where much is retained.
             if reasons := await self.looker.problems():
                 found = words.halted(record.volume, "something came between", dry_run=False, reasons=reasons)
                 raise _Halted(self._halted(found))
-            self.records.enter(record.id, RetirementState.STOPPING, at_s=self.call.now_s())
+            self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
             try:
                 await world.volume.stop()
             except ToolFailed as error:
@@ -753,14 +735,14 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
             )
         return Done(words=f"volume {record.volume} is retired: it is stopped; {words.NOTHING_DELETED}")
 
-    def failing(self, record: Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
+    def failing(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
         """Every failure ends the call."""
         del act, resumed
         if isinstance(error, Refused):
             self._give_up(record, error.message)
         raise error
 
-    async def finished(self, record: Retirement, step: Finished) -> RetirementSummary:
+    async def finished(self, record: model.Retirement, step: Finished) -> model.RetirementSummary:
         del step
         hooking = self.hooking()
         if hooking is not None:
@@ -769,18 +751,18 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
             words.done_before(record.shown, dry_run=False) if self.last is None else words.done(record.shown, self.last)
         )
 
-    async def halted(self, record: Retirement, step: Halt) -> RetirementSummary:
+    async def halted(self, record: model.Retirement, step: Halt) -> model.RetirementSummary:
         return self._halted(words.halted(record.volume, step.words, dry_run=False, hint=step.hint))
 
-    def stuck(self, record: Retirement, _: VolumeState) -> RetirementSummary:
+    def stuck(self, record: model.Retirement, _: VolumeState) -> model.RetirementSummary:
         return self._halted(words.halted(record.volume, record.failure, dry_run=False))
 
-    def _give_up(self, record: Retirement, reason: str) -> None:
-        self.records.enter(record.id, RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
+    def _give_up(self, record: model.Retirement, reason: str) -> None:
+        self.records.enter(record.id, model.RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
         message = f"volume {record.volume} stays started: {reason}"
         self.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
 
-    async def _let_go(self, record: Retirement, judged: RetirementSummary) -> None:
+    async def _let_go(self, record: model.Retirement, judged: model.RetirementSummary) -> None:
         """An attempt that was killed before the stop must not stand for one that somebody makes by hand later, after this
         refusal.
         """
@@ -788,7 +770,7 @@ class _Retirement(Engine[Retirement, VolumeState, RetirementState, RetireStep, N
         if now.started:
             self._give_up(record, "; ".join((judged.words, *judged.reasons)))
 
-    def _halted(self, summary: RetirementSummary) -> RetirementSummary:
+    def _halted(self, summary: model.RetirementSummary) -> model.RetirementSummary:
         if not summary.dry_run:
             message = f"volume {summary.volume} was not retired: {'; '.join((summary.words, *summary.reasons))}"
             self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(summary.volume), message)
@@ -803,6 +785,6 @@ def _catalog_reasons(record: CatalogRecord) -> tuple[str, ...]:
 class _Halted(Refused):
     """Refused in the middle of the step that hooks are called around."""
 
-    def __init__(self, summary: RetirementSummary) -> None:
+    def __init__(self, summary: model.RetirementSummary) -> None:
         super().__init__("; ".join((summary.words, *summary.reasons)), hint=summary.hint)
         self.summary = summary

@@ -6,16 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.model import (
-    AdditionRequest,
-    AdditionSide,
-    AdditionState,
-    AdditionSummary,
-    NewPlace,
-    TargetRoom,
-    Wish,
-)
 from migrator.bricks.add.stage import AdditionWorld, Scan
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules
@@ -131,14 +123,14 @@ class Site:
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume, self.ledger, self.clock)
 
-    def add(self) -> AdditionSummary:
+    def add(self) -> add_model.AdditionSummary:
         async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
             return dict.fromkeys(hosts, "11.1")
 
-        async def places(_: Sequence[str]) -> Mapping[str, NewPlace]:
+        async def places(_: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
             return {NEW: self.volume.place}
 
-        async def room() -> TargetRoom:
+        async def room() -> add_model.TargetRoom:
             raise AssertionError("nothing goes to the target")
 
         world = AdditionWorld(
@@ -161,11 +153,13 @@ class Site:
             throttle=ThrottleRules(throttle=self.throttle, windows=(), local_time=lambda _: (0, 0), max_latency_s=0.05),
             scan=self.scan,
         )
-        request = AdditionRequest(bricks=(NEW,), side=AdditionSide.SOURCE, pid=1, wish=Wish(), poll_s=60.0)
+        request = add_model.AdditionRequest(
+            bricks=(NEW,), side=add_model.AdditionSide.SOURCE, pid=1, wish=add_model.Wish(), poll_s=60.0
+        )
         return asyncio.run(add_bricks(request, world))
 
     @property
-    def states(self) -> list[AdditionState]:
+    def states(self) -> list[add_model.AdditionState]:
         return [record.state for record in self.ledger.additions.all()]
 
 

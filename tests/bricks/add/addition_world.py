@@ -2,24 +2,16 @@
 
 from dataclasses import dataclass, field, replace
 
-from migrator.bricks.add.model import (
-    ADDITION_TRANSITIONS,
-    AdditionAct,
-    AdditionNotes,
-    AdditionRecord,
-    AdditionSeen,
-    AdditionSide,
-    AdditionState,
-    AdditionStep,
-    NewPlace,
-)
+from migrator.bricks.add import model as add_model
 from migrator.bricks.model import BrickRoom
 from migrator.core.units import GIB
 from migrator.gluster.model import Brick, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 
-S, A, T = AdditionState, AdditionStep, TaskStatus
+S, A, T = add_model.AdditionState, add_model.AdditionStep, TaskStatus
 OLD, NEW = "gl1:/srv/b/data", "gl2:/srv/b/data"
-EMPTY = NewPlace(name=NEW, mount="/srv/b", own=True, filesystem="xfs", total_bytes=40 * GIB, free_inodes=10**6)
+EMPTY = add_model.NewPlace(
+    name=NEW, mount="/srv/b", own=True, filesystem="xfs", total_bytes=40 * GIB, free_inodes=10**6
+)
 ROOM = BrickRoom(filesystem="xfs", total_bytes=40 * GIB, free_bytes=20 * GIB)
 
 
@@ -43,7 +35,7 @@ class World:
     """Everything there is."""
 
     inside: set[str] = field(default_factory=lambda: {OLD})
-    place: NewPlace = EMPTY
+    place: add_model.NewPlace = EMPTY
     mounted: bool = False
     layout_right: bool = True
     even: bool = True
@@ -54,10 +46,10 @@ class World:
     hooks_right: bool = True
     now_s: float = 100.0
     added: int = 0
-    record: AdditionRecord = field(
-        default_factory=lambda: AdditionRecord(
+    record: add_model.AdditionRecord = field(
+        default_factory=lambda: add_model.AdditionRecord(
             id=1,
-            side=AdditionSide.SOURCE,
+            side=add_model.AdditionSide.SOURCE,
             volume="vol1",
             volume_id="v",
             bricks=(NEW,),
@@ -107,9 +99,9 @@ class World:
 
     # What the program sees.
 
-    def see(self) -> AdditionSeen:
+    def see(self) -> add_model.AdditionSeen:
         if not self.asks:
-            return AdditionSeen(state=None, tasks=None)
+            return add_model.AdditionSeen(state=None, tasks=None)
         bricks = tuple(
             Brick(name=name, host=name[:3], path=b"/srv/b/data", online=self.peer_up) for name in sorted(self.inside)
         )
@@ -143,7 +135,7 @@ class World:
             )
             progress = TaskProgress(task_id=task.id, counters=(counters,) if self.peer_up else ())
         place = self.place if self.mounted else replace(EMPTY, mount="/", own=False)
-        return AdditionSeen(
+        return add_model.AdditionSeen(
             state=state,
             tasks=tasks,
             progress=progress,
@@ -155,7 +147,7 @@ class World:
 
     # What the program does. `dies`: where it is killed.
 
-    def carry_out(self, act: AdditionAct, *, dies: str = "", fails: bool = False) -> None:
+    def carry_out(self, act: add_model.AdditionAct, *, dies: str = "", fails: bool = False) -> None:
         if dies == "before":
             raise Died
         notes = self.record.notes
@@ -174,7 +166,7 @@ class World:
             raise Died
         self._enter(act.result, self.record.notes)
 
-    def _do(self, act: AdditionAct, dies: str) -> None:
+    def _do(self, act: add_model.AdditionAct, dies: str) -> None:
         if act.step is A.PREPARE:
             self.mounted = self.mounted or self.hooks_right
             if self.hooks_right and NEW not in self.inside:
@@ -189,8 +181,8 @@ class World:
         elif act.step is A.WATCH:
             self.moves()
 
-    def _enter(self, state: AdditionState, notes: AdditionNotes) -> None:
+    def _enter(self, state: add_model.AdditionState, notes: add_model.AdditionNotes) -> None:
         self.now_s += 1.0
         before = self.record.state
-        assert state is before or state in ADDITION_TRANSITIONS[before], f"{before} cannot become {state}"
+        assert state is before or state in add_model.ADDITION_TRANSITIONS[before], f"{before} cannot become {state}"
         self.record = replace(self.record, state=state, notes=notes, times={**self.record.times, state: self.now_s})

@@ -11,18 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.model import (
-    REVERSIBLE_STATES,
-    AdditionEnding,
-    AdditionRequest,
-    AdditionSide,
-    AdditionState,
-    AdditionSummary,
-    NewPlace,
-    TargetRoom,
-    Wish,
-)
 from migrator.bricks.add.stage import AdditionWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import read_bricks
@@ -38,7 +28,7 @@ from tests.support.deaths import Death, Killed, dying
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
 from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, new_ledger, ticking
 
-S, E = AdditionState, AdditionEnding
+S, E = add_model.AdditionState, add_model.AdditionEnding
 
 
 @dataclass
@@ -115,20 +105,20 @@ class Site:
         take_back: bool = False,
         once_more: bool = False,
         dry_run: bool = False,
-    ) -> AdditionSummary:
+    ) -> add_model.AdditionSummary:
         death = death or Death(left=1 << 30)
 
         async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
             return dict.fromkeys(hosts, "11.1")
 
-        async def places(_: Sequence[str]) -> Mapping[str, NewPlace]:
+        async def places(_: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
             return {OWN: self.volume.place()}
 
         async def blamed(state: VolumeState, name: str) -> Mapping[str, int] | None:
             assert (state.volume_id, name) == (VOLUME_ID, OWN)
             return self.volume.blamed
 
-        async def room() -> TargetRoom:
+        async def room() -> add_model.TargetRoom:
             raise AssertionError("nothing goes to the target")
 
         world = AdditionWorld(
@@ -150,12 +140,12 @@ class Site:
             tokens=self.hooks.new_token,
             blamed=ticking(blamed, death),
         )
-        request = AdditionRequest(
+        request = add_model.AdditionRequest(
             bricks=(OWN,),
-            side=AdditionSide.SOURCE,
+            side=add_model.AdditionSide.SOURCE,
             pid=1,
             instead_of=OWN,
-            wish=Wish(take_back=take_back),
+            wish=add_model.Wish(take_back=take_back),
             once_more=once_more,
             dry_run=dry_run,
             poll_s=1.0,
@@ -164,8 +154,8 @@ class Site:
         return asyncio.run(add_bricks(request, world))
 
     @property
-    def state(self) -> AdditionState | None:
-        record = self.ledger.additions.latest(VOLUME_ID, (OWN,), AdditionSide.SOURCE)
+    def state(self) -> add_model.AdditionState | None:
+        record = self.ledger.additions.latest(VOLUME_ID, (OWN,), add_model.AdditionSide.SOURCE)
         return None if record is None else record.state
 
     def has_left(self) -> tuple[object, ...]:
@@ -201,7 +191,7 @@ def kept_as(ledger: Path, to: Path) -> None:
         now.backup(kept)
 
 
-def every_remains(memory: Path, died_in: set[AdditionState | None]) -> Iterator[tuple[Site, bool]]:
+def every_remains(memory: Path, died_in: set[add_model.AdditionState | None]) -> Iterator[tuple[Site, bool]]:
     """A site for everything that a killed exchange can leave, four times: it goes on or is taken back (True), and its host may have
     rebooted. The states that they died in are added to the set.
     """
@@ -221,14 +211,14 @@ def every_remains(memory: Path, died_in: set[AdditionState | None]) -> Iterator[
 def test_killed_before_any_call_the_disk_is_exchanged_once_or_taken_back_as_long_as_the_old_one_is_there(
     memory: Path,
 ) -> None:
-    died_in: set[AdditionState | None] = set()
+    died_in: set[add_model.AdditionState | None] = set()
     taken_back = set()
     for site, goes_back in every_remains(memory, died_in):
         if goes_back:
             had, was = deepcopy(site.volume.disk), site.state
             assert had is not None
             back = site.add(take_back=True)
-            if was in REVERSIBLE_STATES and had.identity == "old":
+            if was in add_model.REVERSIBLE_STATES and had.identity == "old":
                 taken_back.add(was)
                 assert (back.ending, back.state, site.volume.put_ins) == (E.DONE, S.TAKEN_BACK, 0)
                 site.is_whole("old")

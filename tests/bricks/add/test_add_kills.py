@@ -9,17 +9,8 @@ from typing import Any
 
 import pytest
 
+from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.model import (
-    AdditionEnding,
-    AdditionRequest,
-    AdditionSide,
-    AdditionState,
-    AdditionSummary,
-    NewPlace,
-    TargetRoom,
-    Wish,
-)
 from migrator.bricks.add.stage import AdditionWorld
 from migrator.bricks.shared import ThrottleRules
 from migrator.core.units import GIB
@@ -34,7 +25,7 @@ from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, n
 
 pytestmark = pytest.mark.exhaustive
 
-S = AdditionState
+S = add_model.AdditionState
 STALE = replace(EMPTY, exists=True, volume_id="76", entries=("home",))
 
 
@@ -52,8 +43,8 @@ class Site:
     """What an addition works with. What a brick has left is on the place of the new one until a hook makes a file system."""
 
     ledger: Ledger
-    wish: Wish = field(default_factory=Wish)
-    side: AdditionSide = AdditionSide.SOURCE
+    wish: add_model.Wish = field(default_factory=add_model.Wish)
+    side: add_model.AdditionSide = add_model.AdditionSide.SOURCE
     volume: World = field(default_factory=lambda: World(mounted=True, place=STALE))
     locks: FakeLocks = field(default_factory=FakeLocks)
     given: set[str] = field(default_factory=set)
@@ -65,24 +56,24 @@ class Site:
         self.glusterd = Quick(self.volume, self.ledger, self.clock)
 
     def _hook(self) -> None:
-        if self.side is AdditionSide.TARGET:
+        if self.side is add_model.AdditionSide.TARGET:
             # As the lab's own hook: what was given is not given twice.
             self.given.add(NEW)
             return
         assert NEW not in self.volume.inside, "a file system was made on a brick that is in use"
         self.volume.place = EMPTY
 
-    def add(self, death: Death | None = None) -> AdditionSummary:
+    def add(self, death: Death | None = None) -> add_model.AdditionSummary:
         death = death or Death(left=1 << 30)
 
         async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
             return dict.fromkeys(hosts, "11.1")
 
-        async def places(_: Sequence[str]) -> Mapping[str, NewPlace]:
+        async def places(_: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
             return {NEW: self.volume.place}
 
-        async def room() -> TargetRoom:
-            return TargetRoom(total_bytes=50 * GIB, storage_targets=3 + len(self.given))
+        async def room() -> add_model.TargetRoom:
+            return add_model.TargetRoom(total_bytes=50 * GIB, storage_targets=3 + len(self.given))
 
         world = AdditionWorld(
             volume=dying(self.glusterd, death),
@@ -103,11 +94,11 @@ class Site:
             tokens=self.hooks.new_token,
             throttle=ThrottleRules(throttle="normal", windows=(), local_time=lambda _: (0, 0), max_latency_s=None),
         )
-        request = AdditionRequest(bricks=(NEW,), side=self.side, pid=1, wish=self.wish, poll_s=1.0)
+        request = add_model.AdditionRequest(bricks=(NEW,), side=self.side, pid=1, wish=self.wish, poll_s=1.0)
         return asyncio.run(add_bricks(request, world))
 
     @property
-    def state(self) -> AdditionState | None:
+    def state(self) -> add_model.AdditionState | None:
         record = self.ledger.additions.latest("v", (NEW,), self.side)
         return None if record is None else record.state
 
@@ -118,7 +109,7 @@ class Site:
     def comes_to_its_end(self) -> None:
         """By the same command."""
         done = self.add()
-        assert (done.ending, self.state) == (AdditionEnding.DONE, S.SETTLED), done
+        assert (done.ending, self.state) == (add_model.AdditionEnding.DONE, S.SETTLED), done
         assert self.glusterd.options == {}
         assert self.locks.held == set()
         (record,) = self.ledger.additions.all()
@@ -127,7 +118,7 @@ class Site:
         assert not self.ledger.hooks.unfinished((HookStep.ADD,))
 
 
-def every_remains(memory: Path, died_in: set[AdditionState | None], **of: Any) -> Iterator[Site]:
+def every_remains(memory: Path, died_in: set[add_model.AdditionState | None], **of: Any) -> Iterator[Site]:
     """A site for everything that a killed addition can leave; the states that they died in are added to the set."""
     prepared = new_ledger(memory / "prepared.db")
     for site, _ in killed_everywhere(prepared, lambda ledger: Site(ledger, **of), Site.add, died_in):
@@ -136,8 +127,8 @@ def every_remains(memory: Path, died_in: set[AdditionState | None], **of: Any) -
 
 @pytest.mark.parametrize("rebalance", [True, False])
 def test_killed_before_any_call_a_brick_is_added_once_and_used(memory: Path, rebalance: bool) -> None:
-    died_in: set[AdditionState | None] = set()
-    for site in every_remains(memory, died_in, wish=Wish(rebalance=rebalance)):
+    died_in: set[add_model.AdditionState | None] = set()
+    for site in every_remains(memory, died_in, wish=add_model.Wish(rebalance=rebalance)):
         site.comes_to_its_end()
         assert site.volume.added == 1
         assert site.volume.layout_right
@@ -147,13 +138,13 @@ def test_killed_before_any_call_a_brick_is_added_once_and_used(memory: Path, reb
 
 
 def test_killed_before_any_call_a_disk_is_given_to_the_target(memory: Path) -> None:
-    died_in: set[AdditionState | None] = set()
-    for site in every_remains(memory, died_in, side=AdditionSide.TARGET):
+    died_in: set[add_model.AdditionState | None] = set()
+    for site in every_remains(memory, died_in, side=add_model.AdditionSide.TARGET):
         site.comes_to_its_end()
         assert (site.given, site.volume.added) == ({NEW}, 0)
         # What the target had before it was given anything is known, whenever the program died.
         (record,) = site.ledger.additions.all()
-        assert record.notes.room_before == TargetRoom(total_bytes=50 * GIB, storage_targets=3)
+        assert record.notes.room_before == add_model.TargetRoom(total_bytes=50 * GIB, storage_targets=3)
     assert died_in >= {S.PLANNED, S.PREPARING, S.PREPARED, S.HANDING, S.SEEN}
 
 

@@ -4,17 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.bricks.add.model import (
-    AdditionAct,
-    AdditionNotes,
-    AdditionRecord,
-    AdditionSeen,
-    AdditionSide,
-    AdditionState,
-    NewPlace,
-    TargetRoom,
-    Wish,
-)
+from migrator.bricks.add import model as add
 from migrator.bricks.add.rules import grown, next_step, problems_before
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
@@ -22,8 +12,8 @@ from migrator.core.units import GIB, TIB
 from migrator.gluster.model import Brick, BrickHeal, DiskFacts, TaskKind, TaskStatus, VolumeState, VolumeTask
 from migrator.operations.model import Halt
 
-S = AdditionState
-WISH = Wish()
+S = add.AdditionState
+WISH = add.Wish()
 
 
 def brick(host: int, *, arbiter: bool = False, online: bool | None = True) -> Brick:
@@ -48,13 +38,15 @@ def volume(count: int = 2, *, replica: int = 1, disperse: int = 0, arbiter: bool
     )
 
 
-def place(name: str, **facts: object) -> NewPlace:
+def place(name: str, **facts: object) -> add.NewPlace:
     known = {"mount": "/srv/b", "own": True, "filesystem": "xfs", "total_bytes": 40 * TIB, **facts}
-    return NewPlace(name=name, **known)  # type: ignore[arg-type]
+    return add.NewPlace(name=name, **known)  # type: ignore[arg-type]
 
 
-def record(*names: str, side: AdditionSide = AdditionSide.SOURCE, instead_of: str | None = None) -> AdditionRecord:
-    return AdditionRecord(
+def record(
+    *names: str, side: add.AdditionSide = add.AdditionSide.SOURCE, instead_of: str | None = None
+) -> add.AdditionRecord:
+    return add.AdditionRecord(
         id=1,
         side=side,
         volume="vol1",
@@ -67,7 +59,7 @@ def record(*names: str, side: AdditionSide = AdditionSide.SOURCE, instead_of: st
     )
 
 
-def seen(one: AdditionRecord, state: VolumeState | None = None, **facts: object) -> AdditionSeen:
+def seen(one: add.AdditionRecord, state: VolumeState | None = None, **facts: object) -> add.AdditionSeen:
     state = volume() if state is None else state
     room = BrickRoom(filesystem="xfs", total_bytes=40 * TIB)
     known: dict[str, object] = {
@@ -77,17 +69,17 @@ def seen(one: AdditionRecord, state: VolumeState | None = None, **facts: object)
         "places": {name: place(name) for name in one.bricks},
         "rooms": {member.name: room for member in state.bricks},
         "versions": dict.fromkeys(("gl9", "gl8", "gl7", *(member.host for member in state.bricks)), "10.3"),
-        "target": TargetRoom(total_bytes=TIB, storage_targets=3),
+        "target": add.TargetRoom(total_bytes=TIB, storage_targets=3),
         **facts,
     }
-    return AdditionSeen(**known)  # type: ignore[arg-type]
+    return add.AdditionSeen(**known)  # type: ignore[arg-type]
 
 
-def problems(one: AdditionRecord, look: AdditionSeen, wish: Wish = WISH) -> list[str]:
+def problems(one: add.AdditionRecord, look: add.AdditionSeen, wish: add.Wish = WISH) -> list[str]:
     return list(problems_before(one, look, wish, prepared=True))
 
 
-def only(one: AdditionRecord, look: AdditionSeen, wish: Wish = WISH) -> str:
+def only(one: add.AdditionRecord, look: add.AdditionSeen, wish: add.Wish = WISH) -> str:
     (problem,) = problems(one, look, wish)
     return problem
 
@@ -146,9 +138,9 @@ def test_what_is_unlike_the_others_can_be_accepted_by_name_and_nothing_else_can(
     one = record()
     small = {one.bricks[0]: place(one.bricks[0], total_bytes=GIB, filesystem="ext4")}
     assert len(problems(one, seen(one, places=small))) == 2
-    assert problems(one, seen(one, places=small), Wish(accept_unlike=True)) == []
+    assert problems(one, seen(one, places=small), add.Wish(accept_unlike=True)) == []
     full = {one.bricks[0]: place(one.bricks[0], entries=("home",))}
-    assert problems(one, seen(one, places=full), Wish(accept_unlike=True))
+    assert problems(one, seen(one, places=full), add.Wish(accept_unlike=True))
 
 
 def test_sets_come_whole_and_on_different_hosts() -> None:
@@ -198,7 +190,7 @@ def test_a_version_that_loses_files_adds_only_without_a_rebalance(version: str |
         (problem,) = problems(one, seen(one, versions=versions))
         assert f"on {host}" in problem
         assert "--no-rebalance" in problem
-        assert problems(one, seen(one, versions=versions), Wish(rebalance=False)) == []
+        assert problems(one, seen(one, versions=versions), add.Wish(rebalance=False)) == []
 
 
 def test_a_host_whose_version_was_not_asked_counts_as_not_known() -> None:
@@ -228,61 +220,83 @@ def test_a_brick_takes_the_place_of_another_only_where_there_is_another_copy() -
 
 
 def test_the_target_gets_no_brick_of_a_volume_and_has_to_tell_its_size() -> None:
-    one = record(side=AdditionSide.TARGET)
+    one = record(side=add.AdditionSide.TARGET)
     assert problems(one, seen(one)) == []
     assert "is a brick of volume vol1" in only(one, seen(one, owners={one.bricks[0]: "vol1"}))
-    assert "how large the target is" in only(one, seen(one, target=TargetRoom(total_bytes=None, storage_targets=None)))
+    assert "how large the target is" in only(
+        one, seen(one, target=add.TargetRoom(total_bytes=None, storage_targets=None))
+    )
     assert "pid 5" in only(one, seen(one, places={one.bricks[0]: place(one.bricks[0], served_by=(5,))}))
     beside = DiskFacts(name=one.bricks[0], mount="/srv/b", unexplained=("/srv/b/live (a brick of volume 5e)",))
     assert "/srv/b/live (a brick" in only(one, seen(one, disks={one.bricks[0]: beside}))
     first = next_step(one, seen(one), WISH)
-    assert isinstance(first, AdditionAct)
+    assert isinstance(first, add.AdditionAct)
     assert first.result is S.PREPARED
     # Hooks are called again after a crash: what grew meanwhile may be somebody else's work.
     handing = replace(
-        one, state=S.HANDING, notes=AdditionNotes(room_before=TargetRoom(total_bytes=1, storage_targets=3))
+        one, state=S.HANDING, notes=add.AdditionNotes(room_before=add.TargetRoom(total_bytes=1, storage_targets=3))
     )
     again = next_step(handing, seen(one), WISH)
-    assert isinstance(again, AdditionAct)
+    assert isinstance(again, add.AdditionAct)
     assert not again.seen_done
 
 
 @pytest.mark.parametrize(
     ("before", "now", "size_bytes", "seen_it"),
     [
-        (TargetRoom(total_bytes=100, storage_targets=3), TargetRoom(total_bytes=100, storage_targets=4), None, True),
-        (TargetRoom(total_bytes=100, storage_targets=3), TargetRoom(total_bytes=900, storage_targets=3), 100, False),
         (
-            TargetRoom(total_bytes=100, storage_targets=None),
-            TargetRoom(total_bytes=180, storage_targets=None),
-            100,
-            True,
-        ),
-        (
-            TargetRoom(total_bytes=100, storage_targets=None),
-            TargetRoom(total_bytes=179, storage_targets=None),
-            100,
-            False,
-        ),
-        (TargetRoom(total_bytes=100, storage_targets=3), TargetRoom(total_bytes=200, storage_targets=None), 100, True),
-        (
-            TargetRoom(total_bytes=100, storage_targets=None),
-            TargetRoom(total_bytes=101, storage_targets=None),
+            add.TargetRoom(total_bytes=100, storage_targets=3),
+            add.TargetRoom(total_bytes=100, storage_targets=4),
             None,
             True,
         ),
         (
-            TargetRoom(total_bytes=100, storage_targets=None),
-            TargetRoom(total_bytes=100, storage_targets=None),
+            add.TargetRoom(total_bytes=100, storage_targets=3),
+            add.TargetRoom(total_bytes=900, storage_targets=3),
+            100,
+            False,
+        ),
+        (
+            add.TargetRoom(total_bytes=100, storage_targets=None),
+            add.TargetRoom(total_bytes=180, storage_targets=None),
+            100,
+            True,
+        ),
+        (
+            add.TargetRoom(total_bytes=100, storage_targets=None),
+            add.TargetRoom(total_bytes=179, storage_targets=None),
+            100,
+            False,
+        ),
+        (
+            add.TargetRoom(total_bytes=100, storage_targets=3),
+            add.TargetRoom(total_bytes=200, storage_targets=None),
+            100,
+            True,
+        ),
+        (
+            add.TargetRoom(total_bytes=100, storage_targets=None),
+            add.TargetRoom(total_bytes=101, storage_targets=None),
+            None,
+            True,
+        ),
+        (
+            add.TargetRoom(total_bytes=100, storage_targets=None),
+            add.TargetRoom(total_bytes=100, storage_targets=None),
             None,
             False,
         ),
-        (TargetRoom(total_bytes=None, storage_targets=None), TargetRoom(total_bytes=900, storage_targets=9), 1, False),
-        (None, TargetRoom(total_bytes=900, storage_targets=9), 1, False),
+        (
+            add.TargetRoom(total_bytes=None, storage_targets=None),
+            add.TargetRoom(total_bytes=900, storage_targets=9),
+            1,
+            False,
+        ),
+        (None, add.TargetRoom(total_bytes=900, storage_targets=9), 1, False),
     ],
 )
 def test_when_the_target_shows_what_it_was_given(
-    before: TargetRoom | None, now: TargetRoom, size_bytes: int | None, seen_it: bool
+    before: add.TargetRoom | None, now: add.TargetRoom, size_bytes: int | None, seen_it: bool
 ) -> None:
     assert grown(before, now, bricks=1, size_bytes=size_bytes) is seen_it
 
@@ -302,14 +316,14 @@ def test_a_copy_counts_as_filled_only_when_the_new_brick_itself_says_so() -> Non
     one = replace(record("gl9:/srv/b/data", instead_of="gl3:/srv/b/data"), state=S.HEALING)
     inside = replace(three, bricks=(*three.bricks[:2], brick(9)))
     unlisted = next_step(one, seen(one, inside), WISH)
-    assert isinstance(unlisted, AdditionAct)
+    assert isinstance(unlisted, add.AdditionAct)
     assert not unlisted.seen_done
     of_new = BrickHeal(brick="gl9:/srv/b/data", status="Connected", entries=0)
     listed = replace(inside, heals=(*(three.heals or ())[:2], of_new))
     done = next_step(one, seen(one, listed), WISH)
-    assert isinstance(done, AdditionAct)
+    assert isinstance(done, add.AdditionAct)
     assert (done.seen_done, done.result) == (True, S.HEALED)
     waiting = replace(listed, heals=(replace(of_new, entries=3),))
     still = next_step(one, seen(one, waiting), WISH)
-    assert isinstance(still, AdditionAct)
+    assert isinstance(still, add.AdditionAct)
     assert not still.seen_done

@@ -4,34 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.bricks.add.model import (
-    ADDITION_TRANSITIONS,
-    AWAY_STATES,
-    IN_STATES,
-    AdditionAct,
-    AdditionNotes,
-    AdditionRecord,
-    AdditionSeen,
-    AdditionSide,
-    AdditionState,
-    AdditionStep,
-    Step,
-    Wish,
-)
+from migrator.bricks.add import model as add
 from migrator.bricks.add.rules import begin_again, in_place_problems, next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeTask
 from migrator.operations.model import Finished, Halt
 from tests.bricks.add.in_place_world import ALL, OWN, ROOM, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
 
-S = AdditionState
+S = add.AdditionState
 OLD, NEW = Disk("old", marked=True, files=3), Disk("new-1")
 
 
-def record(state: AdditionState = S.PLANNED, *, name: str = OWN) -> AdditionRecord:
-    return AdditionRecord(
+def record(state: add.AdditionState = S.PLANNED, *, name: str = OWN) -> add.AdditionRecord:
+    return add.AdditionRecord(
         id=1,
-        side=AdditionSide.SOURCE,
+        side=add.AdditionSide.SOURCE,
         volume="vol1",
         volume_id=VOLUME_ID,
         bricks=(name,),
@@ -39,11 +26,11 @@ def record(state: AdditionState = S.PLANNED, *, name: str = OWN) -> AdditionReco
         attempt=1,
         state=state,
         times={S.PLANNED: 1.0, state: 2.0},
-        notes=AdditionNotes(filesystem_before="old", filesystem_id="new-1"),
+        notes=add.AdditionNotes(filesystem_before="old", filesystem_id="new-1"),
     )
 
 
-def seen(world: ReplicaWorld | None = None, **facts: object) -> AdditionSeen:
+def seen(world: ReplicaWorld | None = None, **facts: object) -> add.AdditionSeen:
     world = world or ReplicaWorld()
     known: dict[str, object] = {
         "state": world.state(),
@@ -55,15 +42,15 @@ def seen(world: ReplicaWorld | None = None, **facts: object) -> AdditionSeen:
         "blamed": world.blamed,
         **facts,
     }
-    return AdditionSeen(**known)  # type: ignore[arg-type]
+    return add.AdditionSeen(**known)  # type: ignore[arg-type]
 
 
-def after(state: AdditionState, look: AdditionSeen, *, take_back: bool = False) -> Step:
-    return next_step(record(state), look, Wish(take_back=take_back))
+def after(state: add.AdditionState, look: add.AdditionSeen, *, take_back: bool = False) -> add.Step:
+    return next_step(record(state), look, add.Wish(take_back=take_back))
 
 
-def only(look: AdditionSeen) -> str:
-    (problem,) = in_place_problems(record(), look, Wish())
+def only(look: add.AdditionSeen) -> str:
+    (problem,) = in_place_problems(record(), look, add.Wish())
     return problem
 
 
@@ -79,7 +66,7 @@ def test_nothing_speaks_against_it_on_a_healthy_set_nor_where_the_brick_is_dead(
         seen(ReplicaWorld(blamed={OWN: 7})),
         seen(away(), places=None),
     ):
-        assert in_place_problems(record(), look, Wish()) == ()
+        assert in_place_problems(record(), look, add.Wish()) == ()
 
 
 def test_the_only_copy_is_never_taken_offline() -> None:
@@ -90,11 +77,11 @@ def test_the_only_copy_is_never_taken_offline() -> None:
     assert "drain the old one" in told
     dispersed = replace(seen().state, replica_count=1, disperse_count=3)  # type: ignore[type-var]
     assert "dispersed" in only(seen(state=dispersed))
-    assert "has no brick gl9:/b" in in_place_problems(record(name="gl9:/b"), seen(), Wish())[0]
+    assert "has no brick gl9:/b" in in_place_problems(record(name="gl9:/b"), seen(), add.Wish())[0]
 
 
 def test_every_other_copy_has_to_be_up_and_whole() -> None:
-    down = in_place_problems(record(), seen(ReplicaWorld(others_up=False)), Wish())
+    down = in_place_problems(record(), seen(ReplicaWorld(others_up=False)), add.Wish())
     assert any(f"brick {SECOND} is down" in problem for problem in down)
     assert f"3 entries at least wait to be healed on {THIRD}" in only(seen(blamed={THIRD: 3, OWN: 9}))
     assert "are whole is not known" in only(seen(blamed=None))
@@ -145,32 +132,32 @@ def test_a_quorum_is_what_gluster_takes_for_one(
 
 
 @pytest.mark.parametrize("state", [S.RESETTING, S.OFFLINE, S.PREPARING])
-def test_another_file_system_than_before_was_put_in_by_hand(state: AdditionState) -> None:
+def test_another_file_system_than_before_was_put_in_by_hand(state: add.AdditionState) -> None:
     served = ReplicaWorld(disk=Disk("new-7", marked=True, files=1))
     step = after(state, seen(served))
-    assert isinstance(step, AdditionAct)
-    assert (step.step, step.seen_done) == (AdditionStep.ADD, True)
+    assert isinstance(step, add.AdditionAct)
+    assert (step.step, step.seen_done) == (add.AdditionStep.ADD, True)
     back = after(state, seen())
-    assert isinstance(back, AdditionAct)
-    assert (back.step, back.seen_done) == (AdditionStep.RESET, False)
+    assert isinstance(back, add.AdditionAct)
+    assert (back.step, back.seen_done) == (add.AdditionStep.RESET, False)
 
 
 def test_what_was_put_in_and_died_is_waited_for_and_what_was_only_marked_is_put_in() -> None:
     for disk, is_in in ((Disk("new-1", marked=True, files=2), True), (Disk("new-1", marked=True), False)):
         step = after(S.ADDING, seen(away(disk)))
-        assert isinstance(step, AdditionAct)
-        assert (step.step, step.seen_done) == (AdditionStep.ADD, is_in)
+        assert isinstance(step, add.AdditionAct)
+        assert (step.step, step.seen_done) == (add.AdditionStep.ADD, is_in)
     # Marks on what nobody saw empty are not overridden.
     strange = after(S.ADDING, seen(away(Disk("new-8", marked=True))))
-    assert isinstance(strange, AdditionAct)
-    assert strange.step is AdditionStep.RESET
+    assert isinstance(strange, add.AdditionAct)
+    assert strange.step is add.AdditionStep.RESET
 
 
 def test_marks_alone_on_a_file_system_that_is_to_be_prepared_are_told_with_what_takes_them_off() -> None:
-    (told,) = problems_before(record(S.PREPARING), seen(away(Disk("new-1", marked=True))), Wish(), prepared=True)
+    (told,) = problems_before(record(S.PREPARING), seen(away(Disk("new-1", marked=True))), add.Wish(), prepared=True)
     assert "setfattr -x trusted.glusterfs.volume-id '/srv/b/data'" in told
     nameless = replace(ReplicaWorld(disk=NEW, up=False).place(), filesystem_id="")
-    (told,) = problems_before(record(S.PREPARING), seen(away(NEW), places={OWN: nameless}), Wish(), prepared=True)
+    (told,) = problems_before(record(S.PREPARING), seen(away(NEW), places={OWN: nameless}), add.Wish(), prepared=True)
     assert "cannot be told from others" in told
 
 
@@ -180,7 +167,7 @@ def test_what_is_not_seen_is_looked_at_again() -> None:
     unlisted = seen(state=replace(state, bricks=state.bricks[1:]))
     unknown = seen(state=replace(state, bricks=(replace(state.bricks[0], online=None), *state.bricks[1:])))
     unreached = seen(ReplicaWorld(disk=NEW, up=False, reached=False))
-    listed = (AWAY_STATES | IN_STATES) - {S.HEALED, S.BALANCED}
+    listed = (add.AWAY_STATES | add.IN_STATES) - {S.HEALED, S.BALANCED}
     for look, states in ((unlisted, listed), (unknown, {S.OFFLINE, S.ADDING}), (unreached, {S.ADDING})):
         for one in states:
             step = after(one, look)
@@ -192,11 +179,11 @@ def test_a_copy_that_is_down_again_is_not_healed_whatever_is_listed() -> None:
     heals = tuple(BrickHeal(brick=name, status="Connected", entries=0) for name in ALL)
     world = away(Disk("new-1", marked=True, files=3))
     step = after(S.HEALING, seen(world, state=replace(world.state(), heals=heals)))
-    assert isinstance(step, AdditionAct)
+    assert isinstance(step, add.AdditionAct)
     assert not step.seen_done
     world.up = True
     step = after(S.HEALING, seen(world, state=replace(world.state(), heals=heals)))
-    assert isinstance(step, AdditionAct)
+    assert isinstance(step, add.AdditionAct)
     assert step.result is S.HEALED
 
 
@@ -214,15 +201,15 @@ def test_only_what_the_brick_held_is_served_again(disk: Disk | None, words: str)
         assert isinstance(halted, Halt)
         assert words in halted.words
     served = after(S.OFFLINE, seen(away()), take_back=True)
-    assert isinstance(served, AdditionAct)
-    assert (served.step, served.seen_done) == (AdditionStep.TAKE_BACK, False)
+    assert isinstance(served, add.AdditionAct)
+    assert (served.step, served.seen_done) == (add.AdditionStep.TAKE_BACK, False)
 
 
 def test_once_a_file_system_may_have_been_put_in_nothing_is_taken_back() -> None:
     for state in (S.ADDING, S.ADDED, S.HEALING, S.HEALED, S.SETTLED):
         assert isinstance(after(state, seen(away()), take_back=True), Halt)
     once = replace(record(S.OFFLINE), times={S.ADDING: 1.0, S.OFFLINE: 2.0})
-    assert isinstance(next_step(once, seen(away()), Wish(take_back=True)), Halt)
+    assert isinstance(next_step(once, seen(away()), add.Wish(take_back=True)), Halt)
     assert isinstance(after(S.PLANNED, seen(), take_back=True), Halt)
     assert isinstance(after(S.TAKEN_BACK, seen(), take_back=True), Finished)
 
@@ -236,13 +223,17 @@ def test_every_step_from_every_state_is_one_that_the_ledger_takes() -> None:
         Disk("new-1", marked=True, files=2),
         Disk("new-9", marked=True, files=1),
     )
-    states = {*AWAY_STATES, S.PLANNED, S.ADDED, S.HEALING, S.HEALED, S.FAILED}
+    states = {*add.AWAY_STATES, S.PLANNED, S.ADDED, S.HEALING, S.HEALED, S.FAILED}
     for state in states:
         for disk in disks:
             for up in (False, True):
                 world = ReplicaWorld(disk=disk, up=up and disk is not None and disk.marked)
                 for take_back in (False, True):
-                    step = begin_again(record(state), seen(world), Wish(take_back=take_back))
-                    if isinstance(step, AdditionAct):
-                        assert step.intent is state or step.intent in ADDITION_TRANSITIONS[state], (state, disk, step)
-                        assert step.result is step.intent or step.result in ADDITION_TRANSITIONS[step.intent]
+                    step = begin_again(record(state), seen(world), add.Wish(take_back=take_back))
+                    if isinstance(step, add.AdditionAct):
+                        assert step.intent is state or step.intent in add.ADDITION_TRANSITIONS[state], (
+                            state,
+                            disk,
+                            step,
+                        )
+                        assert step.result is step.intent or step.result in add.ADDITION_TRANSITIONS[step.intent]

@@ -9,19 +9,8 @@ from pathlib import Path
 import pytest
 
 from migrator.app import new_token
+from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.model import (
-    AdditionEnding,
-    AdditionRequest,
-    AdditionSide,
-    AdditionStanding,
-    AdditionState,
-    AdditionStep,
-    AdditionSummary,
-    NewPlace,
-    TargetRoom,
-    Wish,
-)
 from migrator.bricks.add.stage import AdditionWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import read_bricks
@@ -117,7 +106,7 @@ class Site:
 
     directory: Path
     ledger: Ledger
-    room: Callable[[int], TargetRoom]
+    room: Callable[[int], add_model.TargetRoom]
     clock: VirtualClock | None = field(default_factory=VirtualClock)
     looks: int = 0
     own: bool = True
@@ -127,16 +116,16 @@ class Site:
     versions: Mapping[str, str] = field(default_factory=lambda: {"gl1": "11.1", "gl2": "11.1"})
     backups: list[str] = field(default_factory=list)
 
-    async def _room(self) -> TargetRoom:
+    async def _room(self) -> add_model.TargetRoom:
         self.looks += 1
         return self.room(self.looks)
 
     async def _versions(self, hosts: Collection[str]) -> Mapping[str, str | None]:
         return {host: self.versions.get(host) for host in hosts}
 
-    async def _places(self, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
+    async def _places(self, bricks: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
         return {
-            name: NewPlace(
+            name: add_model.NewPlace(
                 name=name,
                 mount="/srv/b2" if self.own else "/",
                 own=self.own,
@@ -154,7 +143,9 @@ class Site:
         )
         file.chmod(0o755)
 
-    def add(self, side: AdditionSide = AdditionSide.TARGET, *, dry_run: bool = False) -> AdditionSummary:
+    def add(
+        self, side: add_model.AdditionSide = add_model.AdditionSide.TARGET, *, dry_run: bool = False
+    ) -> add_model.AdditionSummary:
         hooks = HookPrograms(
             LocalProcesses(grace_s=0.5, one_output=True),
             directory=os.fsencode(self.directory / "hooks"),
@@ -179,11 +170,11 @@ class Site:
             blocking=inline if self.clock is not None else DaemonThreads(),
             tokens=new_token,
         )
-        request = AdditionRequest(
+        request = add_model.AdditionRequest(
             bricks=(self.brick,),
             side=side,
             pid=1,
-            wish=Wish(),
+            wish=add_model.Wish(),
             dry_run=dry_run,
             poll_s=5.0 if self.clock is not None else 0.01,
             seen_within_s=300.0,
@@ -208,44 +199,48 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield made
 
 
-def room(total: int, targets: int | None = None) -> TargetRoom:
-    return TargetRoom(total_bytes=total, storage_targets=targets)
+def room(total: int, targets: int | None = None) -> add_model.TargetRoom:
+    return add_model.TargetRoom(total_bytes=total, storage_targets=targets)
 
 
 def test_a_dry_run_tells_of_a_brick_that_is_in_the_volume_what_is_left_to_do(tmp_path: Path, ledger: Ledger) -> None:
     volume = Growing()
     volume.world.add()
     site = Site(tmp_path, ledger, lambda _: room(100), brick=ADDED, volume=volume)
-    told = site.add(AdditionSide.SOURCE, dry_run=True)
-    assert told.ending is AdditionEnding.PLANNED
+    told = site.add(add_model.AdditionSide.SOURCE, dry_run=True)
+    assert told.ending is add_model.AdditionEnding.PLANNED
     assert told.words == f"{ADDED} is in the volume already: it would resume with the fix-layout, and what follows that"
 
 
 def test_the_target_is_waited_for_until_it_shows_the_new_capacity(tmp_path: Path, ledger: Ledger) -> None:
     site = Site(tmp_path, ledger, lambda look: room(50 * GIB if look < 9 else 59 * GIB))
-    assert site.add(dry_run=True).ending is AdditionEnding.PLANNED
+    assert site.add(dry_run=True).ending is add_model.AdditionEnding.PLANNED
     assert ledger.additions.all() == []
     done = site.add()
-    assert (done.ending, done.state, done.size_bytes) == (AdditionEnding.DONE, AdditionState.SETTLED, 10 * GIB)
+    assert (done.ending, done.state, done.size_bytes) == (
+        add_model.AdditionEnding.DONE,
+        add_model.AdditionState.SETTLED,
+        10 * GIB,
+    )
     (record,) = ledger.additions.all()
     assert record.notes.room_before == room(50 * GIB)
     steps = [one.step for one in ledger.additions.steps(record.id)]
-    assert steps == [AdditionStep.PREPARE, AdditionStep.HAND_OVER, AdditionStep.FINISH]
-    assert site.add().ending is AdditionEnding.DONE
+    assert steps == [add_model.AdditionStep.PREPARE, add_model.AdditionStep.HAND_OVER, add_model.AdditionStep.FINISH]
+    assert site.add().ending is add_model.AdditionEnding.DONE
     assert len(ledger.additions.all()) == 1
 
 
 def test_a_target_that_never_shows_it_fails_and_the_same_command_goes_on(tmp_path: Path, ledger: Ledger) -> None:
     site = Site(tmp_path, ledger, lambda _: room(50 * GIB, 3))
     stuck = site.add()
-    assert (stuck.ending, stuck.state) == (AdditionEnding.STUCK, AdditionState.HANDING)
+    assert (stuck.ending, stuck.state) == (add_model.AdditionEnding.STUCK, add_model.AdditionState.HANDING)
     assert "does not show the new capacity" in stuck.words
     site.clock = VirtualClock()
     # Bytes alone do not count where the target's own list tells.
     site.room = lambda _: room(90 * GIB, 3)
-    assert site.add().ending is AdditionEnding.STUCK
+    assert site.add().ending is add_model.AdditionEnding.STUCK
     site.clock, site.room = VirtualClock(), lambda _: room(50 * GIB, 4)
-    assert site.add().ending is AdditionEnding.DONE
+    assert site.add().ending is add_model.AdditionEnding.DONE
     (record,) = ledger.additions.all()
     assert record.notes.room_before == room(50 * GIB, 3)
 
@@ -260,7 +255,7 @@ def test_hooks_are_told_the_side_and_the_last_ones_are_called_once(
     site.hook("pre-add.d/50-set-up", "exit 0")
     site.hook("post-add.d/50-tell", "exit 0")
     for _ in range(2):
-        assert site.add().ending is AdditionEnding.DONE
+        assert site.add().ending is add_model.AdditionEnding.DONE
     assert calls.read_text().splitlines() == [f"pre-add target {NEW} ", f"post-add target {NEW} done"]
 
 
@@ -274,7 +269,7 @@ def test_a_hook_that_refuses_leaves_the_step_for_the_next_call(
     with pytest.raises(Refused, match="/dev/sdx is mounted"):
         site.add()
     (record,) = ledger.additions.all()
-    assert record.state is AdditionState.HANDING
+    assert record.state is add_model.AdditionState.HANDING
     assert [one.result for one in ledger.additions.steps(record.id)][-1] is StepResult.FAILED
 
 
@@ -282,8 +277,8 @@ def test_a_place_that_no_hook_can_put_right_is_refused_before_anything_is_writte
     tmp_path: Path, ledger: Ledger
 ) -> None:
     site = Site(tmp_path, ledger, lambda _: room(1), own=False)
-    refused = site.add(AdditionSide.SOURCE)
-    assert refused.ending is AdditionEnding.HALTED
+    refused = site.add(add_model.AdditionSide.SOURCE)
+    assert refused.ending is add_model.AdditionEnding.HALTED
     assert any("not on one of its own" in reason for reason in refused.reasons)
     assert ledger.additions.all() == []
     assert ledger.runs.latest() is None
@@ -291,8 +286,8 @@ def test_a_place_that_no_hook_can_put_right_is_refused_before_anything_is_writte
 
 def test_the_version_of_every_host_counts(tmp_path: Path, ledger: Ledger) -> None:
     for versions, words in (({"gl1": "11.1"}, "gl2 is not known"), ({"gl1": "11.0", "gl2": "11.1"}, "11.0 on gl1")):
-        refused = Site(tmp_path, ledger, lambda _: room(1), versions=versions).add(AdditionSide.SOURCE)
-        assert refused.ending is AdditionEnding.HALTED
+        refused = Site(tmp_path, ledger, lambda _: room(1), versions=versions).add(add_model.AdditionSide.SOURCE)
+        assert refused.ending is add_model.AdditionEnding.HALTED
         (reason,) = refused.reasons
         assert words in reason
 
@@ -302,15 +297,20 @@ def test_status_tells_how_far_an_addition_is_at_any_time(tmp_path: Path, ledger:
     ledger.scans.finish(replace(CATALOG, scan_id=scan))
     volume = Growing()
     site = Site(tmp_path, ledger, lambda _: room(1), volume=volume, brick=ADDED, size_bytes=40 * GIB)
-    told: list[AdditionStanding] = []
+    told: list[add_model.AdditionStanding] = []
     volume.during = lambda: told.extend(read_bricks(ledger).additions)
-    assert site.add(AdditionSide.SOURCE).ending is AdditionEnding.DONE
-    layouts = [one for one in told if one.state is AdditionState.LAYOUT]
-    balancing = [one for one in told if one.state is AdditionState.BALANCING]
+    assert site.add(add_model.AdditionSide.SOURCE).ending is add_model.AdditionEnding.DONE
+    layouts = [one for one in told if one.state is add_model.AdditionState.LAYOUT]
+    balancing = [one for one in told if one.state is add_model.AdditionState.BALANCING]
     assert {one.files for one in layouts} == {None}
     assert {(one.files, one.size_bytes) for one in balancing} == {(7, 40 * GIB)}
     (settled,) = read_bricks(ledger).additions
-    assert (settled.state, settled.moved_files, settled.lookups, settled.left_s) == (AdditionState.SETTLED, 2, 1, None)
+    assert (settled.state, settled.moved_files, settled.lookups, settled.left_s) == (
+        add_model.AdditionState.SETTLED,
+        2,
+        1,
+        None,
+    )
     status = read_status(ledger, now_s=10.0)
     assert status.additions == (settled,)
     assert not any("addition" in one.subject for one in status.blocked)
@@ -324,9 +324,9 @@ def test_hooks_that_do_not_put_it_right_are_seen_through(
     site.clock = None
     site.hook("pre-add.d/20-make", "exit 0")
     with pytest.raises(Refused, match="not on one of its own"):
-        site.add(AdditionSide.SOURCE)
+        site.add(add_model.AdditionSide.SOURCE)
     (record,) = ledger.additions.all()
-    assert record.state is AdditionState.PREPARING
+    assert record.state is add_model.AdditionState.PREPARING
     assert site.backups == [f"addition-{record.id}"]
 
 

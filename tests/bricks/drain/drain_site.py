@@ -7,16 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from migrator.bricks.drain import model as drain_model
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
-from migrator.bricks.drain.model import (
-    BrickContent,
-    BrickMarks,
-    DrainRequest,
-    DrainState,
-    DrainSummary,
-    PlaceSeen,
-    TreeOnBricks,
-)
 from migrator.bricks.drain.stage import DrainWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import ThrottleRules
@@ -37,9 +29,9 @@ from tests.support.catalogs import whole_catalog
 from tests.support.deaths import Death, Killed, dying
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 
-S = DrainState
+S = drain_model.DrainState
 VOLUME_ID = "v"
-REQUEST = DrainRequest(bricks=(LEAVING,), pid=1, poll_s=1.0)
+REQUEST = drain_model.DrainRequest(bricks=(LEAVING,), pid=1, poll_s=1.0)
 IDENTITY = MountIdentity(filesystem="x", mounted_from="x", device=1, fsid=1, root_ino=1, sentinel="s")
 
 
@@ -157,11 +149,11 @@ class Walks:
 class Contents:
     """What a catalog says."""
 
-    trees: tuple[TreeOnBricks, ...] = ()
+    trees: tuple[drain_model.TreeOnBricks, ...] = ()
 
-    def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
+    def content(self, catalog: str, bricks: Sequence[str]) -> drain_model.BrickContent | None:
         assert tuple(bricks) == (LEAVING,)
-        return BrickContent(
+        return drain_model.BrickContent(
             files=5,
             size_bytes=5,
             allocated_bytes=5 * 4096,
@@ -199,9 +191,9 @@ class Site:
     max_latency_s: float | None = None
     version: str | None = "10.3"
     open_files: int | None = 0
-    trees: tuple[TreeOnBricks, ...] = ()
+    trees: tuple[drain_model.TreeOnBricks, ...] = ()
     plans: PlanFiles | None = None
-    marks: tuple[BrickMarks, ...] | None = ()
+    marks: tuple[drain_model.BrickMarks, ...] | None = ()
     begins_at_s: float = 1000.0
     disk: str = "serial-1"
     on_disk: tuple[str, ...] = ()
@@ -216,14 +208,14 @@ class Site:
         async def open_files(_: Sequence[Brick], __: Sequence[bytes]) -> int | None:
             return self.open_files
 
-        async def places(_: Sequence[Brick], __: str) -> Mapping[str, PlaceSeen]:
+        async def places(_: Sequence[Brick], __: str) -> Mapping[str, drain_model.PlaceSeen]:
             return self.volume.places()
 
         async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
             facts = {name: DiskFacts(name=name, mount="/srv/b", identity=self.disk) for name in names}
             return facts | {LEAVING: replace(facts[LEAVING], unexplained=self.on_disk)}
 
-        async def marks(_: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
+        async def marks(_: Sequence[Brick], volume_id: str) -> tuple[drain_model.BrickMarks, ...] | None:
             assert volume_id == VOLUME_ID
             return self.marks
 
@@ -261,19 +253,19 @@ class Site:
             marks=marks,
         )
 
-    def drain(self, *, death: Death | None = None, **changes: Any) -> DrainSummary:
+    def drain(self, *, death: Death | None = None, **changes: Any) -> drain_model.DrainSummary:
         world = self.world(death or Death(left=1 << 30))
         return asyncio.run(drain_bricks(replace(REQUEST, **changes), world))
 
-    def stop(self, *, death: Death | None = None) -> DrainSummary:
+    def stop(self, *, death: Death | None = None) -> drain_model.DrainSummary:
         return asyncio.run(stop_drain(REQUEST, self.world(death or Death(left=1 << 30))))
 
-    def came_to(self, *states: DrainState) -> bool:
+    def came_to(self, *states: drain_model.DrainState) -> bool:
         """Whether the drain is in one of these states."""
         return self.state in states
 
     @property
-    def state(self) -> DrainState | None:
+    def state(self) -> drain_model.DrainState | None:
         record = self.ledger.drains.latest(VOLUME_ID, (LEAVING,))
         return None if record is None else record.state
 

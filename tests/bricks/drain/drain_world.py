@@ -5,22 +5,10 @@ It shares no code with the decision but the words. Every file is a number; the m
 
 from dataclasses import dataclass, field, replace
 
-from migrator.bricks.drain.model import (
-    DRAIN_TRANSITIONS,
-    UNTOUCHED_STATES,
-    AuditSeen,
-    ChangedOption,
-    DrainAct,
-    DrainNotes,
-    DrainRecord,
-    DrainSeen,
-    DrainState,
-    DrainStep,
-    PlaceSeen,
-)
+from migrator.bricks.drain import model as drain
 from migrator.gluster.model import Brick, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 
-S, T = DrainState, TaskStatus
+S, T = drain.DrainState, TaskStatus
 LEAVING = "gl3:/b"
 STAYING = "gl1:/b"
 THROTTLE, NORMAL, LAZY = "cluster.rebal-throttle", "normal", "lazy"
@@ -60,7 +48,7 @@ class World:
         default_factory=lambda: {STAYING: {1, 2}, "gl2:/b": {3, 4}, LEAVING: {5, 6, 7, 8, 9}}
     )
     inside: list[str] = field(default_factory=lambda: [STAYING, "gl2:/b", LEAVING])
-    place: PlaceSeen = PlaceSeen.BRICK
+    place: drain.PlaceSeen = drain.PlaceSeen.BRICK
     unmovable: set[int] = field(default_factory=set)
     silent_failures: bool = False
     raced: int = 0
@@ -82,11 +70,11 @@ class World:
     files: int = 9
     tasks_made: int = 0
     now_s: float = 100.0
-    audit: AuditSeen | None = None
+    audit: drain.AuditSeen | None = None
     stalled: bool = False
     late_write: bool = False
-    record: DrainRecord = field(
-        default_factory=lambda: DrainRecord(
+    record: drain.DrainRecord = field(
+        default_factory=lambda: drain.DrainRecord(
             id=1,
             volume="vol1",
             volume_id="v",
@@ -98,7 +86,7 @@ class World:
     )
 
     @property
-    def state(self) -> DrainState:
+    def state(self) -> drain.DrainState:
         return self.record.state
 
     def tick(self) -> float:
@@ -150,9 +138,9 @@ class World:
         self.inside.remove(LEAVING)
         self.layout_right = True
 
-    def seen(self) -> DrainSeen:
+    def seen(self) -> drain.DrainSeen:
         if not self.glusterd_up:
-            return DrainSeen(state=None, tasks=None, audit=self.audit, places=self.places())
+            return drain.DrainSeen(state=None, tasks=None, audit=self.audit, places=self.places())
         state = VolumeState(
             volume="vol1",
             volume_id="v",
@@ -190,7 +178,7 @@ class World:
             if not self.peer_up:
                 # The worst that a look can say: the task is not even listed.
                 tasks = ()
-        return DrainSeen(
+        return drain.DrainSeen(
             state=state,
             tasks=tasks,
             progress=progress,
@@ -232,15 +220,15 @@ class World:
             found.append("a host is missing")
         return tuple(found)
 
-    def places(self) -> dict[str, PlaceSeen]:
+    def places(self) -> dict[str, drain.PlaceSeen]:
         return {LEAVING: self.place}
 
     # What the program does.
 
-    def enter(self, state: DrainState, **changes: object) -> None:
+    def enter(self, state: drain.DrainState, **changes: object) -> None:
         """As the ledger does: by the table."""
         if state is not self.state:
-            assert state in DRAIN_TRANSITIONS[self.state], (self.state, state)
+            assert state in drain.DRAIN_TRANSITIONS[self.state], (self.state, state)
             changes["times"] = {**self.record.times, state: self.tick()}
         self.record = replace(self.record, state=state, **changes)  # type: ignore[arg-type]
 
@@ -248,16 +236,16 @@ class World:
         notes = replace(self.record.notes, **{name: fact for name, fact in facts.items() if fact is not None})  # type: ignore[arg-type]
         self.record = replace(self.record, notes=notes)
 
-    def carry_out(self, act: DrainAct, luck: Luck) -> None:
+    def carry_out(self, act: drain.DrainAct, luck: Luck) -> None:
         """One act as the stage does it: intent, act, result, or killed in between."""
         if luck.dies == "before":
             self.new_process()
             return
-        if act.step is DrainStep.STOP and act.seen_done and self.state not in UNTOUCHED_STATES:
+        if act.step is drain.DrainStep.STOP and act.seen_done and self.state not in drain.UNTOUCHED_STATES:
             assert self.task is None
         before = self.options.get(THROTTLE)
-        if act.step is DrainStep.START and self.record.notes.options is None:
-            self.note(options=(ChangedOption(name=THROTTLE, before=before, given=(LAZY,)),))
+        if act.step is drain.DrainStep.START and self.record.notes.options is None:
+            self.note(options=(drain.ChangedOption(name=THROTTLE, before=before, given=(LAZY,)),))
         self.note(task_id=act.task_id, task_before=act.task_before)
         failure = {"failure": act.reason} if act.reason else {}
         self.enter(act.intent, **failure)
@@ -267,33 +255,33 @@ class World:
         if luck.dies:
             self.new_process()
 
-    def do(self, act: DrainAct, luck: Luck) -> bool:
+    def do(self, act: drain.DrainAct, luck: Luck) -> bool:
         """Whether it came to its end, neither failed nor killed."""
         if luck.fails:
             self.record = replace(self.record, failure=f"{act.step.value} failed")
             return False
-        if act.step is DrainStep.START:
+        if act.step is drain.DrainStep.START:
             return self.do_start(luck)
-        if act.step is DrainStep.WATCH:
+        if act.step is drain.DrainStep.WATCH:
             return self.watch()
         if luck.dies == "meanwhile":
             return False
         match act.step:
-            case DrainStep.AUDIT:
+            case drain.DrainStep.AUDIT:
                 self.walk()
-            case DrainStep.COMMIT:
+            case drain.DrainStep.COMMIT:
                 self.commit()
-            case DrainStep.WIPE:
+            case drain.DrainStep.WIPE:
                 self.wipe()
-            case DrainStep.STOP:
+            case drain.DrainStep.STOP:
                 assert self.task is not None
                 if self.silent:
                     return False
                 self.stop()
-            case DrainStep.SETTLE:
+            case drain.DrainStep.SETTLE:
                 if not self.settle():
                     return False
-            case DrainStep.RESTORE:
+            case drain.DrainStep.RESTORE:
                 self.restore()
             case _:
                 pass
@@ -326,8 +314,10 @@ class World:
 
     def walk(self) -> None:
         began_at_s = self.tick()
-        left = len(self.bricks[LEAVING]) if self.place is PlaceSeen.BRICK else 0
-        self.audit = AuditSeen(started_at_s=began_at_s, whole=self.peer_up, left=left if self.peer_up else 0, unsure=0)
+        left = len(self.bricks[LEAVING]) if self.place is drain.PlaceSeen.BRICK else 0
+        self.audit = drain.AuditSeen(
+            started_at_s=began_at_s, whole=self.peer_up, left=left if self.peer_up else 0, unsure=0
+        )
 
     def commit(self) -> None:
         """The one act that must never be without proof: checked against what is, not against what was said."""
@@ -347,7 +337,7 @@ class World:
     def wipe(self) -> None:
         assert LEAVING not in self.inside
         assert self.bricks[LEAVING] == set()
-        self.place = PlaceSeen.EMPTY
+        self.place = drain.PlaceSeen.EMPTY
 
     def settle(self) -> bool:
         if self.task is not None:
@@ -367,7 +357,7 @@ class World:
 
     def begin_another(self) -> None:
         """The next attempt at the same bricks."""
-        self.record = DrainRecord(
+        self.record = drain.DrainRecord(
             id=self.record.id + 1,
             volume="vol1",
             volume_id="v",
@@ -375,6 +365,6 @@ class World:
             attempt=self.record.attempt + 1,
             state=S.PLANNED,
             times={S.PLANNED: self.tick()},
-            notes=DrainNotes(),
+            notes=drain.DrainNotes(),
         )
-        assert self.record.state in UNTOUCHED_STATES
+        assert self.record.state in drain.UNTOUCHED_STATES

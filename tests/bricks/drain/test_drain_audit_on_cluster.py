@@ -8,17 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from migrator.bricks.drain import model as drain
 from migrator.bricks.drain.audit import audit_bricks
-from migrator.bricks.drain.model import (
-    AuditSeen,
-    DrainAct,
-    DrainNotes,
-    DrainRecord,
-    DrainSeen,
-    DrainState,
-    DrainStep,
-    Step,
-)
 from migrator.bricks.drain.rules import commit_problems, next_step, own_task
 from migrator.catalog.brick_parts import paths_of
 from migrator.gluster.model import Brick
@@ -35,7 +26,7 @@ from tests.support.cluster.hosts import LabHosts
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
-S, D = DrainState, DrainStep
+S, D = drain.DrainState, drain.DrainStep
 
 
 @dataclass
@@ -44,8 +35,8 @@ class Drained:
 
     lab: LabHandle
     brick: LabBrick
-    record: DrainRecord
-    audited: AuditSeen | None = None
+    record: drain.DrainRecord
+    audited: drain.AuditSeen | None = None
 
     @property
     def volume(self) -> str:
@@ -54,23 +45,23 @@ class Drained:
     def gluster(self, *words: str) -> bytes:
         return self.lab.gluster("volume", "remove-brick", self.volume, self.brick.name, *words)
 
-    def seen(self) -> DrainSeen:
+    def seen(self) -> drain.DrainSeen:
         return asyncio.run(self._seen())
 
-    async def _seen(self) -> DrainSeen:
+    async def _seen(self) -> drain.DrainSeen:
         commands = GlusterCommands(
             LocalProcesses(), WallClock(), volume=self.volume, gluster=os.fsdecode(self.lab.state.gluster)
         )
         found = await GlusterSource(self.lab.state.source, commands, volume=self.volume).overview()
         self.record = replace(self.record, volume_id=found.state.volume_id)
-        seen = DrainSeen(state=found.state, tasks=found.tasks, preflight=(), audit=self.audited)
+        seen = drain.DrainSeen(state=found.state, tasks=found.tasks, preflight=(), audit=self.audited)
         task = own_task(self.record, seen)
         return seen if task is None else replace(seen, progress=found.progress[task.id])
 
-    def audit(self) -> AuditSeen:
+    def audit(self) -> drain.AuditSeen:
         return asyncio.run(self._audit())
 
-    async def _audit(self) -> AuditSeen:
+    async def _audit(self) -> drain.AuditSeen:
         hosts = LabHosts(self.lab)
         try:
             walks = HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
@@ -87,21 +78,21 @@ class Drained:
             await hosts.close()
         return self.audited
 
-    def come_to(self, state: DrainState, task_id: str | None = None) -> None:
+    def come_to(self, state: drain.DrainState, task_id: str | None = None) -> None:
         times = {**self.record.times, state: time.time()}
         notes = self.record.notes if task_id is None else replace(self.record.notes, task_id=task_id)
         self.record = replace(self.record, state=state, times=times, notes=notes)
 
-    def next(self) -> Step:
+    def next(self) -> drain.Step:
         seen = self.seen()
         return next_step(self.record, seen)
 
-    def wait(self) -> Step:
+    def wait(self) -> drain.Step:
         """Until it is seen to be at its end, as the program polls."""
         end = time.monotonic() + 3 * DEADLINE_S
         while True:
             step = self.next()
-            if not (isinstance(step, DrainAct) and step.step is D.WATCH and not step.seen_done):
+            if not (isinstance(step, drain.DrainAct) and step.step is D.WATCH and not step.seen_done):
                 return step
             assert time.monotonic() < end, step
             time.sleep(0.5)
@@ -111,7 +102,7 @@ class Drained:
 def drained(make_lab: MakeLab) -> Drained:
     lab = make_lab(hosts=3, bricks_per_host=1, users=2, files=150, odd=False)
     brick = lab.bricks[-1]
-    record = DrainRecord(
+    record = drain.DrainRecord(
         id=1,
         volume=lab.state.spec.volume,
         volume_id="",
@@ -119,7 +110,7 @@ def drained(make_lab: MakeLab) -> Drained:
         attempt=1,
         state=S.PREFLIGHT,
         times={S.PREFLIGHT: time.time()},
-        notes=DrainNotes(options=()),
+        notes=drain.DrainNotes(options=()),
     )
     return Drained(lab, brick, record)
 
@@ -144,7 +135,7 @@ def test_a_host_whose_glusterd_is_down_and_a_stop_by_hand(drained: Drained) -> N
     drained.gluster("start")
     drained.come_to(S.STARTING)
     step = drained.next()
-    assert isinstance(step, DrainAct)
+    assert isinstance(step, drain.DrainAct)
     drained.come_to(S.STARTED, step.task_id)
     drained.wait()
     drained.come_to(S.DRAINED)
@@ -155,15 +146,15 @@ def test_a_host_whose_glusterd_is_down_and_a_stop_by_hand(drained: Drained) -> N
         assert commit_problems(drained.record, drained.seen())
     # Its counters have survived.
     step = drained.next()
-    assert isinstance(step, DrainAct), step
+    assert isinstance(step, drain.DrainAct), step
     assert step.step is D.AUDIT
     drained.gluster("stop")
     step = drained.next()
-    assert isinstance(step, DrainAct)
+    assert isinstance(step, drain.DrainAct)
     assert (step.step, step.intent, step.seen_done) == (D.STOP, S.STOPPING, True)
     drained.come_to(S.STOPPING)
     step = drained.next()
-    assert isinstance(step, DrainAct)
+    assert isinstance(step, drain.DrainAct)
     assert step.step is D.SETTLE
 
 

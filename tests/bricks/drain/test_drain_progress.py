@@ -7,17 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from migrator.bricks.drain import rules_progress as drain_rules_progress
 from migrator.bricks.drain.model import DrainSample, last_counts
 from migrator.bricks.drain.rules import lost_after_s, lost_movers
-from migrator.bricks.drain.rules_progress import (
-    MOST_EXAMPLES,
-    BrickAudit,
-    DrainRate,
-    audit_of,
-    drain_left_s,
-    drain_rate,
-    stalled,
-)
 from migrator.gluster.model import TaskStatus
 
 NAMES = {"id of gl3": "gl3"}
@@ -61,13 +53,13 @@ def sample(at_s: float, files: int = 0, **facts: Any) -> DrainSample:
     ],
 )
 def test_the_rate(samples: list[DrainSample], window_s: float, expected: tuple[float, float, float] | None) -> None:
-    rate = drain_rate(samples, task_id="t", window_s=window_s)
+    rate = drain_rules_progress.drain_rate(samples, task_id="t", window_s=window_s)
     if expected is None:
         assert rate is None
     else:
         span_s, files_per_s, lookups_per_s = expected
         bytes_per_s = 100.0 * files_per_s
-        assert rate == DrainRate(
+        assert rate == drain_rules_progress.DrainRate(
             span_s=span_s, files_per_s=files_per_s, bytes_per_s=bytes_per_s, lookups_per_s=lookups_per_s
         )
 
@@ -96,15 +88,15 @@ def test_files_that_were_moved_before_a_reboot_count_once(counted: tuple[tuple[i
     [(20, 100, 10.0), (2, 1000, 100.0), (0, 0, 0.0), (-5, 0, 0.0), (None, 1, None), (1, None, None)],
 )
 def test_how_long_it_still_takes(files: int | None, size_bytes: int | None, left_s: float | None) -> None:
-    going = DrainRate(span_s=1.0, files_per_s=2.0, bytes_per_s=10.0)
-    assert drain_left_s(going, left_files=files, left_bytes=size_bytes) == left_s
-    assert drain_left_s(None, left_files=files, left_bytes=size_bytes) is None
+    going = drain_rules_progress.DrainRate(span_s=1.0, files_per_s=2.0, bytes_per_s=10.0)
+    assert drain_rules_progress.drain_left_s(going, left_files=files, left_bytes=size_bytes) == left_s
+    assert drain_rules_progress.drain_left_s(None, left_files=files, left_bytes=size_bytes) is None
 
 
 def test_without_progress_there_is_no_end() -> None:
-    still = DrainRate(span_s=1.0, files_per_s=0.0, bytes_per_s=0.0)
-    assert drain_left_s(still, left_files=1, left_bytes=0) is None
-    assert drain_left_s(still, left_files=0, left_bytes=0) == 0.0
+    still = drain_rules_progress.DrainRate(span_s=1.0, files_per_s=0.0, bytes_per_s=0.0)
+    assert drain_rules_progress.drain_left_s(still, left_files=1, left_bytes=0) is None
+    assert drain_rules_progress.drain_left_s(still, left_files=0, left_bytes=0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -125,7 +117,7 @@ def test_without_progress_there_is_no_end() -> None:
     ],
 )
 def test_a_host_that_counts_nothing_stands_still(samples: list[DrainSample], words: str) -> None:
-    found = stalled(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
+    found = drain_rules_progress.stalled(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
     assert found.startswith(words)
     assert bool(found) is bool(words)
 
@@ -184,8 +176,8 @@ def test_a_process_that_lives_is_never_taken_for_lost_however_seldom_it_is_polle
 # Audits.
 
 
-def walk(**facts: Any) -> BrickAudit:
-    return BrickAudit(**{"brick": "gl1:/b", **facts})
+def walk(**facts: Any) -> drain_rules_progress.BrickAudit:
+    return drain_rules_progress.BrickAudit(**{"brick": "gl1:/b", **facts})
 
 
 @pytest.mark.parametrize(
@@ -199,24 +191,24 @@ def walk(**facts: Any) -> BrickAudit:
     ],
 )
 def test_an_audit_is_complete_only_if_every_walk_is(facts: dict[str, Any], reason: str | None) -> None:
-    audit = audit_of([walk(**facts), walk(brick="gl2:/b")], started_at_s=5.0)
+    audit = drain_rules_progress.audit_of([walk(**facts), walk(brick="gl2:/b")], started_at_s=5.0)
     assert (audit.whole, audit.clean) == (reason is None, reason is None)
     assert reason is None or reason in audit.reasons[0]
-    assert not audit_of([], started_at_s=5.0).whole
+    assert not drain_rules_progress.audit_of([], started_at_s=5.0).whole
 
 
 def test_leftovers_are_counted_once_over_all_bricks() -> None:
     same = [walk(brick=f"gl{number}:/b", listed=1, arrived=1, left=(b"a",)) for number in (1, 2, 3)]
-    audit = audit_of(same, started_at_s=5.0)
+    audit = drain_rules_progress.audit_of(same, started_at_s=5.0)
     assert (audit.left, audit.examples, audit.clean) == (1, (b"a",), False)
     other = walk(brick="gl2:/b", listed=2, arrived=2, left=(b"b", b"c"), unsure=4, may_be_data=(b"d",))
-    audit = audit_of([same[0], other], started_at_s=5.0)
+    audit = drain_rules_progress.audit_of([same[0], other], started_at_s=5.0)
     assert (audit.whole, audit.left, audit.unsure) == (True, 3, 4)
     assert audit.examples == (b"a", b"b", b"c", b"d")
 
 
 @pytest.mark.parametrize("counts", [{"listed": 0, "arrived": 40}, {"listed": 40, "arrived": 0}])
 def test_the_greater_count_is_believed_and_few_paths_are_kept(counts: dict[str, int]) -> None:
-    many = tuple(b"%d" % number for number in range(2 * MOST_EXAMPLES))
-    audit = audit_of([walk(left=many, **counts)], started_at_s=5.0)
-    assert (audit.left, len(audit.examples)) == (40, MOST_EXAMPLES)
+    many = tuple(b"%d" % number for number in range(2 * drain_rules_progress.MOST_EXAMPLES))
+    audit = drain_rules_progress.audit_of([walk(left=many, **counts)], started_at_s=5.0)
+    assert (audit.left, len(audit.examples)) == (40, drain_rules_progress.MOST_EXAMPLES)

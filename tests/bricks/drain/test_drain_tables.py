@@ -4,15 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.bricks.add.model import (
-    AdditionEnding,
-    AdditionSide,
-    AdditionStanding,
-    AdditionState,
-    AdditionSummary,
-    BrickStandings,
-    NewPlace,
-)
+from migrator.bricks.add import model as add
 from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainState, DrainSummary, RetainedSource
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.view import addition_document, brick_standings_document, drain_document
@@ -44,14 +36,14 @@ STANDING = DrainStanding(
     failure="",
     changed_options=(),
 )
-ADDITION = AdditionStanding(
+ADDITION = add.AdditionStanding(
     id=1,
-    side=AdditionSide.SOURCE,
+    side=add.AdditionSide.SOURCE,
     volume="vol1",
     bricks=(BRICK,),
     instead_of="gl1:/old",
     attempt=1,
-    state=AdditionState.BALANCING,
+    state=add.AdditionState.BALANCING,
     since_s=1_700_000_000.0,
     size_bytes=10 * GIB,
     files=400,
@@ -107,8 +99,8 @@ SUMMARY = DrainSummary(
 
 
 DRY_RUN = replace(SUMMARY, dry_run=True, check=CHECK, left_behind=(), confirm="abc123")
-DRAINS = BrickStandings(drains=(replace(STANDING, failure="no room"),), additions=())
-ADDITIONS = BrickStandings(drains=(), additions=(ADDITION,))
+DRAINS = add.BrickStandings(drains=(replace(STANDING, failure="no room"),), additions=())
+ADDITIONS = add.BrickStandings(drains=(), additions=(ADDITION,))
 
 
 @pytest.mark.parametrize(
@@ -134,20 +126,21 @@ def test_documents_have_what_an_admin_must_know(document: Document, words: str) 
 
 
 @pytest.mark.parametrize(
-    ("ending", "shown"), [(AdditionEnding.DONE, False), (AdditionEnding.PLANNED, True), (AdditionEnding.HALTED, True)]
+    ("ending", "shown"),
+    [(add.AdditionEnding.DONE, False), (add.AdditionEnding.PLANNED, True), (add.AdditionEnding.HALTED, True)],
 )
-def test_what_lies_there_is_not_told_once_the_target_has_the_brick(ending: AdditionEnding, shown: bool) -> None:
+def test_what_lies_there_is_not_told_once_the_target_has_the_brick(ending: add.AdditionEnding, shown: bool) -> None:
     """By then its file system is mounted elsewhere, and what lies there is something else."""
-    added = AdditionSummary(
-        side=AdditionSide.TARGET,
+    added = add.AdditionSummary(
+        side=add.AdditionSide.TARGET,
         volume="vol1",
         bricks=(BRICK,),
         instead_of=None,
         dry_run=False,
         ending=ending,
-        state=AdditionState.SETTLED,
+        state=add.AdditionState.SETTLED,
         words="",
-        places=(NewPlace(name=BRICK, mount="/srv", own=True, filesystem="tmpfs"),),
+        places=(add.NewPlace(name=BRICK, mount="/srv", own=True, filesystem="tmpfs"),),
         moved_files=1,
     )
     assert ("tmpfs" in to_markdown(addition_document(added))) is shown

@@ -5,20 +5,8 @@ from typing import Any
 
 import pytest
 
+from migrator.bricks.recover import rules as recover_rules
 from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftover, NameState, VolumeName
-from migrator.bricks.recover.rules import (
-    MOST_LEFTOVERS,
-    against,
-    alike,
-    changed,
-    is_done,
-    name_state,
-    originals,
-    times_of,
-    too_many,
-    united,
-    with_open_elsewhere,
-)
 from migrator.core.entry import EntryType
 
 N = NameState
@@ -70,7 +58,7 @@ def test_what_a_name_is(
 ) -> None:
     seen = None if seen_gfid is None else replace(SEEN, gfid=seen_gfid)
     given: dict[str, Any] = {"copy_inode": None, "equal": True, "in_volume": True, **facts}
-    assert name_state(replace(LEFT, gfid=leftover_gfid), seen, **given) is expected
+    assert recover_rules.name_state(replace(LEFT, gfid=leftover_gfid), seen, **given) is expected
 
 
 @pytest.mark.parametrize(
@@ -85,13 +73,13 @@ def test_what_a_name_is(
     ],
 )
 def test_what_can_be_equal(left: Leftover, seen: VolumeName, expected: bool) -> None:
-    assert alike(left, seen) is expected
+    assert recover_rules.alike(left, seen) is expected
 
 
 def test_a_whole_link_group_that_nobody_has_open_may_be_brought_back() -> None:
-    assert against(LEFT, ABSENT) == ()
-    assert against(LEFT, {b"home/a": N.ITSELF, b"home/b": N.ABSENT}) == ()
-    assert against(LEFT, {b"home/a": N.COPY, b"home/b": N.ABSENT}) == ()
+    assert recover_rules.against(LEFT, ABSENT) == ()
+    assert recover_rules.against(LEFT, {b"home/a": N.ITSELF, b"home/b": N.ABSENT}) == ()
+    assert recover_rules.against(LEFT, {b"home/a": N.COPY, b"home/b": N.ABSENT}) == ()
 
 
 @pytest.mark.parametrize(
@@ -106,18 +94,21 @@ def test_a_whole_link_group_that_nobody_has_open_may_be_brought_back() -> None:
     ],
 )
 def test_what_speaks_against_it(left: Leftover, states: dict[bytes, NameState], words: str) -> None:
-    (reason,) = against(left, states)
+    (reason,) = recover_rules.against(left, states)
     assert words in reason
 
 
 def test_it_is_done_when_every_name_has_the_copy_or_its_equal() -> None:
-    assert is_done({b"a": N.COPY, b"b": N.EQUAL})
-    assert not is_done({b"a": N.COPY, b"b": N.ITSELF})
-    assert not is_done({})
+    assert recover_rules.is_done({b"a": N.COPY, b"b": N.EQUAL})
+    assert not recover_rules.is_done({b"a": N.COPY, b"b": N.ITSELF})
+    assert not recover_rules.is_done({})
 
 
 def test_a_name_that_is_set_aside_is_still_its_own() -> None:
-    assert originals(replace(LEFT, names=(ASIDE + b"home/a", b"home/a", b"home/b"))) == (b"home/a", b"home/b")
+    assert recover_rules.originals(replace(LEFT, names=(ASIDE + b"home/a", b"home/a", b"home/b"))) == (
+        b"home/a",
+        b"home/b",
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,31 +130,31 @@ def test_a_name_that_is_set_aside_is_still_its_own() -> None:
     ],
 )
 def test_whether_it_is_what_it_was(now: Leftover | None, words: str) -> None:
-    assert (words in changed(LEFT, now)) is True
-    assert bool(changed(LEFT, now)) is bool(words)
+    assert (words in recover_rules.changed(LEFT, now)) is True
+    assert bool(recover_rules.changed(LEFT, now)) is bool(words)
 
 
 def test_what_was_set_aside_has_another_ctime_and_lies_aside_on_the_brick() -> None:
     aside = replace(LEFT, names=(ASIDE + b"home/a", b"home/b"), ctime_ns=99)
-    assert changed(LEFT, aside, [b"home/a"]) == ""
-    assert changed(LEFT, replace(aside, mtime_ns=11), [b"home/a"]) == "it changed"
+    assert recover_rules.changed(LEFT, aside, [b"home/a"]) == ""
+    assert recover_rules.changed(LEFT, replace(aside, mtime_ns=11), [b"home/a"]) == "it changed"
     # The mount has moved another copy of it, on another brick.
-    assert "another brick" in changed(LEFT, LEFT, [b"home/a"])
+    assert "another brick" in recover_rules.changed(LEFT, LEFT, [b"home/a"])
     # A kill between the two steps of putting it back had left both names.
     both = replace(LEFT, names=(ASIDE + b"home/a", b"home/a", b"home/b"), link_count=3)
-    assert changed(both, aside, [b"home/a"]) == ""
+    assert recover_rules.changed(both, aside, [b"home/a"]) == ""
 
 
 def test_times_are_glusters_own_where_it_keeps_them() -> None:
-    assert times_of(LEFT, own=True) == (11, 31)
-    assert times_of(LEFT, own=False) == (10, 30)
-    assert times_of(replace(LEFT, own_times=None), own=True) == (10, 30)
+    assert recover_rules.times_of(LEFT, own=True) == (11, 31)
+    assert recover_rules.times_of(LEFT, own=False) == (10, 30)
+    assert recover_rules.times_of(replace(LEFT, own_times=None), own=True) == (10, 30)
 
 
 def test_what_is_open_on_one_copy_is_open_on_all() -> None:
     one = BrickLeftovers(brick="gl1:/b", found=(replace(LEFT, open=True),))
     two = BrickLeftovers(brick="gl2:/b", found=(LEFT, replace(LEFT, gfid=OTHER_GFID), replace(LEFT, gfid=b"")))
-    _, merged = with_open_elsewhere((one, two))
+    _, merged = recover_rules.with_open_elsewhere((one, two))
     assert [left.open for left in merged.found] == [True, False, False]
 
 
@@ -176,9 +167,9 @@ ARBITER = on("gl3:/b", size_bytes=0, xattrs={}, mtime_ns=99)
 
 def test_a_leftover_of_a_whole_set_is_one_and_an_arbiter_is_never_read() -> None:
     for found in ((on("gl1:/b"), on("gl2:/b", mtime_ns=12, inode=5), ARBITER), (ARBITER, on("gl1:/b"), on("gl2:/b"))):
-        (one,) = united(found, {"gl3:/b"})
+        (one,) = recover_rules.united(found, {"gl3:/b"})
         assert (one.leftover.brick, one.leftover.size_bytes, one.reasons) == ("gl1:/b", 3, ())
-    assert united((ARBITER,), {"gl3:/b"}) == ()
+    assert recover_rules.united((ARBITER,), {"gl3:/b"}) == ()
 
 
 @pytest.mark.parametrize(
@@ -196,7 +187,7 @@ def test_a_leftover_of_a_whole_set_is_one_and_an_arbiter_is_never_read() -> None
     ],
 )
 def test_copies_that_do_not_agree_are_left_alone(second: BrickLeftovers, third: BrickLeftovers, words: str) -> None:
-    (one,) = united((on("gl1:/b"), second, third), {"gl3:/b"})
+    (one,) = recover_rules.united((on("gl1:/b"), second, third), {"gl3:/b"})
     (reason,) = one.reasons
     assert words in reason
 
@@ -204,10 +195,10 @@ def test_copies_that_do_not_agree_are_left_alone(second: BrickLeftovers, third: 
 def test_what_gluster_does_not_know_is_told_once_by_its_name() -> None:
     strange = replace(LEFT, gfid=b"", names=(b"home/raw",))
     first, second = (BrickLeftovers(brick=name, found=(strange,)) for name in ("gl1:/b", "gl2:/b"))
-    (one,) = united((first, second))
+    (one,) = recover_rules.united((first, second))
     assert one.reasons == ()
 
 
 def test_very_many_are_no_single_files() -> None:
-    assert too_many(MOST_LEFTOVERS) == ""
-    assert "10,001 files are left" in too_many(MOST_LEFTOVERS + 1)
+    assert recover_rules.too_many(recover_rules.MOST_LEFTOVERS) == ""
+    assert "10,001 files are left" in recover_rules.too_many(recover_rules.MOST_LEFTOVERS + 1)

@@ -6,16 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from migrator.app import new_token
-from migrator.bricks.retire.model import (
-    CatalogedPath,
-    ClientSeen,
-    Endpoint,
-    MovedTree,
-    RetirementState,
-    RetirementSummary,
-    RetireRequest,
-    Uncovered,
-)
+from migrator.bricks.retire import model as retire_model
 from migrator.bricks.retire.stage import RetirementWorld, WriteList, retire_volume
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.clock import Clock
@@ -55,7 +46,7 @@ class Killed(BaseException):
     """`kill -9` of the program, here."""
 
 
-def found(path: bytes, *, proof: bool = True, ctime_ns: int = 1) -> tuple[CatalogedPath, Proof | None]:
+def found(path: bytes, *, proof: bool = True, ctime_ns: int = 1) -> tuple[retire_model.CatalogedPath, Proof | None]:
     facts = {
         "size_bytes": 7,
         "mtime_ns": 1,
@@ -68,7 +59,7 @@ def found(path: bytes, *, proof: bool = True, ctime_ns: int = 1) -> tuple[Catalo
         "ino": 1,
     }
     kind = EntryType.FILE
-    row = CatalogedPath(path=path, tree=None, type=kind, ctime_ns=ctime_ns, **facts)  # type: ignore[arg-type]
+    row = retire_model.CatalogedPath(path=path, tree=None, type=kind, ctime_ns=ctime_ns, **facts)  # type: ignore[arg-type]
     if not proof:
         return row, None
     return row, Proof(path=path, type=kind, ctime_ns=1, digest=b"content", algorithm="x", **facts)  # type: ignore[arg-type]
@@ -82,16 +73,16 @@ class Volume:
     state: VolumeState = STATE
     addresses: tuple[str, ...] = (OWN,)
     stops: int = 0
-    intents: list[RetirementState | None] = field(default_factory=list)
+    intents: list[retire_model.RetirementState | None] = field(default_factory=list)
     ledger: Ledger | None = None
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         self.fault("state")
         return self.state, ()
 
-    async def clients(self) -> tuple[ClientSeen, ...]:
+    async def clients(self) -> tuple[retire_model.ClientSeen, ...]:
         self.fault("clients")
-        return tuple(ClientSeen(brick="gl1:/b", address=address) for address in self.addresses)
+        return tuple(retire_model.ClientSeen(brick="gl1:/b", address=address) for address in self.addresses)
 
     async def stop(self) -> None:
         self.fault("before stop")
@@ -108,7 +99,7 @@ class Site:
 
     ledger: Ledger
     volume: Volume
-    looks: list[list[tuple[CatalogedPath, Proof | None]]]
+    looks: list[list[tuple[retire_model.CatalogedPath, Proof | None]]]
     source: FakeFileSystem = field(default_factory=Rooted)
     opened: Writers = field(default_factory=Writers)
     whole: bool = True
@@ -117,11 +108,11 @@ class Site:
     locks: FakeLocks = field(default_factory=FakeLocks)
     clock: Clock = field(default_factory=VirtualClock)
     hooks: HookPrograms | None = None
-    listed: list[Uncovered] = field(default_factory=list)
+    listed: list[retire_model.Uncovered] = field(default_factory=list)
     backups: list[str] = field(default_factory=list)
 
-    async def endpoints(self) -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
-        return {OWN: Endpoint.OWN_MOUNT}, ()
+    async def endpoints(self) -> tuple[Mapping[str, retire_model.Endpoint], tuple[str, ...]]:
+        return {OWN: retire_model.Endpoint.OWN_MOUNT}, ()
 
     async def find_writers(self, trees: Sequence[bytes]) -> Writers:
         return self.opened
@@ -150,12 +141,14 @@ class Site:
         self.ledger.scans.finish(record)
         return record
 
-    def paths(self, catalog: str, moved: Sequence[MovedTree]) -> Iterator[Sequence[tuple[CatalogedPath, Proof | None]]]:
+    def paths(
+        self, catalog: str, moved: Sequence[retire_model.MovedTree]
+    ) -> Iterator[Sequence[tuple[retire_model.CatalogedPath, Proof | None]]]:
         yield self.looks[min(int(catalog[1:]), len(self.looks)) - 1]
 
     @contextmanager
     def list_to(self, directory: str) -> Iterator[tuple[WriteList, str]]:
-        def write(more: Iterable[Uncovered]) -> None:
+        def write(more: Iterable[retire_model.Uncovered]) -> None:
             self.listed.extend(more)
 
         self.listed.clear()
@@ -187,5 +180,7 @@ class Site:
             tokens=new_token,
         )
 
-    def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> RetirementSummary:
-        return asyncio.run(retire_volume(RetireRequest(pid=1, confirm=confirm, dry_run=dry_run), self.world()))
+    def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> retire_model.RetirementSummary:
+        return asyncio.run(
+            retire_volume(retire_model.RetireRequest(pid=1, confirm=confirm, dry_run=dry_run), self.world())
+        )

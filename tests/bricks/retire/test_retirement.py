@@ -8,25 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.bricks.retire.model import (
-    CatalogedPath,
-    ClientSeen,
-    Cover,
-    Retirement,
-    RetirementState,
-    Uncovered,
-    UncoveredKind,
-)
-from migrator.bricks.retire.rules import (
-    OWN_NAMES,
-    RetireFacts,
-    catalog_problem,
-    judge_content,
-    judge_path,
-    manifest_problem,
-    next_step,
-    retire_problems,
-)
+from migrator.bricks.retire import model as retire
+from migrator.bricks.retire import rules as retire_rules
 from migrator.core.entry import EntryType, UserTree
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
 from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState, VolumeTask
@@ -35,7 +18,7 @@ from migrator.purge.model import Archive, Proof
 from tests.support.records import verification
 
 ALICE = b"home/alice"
-FOUND = CatalogedPath(
+FOUND = retire.CatalogedPath(
     path=ALICE + b"/file",
     tree=ALICE,
     type=EntryType.FILE,
@@ -77,7 +60,7 @@ STATE = VolumeState(
     heals=(),
     peers_down=(),
 )
-FACTS = RetireFacts(
+FACTS = retire_rules.RetireFacts(
     mounts=(),
     health=SourceHealth(problems=(), fingerprint="f", state=STATE),
     tasks=(),
@@ -92,9 +75,9 @@ FACTS = RetireFacts(
 )
 
 
-def judged(found: CatalogedPath, proof: Proof | None) -> Cover | UncoveredKind:
-    verdict = judge_path(found, proof, moved={ALICE}, unproven={b"home/bob"})
-    return verdict.kind if isinstance(verdict, Uncovered) else verdict
+def judged(found: retire.CatalogedPath, proof: Proof | None) -> retire.Cover | retire.UncoveredKind:
+    verdict = retire_rules.judge_path(found, proof, moved={ALICE}, unproven={b"home/bob"})
+    return verdict.kind if isinstance(verdict, retire.Uncovered) else verdict
 
 
 def small(least: int = 0) -> st.SearchStrategy[int]:
@@ -102,7 +85,7 @@ def small(least: int = 0) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def pairs(draw: st.DrawFn) -> tuple[CatalogedPath, Proof]:
+def pairs(draw: st.DrawFn) -> tuple[retire.CatalogedPath, Proof]:
     """A path and a proof that differ in few facts, or in none."""
     kinds = st.sampled_from([EntryType.FILE, EntryType.SYMLINK, EntryType.FIFO])
     facts = {
@@ -128,7 +111,7 @@ def pairs(draw: st.DrawFn) -> tuple[CatalogedPath, Proof]:
                 "ino": small(1),
             }.get(name, small())
         )
-    found = CatalogedPath(path=FOUND.path, tree=ALICE, **facts)  # type: ignore[arg-type]
+    found = retire.CatalogedPath(path=FOUND.path, tree=ALICE, **facts)  # type: ignore[arg-type]
     digest = draw(st.sampled_from([None, b"d"]))
     archive = draw(st.none() | st.just(Archive(path=b"a", size_bytes=1)))
     proof = Proof(path=FOUND.path, digest=digest, algorithm="xxh128", archive=archive, **other)  # type: ignore[arg-type]
@@ -136,22 +119,22 @@ def pairs(draw: st.DrawFn) -> tuple[CatalogedPath, Proof]:
 
 
 @given(pairs())
-def test_what_is_covered_is_what_was_verified_in_every_fact(pair: tuple[CatalogedPath, Proof]) -> None:
+def test_what_is_covered_is_what_was_verified_in_every_fact(pair: tuple[retire.CatalogedPath, Proof]) -> None:
     found, proof = pair
     same = all(
         getattr(found, name) == getattr(proof, name)
         for name in ("type", "mtime_ns", "uid", "gid", "mode", "symlink_target", "rdev", "xattr_digest")
     )
     if found.type is not EntryType.FILE:
-        assert judged(found, proof) is (Cover.PROVEN if same else UncoveredKind.CHANGED)
+        assert judged(found, proof) is (retire.Cover.PROVEN if same else retire.UncoveredKind.CHANGED)
         return
     if not same or found.size_bytes != proof.size_bytes:
-        assert judged(found, proof) is UncoveredKind.CHANGED
+        assert judged(found, proof) is retire.UncoveredKind.CHANGED
     elif proof.digest is None or proof.archive is not None:
-        assert judged(found, proof) is UncoveredKind.CONTENT
+        assert judged(found, proof) is retire.UncoveredKind.CONTENT
     else:
         untouched = (found.ctime_ns, found.ino) == (proof.ctime_ns, proof.ino)
-        assert judged(found, proof) is (Cover.PROVEN if untouched else Cover.READ)
+        assert judged(found, proof) is (retire.Cover.PROVEN if untouched else retire.Cover.READ)
 
 
 @given(st.sampled_from([None, ALICE, b"home/bob", b"home/carol"]), st.binary(min_size=1, max_size=8))
@@ -159,73 +142,74 @@ def test_without_a_proof_nothing_is_covered_but_what_this_program_has_put_into_t
     tree: bytes | None, name: bytes
 ) -> None:
     kinds = {
-        None: UncoveredKind.OUTSIDE,
-        ALICE: UncoveredKind.NEW,
-        b"home/bob": UncoveredKind.UNPROVEN,
-        b"home/carol": UncoveredKind.NOT_MOVED,
+        None: retire.UncoveredKind.OUTSIDE,
+        ALICE: retire.UncoveredKind.NEW,
+        b"home/bob": retire.UncoveredKind.UNPROVEN,
+        b"home/carol": retire.UncoveredKind.NOT_MOVED,
     }
     name = name.replace(b"/", b"_")
-    for own in OWN_NAMES:
-        assert judged(replace(FOUND, tree=None, path=own + b"/" + name), None) is Cover.OWN
+    for own in retire_rules.OWN_NAMES:
+        assert judged(replace(FOUND, tree=None, path=own + b"/" + name), None) is retire.Cover.OWN
         assert judged(replace(FOUND, tree=tree, path=b"home/" + own + b"/" + name), None) is kinds[tree]
         assert judged(replace(FOUND, tree=tree, path=own + b"_" + name), None) is kinds[tree]
 
 
 def test_what_a_purge_has_kept_is_not_the_programs_own() -> None:
     assert (
-        judged(replace(FOUND, tree=None, path=b".migrator-purge/cutover-000001/tree/x"), None) is UncoveredKind.OUTSIDE
+        judged(replace(FOUND, tree=None, path=b".migrator-purge/cutover-000001/tree/x"), None)
+        is retire.UncoveredKind.OUTSIDE
     )
 
 
 def test_a_path_outside_every_tree_of_now_is_covered_by_the_manifest_that_has_it() -> None:
-    assert judged(replace(FOUND, tree=None), PROOF) is Cover.PROVEN
+    assert judged(replace(FOUND, tree=None), PROOF) is retire.Cover.PROVEN
 
 
 def test_content_that_was_read_decides() -> None:
-    assert judge_content(FOUND, PROOF, b"d", "") is Cover.PROVEN
+    assert retire_rules.judge_content(FOUND, PROOF, b"d", "") is retire.Cover.PROVEN
     for digest, problem, kind in (
-        (b"e", "", UncoveredKind.CHANGED),
-        (b"d", "changed while it was read", UncoveredKind.CONTENT),
-        (None, "could not be read: Input/output error", UncoveredKind.CONTENT),
-        (None, "", UncoveredKind.CONTENT),
+        (b"e", "", retire.UncoveredKind.CHANGED),
+        (b"d", "changed while it was read", retire.UncoveredKind.CONTENT),
+        (None, "could not be read: Input/output error", retire.UncoveredKind.CONTENT),
+        (None, "", retire.UncoveredKind.CONTENT),
     ):
-        verdict = judge_content(FOUND, PROOF, digest, problem)
-        assert isinstance(verdict, Uncovered)
+        verdict = retire_rules.judge_content(FOUND, PROOF, digest, problem)
+        assert isinstance(verdict, retire.Uncovered)
         assert (verdict.kind, verdict.size_bytes) == (kind, 7)
 
 
 @pytest.mark.parametrize(
     ("state", "started", "intent"),
     [
-        (None, True, RetirementState.RETIRING),
-        (RetirementState.RETIRING, True, RetirementState.RETIRING),
-        (RetirementState.RETIRED, True, RetirementState.RETIRING),
-        (RetirementState.GIVEN_UP, True, RetirementState.RETIRING),
+        (None, True, retire.RetirementState.RETIRING),
+        (retire.RetirementState.RETIRING, True, retire.RetirementState.RETIRING),
+        (retire.RetirementState.RETIRED, True, retire.RetirementState.RETIRING),
+        (retire.RetirementState.GIVEN_UP, True, retire.RetirementState.RETIRING),
         (None, False, None),
-        (RetirementState.GIVEN_UP, False, None),
-        (RetirementState.RETIRING, False, None),
-        (RetirementState.STOPPING, True, RetirementState.RETIRING),
-        (RetirementState.STOPPING, False, RetirementState.STOPPING),
-        (RetirementState.RETIRED, False, RetirementState.RETIRED),
+        (retire.RetirementState.GIVEN_UP, False, None),
+        (retire.RetirementState.RETIRING, False, None),
+        (retire.RetirementState.STOPPING, True, retire.RetirementState.RETIRING),
+        (retire.RetirementState.STOPPING, False, retire.RetirementState.STOPPING),
+        (retire.RetirementState.RETIRED, False, retire.RetirementState.RETIRED),
     ],
 )
 def test_what_gluster_says_decides_what_is_next(
-    state: RetirementState | None, started: bool, intent: RetirementState | None
+    state: retire.RetirementState | None, started: bool, intent: retire.RetirementState | None
 ) -> None:
     """`intent`: that of the step; the state where it is finished; None where it halts."""
     record = None
     if state is not None:
-        record = Retirement(
+        record = retire.Retirement(
             id=1,
             volume="vol1",
             volume_id="v",
             state=state,
-            times={RetirementState.RETIRING: 1.0},
+            times={retire.RetirementState.RETIRING: 1.0},
             catalog="c",
             files=0,
             size_bytes=0,
         )
-    step = next_step(record, started=started, volume="vol1")
+    step = retire_rules.next_step(record, started=started, volume="vol1")
     if isinstance(step, Act):
         assert (step.intent, step.seen_done) == (intent, not started)
     else:
@@ -246,7 +230,7 @@ def cutover(state: CutoverState) -> CutoverRecord:
     )
 
 
-def with_state(change: Callable[[VolumeState], VolumeState]) -> RetireFacts:
+def with_state(change: Callable[[VolumeState], VolumeState]) -> retire_rules.RetireFacts:
     return replace(FACTS, health=replace(FACTS.health, state=change(STATE)))
 
 
@@ -283,25 +267,28 @@ TASK = VolumeTask(
         (replace(FACTS, purge_left=True), "purge has left"),
         (replace(FACTS, clients=None), "connected to the bricks is not known"),
         (replace(FACTS, clients_unseen=("gl1: no answer",)), "gl1: no answer"),
-        (replace(FACTS, clients=(ClientSeen(brick="gl1:/b", address="10.0.0.9:49151"),)), "10.0.0.9 (1 connection)"),
+        (
+            replace(FACTS, clients=(retire.ClientSeen(brick="gl1:/b", address="10.0.0.9:49151"),)),
+            "10.0.0.9 (1 connection)",
+        ),
         (replace(FACTS, opened=Writers(unseen=("brick gl1:/b",))), "open was not seen"),
         (replace(FACTS, opened=Writers(open_files=(OPEN, OPEN))), "1 path is open: home/alice/x\\x0a"),
     ],
 )
-def test_each_thing_alone_speaks_against_it(facts: RetireFacts, words: str) -> None:
-    assert any(words in problem for problem in retire_problems(facts))
+def test_each_thing_alone_speaks_against_it(facts: retire_rules.RetireFacts, words: str) -> None:
+    assert any(words in problem for problem in retire_rules.retire_problems(facts))
 
 
 def test_nothing_speaks_against_a_quiet_volume_whose_users_were_moved() -> None:
     resting = tuple(cutover(state) for state in (CutoverState.RETAINED, CutoverState.PURGED, CutoverState.REVERTED))
     done = replace(TASK, kind=TaskKind.REBALANCE, name="Rebalance", status=TaskStatus.COMPLETED)
-    assert retire_problems(replace(FACTS, cutovers=resting, tasks=(done,))) == ()
+    assert retire_rules.retire_problems(replace(FACTS, cutovers=resting, tasks=(done,))) == ()
 
 
 def test_only_the_manifest_that_the_cutover_rests_on_counts_as_it_was_written() -> None:
     proof = partial(verification, trees=(ALICE,))
     record = cutover(CutoverState.RETAINED)
-    assert manifest_problem(record, proof(), "d") is None
+    assert retire_rules.manifest_problem(record, proof(), "d") is None
     for other, digest in (
         (None, "d"),
         (proof(manifest=None), None),
@@ -311,14 +298,14 @@ def test_only_the_manifest_that_the_cutover_rests_on_counts_as_it_was_written() 
         (proof(), None),
         (proof(), "e"),
     ):
-        assert manifest_problem(record, other, digest) is not None
+        assert retire_rules.manifest_problem(record, other, digest) is not None
 
 
 def test_a_dry_run_needs_a_whole_catalog_that_is_newer_than_every_change() -> None:
     def problem(
         *, name: str | None = "c", whole: bool = True, scope: tuple[bytes, ...] = (), at_s: float = 9.0
     ) -> str | None:
-        return catalog_problem(name=name, whole=whole, scope=scope, started_at_s=at_s, changed_at_s=8.0)
+        return retire_rules.catalog_problem(name=name, whole=whole, scope=scope, started_at_s=at_s, changed_at_s=8.0)
 
     assert problem() is None
     assert all((problem(name=None), problem(whole=False), problem(scope=(ALICE,)), problem(at_s=8.0)))

@@ -1,45 +1,41 @@
 """What people are shown of retiring the source volume."""
 
+from migrator.bricks.retire import model as retire
 from migrator.bricks.retire import rules as retirement_words
-from migrator.bricks.retire.model import (
-    CoverFound,
-    PathSum,
-    RetirementRecord,
-    RetirementState,
-    RetirementSummary,
-    Uncovered,
-    UncoveredKind,
-)
 from migrator.bricks.view import retirement_document, retirement_facts
 from migrator.core.units import GIB
 from migrator.render.document import Document, Section
 from migrator.render.text import to_markdown
 
-RECORD = RetirementRecord(
+RECORD = retire.RetirementRecord(
     id=1,
     volume="vol1",
     volume_id="v",
-    state=RetirementState.RETIRED,
+    state=retire.RetirementState.RETIRED,
     intended_at_s=1_750_000_000.0,
     ended_at_s=1_750_000_060.0,
     catalog="c",
     files=3,
     size_bytes=GIB,
 )
-COVER = CoverFound(
+COVER = retire.CoverFound(
     catalog="c",
     catalog_at_s=1_750_000_000.0,
-    proven=PathSum(paths=3, size_bytes=GIB),
+    proven=retire.PathSum(paths=3, size_bytes=GIB),
     uncovered={
-        UncoveredKind.OUTSIDE: PathSum(paths=1, size_bytes=0),
-        UncoveredKind.NEW: PathSum(paths=1, size_bytes=5),
+        retire.UncoveredKind.OUTSIDE: retire.PathSum(paths=1, size_bytes=0),
+        retire.UncoveredKind.NEW: retire.PathSum(paths=1, size_bytes=5),
     },
-    examples=(Uncovered(path=b"a\n\x1b[31m", kind=UncoveredKind.OUTSIDE, size_bytes=0, words="lies in no user tree"),),
+    examples=(
+        retire.Uncovered(
+            path=b"a\n\x1b[31m", kind=retire.UncoveredKind.OUTSIDE, size_bytes=0, words="lies in no user tree"
+        ),
+    ),
     list_file="/state/runs/x/uncovered.tsv",
 )
 
 
-def shown(summary: RetirementSummary) -> str:
+def shown(summary: retire.RetirementSummary) -> str:
     return to_markdown(retirement_document(summary))
 
 
@@ -71,8 +67,8 @@ def test_what_was_done_says_that_nothing_is_deleted() -> None:
 
 
 def test_every_state_has_its_words_in_the_status() -> None:
-    for state in RetirementState:
-        record = RetirementRecord(
+    for state in retire.RetirementState:
+        record = retire.RetirementRecord(
             id=1,
             volume="vol1",
             volume_id="v",
@@ -87,4 +83,4 @@ def test_every_state_has_its_words_in_the_status() -> None:
         section = Section(title="", blocks=(retirement_facts(record),))
         text = to_markdown(Document(title="", subtitle="", sections=(section,)))
         assert "vol1" in text
-        assert ("retired: stopped for good" in text) is (state is RetirementState.RETIRED)
+        assert ("retired: stopped for good" in text) is (state is retire.RetirementState.RETIRED)
