@@ -366,8 +366,6 @@ async def examine_syncing(world: DoctorWorld, target: MountIdentity | None) -> l
 
 
 def _engine(world: DoctorWorld) -> list[Finding]:
-    if world.hosts is None:
-        return []
     engine = world.site.transfer.engine
     if engine in _DRIVERS:
         try:

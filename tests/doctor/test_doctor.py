@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace as change
 
+from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
 from migrator.doctor.stage import DoctorWorld, examine
@@ -143,6 +144,21 @@ def test_a_target_that_is_mounted_read_only_is_told(scratch: Path, xfs_source: X
     found = failures(doctor(site))
     assert found["target mount"] == "the target is mounted read-only"
     assert "Read-only file system" in found["target keeps"]
+
+
+def test_an_engine_that_is_missing_is_told(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+
+    def missing(name: str) -> None:
+        raise ToolFailed(f"{name} is not installed")
+
+    assert "engine" not in failures(doctor(site))
+    driven = change(site, transfer=change(site.transfer, engine="fpsync"))
+    assert (
+        "fpsync is not installed"
+        in failures(doctor(driven, lambda world: replace(world, find_driver=missing)))["engine"]
+    )
 
 
 def program(directory: Path, text: str) -> str:
