@@ -146,7 +146,7 @@ def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monk
         computed.append(site)
         return make_schedule(site, assumptions=assumptions)
 
-    monkeypatch.setattr("migrator.schedule.stage.make_schedule", kept)
+    monkeypatch.setattr("migrator.schedule.rules.make_schedule", kept)
     scanned.site = change(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=7 * MIB))
     before = schedule_of(planned(scanned, free_bytes=2000 * MIB))
     assert (before.growth_bytes_per_day, before.growth_basis.startswith("[capacity] growth")) == (7 * MIB, True)

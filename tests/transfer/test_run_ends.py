@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 from click.testing import CliRunner
 
-from migrator.cli import run
+from migrator.cli import call, run
 from migrator.cli.invocation import Invocation
 from migrator.transfer.model import BatchSummary, RunStopped, RunSummary, Stopped, StopReason
 
@@ -40,11 +40,11 @@ def test_a_run_is_presented_after_its_live_view(monkeypatch: pytest.MonkeyPatch,
     wiring = MagicMock()
     wiring.plans.return_value.read.return_value = (plan, "checksum")
     monkeypatch.setattr("migrator.app.Wiring", lambda _: wiring)
-    monkeypatch.setattr(run, "open_site", lambda _: MagicMock())
+    monkeypatch.setattr(call, "open_site", lambda _: MagicMock())
     monkeypatch.setattr(run, "choose_plan", lambda *_: "plan-0001")
     monkeypatch.setattr(run, "open_progress", open_progress)
-    monkeypatch.setattr(run, "run_to_end", run_to_end)
-    monkeypatch.setattr(run, "present", lambda *_: happened.append("presented"))
+    monkeypatch.setattr(call, "run_to_end", run_to_end)
+    monkeypatch.setattr(call, "present", lambda *_: happened.append("presented"))
     result = CliRunner().invoke(run.run_command, ["--user-batch", "1"], obj=Invocation(site_file=Path("site.toml")))
     assert happened == ["view begins", "work", "view ends", "presented"], result.output
     assert ("the target is full" in result.output) is stops
