@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from migrator.core.entry import UserTree
-from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverNotes, CutoverStep, act_of
 from migrator.ledger.ledger import open_ledger
-from migrator.transfer.model import ConvergenceOutcome, ConvergenceRecord, Prediction
 from tests.support.cli_site import Site
 from tests.support.hook_site import HookSite
 
@@ -78,44 +76,6 @@ def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
     assert site.announce("--user-batch", "2", "--begins", "2999-02-01")[1] == [("bob", "told")]
     assert site.told("bob")["begins_at"] == "2999-02-01T00:00:00Z"
     assert site.hooked.copied() == []
-
-
-@pytest.mark.exhaustive
-def test_the_predicted_freeze_is_told(site: Announcing) -> None:
-    with open_ledger(site.directory / "state" / "ledger.db") as ledger:
-        plan = ledger.plans.latest()
-        assert plan is not None
-        catalog = ledger.scans.latest()
-        assert catalog is not None
-        delta = ledger.passes.start(
-            plan=plan.name,
-            batch=1,
-            kind=PassKind.DELTA,
-            number=1,
-            catalog=catalog.name,
-            chunk_list="list",
-            chunks=(),
-            at_s=1.0,
-        )
-        ledger.predictions.record(
-            ConvergenceRecord(
-                pass_id=delta.id,
-                at_s=2.0,
-                batch=1,
-                outcome=ConvergenceOutcome.CONVERGED,
-                max_freeze_s=600.0,
-                prediction=Prediction(
-                    next_pass_s=60.0,
-                    freeze_s=240.0,
-                    least_freeze_s=30.0,
-                    churn_files_per_h=1.0,
-                    churn_bytes_per_h=1.0,
-                ),
-            )
-        )
-    _, _, document = site.announce(*BOTH)
-    assert [one["freeze_s"] for one in document["announcements"]] == [240.0, None]
-    assert [site.told(user)["freeze_s"] for user in ("alice", "bob")] == [240.0, None]
 
 
 def test_a_dry_run_shows_who_would_be_told_and_tells_nobody(site: Announcing) -> None:

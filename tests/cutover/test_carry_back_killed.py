@@ -13,7 +13,7 @@ import pytest
 from migrator.hosts import proc
 from tests.conftest import MakeXfs
 from tests.cutover.carry_child import PHASES, ask
-from tests.support.back_world import OWNER, BackWorld
+from tests.support.back_world import BackWorld
 from tests.support.delta_changes import build, change, let_settle, write
 from tests.support.run_site import DEADLINE_S, REPOSITORY, RealSite
 
@@ -101,20 +101,3 @@ def test_what_was_killed_is_made_anew_and_comes_to_the_same(world: BackWorld, ph
     world.carry()
     world.proves()
     assert not list(world.site.source.path.rglob(".migrator-copy-*"))
-
-
-def test_killed_again_and_again_with_a_user_at_work_in_between(world: BackWorld) -> None:
-    """The rollback is given up after each kill, and the user goes on on the target."""
-    for turn, phase in enumerate(("taking-out", "putting-in", "sending", "half-sent")):
-        killed = kill_in(world, phase)
-        assert killed or turn
-        os.chown(world.target, OWNER, OWNER)
-        world.target.chmod(0o755)
-        write(world.target / "later" / f"{turn}", f"later {turn}")
-        (world.target / "new names" / f"{turn:05d}").rename(world.target / f"renamed again {turn}")
-        (world.target / "new names" / f"{turn + 100:05d}").unlink()
-        (world.target / "sent" / f"{turn}").write_text(f"again {turn}")
-        world.freeze_target()
-    world.site.write()
-    world.carry()
-    world.proves()

@@ -15,7 +15,6 @@ from tests.conftest import MakeXfs
 from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle
 from tests.support.run_site import wait_for
-from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
 
@@ -172,29 +171,6 @@ def test_a_hook_that_refuses_or_skips(site: CutSite, stage: str, code: int) -> N
         thaws = [line for line in calls if "thaw" in line]
         assert thaws == (["pre-thaw  ann", "post-thaw done ann"] if step == "switch" else []), "he was not frozen"
     hook.unlink()
-    moved(site)
-
-
-@pytest.mark.exhaustive
-def test_hooks_around_a_thaw_that_fail_keep_nobody_frozen(site: CutSite) -> None:
-    site.hook("pre-thaw.d/60-fails", "exit 1")
-    site.hook("post-thaw.d/60-fails", "echo the mail did not go; exit 1")
-    expected = site.snapshot()
-    assert site.cutover()["ending"] == "moved"
-    site.assert_works_on("target", expected)
-    assert site.rows("SELECT id FROM events WHERE message LIKE '%the mail did not go%' AND severity = 'warning'")
-
-
-@pytest.mark.guarantee("open-files")
-def test_changed_between_the_final_pass_and_the_verification(site: CutSite) -> None:
-    hook = site.hook(LATER, f'[ "$MIGRATOR_PASS" != final ] || echo more >> {site.source()}/d1/linked')
-    change(site.tree())
-    top = top_facts(site.source())
-    gives_up(site, "the verification found")
-    hook.unlink()
-    assert (site.source() / "d1" / "linked").read_text().endswith("more\n")
-    site.assert_works_on("source", snapshot(os.fsencode(site.source())))
-    assert top_facts(site.source()) == top
     moved(site)
 
 

@@ -1,11 +1,7 @@
 """Cutovers and rollbacks over a simulated user, killed and disturbed anywhere: he loses nothing, and it always ends."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from itertools import product
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -239,76 +235,3 @@ def test_the_plain_way_is_not_in_vain() -> None:
         CutoverStep.SWITCH_BACK,
         CutoverStep.ROLLBACK_THAW,
     ]
-
-
-def _nothing(machine: CutoverMachine) -> None:
-    pass
-
-
-def _root_writes(machine: CutoverMachine) -> None:
-    world = machine.world
-    if world.record.under_way and world.link == world.here:
-        machine.root_writes_in_the_freeze()
-
-
-def _a_writer_came_and_went(machine: CutoverMachine) -> None:
-    _root_writes(machine)
-    if machine.world.state in WRITER_MAY_GO:
-        machine.writers_go()
-
-
-def _a_rollback_is_wanted(machine: CutoverMachine) -> None:
-    machine.rolls_back = True
-
-
-def _the_backup_is_lost(machine: CutoverMachine) -> None:
-    machine.world.backup = BackupSeen.MISSING
-
-
-def _a_top_is_changed(machine: CutoverMachine, side: str, top: TopSeen) -> None:
-    if machine.world.record.under_way:
-        machine.somebody_changes_a_top(side, top)
-
-
-def _the_path_is_changed(machine: CutoverMachine, to: str) -> None:
-    if machine.world.state not in SWITCHES:
-        machine.somebody_changes_the_path(to)
-    elif to == "other":
-        machine.somebody_takes_the_path_away_in_the_switch()
-
-
-EVENTS: list[Callable[[CutoverMachine], None]] = [
-    _nothing,
-    _root_writes,
-    _a_writer_came_and_went,
-    _a_rollback_is_wanted,
-    _the_backup_is_lost,
-    *(
-        partial(_a_top_is_changed, side=side, top=top)
-        for side in (SOURCE, TARGET)
-        for top in (TopSeen.OTHER, TopSeen.OPEN)
-    ),
-    *(partial(_the_path_is_changed, to=to) for to in ("other", SOURCE, TARGET)),
-]
-
-
-@pytest.mark.parametrize("far", range(12))
-def test_after_every_act_every_end_of_it_and_every_disturbance(far: int) -> None:
-    """Each alone and in pairs, at every place of the way there and back; then it is run until it ends."""
-    for dies, fails, writes, event in product(sorted(set(DEATHS)), sorted(set(FAILURES)), (False, True), EVENTS):
-        machine = CutoverMachine()
-        machine.has_come_some_way(far)
-        if machine.world.state is S.RETAINED:
-            machine.rolls_back = True
-        if writes and machine.world.record.under_way and machine.world.link == machine.world.here:
-            machine.root_writes_in_the_freeze()
-        machine.go(Luck(dies=dies, fails=fails, writes_meanwhile=writes))
-        machine.the_path_leads_to_all_that_was_written()
-        event(machine)
-        machine.go(Luck())
-        machine.user_writes()
-        machine.the_path_leads_to_all_that_was_written()
-        machine.the_user_works_in_one_place_or_can_be_thawed()
-        machine.teardown()
-        machine.the_path_leads_to_all_that_was_written()
-        machine.the_user_works_in_one_place_or_can_be_thawed()

@@ -1,7 +1,6 @@
 """Cutovers that people and their sites get in the way of: what is thawed, and who is told."""
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from migrator.cutover.model import CutoverStep
 from migrator.ledger.operations import CutoverRecords
 from tests.conftest import MakeXfs
-from tests.support.cut_site import CutSite, change, cut_site, top_facts
+from tests.support.cut_site import CutSite, cut_site, top_facts
 from tests.support.delta_changes import let_settle
 from tests.support.run_site import wait_for
 from tests.support.xfs import run_tool
@@ -24,21 +23,6 @@ pytestmark = pytest.mark.needs_root
 def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
     with cut_site(scratch, make_xfs(), make_xfs(), users=("ann", "ben"), stages=("pre-freeze",)) as made:
         yield made
-
-
-def dies_after(name: str) -> Callable[[], None]:
-    """The program ends itself when a method of the ledger has done its work."""
-
-    def patch() -> None:
-        method = getattr(CutoverRecords, name)
-
-        def dying(self: CutoverRecords, *words: Any, **rest: Any) -> None:
-            method(self, *words, **rest)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        setattr(CutoverRecords, name, dying)
-
-    return patch
 
 
 def dies_at(step: CutoverStep) -> Callable[[], None]:
@@ -56,17 +40,6 @@ def dies_at(step: CutoverStep) -> Callable[[], None]:
         CutoverRecords.intend = dying  # type: ignore[method-assign,assignment]
 
     return patch
-
-
-@pytest.mark.exhaustive
-def test_an_attempt_of_an_earlier_plan_is_gone_on_with_for_the_user_by_name(site: CutSite) -> None:
-    site.start("cutover", "--user", "ann", before=dies_after("plan")).end()
-    site.call("scan", "--json")
-    site.call("plan", "--json", "--accept-unknown-inodes")
-
-    site.cutover()
-
-    assert site.rows("SELECT facts ->> 'plan', state FROM operations") == [("plan-0001", "retained")]
 
 
 @pytest.mark.exhaustive
@@ -136,37 +109,6 @@ def test_an_interruption_in_the_middle_of_closing_a_top_ends_with_the_top_as_it_
     assert call.end().code == 130
     assert top_facts(site.source()) == before
     assert site.states()[-1][0] == "reverted"
-
-
-@pytest.mark.exhaustive
-def test_a_verification_leaves_out_whoever_works_on_the_target(site: CutSite) -> None:
-    site.cutover()
-    change(site.tree())
-
-    done = site.call("verify", "--all", "--json")
-
-    assert "not compared" in done.err
-    assert site.rows("SELECT count(*) FROM verifications WHERE differences != '{}'") == [(0,)]
-    assert site.call("verify", "--user", "ann", "--json").json == []
-
-
-@pytest.mark.exhaustive
-def test_a_state_directory_that_fills_up_in_the_freeze_does_not_hide_who_is_frozen(site: CutSite) -> None:
-    state, kept = site.directory / "state", site.directory / "state-before"
-    shutil.copytree(state, kept)
-    run_tool("mount", "-t", "tmpfs", "-o", "size=8M", "tmpfs", str(state))
-    try:
-        shutil.copytree(kept, state, dirs_exist_ok=True)
-        fills = site.hook("post-freeze.d/50-fill", f'dd if=/dev/zero of="{state}/fill" bs=4k 2>/dev/null; exit 0')
-
-        assert "ann may be frozen" in site.call("cutover", "--user", "ann", code=1).err
-
-        (state / "fill").unlink()
-        fills.unlink()
-        site.cutover()
-        assert site.tree() == site.target()
-    finally:
-        run_tool("umount", "-l", str(state))
 
 
 @pytest.mark.exhaustive

@@ -125,20 +125,3 @@ def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of
     site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
     assert not site.source().exists()
     assert site.snapshot() == before
-
-
-@pytest.mark.exhaustive
-def test_what_was_carried_and_then_changed_on_both_sides_stays(site: CutSite) -> None:
-    site.write(cutover='retain = "0s"')
-    site.cutover()
-    (site.target() / "d3" / "f0003").write_bytes(b"changed by the user")
-    site.start("rollback", "--user", "ann", "--json", before=no_verification).end()
-    (site.target() / "d3" / "f0003").write_bytes(b"changed once more, before anything was verified")
-    site.call("verify", "--user", "ann", "--json", code=3)
-    (tree,) = site.call("purge", "--user", "ann", "--dry-run", "--json", code=4).json["trees"]
-    (finding,) = tree["findings"]
-    assert finding["path"] == "home/ann/d3/f0003", tree
-    # A sample proves nothing, and takes no proof away.
-    (site.source() / "d3" / "f0003").unlink()
-    site.call("verify", "--user", "ann", "--sample", "0", "--json", code=3)
-    site.call("purge", "--user", "ann", "--dry-run", "--json")

@@ -1,6 +1,5 @@
 """What measurements before and after a cutover say, and what they do not."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -58,20 +57,6 @@ def test_noise_is_no_difference_and_a_single_run_is_said_to_be_one() -> None:
     assert (single.verdict, single.low, single.runs) == (Verdict.SINGLE, None, 1)
     assert factor_words(single) == "90.0 times as fast (a single run)"
     assert judged([9.0, 8.0, 8.1], [1.0, 2.0, 2.1]).verdict is Verdict.SINGLE, "of the three rounds two count"
-
-
-def test_one_file_system_against_itself_is_rarely_called_faster() -> None:
-    dice = random.Random(5)
-    found = [
-        judged(
-            [1.0, *(dice.lognormvariate(0, 0.3) for _ in range(5))],
-            [1.0, *(dice.lognormvariate(0, 0.3) for _ in range(5))],
-        )
-        for _ in range(2000)
-    ]
-    called = sum(one.verdict in (Verdict.FASTER, Verdict.SLOWER) for one in found)
-    assert called / 2000 < 0.1
-    assert not any(one.verdict is Verdict.SINGLE for one in found)
 
 
 def test_what_did_not_end_is_compared_by_what_it_did_and_du_not_at_all() -> None:

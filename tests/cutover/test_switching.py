@@ -1,6 +1,5 @@
 """The switch of a user's path, on real directories: what is exchanged, what is refused, and what is left after a kill."""
 
-import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ from migrator.core.errors import Refused
 from migrator.cutover import files as switching
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import LinkPlace
-from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 from tests.support.deaths import Death, Killed
 from tests.support.kills import ticking
 
@@ -113,19 +111,6 @@ def test_what_a_link_leads_to_counts_and_not_what_it_says(world: World) -> None:
         assert says(world.alice) == str(world.new)
 
 
-def test_trees_may_be_named_through_symlinks(world: World) -> None:
-    (world.path / "mnt").symlink_to(world.path / "source")
-    (world.path / "bee").symlink_to(world.path / "target")
-    outcome = world.links.switch(
-        "alice",
-        expected_old=os.fsencode(world.path / "mnt" / "home" / "alice"),
-        new=os.fsencode(world.path / "bee" / "home" / "alice"),
-    )
-    assert outcome
-    assert says(world.alice) == str(world.path / "bee" / "home" / "alice")
-    assert not world.switch()
-
-
 def directory(path: Path) -> None:
     path.mkdir()
     (path / "kept").touch()
@@ -212,17 +197,6 @@ def test_symlinks_on_the_way_are_followed_where_they_are_roots(world: World) -> 
     assert says(world.alice) == str(world.new)
 
 
-@pytest.mark.parametrize(
-    ("target", "leads_to"), [("/", "/"), ("..", ""), ("./homes/../homes", "homes"), ("way", None), ("kept", None)]
-)
-def test_ways_lead_where_the_kernel_says(world: World, target: str, leads_to: str | None) -> None:
-    (world.path / "kept").touch()
-    (world.homes / "way").symlink_to(f"../{target}" if target[0] != "/" and target != ".." else target)
-    look = SymlinkedPaths(world.place(f"{world.homes}/way/{{user}}")).read_link("alice")
-    expected = None if leads_to is None else os.path.normpath(world.path / leads_to)
-    assert look.directory == (None if expected is None else os.fsencode(expected))
-
-
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_links_inside_source_or_target_are_refused(world: World, side: str) -> None:
     inside = World(world.path, world.path / side / "links")
@@ -275,13 +249,6 @@ def test_what_somebody_puts_there_at_the_same_time_stays(
     assert [world.standing()] == there
 
 
-def test_a_link_that_vanishes_at_the_same_time_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    intruder(world, world.alice.unlink, monkeypatch)
-    with pytest.raises(Refused, match="alice is missing"):
-        world.switch()
-    assert sorted(world.standing()) == ["bob"]
-
-
 @pytest.mark.parametrize("act", [replaced_by_link, None])
 def test_without_an_exchange_the_link_is_looked_at_once_more(
     world: World, act: Callable[[World], None] | None, monkeypatch: pytest.MonkeyPatch
@@ -295,20 +262,6 @@ def test_without_an_exchange_the_link_is_looked_at_once_more(
             world.switch()
         assert says(world.alice) == str(world.old)
     assert sorted(world.standing()) == ["alice", "bob"]
-
-
-def test_links_on_a_file_system_of_fuse(world: World) -> None:
-    if reason := missing_for_fuse():
-        pytest.skip(f"needs FUSE: {reason}")
-    (world.path / "fuse").mkdir()
-    with beegfs_like(world.path / "fuse") as mounted:
-        on_fuse = World(world.path, mounted / "homes")
-        on_fuse.homes.mkdir()
-        on_fuse.alice.symlink_to(world.old)
-        assert on_fuse.switch()
-        assert not on_fuse.switch()
-        assert says(on_fuse.alice) == str(world.new)
-        assert list(on_fuse.standing()) == ["alice"]
 
 
 def killed_at(number: int, work: Callable[[], object]) -> bool:
@@ -389,15 +342,3 @@ def test_what_is_not_this_programs_beside_a_link_stays(world: World) -> None:
     left.write_text("kept")
     assert "not of this program's making" in world.refused()
     assert left.read_text() == "kept"
-
-
-def test_an_error_of_the_file_system_leaves_the_link(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = world.standing()
-
-    def failing(fd: int, one: bytes, other: bytes) -> bool:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), other)
-
-    monkeypatch.setattr(switching, "_exchange", failing)
-    with pytest.raises(OSError, match="Input/output"):
-        world.switch()
-    assert world.standing() == before

@@ -7,9 +7,7 @@ import pytest
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.events import FindingStatus
 from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace
-from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
-from migrator.fs.model import Mount, TargetCapabilities
-from migrator.fs.rules import opened_mode
+from migrator.fs.model import Mount
 from migrator.hooks.model import FileLook, Hook, HookEvent, HooksFound, HookStage, HookStep
 from migrator.site import rules_links as site_rules_links
 from tests.support.entries import entry
@@ -145,20 +143,6 @@ def test_where_a_hook_makes_the_switch_there_has_to_be_one() -> None:
         )
     ]
     assert statuses == [FindingStatus.FAILURE] * 3 + [FindingStatus.OK]
-
-
-@pytest.mark.parametrize(("keeps", "mode"), [(True, 0o2775), (False, 0o2745)])
-def test_a_lost_acl_gives_the_group_no_more_than_it_had(keeps: bool, mode: int) -> None:
-    entries = ((USER_OBJ, 7), (USER, 7), (GROUP_OBJ, 4), (MASK, 7), (OTHER, 5))
-    acl = build_acl(tuple(AclEntry(tag=tag, id=7 * (tag == USER), permissions=bits) for tag, bits in entries))
-    like = entry(b"home/alice", type=EntryType.DIRECTORY, mode=0o2775, xattrs={ACL_ACCESS: acl})
-    assert opened_mode(like, TargetCapabilities(keeps_acls=keeps)) == mode
-    odd = entry(b"home/alice", type=EntryType.DIRECTORY, mode=0o2775, xattrs={ACL_ACCESS: b"odd"})
-    assert opened_mode(odd, TargetCapabilities(keeps_acls=False)) == 0o2705
-    assert (
-        opened_mode(entry(b"home/alice", type=EntryType.DIRECTORY, mode=0o2775), TargetCapabilities(keeps_acls=False))
-        == 0o2775
-    )
 
 
 def test_the_top_is_opened_as_it_was_before_the_freeze() -> None:

@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from migrator.fs.model import Side
 from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import SystemExecutor
 from tests.conftest import MakeXfs
-from tests.support.cut_site import Call, CutSite, cut_site
+from tests.support.cut_site import CutSite, cut_site
 from tests.support.native_builds import built
-from tests.support.run_site import wait_for
 
 pytestmark = pytest.mark.needs_root
 
@@ -79,20 +77,6 @@ def test_the_real_commands_are_timed_again_and_again_and_the_same_files_read_on_
         ).stdout
         assert {one.amount for one in of(found, TreeTest.LIST)} == {listed.count(b"\n")}
     assert list((trees / "work" / "own").iterdir()) == [], "nothing is written"
-
-
-@pytest.mark.exhaustive
-def test_what_takes_too_long_is_ended_and_says_how_far_it_came(trees: Path) -> None:
-    top = os.fsencode(trees / "source") + b"/" + TREE
-    for number in range(300):
-        os.makedirs(top + b"/d%d" % number)
-    for number in range(20_000):
-        os.close(os.open(top + b"/d%d/f%d" % (number % 300, number), os.O_CREAT))
-    found = visit(trees, Side.SOURCE, (), limit_s=0.02)
-    assert [one.test for one in found.measurements] == [TreeTest.LIST, TreeTest.USAGE], "a single round"
-    listed = of(found, TreeTest.LIST)[0]
-    assert (listed.complete, listed.failure) == (False, "")
-    assert listed.amount < 20_000
 
 
 def test_a_tree_that_is_not_there_is_a_problem_and_no_error(trees: Path) -> None:
@@ -158,38 +142,3 @@ def test_a_cutover_measures_on_either_side_of_the_freeze(site: CutSite) -> None:
     again = site.cutover()
     assert (again["ending"], again["speed_ups"]) == ("moved", [])
     assert site.rows("SELECT count(*) FROM tree_measurements") == [before]
-
-
-def waiting_on(side: Side, begun: Callable[[], None]) -> Callable[[], None]:
-    """A measurement on one side that says that it has begun, and has no end."""
-    visit = ConfinedTreeTiming.visit
-
-    async def waits(self: ConfinedTreeTiming, wanted: TreeVisit, *, now_s: Callable[[], float]) -> TreeVisited:
-        if wanted.side is not side:
-            return await visit(self, wanted, now_s=now_s)
-        begun()
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    def change() -> None:
-        setattr(ConfinedTreeTiming, "visit", waits)  # noqa: B010 - of the call's own process
-
-    return change
-
-
-def begun_or_over(mark: Path, call: Call) -> Callable[[], bool]:
-    return lambda: mark.exists() or call.poll()
-
-
-@pytest.mark.exhaustive
-def test_an_interruption_ends_the_measurement_and_leaves_nobody_frozen(site: CutSite, scratch: Path) -> None:
-    for side, states in ((Side.SOURCE, []), (Side.TARGET, ["retained"])):
-        mark = scratch / f"begun-on-the-{side.value}"
-        call = site.start("cutover", "--user", "ann", "--json", before=waiting_on(side, mark.touch))
-        wait_for(begun_or_over(mark, call), "the tree is measured")
-        call.signal(signal.SIGINT)
-        assert call.end().code == 130
-        assert [one for one, _ in site.states()] == states
-        assert site.is_open(site.source()) == (not states)
-        assert site.is_open(site.target()) == bool(states)
-    assert site.cutover()["ending"] == "moved", "he is there"

@@ -267,13 +267,6 @@ def test_without_root_hooks_may_be_of_the_user_who_runs_the_program_or_of_root()
     assert len(hooks_rules.examine_hooks(own, euid=1001).problems) == 2
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    found = hooks_rules.examine_hooks(
-        looks(replace(GOOD, uid=5, mode=0o666), stage=directory(b"/hooks/pre-batch.d", 5)), euid=0
-    )
-    assert len(found.problems) == 4
-
-
 @pytest.mark.parametrize(
     ("look", "names"),
     [

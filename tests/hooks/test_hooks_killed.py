@@ -87,26 +87,6 @@ def test_killed_in_the_middle_of_any_hook_the_same_command_goes_on(hooked: HookS
     assert hooked.calls() == []
 
 
-def test_killed_after_a_delta_pass_its_hooks_are_called_before_the_next_one(hooked: HookSite) -> None:
-    assert hooked.run()[0] == 0
-    hang_at(hooked, "post-pass.d/20-b")
-    hooked.calls()
-    with in_the_middle(hooked, deltas=1) as program:
-        program.kill()
-    assert hooked.calls()[-1] == "post-pass.d/20-b 1 done delta 1"
-    assert hooked.run(deltas=1)[0] == 0
-    calls = [call for call in hooked.calls() if "-pass" in call]
-    assert calls == [
-        "post-pass.d/20-b 1 done delta 1",
-        "post-pass.d/10-a 1 done delta 1",
-        "pre-pass.d/10-a 1  delta 2",
-        "pre-pass.d/20-b 1  delta 2",
-        "post-pass.d/20-b 1 done delta 2",
-        "post-pass.d/10-a 1 done delta 2",
-    ]
-    assert hooked.rows("SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [(0,)]
-
-
 @pytest.mark.parametrize("where", ["pre-pass.d/20-b", "post-batch.d/20-b"])
 def test_interrupted_in_the_middle_of_a_hook_it_is_ended_and_called_again(hooked: HookSite, where: str) -> None:
     hang_at(hooked, where)
