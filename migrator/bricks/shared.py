@@ -109,10 +109,10 @@ class BrickCall(ABC):
         world = self.world
         if world.hooks is None or self.run_id is None:
             return None
-        return StepHooks.of(
-            world,
-            world.hooks,
-            self.site,
+        return StepHooks(
+            ports=world,
+            hooks=world.hooks,
+            site=self.site,
             source_root=self.source_root,
             target_root=world.target_root,
             run_id=self.run_id,

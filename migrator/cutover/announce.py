@@ -192,10 +192,10 @@ class _Telling:
     @property
     def calls(self) -> StepHooks:
         """The hooks of this call."""
-        return StepHooks.of(
-            self.world,
-            self.world.hooks,
-            self.site,
+        return StepHooks(
+            ports=self.world,
+            hooks=self.world.hooks,
+            site=self.site,
             source_root=self.request.source_root,
             target_root=self.request.target_root,
             run_id=self.run_id,

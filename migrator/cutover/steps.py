@@ -452,12 +452,7 @@ _BEFORE_SWITCH = {
 _MOST_PASSES = 3
 """In one freeze."""
 
-_EVENTS = Events(
-    step=EventKind.CUTOVER_STEP,
-    failed=EventKind.CUTOVER_FAILED,
-    finished=EventKind.CUTOVER_FINISHED,
-    halted=EventKind.CUTOVER_HALTED,
-)
+_EVENTS = Events(step=EventKind.CUTOVER_STEP, failed=EventKind.CUTOVER_FAILED)
 _Act = operations.Act[model.CutoverStep, model.CutoverState]
 _Done = Done[model.CutoverState, model.CutoverNotes]
 

@@ -181,7 +181,7 @@ class LedgerOfHooks(Protocol):
 
 
 class HookPorts(Protocol):
-    """The part of a verb's ports that calls need."""
+    """The part of a verb's ports that calls need. `tokens` returns a new random token for each call."""
 
     @property
     def ledger(self) -> LedgerOfHooks: ...
@@ -268,46 +268,20 @@ class _Open:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepHooks:
-    """Calls the hooks of one run of one verb. `tokens` returns a new random token for each call."""
+    """Calls the hooks of one run of one verb, with that verb's ports."""
 
+    ports: HookPorts
     hooks: Hooks
-    records: "HookRecords"
-    site: model.HookSite
+    site: SiteRecord
+    source_root: bytes
+    target_root: bytes
     run_id: int
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
     say: Say
 
-    @classmethod
-    def of(
-        cls,
-        ports: HookPorts,
-        hooks: Hooks,
-        site: SiteRecord,
-        *,
-        source_root: bytes,
-        target_root: bytes,
-        run_id: int,
-        say: Say,
-    ) -> "StepHooks":
-        """The calls of one run of a verb with these ports."""
-        return cls(
-            hooks=hooks,
-            records=ports.ledger.hooks,
-            site=model.HookSite(
-                site_id=site.site_id,
-                name=site.name,
-                file=hooks.site_file,
-                source_root=source_root,
-                target_root=target_root,
-            ),
-            run_id=run_id,
-            clock=ports.clock,
-            blocking=ports.blocking,
-            tokens=ports.tokens,
-            say=say,
-        )
+    @property
+    def records(self) -> "HookRecords":
+        """The calls in the ledger."""
+        return self.ports.ledger.hooks
 
     async def begin(self, steps: Collection[model.HookStep]) -> None:
         """Check all hooks before anything is started, and end what killed runs left of calls around these steps.
@@ -315,7 +289,7 @@ class StepHooks:
 
         Raises Refused if there is a problem with a hook, or if a process of an earlier call cannot be ended.
         """
-        found = await find_hooks(self.hooks, self.blocking)
+        found = await find_hooks(self.hooks, self.ports.blocking)
         for problem in rules.problem_words(found):
             self.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
         refuse_hooks(found)
@@ -404,7 +378,7 @@ class StepHooks:
     ) -> tuple[tuple[model.Hook, ...], tuple[model.Hook, ...]] | None:
         """The `pre` and `post` hooks of a step now; None if there is a problem with any hook and the step must go on."""
         try:
-            found = await find_hooks(self.hooks, self.blocking)
+            found = await find_hooks(self.hooks, self.ports.blocking)
             refuse_hooks(found)
         except Refused as error:
             if stoppable:
@@ -416,7 +390,9 @@ class StepHooks:
         )
 
     def _open(self, step: HookedStep, facts: model.HookFacts) -> _Open:
-        record = self.records.open_step(run_id=self.run_id, step=step.step, subject=step.key, at_s=self.clock.now_s())
+        record = self.records.open_step(
+            run_id=self.run_id, step=step.step, subject=step.key, at_s=self.ports.clock.now_s()
+        )
         return _Open(step=step, record=record, facts=replace(facts, started_at_s=record.opened_at_s))
 
     async def _call_before(self, opened: _Open, hooks: Sequence[model.Hook], *, stoppable: bool) -> None:
@@ -465,7 +441,7 @@ class StepHooks:
         hooks, the step stays open, and the next run calls them. `otherwise` is the state to record if a hook failed. `only`: the hooks of these names, so that each undoes its `pre` counterpart.
         """
         step = opened.step
-        opened = replace(opened, facts=replace(opened.facts, finished_at_s=self.clock.now_s()))
+        opened = replace(opened, facts=replace(opened.facts, finished_at_s=self.ports.clock.now_s()))
         hooks = await self._hooks_of(step, stoppable=False)
         if hooks is None:
             return False
@@ -478,18 +454,25 @@ class StepHooks:
                 failed = True
                 self._warn_of_end(step, hook, result)
         state = otherwise if failed and otherwise is not None else opened.facts.state
-        self.records.close_step(opened.record.id, state=state, at_s=self.clock.now_s())
+        self.records.close_step(opened.record.id, state=state, at_s=self.ports.clock.now_s())
         return not failed
 
     async def _call(self, opened: _Open, hook: model.Hook) -> tuple[model.HookResult, model.HookOutcome]:
+        site = model.HookSite(
+            site_id=self.site.site_id,
+            name=self.site.name,
+            file=self.hooks.site_file,
+            source_root=self.source_root,
+            target_root=self.target_root,
+        )
         call = model.HookCall(
             hook=hook,
-            document=rules.document(hook.stage, self.site, opened.facts),
-            environment=rules.environment(hook.stage, self.site, opened.facts),
-            token=self.tokens(),
+            document=rules.document(hook.stage, site, opened.facts),
+            environment=rules.environment(hook.stage, site, opened.facts),
+            token=self.ports.tokens(),
         )
         self.say(EventKind.HOOK_CALLED, Severity.INFO, opened.step.subject, f"calling the hook {rules.shown(hook)}")
-        now_s = self.clock.now_s()
+        now_s = self.ports.clock.now_s()
         call_id = self.records.intend(step_id=opened.record.id, hook=hook, token=call.token, at_s=now_s)
         exit_code, outcome, output = None, model.HookOutcome.INTERRUPTED, b""
         try:
@@ -503,7 +486,7 @@ class StepHooks:
         return result, outcome
 
     def _record(self, call_id: int, exit_code: int | None, outcome: model.HookOutcome, output: bytes) -> None:
-        now_s = self.clock.now_s()
+        now_s = self.ports.clock.now_s()
         self.records.finish(call_id, at_s=now_s, exit_code=exit_code, outcome=outcome, output=output)
 
     def _warn_of_end(self, step: HookedStep, hook: model.Hook, result: model.HookResult) -> None:

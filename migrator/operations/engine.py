@@ -41,12 +41,10 @@ class Done(Generic[State, Notes]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """The events of a kind: a step was done or failed; the operation finished or halted."""
+    """The events of a kind: a step was done or failed."""
 
     step: EventKind
     failed: EventKind
-    finished: EventKind
-    halted: EventKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,6 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     """
 
     shielded: bool = False
-    resumes: str = "the same command resumes it"
     interrupted: bool = False
     locks: ExitStack = field(default_factory=ExitStack)
     """Locks of the current step; released after it, unless `release` keeps them."""
@@ -174,14 +171,6 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         if isinstance(error, MigratorError) and error.exit_code is not MigratorError.exit_code:
             raise error
 
-    def interruption(self, record: Record, act: Act[Step, State]) -> Interrupted:
-        """The error that an interrupted call raises."""
-        goes_on = " Gluster continues by itself." if act.step in self.waits else ""
-        return Interrupted(
-            f"interrupted while {self.shown(record)} was {act.intent.value}.{goes_on}",
-            hint=self.resumes,
-        )
-
     def shown(self, record: Record) -> str:
         """The subject of an operation, for messages."""
         return str(record.id)
@@ -248,7 +237,11 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         except (asyncio.CancelledError, Interrupted) as error:
             if not self.shielded:
                 self._interrupt(step_id, act)
-                raise self.interruption(record, act) from error
+                goes_on = " Gluster continues by itself." if act.step in self.waits else ""
+                raise Interrupted(
+                    f"interrupted while {self.shown(record)} was {act.intent.value}.{goes_on}",
+                    hint="the same command resumes it",
+                ) from error
             if isinstance(error, asyncio.CancelledError):
                 self.note_cancelled()
                 return self._failed(record, step_id, act, INTERRUPTED), False

@@ -48,12 +48,7 @@ LOOK_TIMEOUT_S = 120.0
 
 _PURGED = (model.Choice.PURGE, model.Choice.GO_ON, model.Choice.PURGED)
 """The trees of a plan. A resumed one counts, so that the checksum stays the same."""
-_EVENTS = Events(
-    step=EventKind.PURGE_FINISHED,
-    failed=EventKind.PURGE_KEPT,
-    finished=EventKind.PURGE_FINISHED,
-    halted=EventKind.GUARD_REFUSED,
-)
+_EVENTS = Events(step=EventKind.PURGE_FINISHED, failed=EventKind.PURGE_KEPT)
 
 _Act = Act[CutoverStep, CutoverState]
 T = TypeVar("T")
@@ -660,10 +655,10 @@ def _hooks(call: purge_removal.Call, site: SiteRecord) -> StepHooks | None:
     world = call.world
     if world.hooks is None or call.run_id is None:
         return None
-    return StepHooks.of(
-        world,
-        world.hooks,
-        site,
+    return StepHooks(
+        ports=world,
+        hooks=world.hooks,
+        site=site,
         source_root=world.source.root,
         target_root=world.target.root,
         run_id=call.run_id,

@@ -273,10 +273,10 @@ async def send_report(world: SendWorld, directory: bytes, plan: str | None) -> s
 
 
 async def _send(world: SendWorld, site: SiteRecord, run_id: int, directory: bytes, plan: str | None) -> str:
-    calls = StepHooks.of(
-        world,
-        world.hooks,
-        site,
+    calls = StepHooks(
+        ports=world,
+        hooks=world.hooks,
+        site=site,
         source_root=world.source_root,
         target_root=world.target_root,
         run_id=run_id,

@@ -138,10 +138,10 @@ class Hooking:
 
     def _calls(self, hooks: Hooks) -> StepHooks:
         world = self.invocation.world
-        return StepHooks.of(
-            world,
-            hooks,
-            self.site,
+        return StepHooks(
+            ports=world,
+            hooks=hooks,
+            site=self.site,
             source_root=world.source.root,
             target_root=world.target.root,
             run_id=self.invocation.run_id,

@@ -1,7 +1,7 @@
 """Hooks of a cutover's steps as real programs, called by the stage on a real ledger."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,12 +12,31 @@ from migrator.core.entry import UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
-from migrator.hooks.model import HookFacts, HookSite, HookStep
+from migrator.hooks.model import HookFacts, HookStep
 from migrator.hooks.stage import CutoverPlace, HookPrograms, StepHooks
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.model import SiteRecord
+from tests.support.fake_filesystem import IDENTITY
 
 ALICE = UserTree(path=b"home/alice", user="alice")
+SITE = SiteRecord(
+    site_id="id",
+    name="site",
+    created_at_s=1.0,
+    source=IDENTITY,
+    target=IDENTITY,
+    capabilities=None,
+    capabilities_probed_at_s=None,
+)
+
+
+@dataclass(frozen=True)
+class Ports:
+    ledger: Ledger
+    clock: SystemClock = field(default_factory=SystemClock)
+    blocking: DaemonThreads = field(default_factory=DaemonThreads)
+    tokens: Callable[[], str] = new_token
 
 
 @dataclass
@@ -53,13 +72,12 @@ class HookedCutover:
             self.said.append((kind, severity, subject, message))
 
         return StepHooks(
+            ports=Ports(self.ledger),
             hooks=self.programs,
-            records=self.ledger.hooks,
-            site=HookSite(site_id="id", name="site", file=b"/etc/site.toml", source_root=b"/src", target_root=b"/dst"),
+            site=SITE,
+            source_root=b"/src",
+            target_root=b"/dst",
             run_id=self.run_id,
-            clock=SystemClock(),
-            blocking=DaemonThreads(),
-            tokens=new_token,
             say=say,
         )
 

@@ -115,12 +115,7 @@ _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
 """How long nothing may be seen of a task before it is decided anew."""
 
-_EVENTS = Events(
-    step=EventKind.ADDITION_STEP,
-    failed=EventKind.ADDITION_FAILED,
-    finished=EventKind.ADDITION_FINISHED,
-    halted=EventKind.ADDITION_HALTED,
-)
+_EVENTS = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
 
 
 def throttle_of(call: stage.AdditionCall) -> Throttle:

@@ -128,12 +128,7 @@ RUN_LOCK = "run"
 """Of everything that writes to either side: held only while a drain is begun, and from its last audit to its commit."""
 
 _WIPED = (model.PlaceSeen.EMPTY, model.PlaceSeen.UNMOUNTED)
-_EVENTS = Events(
-    step=EventKind.DRAIN_STEP,
-    failed=EventKind.DRAIN_FAILED,
-    finished=EventKind.DRAIN_FINISHED,
-    halted=EventKind.DRAIN_HALTED,
-)
+_EVENTS = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
 _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
 """Hooks are called around the whole drain as well. What was begun last ends first."""
 

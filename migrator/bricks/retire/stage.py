@@ -503,12 +503,7 @@ async def _told(asked: Awaitable[T]) -> T | None:
 # The entry.
 
 
-_EVENTS = Events(
-    step=EventKind.RETIREMENT_FINISHED,
-    failed=EventKind.RETIREMENT_GIVEN_UP,
-    finished=EventKind.RETIREMENT_FINISHED,
-    halted=EventKind.RETIREMENT_HALTED,
-)
+_EVENTS = Events(step=EventKind.RETIREMENT_FINISHED, failed=EventKind.RETIREMENT_GIVEN_UP)
 _Act = Act[model.RetireStep, model.RetirementState]
 _Done = Done[model.RetirementState, None]
 VERB = "brick-retire"
