@@ -95,26 +95,6 @@ class FileLook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageLook:
-    """The content of a directory `STAGE.d`; `unread` says why it could not be read, and is empty otherwise."""
-
-    directory: FileLook
-    entries: tuple[FileLook, ...] = ()
-    unread: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HooksLook:
-    """The content of `hooks_dir`: the directories from the root of the file system down to it, and its subdirectories
-    whose name ends in `.d`. `above` is empty if there is no such directory.
-    """
-
-    above: tuple[FileLook, ...] = ()
-    stages: tuple[StageLook, ...] = ()
-    unread: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
     """One executable that may be called. `name` is that of the file, `path` is absolute."""
 

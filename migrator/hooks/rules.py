@@ -117,46 +117,6 @@ def environment(stage: model.HookStage, site: model.HookSite, facts: model.HookF
     return tuple((variable, _text(value)) for variable, value in values.items())
 
 
-def examine_hooks(look: model.HooksLook, euid: int) -> model.HooksFound:
-    """Which executables are hooks, and the problems. A user who can change a hook, or put another in its place, has
-    the rights of the user that runs this program: only root and that user may.
-    """
-    if look.unread:
-        path = look.above[-1].path if look.above else b""
-        return model.HooksFound(
-            problems=(model.HookProblem(path, f"cannot be read: {look.unread}", "fix what prevents it"),)
-        )
-    if not look.above:
-        return model.HooksFound()
-    owners = frozenset({0, euid})
-    directories = {stage.directory: stage for stage in model.all_stages()}
-    hooks: list[model.Hook] = []
-    problems: list[model.HookProblem] = []
-    for found in look.stages:
-        directory = found.directory
-        stage = directories.get(name(directory.path))
-        if stage is None:
-            problems.append(_unknown(directory.path, directories))
-            continue
-        problems += _of_directory(directory, owners, sticky=False)
-        if found.unread:
-            problems.append(
-                model.HookProblem(directory.path, f"cannot be read: {found.unread}", "fix what prevents it")
-            )
-        for entry in found.entries:
-            if _is_left_alone(name(entry.path)):
-                continue
-            hooks.append(model.Hook(stage=stage, name=name(entry.path), path=entry.path))
-            problems += _of_file(entry, owners)
-    *above, own = look.above
-    if hooks or problems or own.type is not EntryType.DIRECTORY:
-        problems[:0] = [
-            *(problem for place in above for problem in _of_directory(place, owners, sticky=True)),
-            *_of_directory(own, owners, sticky=False),
-        ]
-    return model.HooksFound(hooks=tuple(hooks), problems=tuple(problems))
-
-
 def problem_words(found: model.HooksFound) -> tuple[str, ...]:
     """Each problem with its fix, in one sentence."""
     return tuple(f"the hook {show(one.path)} {one.message}: {one.fix}" for one in found.problems)
@@ -179,13 +139,16 @@ def would_be_called(hooks: Collection[model.Hook], steps: tuple[model.HookStep, 
     return tuple(shown(hook) for stage in (*before, *after) for hook in in_order(hooks, stage))
 
 
-def _is_left_alone(entry: bytes) -> bool:
+def is_left_alone(entry: bytes) -> bool:
     """Files that editors and package managers leave, or that an administrator disabled."""
     return entry.startswith(b".") or entry.endswith(b"~")
 
 
-def _of_directory(look: model.FileLook, owners: frozenset[int], *, sticky: bool) -> Iterator[model.HookProblem]:
-    """`sticky`: others may create entries in it if they cannot replace existing ones (as in /tmp). They may not in
+def directory_problems(
+    look: model.FileLook, owners: frozenset[int], *, sticky: bool = False
+) -> Iterator[model.HookProblem]:
+    """Why a directory is refused: a user who can change a hook, or put another in its place, has the rights of the user that runs
+    this program. `sticky`: others may create entries in it if they cannot replace existing ones (as in /tmp). They may not in
     directories of hooks.
     """
     if look.type is not EntryType.DIRECTORY:
@@ -198,7 +161,8 @@ def _of_directory(look: model.FileLook, owners: frozenset[int], *, sticky: bool)
         yield _writable(look)
 
 
-def _of_file(look: model.FileLook, owners: frozenset[int]) -> Iterator[model.HookProblem]:
+def file_problems(look: model.FileLook, owners: frozenset[int]) -> Iterator[model.HookProblem]:
+    """Why a file in a directory of hooks is refused."""
     if look.type is not EntryType.FILE:
         fix = "put the file itself there: `cp` instead of `ln -s`" if look.type is EntryType.SYMLINK else "remove it"
         yield model.HookProblem(look.path, f"is a {look.type.value}, not a regular file", fix)
@@ -231,8 +195,12 @@ def _writable(look: model.FileLook) -> model.HookProblem:
     )
 
 
-def _unknown(path: bytes, directories: Iterable[bytes]) -> model.HookProblem:
-    known, found = [directory.decode("ascii") for directory in directories], name(path).decode("ascii", "replace")
+def unknown_stage(path: bytes) -> model.HookProblem:
+    """A directory that looks like one of hooks, and is named for no stage."""
+    known, found = (
+        [stage.directory.decode("ascii") for stage in model.all_stages()],
+        name(path).decode("ascii", "replace"),
+    )
     # Some steps have no `pre` side: suggest `post`.
     other = found.replace(f"{model.HookEvent.PRE}-", f"{model.HookEvent.POST}-", 1)
     near = [other] if other in known else difflib.get_close_matches(found, known, n=1)

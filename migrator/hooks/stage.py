@@ -56,41 +56,56 @@ class Hooks(Protocol):
 _SUFFIX = b".d"
 
 
-def look_at_hooks(directory: bytes) -> model.HooksLook:
-    """Read the directory and its stages, each path once. Symlinks are resolved in its parent path only; the directory
-    itself and everything below are read without following any. Blocking.
+def find_below(directory: bytes, euid: int) -> model.HooksFound:
+    """The hooks in the stages below a directory, each path read once. Only root and the user `euid` may own or change them.
+    Symlinks are resolved in the parent path only; the directory itself and everything below are read without following any.
+    Blocking.
     """
+    owners, place = frozenset({0, euid}), b"/"
     parent, own = os.path.split(directory.rstrip(b"/"))
-    real = os.path.realpath(parent)
     above: list[model.FileLook] = []
-    place = b"/"
     try:
-        for part in (b"", *(part for part in real.split(b"/") if part), own):
+        for part in (b"", *(part for part in os.path.realpath(parent).split(b"/") if part), own):
             place = os.path.join(place, part)
             above.append(_look(place))
+        is_directory = above[-1].type is EntryType.DIRECTORY
+        names = sorted(os.listdir(place)) if is_directory else []
     except (FileNotFoundError, NotADirectoryError):
-        return model.HooksLook()
+        return model.HooksFound()
     except OSError as error:
-        return model.HooksLook(above=tuple(above), unread=f"{error.strerror}")
-    if above[-1].type is not EntryType.DIRECTORY:
-        return model.HooksLook(above=tuple(above))
-    try:
-        names = sorted(os.listdir(place))
-    except OSError as error:
-        return model.HooksLook(above=tuple(above), unread=f"{error.strerror}")
-    looks = (_stage(os.path.join(place, entry)) for entry in names if entry.endswith(_SUFFIX) and entry[:1] != b".")
-    return model.HooksLook(above=tuple(above), stages=tuple(looks))
+        return model.HooksFound(problems=(_unread(place, error),))
+    stages = {stage.directory: stage for stage in model.all_stages()}
+    hooks: list[model.Hook] = []
+    problems: list[model.HookProblem] = []
+    for name in names:
+        if not name.endswith(_SUFFIX) or name.startswith(b"."):
+            continue
+        look = _look(os.path.join(place, name))
+        if name not in stages:
+            problems.append(rules.unknown_stage(look.path))
+            continue
+        problems += rules.directory_problems(look, owners)
+        if look.type is not EntryType.DIRECTORY:
+            continue
+        try:
+            entries = [entry for entry in sorted(os.listdir(look.path)) if not rules.is_left_alone(entry)]
+            files = [_look(os.path.join(look.path, entry)) for entry in entries]
+        except OSError as error:
+            problems.append(_unread(look.path, error))
+            continue
+        hooks += [
+            model.Hook(stage=stages[name], name=entry, path=file.path)
+            for entry, file in zip(entries, files, strict=True)
+        ]
+        problems += [problem for file in files for problem in rules.file_problems(file, owners)]
+    if hooks or problems or not is_directory:
+        sticky = (problem for one in above[:-1] for problem in rules.directory_problems(one, owners, sticky=True))
+        problems[:0] = [*sticky, *rules.directory_problems(above[-1], owners)]
+    return model.HooksFound(hooks=tuple(hooks), problems=tuple(problems))
 
 
-def _stage(path: bytes) -> model.StageLook:
-    look = _look(path)
-    if look.type is not EntryType.DIRECTORY:
-        return model.StageLook(directory=look)
-    try:
-        entries = tuple(_look(os.path.join(path, entry)) for entry in sorted(os.listdir(path)))
-    except OSError as error:
-        return model.StageLook(directory=look, unread=error.strerror or str(error))
-    return model.StageLook(directory=look, entries=entries)
+def _unread(path: bytes, error: OSError) -> model.HookProblem:
+    return model.HookProblem(path, f"cannot be read: {error.strerror or error}", "fix what prevents it")
 
 
 def _look(path: bytes) -> model.FileLook:
@@ -117,10 +132,9 @@ class HookPrograms:
 
     def find(self) -> model.HooksFound:
         try:
-            look = look_at_hooks(self.directory)
+            return find_below(self.directory, os.geteuid())
         except FileNotFoundError:  # something was removed between two looks
-            look = look_at_hooks(self.directory)
-        return rules.examine_hooks(look, os.geteuid())
+            return find_below(self.directory, os.geteuid())
 
     async def call(self, call: model.HookCall) -> model.HookResult:
         output = bytearray()

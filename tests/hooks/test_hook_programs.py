@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from migrator.hooks.model import OUTPUT_LIMIT_BYTES, Hook, HookCall, HookEvent, HookResult, HookStage, HookStep
-from migrator.hooks.stage import HookPrograms
+from migrator.hooks.rules import problem_words, would_be_called
+from migrator.hooks.stage import HookPrograms, find_below
 from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
 from tests.support.run_site import wait_for
@@ -65,6 +66,11 @@ def test_hooks_are_found_with_their_stages(hooks: Directory, scratch: Path) -> N
     (hooks.path / "pre-batch.d" / ".hidden").touch(mode=0o666)
     found = hooks.programs.find()
     assert (set(found.hooks), found.problems) == (made, ())
+    assert would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)) == (
+        "pre-batch.d/10-\\xff\\x0a",
+        "pre-batch.d/20-x",
+        "post-pass.d/50-mail",
+    )
     assert Directory(scratch / "none").programs.find().hooks == ()
 
 
@@ -96,12 +102,38 @@ def test_what_others_can_write_to_is_refused(hooks: Directory) -> None:
         assert hooks.problems() == []
 
 
+def test_what_is_no_hook_is_refused_with_its_remedy(hooks: Directory) -> None:
+    stage = Path(os.fsdecode(hooks.add("").path)).parent
+    hooks.add("", b"hold")
+    hooks.add("", b"20-plain", mode=0o644)
+    (stage / "30-directory").mkdir()
+    os.mkfifo(stage / "40-fifo")
+    (stage / "10-hook~").touch(mode=0o666)
+    for name in ("pre-bach.d", "pre-fail.d", "x.d"):
+        (hooks.path / name).mkdir()
+    assert problem_words(hooks.programs.find()) == tuple(
+        f"the hook {hooks.path}/{words}"
+        for words in (
+            "pre-bach.d is named for no stage: rename it to pre-batch.d",
+            "pre-batch.d/20-plain is not executable: "
+            f"chmod 0755 {stage}/20-plain, or rename it so that it begins with a dot: then it is ignored",
+            "pre-batch.d/30-directory is a directory, not a regular file: remove it",
+            "pre-batch.d/40-fifo is a fifo, not a regular file: remove it",
+            "pre-batch.d/hold has no name of the form NN-name: "
+            "rename it, as in 10-name; names that begin with a dot or end in ~ are ignored",
+            "pre-fail.d is named for no stage: rename it to post-fail.d",
+            "x.d is named for no stage: rename it to a stage of docs/hooks.md, or so that it ends otherwise",
+        )
+    )
+
+
 @pytest.mark.needs_root
 def test_what_belongs_to_another_user_is_refused(hooks: Directory) -> None:
     file = Path(os.fsdecode(hooks.add("").path))
     for path in (file, file.parent, hooks.path, hooks.path.parent):
         os.chown(path, 60001, 0)
         assert hooks.problems() == [f"{path} belongs to uid 60001"]
+        assert not find_below(os.fsencode(hooks.path), 60001).problems, "hooks of who runs the program"
         os.chown(path, 0, 0)
     assert hooks.problems() == []
 
