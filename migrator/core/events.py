@@ -42,7 +42,6 @@ class EventKind(StrEnum):
     TREE_STRIPED = "tree-striped"
     STORAGE_LOST = "storage-lost"
     STORAGE_BACK = "storage-back"
-    SECOND_LOOK = "second-look"
     CAPABILITIES_PROBED = "capabilities-probed"
     CUTOVER_STARTED = "cutover-started"
     CUTOVER_STEP = "cutover-step"

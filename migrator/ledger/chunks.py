@@ -229,9 +229,6 @@ def _next_number(connection: Connection, pass_id: int) -> int:
 # Attempts, and files that did not arrive.
 
 
-_PATHS_AT_ONCE = 500
-
-
 class AttemptTable(Records):
     """Attempts. `tries` of a chunk does not count interrupted attempts."""
 
@@ -326,18 +323,6 @@ class AttemptTable(Records):
         query = select(tables.attempts).where(_attempts.chunk_id == chunk_id).order_by(_attempts.number)
         return self._all(AttemptRecord, query)
 
-    def sent_since(self, pass_id: int, attempt_id: int) -> StreamCounters:
-        """What later attempts have copied, without those at whole trees."""
-        sums = (
-            func.coalesce(func.sum(column), 0).label(column.name) for column in (_attempts.files, _attempts.size_bytes)
-        )
-        query = (
-            select(*sums)
-            .join(tables.chunks, _chunks.id == _attempts.chunk_id)
-            .where(_chunks.pass_id == pass_id, _chunks.kind != ChunkKind.TREE.value, _attempts.id > attempt_id)
-        )
-        return self._all(StreamCounters, query)[0]
-
     def attention(self, pass_id: int, kind: FileProblemKind = FileProblemKind.BAD) -> Sequence[FileProblem]:
         """Files of a pass with a problem that no later attempt settled, in order of path."""
         query = select(tables.attention).where(_attention.pass_id == pass_id, _attention.kind == kind.value)
@@ -357,13 +342,6 @@ class AttemptTable(Records):
         """Record problems of files outside the chunks of a pass. May be called again."""
         with self._database.write() as connection:
             _record_problems(connection, pass_id, None, problems, at_s)
-
-    def clear_attention(self, pass_id: int, paths: Sequence[bytes]) -> None:
-        """These files no longer need attention."""
-        with self._database.write() as connection:
-            for first in range(0, len(paths), _PATHS_AT_ONCE):
-                settled = _attention.path.in_(paths[first : first + _PATHS_AT_ONCE])
-                connection.execute(delete(tables.attention).where(_attention.pass_id == pass_id, settled))
 
 
 def _enter_attempt(connection: Connection, attempt_id: int, state: AttemptState, **values: object) -> bool:

@@ -231,9 +231,9 @@ class Result:
     stop: Stop | None = None
 
     def stop_for(self, reason: model.StopReason, detail: str) -> "Result":
-        """Stop the pool. Only files that fail with EIO are recorded: other reasons for a stop blame no file."""
+        """Stop the pool. A reason for a stop blames no file."""
         self.verdict, self.message, self.stop = model.Verdict.STOP, detail, (reason, detail)
-        self.bad = [problem for problem in self.bad if problem.errno == errno.EIO]
+        self.bad = []
         return self
 
 
@@ -253,8 +253,8 @@ async def judge(under_way: PassUnderWay, suspects: Sequence[model.FileProblem]) 
                 gone.append(replace(suspect, kind=model.FileProblemKind.VANISHED))
             elif isinstance(seen, OSError):
                 problem = bad_file(suspect.path, seen)
-                if (stop := _stops(under_way, problem)) is not None:
-                    return Result(bad=[problem]).stop_for(*stop)
+                if (stop := _stops(problem)) is not None:
+                    return Result().stop_for(*stop)
                 result.bad.append(problem)
             elif suspect.kind is model.FileProblemKind.VANISHED:
                 reason = f"{suspect.reason} (but it is there)"
@@ -283,10 +283,10 @@ async def _settle_vanished(under_way: PassUnderWay, gone: Sequence[model.FilePro
     return result
 
 
-def _stops(under_way: PassUnderWay, problem: model.FileProblem) -> Stop | None:
-    """Whether the problem of a file stops the pool; an EIO that an earlier run has recorded does not."""
+def _stops(problem: model.FileProblem) -> Stop | None:
+    """Whether the problem of a file stops the pool. An EIO costs only its file: it may be the source that cannot be read."""
     reason = stop_reason(problem.errno)
-    if reason is None or (reason is model.StopReason.IO_ERROR and problem.path in under_way.known_io_errors):
+    if reason is None or reason is model.StopReason.IO_ERROR:
         return None
     return reason, f"{show(problem.path)}: {problem.reason}"
 
@@ -467,7 +467,7 @@ async def make_by_descriptor(
             gone.append(problem)
         else:
             result.bad.append(problem)
-            if (stop := _stops(under_way, problem)) is not None:
+            if (stop := _stops(problem)) is not None:
                 return result.stop_for(*stop), files, size_bytes
     return await _settle_vanished(under_way, gone, result), files, size_bytes
 
@@ -709,18 +709,12 @@ class Attempt(Stream):
 
     async def _copy_by_stream(self, command: Command) -> model.Outcome:
         start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self._chunk.tree)
-        outcome = await self.follow(
+        return await self.follow(
             start,
             self._engine.reader(self._work, self._view),
             files=self._pass.invocation.directory.attempt(self._chunk.number, self.id, command),
             on_start=partial(self._world.ledger.passes.started, self.id),
         )
-        failing = [suspect for suspect in outcome.suspects if suspect.errno == errno.EIO]
-        known = self._pass.known_io_errors
-        if outcome.stop is model.StopReason.IO_ERROR and failing and all(suspect.path in known for suspect in failing):
-            # All of these files were recorded by an earlier run: they are bad, and the pool does not stop.
-            return replace(outcome, verdict=model.Verdict.DONE, stop=None)
-        return outcome
 
     async def _without_stream(self, result: Result) -> Result:
         """Make links, and copy what no stream can take."""
@@ -740,5 +734,4 @@ class Attempt(Stream):
     def _as_it_is(self, outcome: model.Outcome) -> Result:
         if outcome.verdict is not model.Verdict.STOP:
             return Result(verdict=outcome.verdict, message=outcome.message)
-        bad = [replace(suspect, kind=model.FileProblemKind.BAD) for suspect in outcome.suspects]
-        return Result(bad=bad).stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)
+        return Result().stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from migrator.ledger.call import say
 from migrator.plan.model import Batch
 from migrator.plan.ports import PlanDocuments
 from migrator.transfer.governor import Governor
-from migrator.transfer.model import ChunkRecord, FileProblem, RunRequest, Stopped, StopReason
+from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason
 from migrator.transfer.ports import BrickGuard, Driving, Executor
 from migrator.transfer.rules import explain
 from migrator.transfer.run_files import RunDirectory
@@ -259,7 +259,6 @@ class PassUnderWay:
     `doubtful_trees` were left unfinished by a driver: size and times on the target prove nothing there.
     `syncs` flush the writes of a host to the target's disks, by host.
     `left_alone` are trees whose users work on the target: their chunks are not copied, and no links are made to their files.
-    `known_io_errors` are source files that failed with EIO in an earlier run: they do not stop the pool again.
     `storage` watches the target's storage targets; None: it has none of its own.
     """
 
@@ -272,7 +271,6 @@ class PassUnderWay:
     health_before: SourceHealth
     sync: SharedCall[None]
     health: SharedCall[HealthNow]
-    known_io_errors: Mapping[bytes, FileProblem]
     doubtful_trees: frozenset[bytes] = frozenset()
     left_alone: frozenset[bytes] = frozenset()
     syncs: dict[str, SharedCall[None]] = field(default_factory=dict)

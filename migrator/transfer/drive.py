@@ -32,10 +32,9 @@ _IN_DOUBT = "in doubt"
 _DOUBTFUL = (StopReason.IO_ERROR, StopReason.DISCONNECTED, StopReason.TARGET_STUCK, StopReason.TARGET_READ_ONLY)
 
 
-async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> int | None:
+async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> None:
     """Let the driver copy every tree that still has files to copy, or stop (`under_way.stop_found`).
 
-    Returns the id of its last attempt, None if it drove no tree: later attempts belong to the ordinary chunks that follow.
     Raises CancelledError after every process of it has ended.
     """
     passes = under_way.world.ledger.passes
@@ -53,17 +52,6 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> int | No
     finally:
         await cancel_and_wait(watching)
         meter.finish()
-    return step.last_attempt_id if step.trees else None
-
-
-def say_second_look(under_way: PassUnderWay, driving: Driving, last_attempt_id: int) -> None:
-    """After the ordinary chunks: report how much they still had to copy."""
-    sent = under_way.world.ledger.passes.sent_since(under_way.pass_id, last_attempt_id)
-    message = (
-        f"after {driving.driver.name} the look at all files still had to bring {several(sent.files, 'file')} and "
-        f"{several(sent.size_bytes, 'byte')}"
-    )
-    under_way.invocation.say(EventKind.SECOND_LOOK, Severity.INFO, f"batch {under_way.batch.number}", message)
 
 
 def doubtful_trees(under_way: PassUnderWay) -> frozenset[bytes]:
@@ -96,8 +84,6 @@ class _Step:
         self._driving = driving
         self._name = driving.driver.name
         self._meter = meter
-        self.trees = 0
-        self.last_attempt_id = 0
 
     async def drive(self, chunk: ChunkRecord) -> None:
         """One tree; tried again if something from outside ended the driver."""
@@ -152,7 +138,7 @@ class _Step:
     ) -> tuple[Stream, Outcome | None]:
         """Run the driver once, with its intent in the ledger; no outcome if it cannot be ended."""
         executor, token = self._driving.executor, str(command.token)
-        attempt_id = self.last_attempt_id = self._passes.intend(
+        attempt_id = self._passes.intend(
             chunk_id=chunk.id,
             token=token,
             host=executor.host,
@@ -208,7 +194,6 @@ class _Step:
         self._finish(stream, state, ChunkState.DONE, outcome.counters)
         # After the ledger: a crash in between leaves a harmless note.
         states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
-        self.trees += 1
         brought = f"{several(outcome.counters.files, 'file')} and {several(outcome.counters.size_bytes, 'byte')}"
         message = f"{self._name} brought {brought} of {show(chunk.tree)}; the look at all files follows"
         if outcome.message:

@@ -1,6 +1,5 @@
 """What all passes over a batch share, the seed pass, and convergence after each."""
 
-import errno
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,7 +25,7 @@ from migrator.transfer import model as transfer
 from migrator.transfer.attempt import look
 from migrator.transfer.bases import covers
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, StorageWatch, World
-from migrator.transfer.drive import doubtful_trees, run_driver_step, say_second_look
+from migrator.transfer.drive import doubtful_trees, run_driver_step
 from migrator.transfer.lanes import Routes
 from migrator.transfer.pool import run_step
 from migrator.transfer.rules import stop_reason
@@ -360,11 +359,10 @@ class Copying:
         *,
         title: str,
         before: Callable[[PassUnderWay], Awaitable[None]],
-        after: Callable[[PassUnderWay], None] = lambda _: None,
         advance: Callable[[], None] = lambda: None,
     ) -> transfer.BatchSummary:
-        """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks, `after` after them;
-        `advance` sets the next state of the batch when the pass is done.
+        """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks; `advance` sets the
+        next state of the batch when the pass is done.
         """
         world = self.invocation.world
         under_way = self.under_way(record, ready)
@@ -374,7 +372,6 @@ class Copying:
         try:
             await before(under_way)
             await self._copy_chunks(under_way, routes)
-            after(under_way)
             if under_way.stop_found is None:
                 await self._look_again(under_way)
             whole = under_way.stop_found is None
@@ -431,9 +428,6 @@ class Copying:
                 doubts=health_problems(ready.health, now),
             )
 
-        known = {
-            problem.path: problem for problem in world.ledger.passes.attention(record.id) if problem.errno == errno.EIO
-        }
         return PassUnderWay(
             invocation=self.invocation,
             batch=self.batch,
@@ -444,7 +438,6 @@ class Copying:
             health_before=ready.health,
             sync=SharedCall(sync),
             health=SharedCall(health),
-            known_io_errors=known,
             left_alone=self.left_alone,
             storage=(
                 StorageWatch(world.storage, self.invocation, f"batch {self.batch.number}") if world.storage else None
@@ -532,14 +525,13 @@ def _unwritable(detail: str, code: int | None = None) -> Refused:
 # The seed pass over one batch: everything that the plan lists.
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeedPass:
     """The seed pass over one batch, except the trees that are left alone: their chunks stay as they are, and count as not
     arrived. `run` may be called again: it resumes the pass.
     """
 
     copying: Copying
-    _last_driven: int | None = None
 
     async def run(self) -> transfer.BatchSummary:
         """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
@@ -562,7 +554,6 @@ class SeedPass:
             ready,
             title="seed pass",
             before=self._drive,
-            after=self._say_second_look,
             advance=lambda: self._advance(core_states.BatchState.SEEDED),
         )
 
@@ -593,13 +584,9 @@ class SeedPass:
 
     async def _drive(self, under_way: PassUnderWay) -> None:
         """If a driver was requested, let it copy whole trees first."""
-        driving = under_way.world.driving
-        self._last_driven = None if driving is None else await run_driver_step(under_way, driving)
+        if under_way.world.driving is not None:
+            await run_driver_step(under_way, under_way.world.driving)
         under_way.doubtful_trees = doubtful_trees(under_way)
-
-    def _say_second_look(self, under_way: PassUnderWay) -> None:
-        if self._last_driven is not None and under_way.world.driving is not None:
-            say_second_look(under_way, under_way.world.driving, self._last_driven)
 
     def _advance(self, state: core_states.BatchState) -> None:
         """A batch in a later state stays there, except that a verified one with new files has to be verified again."""

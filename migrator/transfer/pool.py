@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from migrator.catalog.rules_packing import divisible, halves, set_apart
+from migrator.catalog.rules_packing import divisible, halves
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
@@ -290,30 +290,16 @@ class Worker:
         return None
 
     def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
-        """Divide a chunk if needed: files that an earlier run could not read are set apart, and a chunk that would take too
-        long is halved.
-        """
-        io_errors = self._pass.known_io_errors
-        known = tuple(io_errors[one.path] for one in paths if one.path in io_errors) if io_errors else ()
-        parts = set_apart(paths, {problem.path for problem in known})
-        if not all(parts):
-            if not self._is_too_long(chunk, paths):
-                return False
-            known, parts = (), halves(paths)
-        with_brick = [(part, chunk.brick) for part in parts]
-        unused = self._settle.without_stream(chunk)
-        self._settle.divide(chunk, unused, AttemptState.INTERRUPTED, with_brick, problems=known)
-        return True
-
-    def _is_too_long(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
-        """Whether the chunk would outlast a change of limits for too long, and is divisible."""
+        """Halve a chunk that would outlast a change of limits for too long, if it is divisible."""
         governor = self._pass.governor
         if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
             return False
         share = governor.share_of(chunk.id)
-        return (
-            expected_s(chunk.files, chunk.size_bytes, cost=governor.chunk_cost, bwlimit_bytes_per_s=share) > LONGEST_S
-        )
+        if expected_s(chunk.files, chunk.size_bytes, cost=governor.chunk_cost, bwlimit_bytes_per_s=share) <= LONGEST_S:
+            return False
+        unused = self._settle.without_stream(chunk)
+        self._settle.divide(chunk, unused, AttemptState.INTERRUPTED, [(half, chunk.brick) for half in halves(paths)])
+        return True
 
     async def _confirm(
         self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, finds: int

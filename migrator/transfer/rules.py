@@ -78,9 +78,8 @@ _ADVICE: Mapping[StopReason, tuple[str, str, str]] = {
     ),
     StopReason.IO_ERROR: (
         "an input/output error",
-        "a disk, a RAID or a server of the source or of the target fails",
-        "see `dmesg` and the servers' logs. A source file that cannot be read any more is listed; with the next run "
-        "of the same command it is left out as a bad file, and the others go on",
+        "a disk, a RAID or a server fails",
+        "see `dmesg` and the servers' logs; when the fault is repaired, run the same command again",
     ),
     StopReason.DISCONNECTED: (
         "a file system is not connected any more",

@@ -35,8 +35,7 @@ class Settlement:
         outcome = {"verdict": result.verdict.value, "exit_code": attempt.exit_code, "said": result.message}
         LOG.info("attempt ended", extra={**attempt.facts, **outcome})
         if result.verdict is Verdict.STOP and result.stop is not None:
-            self.finish(attempt, AttemptState.INTERRUPTED, ChunkState.PENDING, result.bad)
-            self._meter.file_bad(len(result.bad))
+            self.interrupted(attempt)
             self._pass.stop(*result.stop)
             return None
         if result.verdict is Verdict.INTERRUPTED:
@@ -51,8 +50,6 @@ class Settlement:
         if bad := (*result.bad, *result.again):
             return self._with_bad_files(chunk, paths, attempt, result, bad)
         self.finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
-        if arrived := [listed.path for listed in paths if listed.path in self._pass.known_io_errors]:
-            self._passes.clear_attention(self._pass.pass_id, arrived)
         self._done(chunk, paths)
         return None
 
@@ -174,8 +171,6 @@ class Settlement:
         attempt: OpenAttempt,
         state: AttemptState,
         parts: Sequence[tuple[Paths, str | None]],
-        *,
-        problems: Sequence[FileProblem] = (),
     ) -> Sequence[ChunkRecord]:
         """Replace a chunk by parts, each with the brick that it is read from (None: the mount).
 
@@ -194,7 +189,7 @@ class Settlement:
             )
             written.append((piece, self._world.chunk_lists.write_split(self._pass.pass_id, piece, part)))
         replaced = self._passes.split(chunk.id, written)
-        self.finish(attempt, state, ChunkState.SPLIT, problems)
+        self.finish(attempt, state, ChunkState.SPLIT)
         return replaced
 
     def finish(

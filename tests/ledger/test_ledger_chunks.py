@@ -144,10 +144,6 @@ def test_one_chunk_for_each_tree_after_those_of_the_plan_counts_in_no_sum(ledger
     assert (totals.files, totals.size_bytes, totals.done_files, totals.done_bytes) == (3, 30, 0, 0)
     assert begin(ledger, [files(7, 30, 3)]) == made, "the plan's chunks are those of the pass still"
     assert ledger.passes.arrived(before_plan="another") == {}
-    assert ledger.passes.sent_since(made, last) == StreamCounters()
-    sent = StreamCounters(files=2, size_bytes=20)
-    end(ledger, attempt(ledger, waiting(ledger, made)[0].id, "t2"), counters=sent)
-    assert ledger.passes.sent_since(made, last) == ledger.passes.sent_since(made, 0) == sent
 
 
 # Attempts.
@@ -247,8 +243,6 @@ def test_bad_files_are_listed_and_vanished_ones_counted(ledger: Ledger) -> None:
     assert ledger.passes.vanished_count(made) == 1
     counts = {FileProblemKind.BAD: len(HOSTILE), FileProblemKind.VANISHED: 1}
     assert ledger.passes.problem_counts(made) == counts
-    ledger.passes.clear_attention(made, HOSTILE[:-1])
-    assert [problem.path for problem in ledger.passes.attention(made)] == [HOSTILE[-1]]
 
 
 def test_attention_is_that_of_the_latest_attempt_and_halves_tell_it_anew(ledger: Ledger) -> None:

@@ -121,10 +121,10 @@ class DriverWorld:
     def names(self) -> tuple[list[bytes], list[bytes]]:
         return names_of(os.fsencode(self.source_tree))
 
-    async def drive(self, **changes: Any) -> int | None:
+    async def drive(self, **changes: Any) -> None:
         """Run the step; `changes` are of the request."""
         async with self._step(**changes) as (under_way, driving):
-            return await run_driver_step(under_way, driving)
+            await run_driver_step(under_way, driving)
 
     def copy_rest(self) -> Sequence[Ran]:
         """All names, in chunks as a pass has them."""
@@ -215,7 +215,6 @@ class DriverWorld:
                 health_before=_NO_HEALTH,
                 sync=SharedCall(sync),
                 health=SharedCall(health),
-                known_io_errors={},
             )
             try:
                 yield self.under_way, driving

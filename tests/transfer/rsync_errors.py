@@ -367,7 +367,7 @@ SCENARIOS: dict[str, tuple[Scenario, Expected]] = {
             directory_closed_to_new_files,
             Expected(DONE, suspects=bad(errno.EPERM, *CLOSED, b'd/s" -> "t', b"d/fifo", b"d/second")),
         ),
-        (source_disk_fails, Expected(STOP, StopReason.IO_ERROR, bad(errno.EIO, b"late"))),
+        (source_disk_fails, Expected(DONE, None, bad(errno.EIO, b"late"))),
         (told_to_end, Expected(INTERRUPTED)),
         (killed, Expected(INTERRUPTED)),
         (source_tree_gone, Expected(DONE, suspects=vanished(b"one", b"two"))),

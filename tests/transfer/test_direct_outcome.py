@@ -94,26 +94,13 @@ def test_errors_that_concern_more_than_a_file_stop(side: bytes, code: int, opera
         (b"target", errno.EDQUOT, b"set xattr"),
         (b"source", errno.ENOSPC, b"read"),
         (b"source", errno.ESTALE, b"open"),
+        (b"source", errno.EIO, b"read"),
     ],
 )
 def test_some_of_them_concern_a_file_alone(side: bytes, code: int, operation: bytes) -> None:
     outcome = judged(b"F 1 bad %s %d %s" % (side, code, operation))
     assert outcome.verdict is Verdict.DONE
     assert [problem.kind for problem in outcome.suspects] == [FileProblemKind.BAD]
-
-
-def test_unreadable_source_files_stop_and_nothing_else_is_forgotten() -> None:
-    outcome = judged(b"F 0 moved source 0 -", b"F 1 bad source %d read" % errno.EIO)
-    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.IO_ERROR)
-    assert [(problem.path, problem.kind) for problem in outcome.suspects] == [
-        (PATHS[0], FileProblemKind.MOVED),
-        (PATHS[1], FileProblemKind.BAD),
-    ]
-
-
-def test_unreadable_source_files_are_not_named_where_the_list_was_not_ended() -> None:
-    outcome = judged(b"F 1 bad source %d read" % errno.EIO, exit_code=-9)
-    assert (outcome.verdict, outcome.stop, outcome.suspects) == (Verdict.STOP, StopReason.IO_ERROR, ())
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,10 @@ def test_a_stale_source_file_is_looked_at_again() -> None:
 def test_an_io_error_of_the_target_is_not_blamed_on_source_files() -> None:
     source = b'rsync: [sender] read errors mapping "/source/a": Input/output error (5)\n'
     target = b'rsync: [receiver] write failed on "/target/b": Input/output error (5)\n'
-    assert [suspect.path for suspect in _judge(source, b"a", b"b").suspects] == [TREE + b"/a"]
-    assert _judge(source + target, b"a", b"b", exit_code=11).suspects == ()
+    alone = _judge(source, b"a", b"b")
+    assert (alone.verdict, [suspect.path for suspect in alone.suspects]) == (Verdict.DONE, [TREE + b"/a"])
+    both = _judge(source + target, b"a", b"b", exit_code=11)
+    assert (both.stop, both.suspects) == (StopReason.IO_ERROR, ())
 
 
 def test_a_user_s_symlink_in_place_of_a_directory() -> None:

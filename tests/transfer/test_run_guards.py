@@ -21,7 +21,7 @@ async def test_a_dry_run_changes_nothing(world: World) -> None:
         setattr(world.target, name, forbidden)
     passes, runs = world.ledger.passes, world.ledger.runs
     for group, names in (
-        (passes, ("start", "set_state", "intend", "started", "finish", "split", "retry_failed", "clear_attention")),
+        (passes, ("start", "set_state", "intend", "started", "finish", "split", "retry_failed")),
         (runs, ("start", "heartbeat", "finish")),
         (world.ledger.events, ("add",)),
         (world.ledger.plans, ("set_batch_state",)),

@@ -88,22 +88,11 @@ def judge_direct(ended: EndedDirect) -> Outcome:
 
 
 def _stop(ended: EndedDirect) -> Outcome | None:
-    """The first error that concerns more than files. Where that is only that some of the source's cannot be read for
-    EIO, all that is to be said of files comes with it: whoever takes those out of the reckoning has the others.
-    """
-    found: tuple[StopReason, PathEvent] | None = None
-    only_files = ended.exit_code == _LIST_DONE and not ended.garbled
+    """The first error that concerns more than single files."""
     for event in ended.events:
-        reason = _stop_reason(event)
-        if reason is None:
-            continue
-        found = found or (reason, event)
-        only_files = only_files and reason is StopReason.IO_ERROR and not event.on_target
-    if found is None:
-        return None
-    reason, event = found
-    message = f"{show(ended.paths[event.index])}: {_reason(event)}"
-    return ended.outcome(Verdict.STOP, suspects=_suspects(ended) if only_files else (), stop=reason, message=message)
+        if (reason := _stop_reason(event)) is not None:
+            return ended.outcome(Verdict.STOP, f"{show(ended.paths[event.index])}: {_reason(event)}", reason)
+    return None
 
 
 def _stop_reason(event: PathEvent) -> StopReason | None:
@@ -113,6 +102,8 @@ def _stop_reason(event: PathEvent) -> StopReason | None:
         # Of a source file: moved to another brick just now, or replaced. A stale mount is seen before the next try.
         return StopReason.DISCONNECTED if event.on_target else None
     reason = stop_reason(event.errno)
+    if reason is StopReason.IO_ERROR and not event.on_target:
+        return None
     if reason in _OF_TARGETS:
         # A file system says ENOSPC also of an attribute that is too big for it; and the source is never written to.
         return reason if event.on_target and "xattr" not in event.operation else None

@@ -446,23 +446,14 @@ def _with_other_names(
 
 
 def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome | None:
-    """The first error that concerns more than single files, with the names of source files that failed with EIO."""
-    found: tuple[StopReason, Message] | None = None
-    failing: dict[bytes, FileProblem] = {}
-    only_files = True
+    """The first error that concerns more than single files. An EIO of a listed source file costs only that file."""
     for message in messages:
         reason = _stop_reason(message)
-        if reason is None:
+        if reason is StopReason.IO_ERROR and message.side is Side.SOURCE and listed.meant_by(message):
             continue
-        found = found or (reason, message)
-        names = listed.meant_by(message) if reason is StopReason.IO_ERROR and message.side is Side.SOURCE else ()
-        only_files = only_files and bool(names)
-        failing.update((name, _problem(ended, name, message)) for name in names)
-    if found is None:
-        return None
-    # Whoever takes known bad files out of the reckoning must not take out another error with them.
-    suspects = tuple(failing.values()) if only_files else ()
-    return ended.outcome(Verdict.STOP, suspects=suspects, stop=found[0], message=_shown(ended, found[1]))
+        if reason is not None:
+            return ended.outcome(Verdict.STOP, _shown(ended, message), reason)
+    return None
 
 
 def _stop_reason(message: Message) -> StopReason | None:
