@@ -66,7 +66,7 @@ from migrator.transfer.bases import newest_cutovers
 from migrator.transfer.context import World
 from migrator.transfer.executors import LocalExecutor, SystemExecutor
 from migrator.transfer.lanes import HostLane, Lanes
-from migrator.transfer.model import DRIVERS, PassLimits, RetryPolicy, RunRequest, copies_ranges
+from migrator.transfer.model import DRIVERS, PassLimits, RunRequest, copies_ranges
 from migrator.transfer.ports import Executor, Way
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
@@ -361,7 +361,6 @@ class BackSites:
                 engine=pass_engine(site),
                 lease_s=site.transfer.lease_s,
                 bwlimit_bytes_per_s=site.transfer.bwlimit_bytes_per_s,
-                retry=RetryPolicy(),
                 stall_timeout_s=site.transfer.stall_timeout_s,
                 sample_interval_s=site.transfer.sample_interval_s,
                 reserve_bytes=site.transfer.reserve_bytes,

@@ -238,8 +238,6 @@ async def lanes_of(
             hosts.begin(name for name, section in sections if section.target is not None)
         yield Lanes(found)
     finally:
-        for lane in found:
-            await lane.close()
         if movers is not None:
             await movers.close()
         if not borrowed:

@@ -23,7 +23,7 @@ from migrator.plan.model import Plan
 from migrator.render.progress import open_progress
 from migrator.site.config import Site
 from migrator.transfer.bases import latest_plan
-from migrator.transfer.model import RetryPolicy, RunRequest
+from migrator.transfer.model import RunRequest
 from migrator.verify.model import DigestPolicy
 
 if TYPE_CHECKING:
@@ -169,10 +169,8 @@ def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_fre
         pid=os.getpid(),
         dry_run=dry_run,
         engine=pass_engine(site),
-        only_bricks=site.source.via == "bricks",
         lease_s=transfer.lease_s,
         bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
-        retry=RetryPolicy(),
         stall_timeout_s=transfer.stall_timeout_s,
         sample_interval_s=transfer.sample_interval_s,
         reserve_bytes=transfer.reserve_bytes,

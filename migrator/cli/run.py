@@ -21,7 +21,7 @@ from migrator.render.progress import open_progress
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.context import World
 from migrator.transfer.governor import Tuning, read_governing
-from migrator.transfer.model import Limits, RetryPolicy, RunRequest, RunStopped, RunSummary
+from migrator.transfer.model import Limits, RunRequest, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 
 if TYPE_CHECKING:
@@ -86,10 +86,8 @@ def run_command(
             dry_run=dry_run,
             recopy=recopy,
             engine=engine or transfer.engine,
-            only_bricks=site.source.via == "bricks",
             lease_s=transfer.lease_s,
             bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
-            retry=RetryPolicy(),
             stall_timeout_s=transfer.stall_timeout_s,
             sample_interval_s=transfer.sample_interval_s,
             reserve_bytes=transfer.reserve_bytes,

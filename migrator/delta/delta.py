@@ -149,7 +149,6 @@ class DeltaPass:
             await self.end_earlier()
             record = await self._begin()
         left = remaining_of(self.invocation.world, self.plan, self.batch, record)
-        copying.expect(left.bricks)
         ready = await copying.ready(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
         await copying.make_trees()
         record = self._go_on(record)
@@ -207,10 +206,9 @@ class DeltaPass:
     async def _begin(self) -> PassRecord:
         """Scan, compare, write the lists, check the guards, and only then record the pass."""
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
-        earlier = passes.of_batch(self.plan.name, self.batch.number)
         number = pass_number(passes, self.plan, self.batch, self.kind)
         trees = self._trees
-        base = base_catalog(passes, earlier, trees)
+        base = base_catalog(passes, self.plan.name, self.batch.number, trees)
         began_s = world.clock.monotonic_s()
         catalog = await self.deltas.scan(trees)
         if not catalog.whole:

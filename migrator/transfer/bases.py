@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, Refused, UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
@@ -96,43 +95,36 @@ def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
     )
 
 
-def same_base(passes: "PassRecords", plan: Plan, batch: Batch) -> Sequence[tuple[UserTree, ...]]:
-    """The trees of a batch, grouped by the pass that scanned them last: one pass compares with one catalog.
+def same_base(passes: "PassRecords", plan: str, batch: int, trees: Iterable[bytes]) -> Mapping[str, Sequence[bytes]]:
+    """The catalogs of the latest passes over these trees of a batch, each with the trees that it is the base of: one pass
+    compares with one catalog. There are several after passes over only some of the trees.
 
-    There are several groups after passes over only some of the trees. Raises LedgerCorrupt if no pass knows a tree.
+    An interrupted pass counts if its renames are made: the ledger knows what it did not copy. Raises LedgerCorrupt if no pass
+    knows a tree.
     """
-    earlier = passes.of_batch(plan.name, batch.number)
-    known = [(one, covered(passes, one)) for one in reversed(earlier) if not has_open_moves(one)]
-    groups: dict[str, list[UserTree]] = {}
-    for tree in batch.trees:
-        found = (one.catalog for one, trees in known if trees is None or tree.path in trees)
-        groups.setdefault(_known(next(found, None)), []).append(tree)
-    return [tuple(group) for group in groups.values()]
+    earlier = reversed(passes.of_batch(plan, batch))
+    known = [(one.catalog, covered(passes, one)) for one in earlier if not has_open_moves(one)]
+    groups: dict[str, list[bytes]] = {}
+    for tree in trees:
+        catalog = next((catalog for catalog, its_own in known if its_own is None or tree in its_own), None)
+        if catalog is None:
+            raise LedgerCorrupt(
+                "the ledger knows no pass over these user trees", hint="run `migrator run` for their batch"
+            )
+        groups.setdefault(catalog, []).append(tree)
+    return groups
 
 
-def base_catalog(passes: "PassRecords", earlier: Sequence[PassRecord], trees: Collection[bytes]) -> str:
-    """The catalog of the latest of these passes over every one of the trees.
-
-    An interrupted pass counts if its renames are made: the ledger knows what it did not copy. Raises LedgerCorrupt if there
-    is no catalog, or the trees have different ones.
-    """
-    known = [(one, covered(passes, one)) for one in reversed(earlier) if not has_open_moves(one)]
-    found = {
-        next((one.catalog for one, its_own in known if its_own is None or tree in its_own), None) for tree in trees
-    }
-    if len(found) > 1:
+def base_catalog(passes: "PassRecords", plan: str, batch: int, trees: Iterable[bytes]) -> str:
+    """The base of a pass over all of these trees. Raises LedgerCorrupt as `same_base`, or if the trees have different ones."""
+    catalogs = list(same_base(passes, plan, batch, trees))
+    if len(catalogs) != 1:
         raise LedgerCorrupt(
             "these user trees were last scanned by different passes",
             cause="a pass went over some of them alone",
             hint="run `migrator run` for their batch",
         )
-    return _known(next(iter(found), None))
-
-
-def _known(catalog: str | None) -> str:
-    if catalog is None:
-        raise LedgerCorrupt("the ledger knows no pass over these user trees", hint="run `migrator run` for their batch")
-    return catalog
+    return catalogs[0]
 
 
 # Trees of moved users are left alone.

@@ -20,15 +20,13 @@ from migrator.hosts.ports import Command
 from migrator.transfer.attempt import Stream, Unended, finish_attempt, remove_before_stream, sync_problem
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter, cancel_and_wait
-from migrator.transfer.model import ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
 from migrator.transfer.ports import DriverReader, DriverWork, Driving
 
 _ALL = 2**31 - 1
 _BROUGHT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that a driver copies too."""
 _TRIES = 3
-_IN_DOUBT = "in doubt"
-"""Noted instead of a boot: the driver's writes are not trusted, even without a reboot."""
 _DOUBTFUL = (StopReason.IO_ERROR, StopReason.DISCONNECTED, StopReason.TARGET_STUCK, StopReason.TARGET_READ_ONLY)
 
 
@@ -106,13 +104,13 @@ class _Step:
         driving, request, states = self._driving, self._pass.request, self._driving.states
         governor = self._pass.governor
         try:
-            noted = states.read_boot(chunk.pass_id, chunk.number)
             directory = states.fresh(chunk.pass_id, chunk.number)
             view = driving.executor.view(chunk.tree, directory)
             if (refusal := driving.driver.refusal(view)) is not None:
                 self._leave_out(chunk, refusal)
                 return None
-            if self._passes.attempts_of_chunk(chunk.id):
+            earlier = self._passes.attempts_of_chunk(chunk.id)
+            if earlier:
                 await self._clear_leftovers(chunk)
             work = DriverWork(
                 size_bytes=chunk.size_bytes,
@@ -121,9 +119,8 @@ class _Step:
                 part_bytes=driving.part_bytes,
                 capabilities=self._pass.capabilities,
                 bwlimit_bytes_per_s=(request if governor is None else governor.decision).bwlimit_bytes_per_s,
-                recopy=request.recopy or noted not in (None, driving.executor.boot_id),
+                recopy=request.recopy or any(map(self._may_be_lost, earlier)),
             )
-            states.note_boot(chunk.pass_id, chunk.number, _IN_DOUBT if work.recopy else driving.executor.boot_id)
         except OSError as error:
             raise MigratorError(
                 f"the directory of {self._name} cannot be made ready: {error.strerror or error}",
@@ -181,9 +178,9 @@ class _Step:
         LOG.info("driver ended", extra={"tree": chunk.tree, "attempt": stream.id, **said})
         if outcome.verdict in (Verdict.STOP, Verdict.INTERRUPTED):
             reason = outcome.stop or StopReason.IO_ERROR
-            if outcome.verdict is Verdict.STOP and reason in _DOUBTFUL:
-                states.note_boot(chunk.pass_id, chunk.number, _IN_DOUBT)
-            self._finish(stream, AttemptState.INTERRUPTED, ChunkState.PENDING, outcome.counters)
+            doubtful = outcome.verdict is Verdict.STOP and reason in _DOUBTFUL
+            state = AttemptState.FAILED if doubtful else AttemptState.INTERRUPTED
+            self._finish(stream, state, ChunkState.PENDING, outcome.counters)
             if outcome.verdict is Verdict.STOP:
                 self._pass.stop(reason, outcome.message)
             else:
@@ -192,13 +189,21 @@ class _Step:
             return
         state = AttemptState.SUCCEEDED if outcome.verdict is Verdict.DONE else AttemptState.FAILED
         self._finish(stream, state, ChunkState.DONE, outcome.counters)
-        # After the ledger: a crash in between leaves a harmless note.
         states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
         brought = f"{several(outcome.counters.files, 'file')} and {several(outcome.counters.size_bytes, 'byte')}"
         message = f"{self._name} brought {brought} of {show(chunk.tree)}; the look at all files follows"
         if outcome.message:
             message += f" ({outcome.message})"
         self._say(chunk, Severity.WARNING if outcome.message else Severity.INFO, message)
+
+    def _may_be_lost(self, attempt: AttemptRecord) -> bool:
+        """Whether what an earlier attempt wrote may not have reached the target's disks: an error of the target ended it, or
+        the machine has rebooted since.
+        """
+        process = attempt.process
+        return (
+            attempt.state is AttemptState.FAILED or process is None or process.boot_id != self._driving.executor.boot_id
+        )
 
     def _leave_out(self, chunk: ChunkRecord, why: str) -> None:
         self._say(chunk, Severity.WARNING, f"{show(chunk.tree)} is left to the ordinary chunks: {why}")

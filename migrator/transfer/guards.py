@@ -97,19 +97,6 @@ async def find_problems(
     return tuple(findings), health
 
 
-async def site_problems(world: World, request: RunRequest, site: SiteRecord) -> tuple[str, ...]:
-    """Problems that concern every batch: the mounts, the health of the source, an unwritable target."""
-    timeout_s = request.stall_timeout_s
-    health = await world.source.health()
-    if problems := storage_problems(await look_at_storage(world.storage), request):
-        return problems
-    return (
-        *await mounts_changed(world, site, timeout_s),
-        *health_problems(health, health, tasks_count=False),
-        *_write_problems(await _capacity(world, timeout_s)),
-    )
-
-
 def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ...]:
     """Problems of the target's storage targets. Unknown state counts only if something depends on it: free inodes that
     nothing else reports, and stripe settings of new trees.

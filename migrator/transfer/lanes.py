@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,7 +15,6 @@ from migrator.gluster.walks import BrickVolume
 from migrator.hosts.ports import Host, HostLost, Hosts
 from migrator.scan.rules import reasons_against_bricks, task_changes
 from migrator.transfer.context import Invocation
-from migrator.transfer.model import StopReason
 from migrator.transfer.ports import BrickGuard, BrickLook, Lane, Way
 
 # Lanes over hosts that are connected to on demand. The caller provides the parts of a connection.
@@ -41,30 +39,10 @@ class HostLane:
         self._connection: tuple[int, int] | None = None
         self._ways: dict[str | None, Way] = {}
         self._making = asyncio.Lock()
-        self._expecting: set[asyncio.Task[None]] = set()
 
     def reads(self, brick: str) -> bool:
         """The name of a brick starts with its host."""
         return not self.reads_mount and brick.startswith(self.host + ":/")
-
-    def expect(self, bricks: Collection[str]) -> None:
-        """As the port."""
-        mine = sorted(brick for brick in bricks if self.reads(brick))
-        if mine and not self._expecting:
-            task = asyncio.ensure_future(self._make_ahead(mine))
-            self._expecting.add(task)
-            task.add_done_callback(self._expecting.discard)
-
-    async def close(self) -> None:
-        """Cancel what `expect` started. The host belongs to the caller. May be called again."""
-        for task in self._expecting:
-            task.cancel()
-        await asyncio.gather(*self._expecting, return_exceptions=True)
-
-    async def _make_ahead(self, bricks: Sequence[str]) -> None:
-        with suppress(MigratorError):
-            for brick in bricks:
-                await self.way(brick)
 
     async def way(self, brick: str | None) -> Way:
         """How a chunk of this brick is read there. Raises HostLost, ToolFailed."""
@@ -182,10 +160,9 @@ class Routes:
 
     def _is_served(self, brick: str | None) -> bool:
         """Whether its own lane reads the brick, and not those of the mount."""
-        only = self.invocation.request.only_bricks
-        if brick is None or ((self.unfit or brick in self.refused) and not only):
+        if brick is None or self.unfit or brick in self.refused:
             return False
-        return any(lane.reads(brick) for lane in self.lanes if only or lane.host not in self.lost)
+        return any(lane.reads(brick) for lane in self.lanes if lane.host not in self.lost)
 
     async def quiet_before(self) -> bool:
         """Whether a chunk may be read from its brick now."""
@@ -220,7 +197,7 @@ class Routes:
         self.lost[lane.host] = error
         self.version += 1
         what = "cannot be used" if unfit else "is lost"
-        message = f"host {lane.host} {what}, {self._instead('its chunks')}: {error.message}"
+        message = f"host {lane.host} {what}, its chunks are read through the mount: {error.message}"
         self.invocation.say(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
 
     def refuse(self, brick: str, error: MigratorError) -> None:
@@ -229,12 +206,8 @@ class Routes:
             return
         self.refused[brick] = error.message
         self.version += 1
-        message = f"brick {brick} is not read any more in this run, {self._instead('its chunks')}: {error.message}"
+        message = f"brick {brick} is not read any more in this run, the mount is: {error.message}"
         self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
-
-    def _instead(self, what: str) -> str:
-        only = self.invocation.request.only_bricks
-        return f"{what} wait" if only else f"{what} are read through the mount"
 
     def find_again(self, lane: Lane) -> None:
         """A lost host answers again."""
@@ -243,16 +216,6 @@ class Routes:
             self.finds[lane.host] = self.finds.get(lane.host, 0) + 1
             message = f"host {lane.host} is reached again"
             self.invocation.say(EventKind.HOST_FOUND, Severity.INFO, f"host {lane.host}", message)
-
-    def dead_end(self) -> tuple[StopReason, str] | None:
-        """Why no lane can take the pending chunks, if only bricks may be read."""
-        if not self.invocation.request.only_bricks:
-            return None
-        if self.unfit:
-            return StopReason.BRICKS_UNFIT, "; ".join(self.unfit)
-        if self.refused:
-            return StopReason.BRICKS_UNFIT, "; ".join(self.refused.values())
-        return None
 
     def abandon(self) -> None:
         """Abandon the shared check."""

@@ -49,8 +49,6 @@ class StopReason(StrEnum):
     SOURCE_UNHEALTHY = "source-unhealthy"
     MOUNT_CHANGED = "mount-changed"
     TOOL_MISSING = "tool-missing"
-    HOST_LOST = "host-lost"
-    BRICKS_UNFIT = "bricks-unfit"
 
 
 class Verdict(StrEnum):
@@ -166,8 +164,7 @@ class PassFacts:
     """Facts of one finished pass, for predictions.
 
     `scanned_at_s` is the start of the scan that its list was made from, `scan_s` its duration; for a seed pass, the scan of
-    the plan. The pass itself ran from `started_at_s` to `finished_at_s`. `paused_s` is the idle time between the start of
-    the scan and the end of the pass: a stopped run, a wait for the operator.
+    the plan. The pass itself ran from `started_at_s` to `finished_at_s`.
 
     `number` is 0 for the seed; deltas and finals of a batch count from 1. Its streams copied `sent_files` and `sent_bytes`;
     `changes` are those of all trees together, `trees` the same by tree if known. `renames` were made on the target, and
@@ -186,7 +183,6 @@ class PassFacts:
     renames: int = 0
     gone: int = 0
     trees: tuple[TreeChanges, ...] = ()
-    paused_s: float = 0.0
 
     @property
     def elapsed_s(self) -> float:
@@ -302,8 +298,7 @@ class RunRequest:
     """The options of `run`. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
 
     `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the target
-    match. `engine` as in `--engine`. `only_bricks`: never read files of a brick through the mount ([source] via is
-    `bricks`). A lost host ends its streams by itself after `lease_s`. `stall_timeout_s` bounds how long a stream may do
+    match. `engine` as in `--engine`. A lost host ends its streams by itself after `lease_s`. `stall_timeout_s` bounds how long a stream may do
     nothing, `end_timeout_s` how long ending it may take. `stripe` is for new trees on the target; None: inherited.
     """
 
@@ -315,7 +310,6 @@ class RunRequest:
     trees: frozenset[bytes] | None = None
     recopy: bool = False
     engine: str = "auto"
-    only_bricks: bool = False
     lease_s: float = 30.0
     bwlimit_bytes_per_s: int | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)

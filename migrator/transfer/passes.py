@@ -196,13 +196,12 @@ _COPIED = (core_states.ChunkKind.RANGES, core_states.ChunkKind.FILES, core_state
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remaining:
-    """Chunks still to copy, by tree; the room that they need on the target, and their bricks."""
+    """Chunks still to copy, by tree, and the room that they need on the target."""
 
     record: PassRecord | None
     trees: tuple[transfer.TreeWork, ...] = ()
     chunks_by_kind: Mapping[core_states.ChunkKind, int] = field(default_factory=dict)
     need: Need = field(default_factory=Need)
-    bricks: frozenset[str] = frozenset()
 
     @property
     def chunks(self) -> int:
@@ -225,15 +224,12 @@ def remaining_of(
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[core_states.ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
-    bricks: set[str] = set()
     for chunk in _of_pass(world, record) if record else _of_list(world, batch):
         if chunk.tree in left_alone:
             continue
         sums = trees.setdefault(chunk.tree, [0, 0, 0])
         sums[0] += 1
         by_kind[chunk.kind] = by_kind.get(chunk.kind, 0) + 1
-        if chunk.brick is not None:
-            bricks.add(chunk.brick)
         if chunk.kind in (*_COPIED, core_states.ChunkKind.DIRECTORIES):
             so_far = needs.get(chunk.tree, Need())
             needs[chunk.tree] = Need(
@@ -250,7 +246,6 @@ def remaining_of(
             if chunks
         ),
         chunks_by_kind=by_kind,
-        bricks=frozenset(bricks),
         # What an earlier plan brought over is replaced, not added to.
         need=still_needed(needs, world.ledger.passes.arrived(before_plan=plan.name)),
     )
@@ -297,12 +292,6 @@ class Copying:
     site: SiteRecord
     batch: Batch
     left_alone: frozenset[bytes] = frozenset()
-
-    def expect(self, bricks: Collection[str]) -> None:
-        """Start connecting to the hosts of these bricks."""
-        if self.invocation.world.driving is None:
-            for lane in self.invocation.world.lanes.all:
-                lane.expect(bricks)
 
     async def ready(self, need: Need, left: Sequence[transfer.TreeWork] = ()) -> Ready:
         """Evaluate all guards of a pass. Raises Refused with every reason."""
@@ -546,7 +535,6 @@ class SeedPass:
                 vanished=world.ledger.passes.vanished_count(left.record.id),
                 bad=tuple(world.ledger.passes.attention(left.record.id)),
             )
-        copying.expect(left.bricks)
         ready = await copying.ready(left.need, left.trees)
         await copying.make_trees()
         return await copying.carry_out(

@@ -239,7 +239,6 @@ class Worker:
         from_brick = not self._lane.reads_mount
         if from_brick and not await self._routes.quiet_before():
             self._queue.wake()
-            self._stop_in_dead_end()
             return None
         finds = self._routes.finds.get(self._lane.host, 0)
         self._brick = chunk.brick if from_brick else None
@@ -251,7 +250,6 @@ class Worker:
             return None
         except BrickRefused as error:
             self._routes.refuse(str(self._brick), error)
-            self._stop_in_dead_end()
             return None
         except (Refused, ToolFailed) as error:
             # The host answers but cannot run streams: another way is used, if there is one.
@@ -378,7 +376,6 @@ class Worker:
     async def _reach_again(self) -> None:
         """Until the host answers again, or the queue is finished."""
         pause_s = _FIRST_PAUSE_S
-        lost_at_s = self._world.clock.monotonic_s()
         while not self._queue.finished.is_set() and self._pass.stop_found is None:
             await self._queue.pause(pause_s)
             if self._lane.host not in self._routes.lost:
@@ -389,20 +386,12 @@ class Worker:
                 await self._lane.end_orphans(())
                 with suppress(BrickRefused):
                     await self._lane.way(self._brick)
-            except MigratorError as error:
-                waited_s = self._world.clock.monotonic_s() - lost_at_s
-                if self._pass.request.only_bricks and waited_s > self._pass.request.stall_timeout_s:
-                    self._pass.stop(StopReason.HOST_LOST, f"{self._lane.host}: {error.message}")
+            except MigratorError:
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
                 continue
             self._routes.find_again(self._lane)
             self._queue.wake()
             return
-
-    def _stop_in_dead_end(self) -> None:
-        found = self._routes.dead_end()
-        if found is not None:
-            self._pass.stop(*found)
 
     async def _tree_is_there(self, chunk: ChunkRecord) -> bool:
         """Whether the chunk's tree is still a directory on the source. Settles the chunk if not."""

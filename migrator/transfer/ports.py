@@ -1,6 +1,6 @@
 """Engines, executors, lanes and drivers as the run sees them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -252,11 +252,6 @@ class Lane(Protocol):
 
     def reads(self, brick: str) -> bool:
         """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
-
-    def expect(self, bricks: Collection[str]) -> None:
-        """Start connecting in the background for those of these bricks that it reads. Errors surface in `way`. May be
-        called again.
-        """
 
     async def way(self, brick: str | None) -> Way:
         """The way to read a chunk of this brick; None: through the mount. Raises HostLost, BrickRefused, Refused,

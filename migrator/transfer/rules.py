@@ -113,17 +113,6 @@ _ADVICE: Mapping[StopReason, tuple[str, str, str]] = {
         "the program that copies is missing or cannot be confined here (mount namespaces need root)",
         "see `migrator doctor`, then run the same command again",
     ),
-    StopReason.HOST_LOST: (
-        "a host that reads its bricks is lost, and [source] via is `bricks`",
-        "it is down, or the network to it",
-        "see `migrator doctor`; bring the host back, or set [source] via to `auto`, then run the same command again",
-    ),
-    StopReason.BRICKS_UNFIT: (
-        "the bricks cannot be read instead of the mount now, and [source] via is `bricks`",
-        "files are being moved between bricks, a brick is down, or the volume was changed since the scan",
-        "wait until the volume is quiet, or set [source] via to `auto`, which reads the mount meanwhile; then run the same "
-        "command again. Where bricks or options were changed: scan and plan again",
-    ),
 }
 
 

@@ -20,10 +20,9 @@ from migrator.verify.model import VerificationRecord
 #   `WEIGHT_OF_EARLIER` relative to the next one, whatever its interval. The interval before the first delta pass is by far
 #   the longest, and a path that changes often counts once in it: weighted by time it would hide the present rate;
 # - scan: the duration of the scans, averaged in the same way;
-# - fixed + factor * copy: the duration of the rest of a pass, a line over the cost of attempts for the files and bytes
-#   sent (the ledger's fit from attempts, or an assumed cost). `fixed` is comparison, checks of vanished paths, start of
-#   streams, and sync; `factor` is the cost of concurrent streams relative to that of one after the other
-#   (see `_rest_of_a_pass`);
+# - fixed + factor * copy: the duration of the rest of a pass; `copy` is the cost of attempts for the files and bytes sent (the
+#   ledger's fit from attempts, or an assumed cost). `fixed` is comparison, checks of vanished paths, start of streams, and
+#   sync (see `_rest_of_a_pass`);
 #
 # the prediction for a scan that begins now, at time t after S(last), is
 #
@@ -50,9 +49,6 @@ MARGIN = 1.25
 
 _SHORTEST_S = 1.0
 """A clock that was set back must not make the churn endless."""
-
-_SPREAD = 2.0
-_FACTORS = (0.1, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,25 +175,15 @@ def _changed(tree: TreeChanges) -> tuple[int, int]:
 def _rest_of_a_pass(
     deltas: Sequence[transfer.PassFacts], weights: Sequence[float], cost: TransferCost
 ) -> tuple[float, float]:
-    """What passes take beside their scans, as a line over what copying is said to cost: `fixed` seconds, and `factor`.
+    """What passes take beside their scans: `fixed` seconds, and `factor` times the predicted cost of copying.
 
-    The slope is that of least squares, within sane bounds, where one pass sent at least twice what another one did.
-    Where they are all alike they cannot tell the two apart: then attempts are believed (factor 1), but for the part by
-    which they would have taken longer than the passes did. `fixed` is then the weighted median of what is left: one pass
-    that somebody disturbed does not count.
+    The factor is below 1 if passes took less than predicted; if they took longer, the rest is `fixed`, its weighted median: one
+    pass that somebody disturbed does not count.
     """
     said_s = [copy_s(one.sent_files + one.renames + one.gone, one.sent_bytes, cost) for one in deltas]
-    took_s = [max(one.finished_at_s - one.scanned_at_s - one.scan_s - one.paused_s, 0.0) for one in deltas]
-    mean_said_s, mean_took_s = _mean(said_s, weights), _mean(took_s, weights)
-    if max(said_s) >= _SPREAD * min(said_s) and max(said_s) - min(said_s) >= 1.0:
-        spread = _mean([(said - mean_said_s) ** 2 for said in said_s], weights)
-        together = _mean(
-            [(said - mean_said_s) * (took - mean_took_s) for said, took in zip(said_s, took_s, strict=True)], weights
-        )
-        factor = together / spread
-    else:
-        factor = min(mean_took_s / mean_said_s, 1.0) if mean_said_s > 0 else 1.0
-    factor = min(max(factor, _FACTORS[0]), _FACTORS[1])
+    took_s = [max(one.finished_at_s - one.scanned_at_s - one.scan_s, 0.0) for one in deltas]
+    mean_said_s = _mean(said_s, weights)
+    factor = min(_mean(took_s, weights) / mean_said_s, 1.0) if mean_said_s > 0 else 1.0
     left_s = [max(took - factor * said, 0.0) for said, took in zip(said_s, took_s, strict=True)]
     return _median(left_s, weights), factor
 

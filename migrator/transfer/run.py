@@ -25,7 +25,7 @@ from migrator.transfer import passes as transfer_passes
 from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
-from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan, site_problems
+from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan
 from migrator.transfer.hooks import Hooking, Place, is_seeded, preview_hooks
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
 from migrator.transfer.recovery import recover
@@ -113,7 +113,7 @@ class BatchRun:
         begun = bases.unfinished_delta(passes, plan, batch)
         if begun is None:
             await _guarded(self._pass_over(batch, deltas).end_earlier)
-            groups = [frozenset(tree.path for tree in group) for group in bases.same_base(passes, plan, batch)]
+            groups = [frozenset(group) for group in bases.same_base(passes, plan.name, batch.number, every).values()]
         else:
             its_own = bases.covered(passes, begun)
             groups = [every if its_own is None else its_own]
@@ -345,7 +345,7 @@ async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | No
         try:
             summary = await _run_one(hooking, chosen, deltas)
         except BatchRefused as refused:
-            if len(batches) == 1 or await site_problems(invocation.world, invocation.request, hooking.site):
+            if len(batches) == 1:
                 raise
             summary = _refused(invocation, chosen, refused)
         done.append(summary)
@@ -410,7 +410,7 @@ async def _preview(
     if problem := bases.problem_of_part(world.ledger, plan, chosen):
         findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(problem,)))
     finished = left.record is not None and not left.chunks and not at_most
-    to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
+    to_call, hook_finding = await preview_hooks(world, hooks, idle=finished)
     return transfer.BatchSummary(
         batch=batch.number,
         chunks=left.chunks,

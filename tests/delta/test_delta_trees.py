@@ -40,7 +40,7 @@ def passed(ledger: Ledger, kind: PassKind, number: int, trees: Sequence[bytes]) 
 
 def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: Ledger) -> None:
     def base(*trees: bytes) -> str:
-        return base_catalog(ledger.passes, ledger.passes.of_batch("p", 1), trees)
+        return base_catalog(ledger.passes, "p", 1, trees)
 
     with pytest.raises(LedgerCorrupt, match="no pass"):
         base(ANN)

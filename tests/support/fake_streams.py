@@ -221,9 +221,6 @@ class FakeLane:
     def reads(self, brick: str) -> bool:
         return brick in self.bricks
 
-    def expect(self, bricks: Collection[str]) -> None:
-        return None
-
     async def way(self, brick: str | None) -> Way:
         await asyncio.sleep(0)
         self.asked.append(brick)

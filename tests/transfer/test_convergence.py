@@ -114,12 +114,6 @@ def test_the_last_passes_weigh_more_and_the_length_of_their_time_does_not() -> N
     assert found.churn_files_per_h == pytest.approx((2 * 4.0 + 1.0) / 3 * HOUR_S)
 
 
-def test_a_pause_is_no_cost() -> None:
-    stopped = replace(FIRST, finished_at_s=FIRST.finished_at_s + 50_000, paused_s=50_000.0)
-    at_s = stopped.finished_at_s
-    assert predicted([SEED, stopped], at_s) == predicted([SEED, FIRST], at_s)
-
-
 def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
     unsettled = {ChangeKind.UNSETTLED: ChangeTally(paths=500)}
     one = delta(1, scanned_at_s=7200.0, files=500, changes=unsettled)

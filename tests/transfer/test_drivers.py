@@ -160,15 +160,10 @@ def test_paths_that_a_shell_would_not_take_as_they_are_are_refused(driver: Fpsyn
 
 def test_the_directory_of_a_driver(tmp_path: Path) -> None:
     states = DriverDirectories(tmp_path / "drivers")
-    assert states.read_boot(1, 2) is None
     run = states.fresh(1, 2)
     for name in ("parts", "log", ".pfp2"):
         (run / name).mkdir()
-    states.note_boot(1, 2, "one")
-    states.note_boot(1, 2, "two")
-    assert states.read_boot(1, 2) == "two"
     states.clear(1, 2, keep_logs=True)
-    assert states.read_boot(1, 2) is None
     assert sorted(path.name for path in run.iterdir()) == [".pfp2", "log"]
     assert list(states.fresh(1, 2).iterdir()) == [], "nothing of an earlier run is used"
     states.clear(1, 2, keep_logs=False)

@@ -10,7 +10,7 @@ from migrator.core.events import EventKind
 from migrator.core.paths import join, name, parent
 from migrator.core.states import AttemptState, BatchState, ChunkKind, PassKind
 from migrator.hosts.ports import HostLost
-from migrator.transfer.model import FileProblemKind, RunStopped, StopReason
+from migrator.transfer.model import FileProblemKind
 from migrator.transfer.ports import BrickLook, BrickRules
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
@@ -164,17 +164,6 @@ async def test_a_brick_that_is_none_is_read_through_the_mount_and_its_host_is_no
     (event,) = [event for event in world.progress.events if event.kind is EventKind.BRICKS_UNFIT]
     assert f"{ONE} is no brick there" in event.message
     assert EventKind.HOST_LOST not in [event.kind for event in world.progress.events]
-    assert world.is_copied()
-
-
-@in_loop
-async def test_where_only_bricks_may_be_read_a_drain_stops_the_run(world: World) -> None:
-    world.bricks = Volume([DRAINING])
-    with pytest.raises(RunStopped) as stopped:
-        await world.run(only_bricks=True)
-    assert stopped.value.stopped.reason is StopReason.BRICKS_UNFIT
-    world.bricks = Volume()
-    await world.run(only_bricks=True)
     assert world.is_copied()
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from migrator.core.durable import replacing, sync
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.units import KIB, MIB
@@ -106,7 +105,6 @@ class _Reader(OutputReader):
 # Directories of drivers in the state directory: `PASS/CHUNK/` holds a driver's run state and logs.
 
 
-_NOTE = "boot"
 _KEPT = "log"
 _CACHE = ".pfp2"
 
@@ -129,26 +127,10 @@ class DriverDirectories:
         path.mkdir(parents=True, mode=0o700)
         return path
 
-    def read_boot(self, pass_id: int, chunk: int) -> str | None:
-        """The boot in which a driver wrote what need not have reached the target's disks."""
-        try:
-            return (self._above(pass_id, chunk) / _NOTE).read_text("ascii").strip()
-        except FileNotFoundError:
-            return None
-
-    def note_boot(self, pass_id: int, chunk: int, boot_id: str) -> None:
-        """Note it durably."""
-        above = self._above(pass_id, chunk)
-        above.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with replacing(above / _NOTE) as stream:
-            stream.write(boot_id.encode("ascii") + b"\n")
-        sync(self._root)
-
     def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
-        """Take the note back and remove the run; its logs stay where they are wanted."""
+        """Remove the run; its logs stay where they are wanted."""
         above, run = self._above(pass_id, chunk), self.directory(pass_id, chunk)
         if keep_logs:
-            (above / _NOTE).unlink(missing_ok=True)
             for path in run.iterdir() if run.exists() else ():
                 if path.is_dir() and path.name not in (_KEPT, _CACHE):
                     shutil.rmtree(path)
