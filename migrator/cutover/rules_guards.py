@@ -14,8 +14,8 @@ from migrator.report.model import Blocker
 # States and freezes for people.
 
 
-_SAID_SHARE = 0.1
-"""A freeze that differs less from its prediction was as predicted."""
+_HELD = 1.1
+"""A freeze that lasted so many times its prediction at most was no longer than predicted."""
 
 
 _WORDS = {
@@ -52,27 +52,13 @@ def state_words(state: model.CutoverState) -> str:
     return _WORDS[state]
 
 
-def freeze_words(record: model.CutoverRecord, now_s: float | None = None) -> str:
-    """Predicted against real freeze, as one sentence. `now_s`: also of a freeze that has not ended."""
-    predicted_s = record.predicted_freeze_s
-    said = "" if predicted_s is None else f"a freeze of {format_duration(predicted_s)} was predicted"
-    if record.freeze_s is not None:
-        lasted = f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}"
-        return f"{lasted}; {_compared(predicted_s, record.freeze_s) or 'nothing was predicted'}."
-    if record.frozen_at_s is not None:
-        since = "" if now_s is None else f" for {format_duration(max(now_s - record.frozen_at_s, 0.0))}"
-        return f"{record.tree.user} has been frozen{since}; {said or 'nothing was predicted'}."
-    return f"{record.tree.user} has not been frozen; {said or 'nothing was predicted'}."
-
-
-def _compared(predicted_s: float | None, real_s: float) -> str:
-    if predicted_s is None:
+def freeze_words(record: model.CutoverRecord) -> str:
+    """How long a user was frozen, against what was predicted; empty before the thaw."""
+    if record.freeze_s is None:
         return ""
-    was = f"{format_duration(predicted_s)} were predicted"
-    off_s = real_s - predicted_s
-    if abs(off_s) <= _SAID_SHARE * predicted_s:
-        return f"{was}, about what it took"
-    return f"{was}, {format_duration(abs(off_s))} {'less' if off_s > 0 else 'more'} than it took"
+    predicted_s = record.predicted_freeze_s
+    predicted = "nothing was" if predicted_s is None else f"{format_duration(predicted_s)} were"
+    return f"{record.tree.user} was frozen for {format_duration(record.freeze_s)}; {predicted} predicted."
 
 
 def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
@@ -170,17 +156,13 @@ def freed_words(cutovers: Sequence[model.CutoverFacts]) -> str:
 
 def freezes_words(cutovers: Sequence[model.CutoverFacts]) -> str:
     """How long users were frozen, against what was predicted, as one sentence; empty where nobody was."""
-    frozen = [one for one in cutovers if one.freeze_s is not None]
+    frozen = [(one.freeze_s, one.predicted_freeze_s) for one in cutovers if one.freeze_s is not None]
     if not frozen:
         return ""
-    longest_s = max(one.freeze_s for one in frozen if one.freeze_s is not None)
-    said = f"{several(len(frozen), 'user')} {'was' if len(frozen) == 1 else 'were'} frozen, "
-    said += f"for {'' if len(frozen) == 1 else 'at most '}{format_duration(longest_s)}"
-    told = [(one.freeze_s, one.predicted_freeze_s) for one in frozen if one.freeze_s and one.predicted_freeze_s]
-    if not told:
-        return f"{said}; nothing was predicted."
-    held = sum(real_s <= (1.0 + _SAID_SHARE) * predicted_s for real_s, predicted_s in told)
-    return f"{said}; {held} of {several(len(told), 'freeze')} lasted no longer than predicted."
+    longest = format_duration(max(real_s for real_s, _ in frozen))
+    held = sum(predicted_s is not None and real_s <= _HELD * predicted_s for real_s, predicted_s in frozen)
+    users = several(len(frozen), "user")
+    return f"{users} frozen, for at most {longest}; {several(held, 'freeze')} lasted no longer than predicted."
 
 
 # Preflight checks before a freeze. The freeze costs the user time, so every problem that can be known is checked before it. An
@@ -210,7 +192,7 @@ def cutover_problems(
     mounts: Sequence[str],
     freeze: Sequence[str] | None,
     lacking_archives: int | str | None,
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """Every reason against freezing the user of one tree, with what to do next; none where it may begin.
 
     `before` is the newest attempt of this tree by any plan, `elsewhere` those of other trees that are under way and not
@@ -220,20 +202,57 @@ def cutover_problems(
     `lacking_archives` is how many files of the tree the plan archives that are in no archive, or a sentence where archives
     cannot be read. None everywhere stands for what is not known.
     """
-    return (
-        *_before(tree, before, plan=plan, batch=batch),
-        *_elsewhere(elsewhere),
-        *_batch(batch, state),
-        *_left(batch, failed_chunks, bad_files),
-        *_freeze_length(batch, predicted_freeze_s, max_freeze_s, freeze_accepted),
-        *_closed(tree, target_top, state),
-        *_backup(backup),
-        *_told(f"the path of {tree.user}", link),
-        *_told("the room on the target", capacity),
-        *mounts,
-        *_told("the way to freeze", freeze),
-        *_archives(tree, lacking_archives),
-    )
+    again = f"`migrator run --user-batch {batch}`"
+    yield from _before(tree, before, plan=plan, batch=batch)
+    for other in elsewhere:
+        if other.under_way:
+            verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"
+            yield (
+                f"{other.tree.user} may be frozen by a {verb} that has not ended ({state_words(other.state)}): finish it "
+                f"with `migrator {verb} --user {other.tree.user}`"
+            )
+    if state is None:
+        yield f"how far batch {batch} is, is not known: see `migrator status`"
+    elif state not in _READY:
+        yield f"batch {batch} is {state.value}: copy it first, with {again}"
+    for count, what in ((failed_chunks, "chunk"), (bad_files, "file")):
+        if count:
+            yield f"{several(count, what)} of batch {batch} failed: put their reasons right (`migrator status`), then {again}"
+    otherwise = f"make a delta pass with {again}, or accept it with --accept-freeze"
+    if freeze_accepted:
+        pass
+    elif predicted_freeze_s is None or isnan(predicted_freeze_s):
+        yield f"how long the freeze would be is not predicted: {otherwise}"
+    elif predicted_freeze_s > max_freeze_s:
+        yield (
+            f"the freeze is predicted to last {format_duration(predicted_freeze_s)}, longer than [cutover] max_freeze "
+            f"({format_duration(max_freeze_s)}): {otherwise}"
+        )
+    # Of a batch that is yet to be copied it is said already that the tree is not there.
+    if target_top is not model.TargetTop.MISSING or state is None or state in _READY:
+        yield from _closed(tree, target_top)
+    if backup is model.BackupSeen.MISSING:
+        yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
+    for what, problems in (
+        (f"the path of {tree.user}", link),
+        ("the room on the target", capacity),
+        ("the mounts", mounts),
+        ("the way to freeze", freeze),
+    ):
+        if problems is None:
+            yield f"the state of {what} is not known: see `migrator doctor`"
+        else:
+            yield from problems
+    if lacking_archives is None:
+        yield f"whether all is archived that the plan archives of {tree.user} is not known: see `migrator doctor`"
+    elif isinstance(lacking_archives, str):
+        yield lacking_archives
+    elif lacking_archives:
+        yield (
+            f"{several(lacking_archives, 'file')} of {tree.user} that the plan archives "
+            f"{'is' if lacking_archives == 1 else 'are'} in no archive that was read back: "
+            f"`migrator reap archive --user {tree.user}`"
+        )
 
 
 def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, batch: int) -> Iterable[str]:
@@ -258,47 +277,7 @@ def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, ba
         )
 
 
-def _elsewhere(elsewhere: Sequence[model.CutoverRecord]) -> Iterable[str]:
-    for other in elsewhere:
-        if other.under_way:
-            verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"
-            yield (
-                f"{other.tree.user} may be frozen by a {verb} that has not ended ({state_words(other.state)}): finish it "
-                f"with `migrator {verb} --user {other.tree.user}`"
-            )
-
-
-def _batch(batch: int, state: BatchState | None) -> Iterable[str]:
-    if state is None:
-        yield f"how far batch {batch} is, is not known: see `migrator status`"
-    elif state not in _READY:
-        yield f"batch {batch} is {state.value}: copy it first, with `migrator run --user-batch {batch}`"
-
-
-def _left(batch: int, failed_chunks: int, bad_files: int) -> Iterable[str]:
-    again = f"put their reasons right (`migrator status`), then `migrator run --user-batch {batch}`"
-    for count, what in ((failed_chunks, "chunk"), (bad_files, "file")):
-        if count:
-            yield f"{several(count, what)} of batch {batch} failed: {again}"
-
-
-def _freeze_length(batch: int, predicted_s: float | None, most_s: float, accepted: bool) -> Iterable[str]:
-    if accepted:
-        return
-    otherwise = "or accept it with --accept-freeze"
-    if predicted_s is None or isnan(predicted_s):
-        yield (
-            f"how long the freeze would be is not predicted: make a delta pass with `migrator run --user-batch {batch}`, "
-            f"{otherwise}"
-        )
-    elif not predicted_s <= most_s:
-        yield (
-            f"the freeze is predicted to last {format_duration(predicted_s)}, longer than [cutover] max_freeze "
-            f"({format_duration(most_s)}): make another delta pass with `migrator run --user-batch {batch}`, {otherwise}"
-        )
-
-
-def _closed(tree: UserTree, top: model.TargetTop, state: BatchState | None) -> Iterable[str]:
+def _closed(tree: UserTree, top: model.TargetTop) -> Iterable[str]:
     name = f"the tree {show(tree.path)} on the target"
     match top:
         case model.TargetTop.CLOSED:
@@ -306,9 +285,7 @@ def _closed(tree: UserTree, top: model.TargetTop, state: BatchState | None) -> I
         case model.TargetTop.UNKNOWN:
             yield f"whether {name} is closed to users is not known: see `migrator doctor`"
         case model.TargetTop.MISSING:
-            # Of a batch that is yet to be copied that is said already.
-            if state is None or state in _READY:
-                yield f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew"
+            yield f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew"
         case model.TargetTop.OPEN:
             yield (
                 f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see "
@@ -316,27 +293,3 @@ def _closed(tree: UserTree, top: model.TargetTop, state: BatchState | None) -> I
             )
         case _:
             assert_never(top)
-
-
-def _backup(backup: model.BackupSeen) -> Iterable[str]:
-    if backup is model.BackupSeen.MISSING:
-        yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
-
-
-def _archives(tree: UserTree, lacking: int | str | None) -> Iterable[str]:
-    if lacking is None:
-        yield f"whether all is archived that the plan archives of {tree.user} is not known: see `migrator doctor`"
-    elif isinstance(lacking, str):
-        yield lacking
-    elif lacking:
-        yield (
-            f"{several(lacking, 'file')} of {tree.user} that the plan archives {'is' if lacking == 1 else 'are'} in no archive "
-            f"that was read back: `migrator reap archive --user {tree.user}`"
-        )
-
-
-def _told(what: str, problems: Sequence[str] | None) -> Iterable[str]:
-    if problems is None:
-        yield f"the state of {what} is not known: see `migrator doctor`"
-    else:
-        yield from problems

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from migrator.beegfs.rules import OwnerNeed, room_to_work
 from migrator.beegfs.tool import look_at_quotas, look_at_storage
 from migrator.core.entry import UserTree
-from migrator.core.errors import ExitCode, Interrupted, MigratorError
+from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath
 from migrator.core.states import PassKind
@@ -21,7 +21,7 @@ from migrator.cutover.rules_guards import cutover_facts, cutover_problems, outco
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, Hooks, find_hooks
-from migrator.ledger.call import heartbeat
+from migrator.ledger.call import recorded_run
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.operations.model import Halt
@@ -86,9 +86,7 @@ class Guarding:
         failed_chunks, bad_files = self._failed(tree, batch)
         request = sight.request
         chosen = {one.path for trees in request.trees.values() for one in trees}
-        paused = (
-            None if ledger.controls.now().hold is None else "the migration is paused: `migrator resume` lets it go on"
-        )
+        paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
         problems = cutover_problems(
             tree,
@@ -108,12 +106,12 @@ class Guarding:
             capacity=capacity,
             mounts=await self._mounts(),
             freeze=await self._freeze(record),
-            lacking_archives=await self._lacking(tree),
+            # No time limit: a look at many files takes long, and nobody is frozen yet.
+            lacking_archives=await asyncio.to_thread(steps.lacking_archives, sight, tree.path),
         )
-        if capacity == ():
-            # Otherwise servers may be down, and quotas would wait for them.
-            problems = (*problems, *await self._limits(tree, record))
-        return problems if paused is None else (paused, *problems)
+        # With servers down, quotas would wait for them.
+        limits = await self._limits(tree, record) if capacity == () else ()
+        return (*paused, *problems, *limits)
 
     def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
         """How long the user would be frozen now; None if no delta pass went over their tree. Blocking."""
@@ -229,10 +227,6 @@ class Guarding:
             return None
         problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks), *unseen)
         return tuple(one for one in problems if one is not None)
-
-    async def _lacking(self, tree: UserTree) -> int | str | None:
-        # No time limit: a look at many files takes long, and nobody is frozen yet.
-        return await asyncio.to_thread(steps.lacking_archives, self.sight, tree.path)
 
     async def _hooks(self) -> HooksFound | None:
         hooks = self.sight.hooks
@@ -449,15 +443,19 @@ class CutoverCall:
         with self.locks.hold(RUN_LOCK, purpose), self.files.open(self._verb, run.clock.now_s()) as directory:
             # The latest run, of whatever verb, may have left streams and calls of hooks.
             earlier = run.ledger.runs.latest()
-            run_id = run.ledger.runs.start(
-                verb=self._verb, pid=self.request.run.pid, at_s=run.clock.now_s(), directory=directory.path
-            )
-            invocation = Invocation(world=run, request=self.request.run, run_id=run_id, directory=directory)
-            exit_code, summary = ExitCode.FAILED, None
             try:
-                async with heartbeat(
-                    run.ledger.runs, run.clock, run_id, interval_s=self.request.run.heartbeat_interval_s
-                ):
+                async with recorded_run(
+                    run.ledger.runs,
+                    run.clock,
+                    verb=self._verb,
+                    pid=self.request.run.pid,
+                    directory=directory.path,
+                    log=LOG,
+                    heartbeat_interval_s=self.request.run.heartbeat_interval_s,
+                ) as recorded:
+                    invocation = Invocation(
+                        world=run, request=self.request.run, run_id=recorded.id, directory=directory
+                    )
                     hooking = Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site)
                     await hooking.begin(steps.OWN_STEPS)
                     await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
@@ -475,19 +473,12 @@ class CutoverCall:
                         verb=self._verb,
                     )
                     summary = await self._all_trees(cutting)
-                exit_code = summary.exit_code
+                    recorded.exit_code = summary.exit_code
+                    return summary
             except asyncio.CancelledError:
-                told = self._with_frozen(self._interrupted())
-                exit_code = told.exit_code
-                raise told from None
+                raise self._with_frozen(self._interrupted()) from None
             except MigratorError as error:
-                told = self._with_frozen(error)
-                exit_code = told.exit_code
-                LOG.error("%s", told.message, extra={"hint": told.hint})
-                raise told from error
-            finally:
-                self._finish(run_id, exit_code, failing=summary is None)
-        return summary
+                raise self._with_frozen(error) from error
 
     @property
     def _verb(self) -> str:
@@ -525,15 +516,6 @@ class CutoverCall:
         return model.CutoverSummary(
             plan=sight.plan.name, back=self.back, dry_run=self.request.dry_run, outcomes=tuple(outcomes)
         )
-
-    def _finish(self, run_id: int, exit_code: ExitCode, *, failing: bool) -> None:
-        """Record the end of the call. A ledger that cannot be written must not hide an earlier failure."""
-        run = self.run
-        try:
-            run.ledger.runs.finish(run_id, run.clock.now_s(), exit_code.value)
-        except MigratorError as error:
-            if not failing:
-                raise self._with_frozen(error) from error
 
     def _with_frozen(self, error: MigratorError) -> MigratorError:
         """The error, with the users who may be frozen by this call or an earlier one."""

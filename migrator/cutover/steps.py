@@ -585,8 +585,8 @@ class TreeMachine(
         words = step.words
         if self.back and not moved:
             words += f": {record.failure or 'no reason was recorded'}"
-        if record.freeze_s is not None and not self.back:
-            words += f". {freeze_words(record)}"
+        if not self.back and (frozen := freeze_words(record)):
+            words += f". {frozen}"
         kind = EventKind.CUTOVER_FINISHED if moved else EventKind.CUTOVER_GIVEN_UP
         self.say(kind, Severity.INFO if moved else Severity.WARNING, record, words)
         hint = "" if moved else "put that right, then run the same command again"
