@@ -2,7 +2,7 @@
 
 import json
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum, auto
 from typing import Any, assert_never
@@ -14,7 +14,8 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
-from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl, show_acl
+from migrator.cutover.rules_guards import state_words
+from migrator.fs.acl import GROUP, USER, AclEntry, build_acl, parse_acl, show_acl
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, floored_time_ns, kept_xattrs, opened_mode, xattr_loss
 from migrator.gluster.model import VolumeState
@@ -123,19 +124,15 @@ _ANY = frozenset(model.TopSeen) - {model.TopSeen.UNKNOWN}
 
 # A freeze or thaw that was cut off leaves anything between both ends. A top that is open although it was frozen has been
 # opened by hand, by somebody who wanted the user to work again: before the switch that is taken as giving up.
+_OPEN_OR_CLOSED = frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN})
+_BETWEEN = _OPEN_OR_CLOSED | {model.TopSeen.PARTLY}
 _TOP_HERE: Mapping[Phase, frozenset[model.TopSeen]] = {
     Phase.START: frozenset({model.TopSeen.OPEN}),
-    Phase.FREEZING: frozenset({model.TopSeen.OPEN, model.TopSeen.PARTLY, model.TopSeen.FROZEN}),
-    Phase.FROZEN: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
-    Phase.COPYING: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
-    Phase.VERIFYING: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
-    Phase.VERIFIED: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
-    Phase.SWITCHING: frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN}),
-    Phase.SWITCHED: _CLOSED,
-    Phase.THAWING: _CLOSED,
-    Phase.ARRIVED: _CLOSED,
-    Phase.REVERTING: frozenset({model.TopSeen.OPEN, model.TopSeen.PARTLY, model.TopSeen.FROZEN}),
+    Phase.FREEZING: _BETWEEN,
+    Phase.REVERTING: _BETWEEN,
+    **dict.fromkeys((Phase.SWITCHED, Phase.THAWING, Phase.ARRIVED), _CLOSED),
 }
+"""In every other phase it is open or closed."""
 
 _LINK_AFTER = frozenset({Phase.SWITCHED, Phase.THAWING, Phase.ARRIVED})
 
@@ -149,22 +146,20 @@ def unexplained_start(way: Way, record: model.CutoverRecord, seen: model.Seen) -
     """The same before a rollback begins: the user may have changed their top since."""
     if found := _link(way, Phase.START, record, seen):
         return found
-    here = (
-        frozenset({model.TopSeen.FROZEN, model.TopSeen.OPEN}) if record.state is model.CutoverState.SWITCHED else _ANY
-    )
+    here = _OPEN_OR_CLOSED if record.state is model.CutoverState.SWITCHED else _ANY
     return _both(way, record, seen, here, _CLOSED)
 
 
 def _tops(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
-    here, there = _TOP_HERE[phase], _CLOSED
+    here, there = _TOP_HERE.get(phase, _OPEN_OR_CLOSED), _CLOSED
     if phase in (Phase.SWITCHED, Phase.THAWING):
         # One who was switched may have been thawed by hand.
-        there = frozenset({model.TopSeen.FROZEN, model.TopSeen.PARTLY, model.TopSeen.OPEN})
+        there = _BETWEEN
     elif phase is Phase.ARRIVED:
         # The top belongs to the user again, who may give it any mode.
         there = _ANY
     elif phase is Phase.SWITCHING and seen.link is way.link_after:
-        here, there = _CLOSED, frozenset({model.TopSeen.FROZEN, model.TopSeen.OPEN})
+        here, there = _CLOSED, _OPEN_OR_CLOSED
     return _both(way, record, seen, here, there)
 
 
@@ -196,15 +191,19 @@ def _link(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen)
     if seen.link in expected:
         return None
     holds = "" if seen.link_holds is None else f" ({show(seen.link_holds)})"
-    if seen.link is model.LinkSeen.OTHER:
-        found = f"{name} leads neither to the source nor to the target{holds}"
-    else:
-        found = f"{name} leads to the {seen.link.value}{holds} although the cutover is {record.state.value}"
+    where = "elsewhere" if seen.link is model.LinkSeen.OTHER else f"to the {seen.link.value}"
     side = way.other_side if phase in _LINK_AFTER else way.side
     return Halt(
-        words=f"{found}: somebody else has changed it",
+        words=f"{name} leads {where}{holds} although the cutover is {record.state.value}: somebody else has changed it",
         hint=f"find out on which side {record.tree.user} has worked since; let {name} lead to the {side}, {_AGAIN}",
     )
+
+
+_TOP_WORDS = {
+    model.TopSeen.OPEN: "open",
+    model.TopSeen.FROZEN: "closed",
+    model.TopSeen.PARTLY: "partly closed",
+}
 
 
 def _top(
@@ -217,28 +216,17 @@ def _top(
     if found in expected:
         return None
     name = f"the top directory of {show(record.tree.path)} on the {side}"
-    match found:
-        case model.TopSeen.UNKNOWN:
-            return Halt(
-                words=f"{name} cannot be looked at",
-                hint=f"see `migrator doctor`, put right what it finds, {_AGAIN}",
-                look_again=True,
-            )
-        case model.TopSeen.OPEN:
-            words = f"{name} is open although the cutover is {record.state.value}"
-        case model.TopSeen.FROZEN:
-            words = f"{name} is closed although the cutover is {record.state.value}"
-        case model.TopSeen.PARTLY:
-            words = f"owner, mode and ACL of {name} are partly those of a freeze"
-        case model.TopSeen.OTHER:
-            why = "; ".join(differences) or "owner, mode or ACL are none that this program has given or found"
-            words = f"{name}: {why}"
-        case _:
-            assert_never(found)
+    if found is model.TopSeen.UNKNOWN:
+        return Halt(
+            words=f"{name} cannot be looked at",
+            hint=f"see `migrator doctor`, put right what it finds, {_AGAIN}",
+            look_again=True,
+        )
+    why = "; ".join(differences) if found is model.TopSeen.OTHER else f"it is {_TOP_WORDS[found]}"
     wanted = "closed again (root's, mode 0700)" if model.TopSeen.OPEN not in expected else "as it was before the freeze"
     return Halt(
-        words=f"{words}: somebody else has changed it",
-        hint=f"find out who did, and whether files were changed there meanwhile; make it {wanted}, {_AGAIN}",
+        words=f"{name} is not as the cutover left it ({record.state.value}): {why}",
+        hint=f"find out who changed it, and whether files were changed there meanwhile; make it {wanted}, {_AGAIN}",
     )
 
 
@@ -316,14 +304,8 @@ def turned_back(state: model.CutoverState) -> bool:
 
 
 def _finished(record: model.CutoverRecord) -> Finished:
-    words = {
-        model.CutoverState.RETAINED: "works on the target, and the source is kept",
-        model.CutoverState.PURGING: "works on the target, and the source is being purged",
-        model.CutoverState.PURGED: "works on the target, and the source is purged",
-        model.CutoverState.REVERTED: f"works on the source, unharmed: {record.failure or 'no reason was recorded'}",
-        model.CutoverState.ROLLED_BACK: "works on the source again",
-    }
-    return Finished(state=record.state, words=f"{record.tree.user} {words[record.state]}")
+    why = f": {record.failure}" if record.state is State.REVERTED and record.failure else ""
+    return Finished(state=record.state, words=f"{record.tree.user} works {state_words(record.state)}{why}")
 
 
 def _revert(way: Way, seen: model.Seen, reason: str) -> model.CutoverAct:
@@ -650,11 +632,6 @@ _OPEN_BEHIND = "performance.open-behind"
 _OFF = frozenset({"off", "no", "false", "0", "disable"})
 _FREEZING_SHOWN = 5
 
-_Entries = tuple[AclEntry, ...] | bytes | None
-"""Bytes are what is no ACL that this program knows."""
-_State = tuple[int, int, _Entries, _Entries]
-"""Owner, mode, access ACL, default ACL."""
-
 
 def frozen_form(top: model.FrozenTop) -> model.FrozenTop:
     """What freezing makes of a top: root's, closed, without ACLs. The group stays."""
@@ -664,21 +641,37 @@ def frozen_form(top: model.FrozenTop) -> model.FrozenTop:
 def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
     """What a top is now, against what was written down before it was frozen.
 
-    A crash in the middle of freezing or thawing leaves one of a few exact states, each a step of one of the two orders;
-    everything else was somebody else's doing.
+    A crash in the middle of freezing or thawing leaves each attribute as it was or as it is frozen; everything else was somebody
+    else's doing. (Whoever sets an ACL may lose setgid by it: setxattr(2) of a caller that is not in the group.)
     """
-    if now == before:
-        return model.TopLook(state=model.TopSeen.OPEN)
     frozen = frozen_form(before)
-    if now == frozen:
-        return model.TopLook(state=model.TopSeen.FROZEN)
-    same = (now.tree, now.ino, now.gfid, now.gid) == (before.tree, before.ino, before.gfid, before.gid)
-    if same and _state(now) in _steps(before):
-        return model.TopLook(state=model.TopSeen.PARTLY)
-    another = (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid)
-    return model.TopLook(
-        state=model.TopSeen.OTHER, differences=tuple(_differences(before, frozen, now)), another=another
+    if now in (before, frozen):
+        return model.TopLook(state=model.TopSeen.OPEN if now == before else model.TopSeen.FROZEN)
+    if (now.tree, now.ino, now.gfid) != (before.tree, before.ino, before.gfid):
+        another = ("another directory stands in its place",)
+        return model.TopLook(state=model.TopSeen.OTHER, differences=another, another=True)
+    attributes: tuple[tuple[str, Callable[[Any], str], object, object, tuple[object, ...]], ...] = (
+        ("group", str, now.gid, before.gid, ()),
+        ("owner", str, now.uid, before.uid, (frozen.uid,)),
+        ("mode", "{:04o}".format, now.mode, before.mode, (frozen.mode, before.mode & ~stat.S_ISGID)),
+        ("ACL", _shown, _unmasked(now.acl_access), _unmasked(before.acl_access), (None,)),
+        ("default ACL", _shown, now.acl_default, before.acl_default, (None,)),
     )
+    found = [
+        f"its {name} is {shown(value)}, and was {shown(was)}"
+        for name, shown, value, was, others in attributes
+        if value not in (was, *others)
+    ]
+    state = model.TopSeen.OTHER if found else model.TopSeen.PARTLY
+    return model.TopLook(state=state, differences=tuple(found))
+
+
+def _unmasked(acl: bytes | None) -> bytes | None:
+    """Without the permissions that chmod(2) changes in an ACL, as freezing does: those that the mode has too."""
+    entries = None if acl is None else parse_acl(acl)
+    if entries is None:
+        return acl
+    return build_acl(tuple(one if one.tag in (USER, GROUP) else replace(one, permissions=0) for one in entries))
 
 
 def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
@@ -799,63 +792,12 @@ def check_open_files(state: VolumeState, way: model.FreezeWay) -> list[Finding]:
     return [warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix)]
 
 
-def _state(top: model.FrozenTop) -> _State:
-    return top.uid, top.mode, _entries(top.acl_access), _entries(top.acl_default)
-
-
-def _entries(acl: bytes | None) -> _Entries:
+def _entries(acl: bytes | None) -> tuple[AclEntry, ...] | bytes | None:
+    """Bytes are what is no ACL that this program knows."""
     if acl is None:
         return None
     entries = parse_acl(acl)
     return acl if entries is None else entries
-
-
-def _steps(before: model.FrozenTop) -> Sequence[_State]:
-    """Every state between `before` and frozen: `files.MountedTops` has the two orders."""
-    uid, mode, access, default = _state(before)
-    closed = before.frozen_mode
-    masked = tuple(_after_chmod(one, access) for one in access) if isinstance(access, tuple) else access
-    freezing = [
-        (uid, closed, masked, default),
-        (model.FROZEN_UID, closed, masked, default),
-        (model.FROZEN_UID, closed, masked, None),
-    ]
-    # Whoever sets an ACL may lose setgid by it (setxattr(2) of a caller that is not in the group).
-    thawing = [
-        (model.FROZEN_UID, closed, None, default),
-        (model.FROZEN_UID, mode & ~stat.S_ISGID, access, default),
-        (model.FROZEN_UID, mode, access, default),
-    ]
-    return [*freezing, *thawing]
-
-
-def _after_chmod(entry: AclEntry, acl: tuple[AclEntry, ...]) -> AclEntry:
-    """What chmod(2) to the frozen permissions makes of an entry: the mode's group is the mask, where there is one."""
-    has_mask = any(one.tag == MASK for one in acl)
-    shifts = {USER_OBJ: 6, MASK: 3, OTHER: 0} if has_mask else {USER_OBJ: 6, GROUP_OBJ: 3, OTHER: 0}
-    if entry.tag in (USER, GROUP) or entry.tag not in shifts:
-        return entry
-    return replace(entry, permissions=model.FROZEN_PERMISSIONS >> shifts[entry.tag] & 7)
-
-
-def _differences(before: model.FrozenTop, frozen: model.FrozenTop, now: model.FrozenTop) -> Sequence[str]:
-    if (now.ino, now.gfid) != (before.ino, before.gfid):
-        return ("another directory stands in its place",)
-    found = []
-    if now.gid != before.gid:
-        found.append(f"its group is {now.gid}, and was {before.gid}")
-    if now.uid not in (before.uid, frozen.uid):
-        found.append(f"its owner is {now.uid}, and was {before.uid}")
-    if now.mode not in (before.mode, frozen.mode):
-        found.append(f"its mode is {now.mode:04o}, and was {before.mode:04o}, frozen {frozen.mode:04o}")
-    acls = (("ACL", now.acl_access, before.acl_access), ("default ACL", now.acl_default, before.acl_default))
-    for name, acl, was in acls:
-        if acl not in (was, None):
-            found.append(f"its {name} is {_shown(acl)}, and was {_shown(was)}")
-    return found or (
-        f"owner {now.uid}, mode {now.mode:04o}, ACL {_shown(now.acl_access)} and default ACL {_shown(now.acl_default)} "
-        "are together no step of freezing or thawing",
-    )
 
 
 def _shown(acl: bytes | None) -> str:
