@@ -44,10 +44,12 @@ _DRAW = """
 
 
 class CatalogFileSamples(_Catalogs):
-    """The `FileSamples` port."""
+    """Files out of catalogs."""
 
     def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
-        """Draw files. Blocking: a second or two for millions of rows."""
+        """Draw up to `count` regular files of a tree that are not empty, as paths relative to it: as many of each class of size as
+        there are, in the order of their drawing. The same seed draws the same ones. Blocking: a second or two for millions of rows.
+        """
         files = [str(file) for file in open_closed(self._directory / catalog).part_files]
         if not files:
             return []

@@ -69,15 +69,6 @@ class TreeTiming(Protocol):
         """Measure. On cancellation everything is ended first. `directory` is made where it is missing. Raises OSError, ToolFailed."""
 
 
-class FileSamples(Protocol):
-    """Files out of catalogs."""
-
-    def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
-        """Up to `count` regular files of a tree that are not empty, as paths relative to it: as many of each class of size as
-        there are, in the order of their drawing. The same seed draws the same ones. Raises UsageError, Refused.
-        """
-
-
 # Carrying back.
 
 

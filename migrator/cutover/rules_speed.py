@@ -8,7 +8,6 @@ from migrator.core.units import format_factor, several
 from migrator.cutover.model import MeasuredTree, SpeedUp, SpeedUpSum, TreeMeasurement, TreeTest, UserSpeedUps, Verdict
 from migrator.fs.model import Side
 
-_UNITS = {TreeTest.LIST: "lines/s", TreeTest.USAGE: "lines/s", TreeTest.READ: "bytes/s"}
 SECONDS = "s"
 _SAME_SHARE = 0.02
 """Trees whose listings have as many lines, but for this share, are compared by time."""
@@ -19,14 +18,15 @@ def speed_ups(measurements: Sequence[TreeMeasurement]) -> tuple[SpeedUp, ...]:
 
     The first round finds in memory what others have left there: on the target the verification, on the source whoever worked
     there. So it counts only where a side has no other. Times are compared where both sides came to their end, and else what was done
-    per second, in the same order on both; a `du` that did not end says nothing. Where the two listings show that the trees have
-    become different ones (what was archived or skipped is not on the target, and users go on), both are compared by lines per second.
+    per second. Where the two listings show that the trees have become different ones (what was archived or skipped is not on the
+    target, and users continue to work), they are compared by lines per second, too. A `du` does not say what it did, so it says
+    nothing there, nor where it did not end.
     """
     found = []
-    lines = _lines_that_differ(measurements)
+    differ = _trees_differ(measurements)
     for test in TreeTest:
         before, after = (_counted(measurements, side, test) for side in (Side.SOURCE, Side.TARGET))
-        if before and after and (one := _speed_up(test, before, after, lines)) is not None:
+        if before and after and (one := _speed_up(test, before, after, differ=differ)) is not None:
             found.append(one)
     return tuple(found)
 
@@ -62,20 +62,11 @@ def sums(users: Sequence[UserSpeedUps]) -> tuple[SpeedUpSum, ...]:
 def factor_words(one: SpeedUp) -> str:
     """As `3.20 times as fast (2.90 to 3.50)`."""
     said = f"{format_factor(one.factor)} times as fast"
-    match one.verdict:
-        case Verdict.SINGLE:
-            how = f"{several(one.runs, 'run')}: noise not known"
-            return f"{said} ({'a single run' if one.runs == 1 else how})"
-        case Verdict.NO_DIFFERENCE:
-            return f"no difference beyond the noise ({said}, {_interval(one)})"
-        case Verdict.FASTER | Verdict.SLOWER:
-            return f"{said} ({_interval(one)})"
-
-
-def _interval(one: SpeedUp) -> str:
-    if one.low is None or one.high is None:
-        return "not known"
-    return f"{format_factor(one.low)} to {format_factor(one.high)}"
+    if one.verdict is Verdict.SINGLE or one.low is None or one.high is None:
+        return f"{said} ({several(one.runs, 'run')}: noise not known)"
+    interval = f"{format_factor(one.low)} to {format_factor(one.high)}"
+    no = one.verdict is Verdict.NO_DIFFERENCE
+    return f"no difference beyond the noise ({said}, {interval})" if no else f"{said} ({interval})"
 
 
 def user_words(user: str, every: Sequence[SpeedUp]) -> str:
@@ -113,38 +104,30 @@ def _counted(measurements: Sequence[TreeMeasurement], side: Side, test: TreeTest
     return [one for one in made if one.run > 1] or made
 
 
-def _lines_that_differ(measurements: Sequence[TreeMeasurement]) -> tuple[float, float] | None:
-    """How many lines `ls` writes of the tree before and after, where that is known and another tree by it; None otherwise."""
-    whole = [
+def _trees_differ(measurements: Sequence[TreeMeasurement]) -> bool:
+    """Whether `ls` writes another number of lines of the tree before and after, as far as is known."""
+    before, after = (
         [one.amount for one in _counted(measurements, side, TreeTest.LIST) if one.complete]
         for side in (Side.SOURCE, Side.TARGET)
-    ]
-    if not all(whole):
-        return None
-    before, after = (median(lines) for lines in whole)
-    return (before, after) if abs(after - before) > _SAME_SHARE * max(before, after) else None
+    )
+    if not before or not after:
+        return False
+    lines = (median(before), median(after))
+    return max(lines) - min(lines) > _SAME_SHARE * max(lines)
 
 
 def _speed_up(
-    test: TreeTest,
-    before: Sequence[TreeMeasurement],
-    after: Sequence[TreeMeasurement],
-    lines: tuple[float, float] | None,
+    test: TreeTest, before: Sequence[TreeMeasurement], after: Sequence[TreeMeasurement], *, differ: bool
 ) -> SpeedUp | None:
-    whole = test is not TreeTest.READ and all(one.complete for one in (*before, *after))
-    by_time = whole and lines is None
+    by_time = test is not TreeTest.READ and not differ and all(one.complete for one in (*before, *after))
+    if not by_time and test is TreeTest.USAGE:
+        return None
     if by_time:
-        ones, twos = [one.seconds for one in before], [one.seconds for one in after]
-        factor = unpaired_factor(twos, ones)
-    elif test is TreeTest.USAGE:
-        if not whole or lines is None:
-            return None
-        # It counts nothing itself: the same tree was listed beside it.
-        ones, twos = ([many / one.seconds for one in side] for side, many in zip((before, after), lines, strict=True))
-        factor = unpaired_factor(ones, twos)
+        ones, twos = ([one.seconds for one in side] for side in (before, after))
+        unit, factor = SECONDS, unpaired_factor(twos, ones)
     else:
         ones, twos = ([one.amount / one.seconds for one in side] for side in (before, after))
-        factor = unpaired_factor(ones, twos)
+        unit, factor = "bytes/s" if test is TreeTest.READ else "lines/s", unpaired_factor(ones, twos)
     if factor is None:
         return None
     return SpeedUp(
@@ -155,16 +138,13 @@ def _speed_up(
         high=factor.high,
         before=median(ones),
         after=median(twos),
-        unit=SECONDS if by_time else _UNITS[test],
+        unit=unit,
         runs=factor.count,
     )
 
 
 def _verdict(factor: Factor) -> Verdict:
-    match factor.beyond_noise:
-        case None:
-            return Verdict.SINGLE
-        case False:
-            return Verdict.NO_DIFFERENCE
-        case True:
-            return Verdict.FASTER if factor.factor > 1 else Verdict.SLOWER
+    if factor.beyond_noise is None:
+        return Verdict.SINGLE
+    faster = Verdict.FASTER if factor.factor > 1 else Verdict.SLOWER
+    return faster if factor.beyond_noise else Verdict.NO_DIFFERENCE

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from migrator.catalog.queries import CatalogFileSamples
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
@@ -22,7 +23,6 @@ from migrator.cutover import model, rules
 from migrator.cutover.carry_back import CarryingBack, pass_seen, proof_seen
 from migrator.cutover.files import MountedTops, SymlinkedPaths, real_place
 from migrator.cutover.ports import (
-    FileSamples,
     SourceChange,
     TreeTiming,
     TreeVisit,
@@ -76,7 +76,7 @@ class Comparing:
     """What measuring a user's tree before and after needs. Either side takes `limit_s` at most."""
 
     timing: TreeTiming
-    samples: FileSamples
+    samples: CatalogFileSamples
     records: "SpeedUpRecords"
     limit_s: float
 

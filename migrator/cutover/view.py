@@ -94,7 +94,6 @@ def speed_up_table(
             document.figure("on the source"),
             document.figure("on the target"),
             document.figure("runs"),
-            document.text("verdict"),
             document.wide("the target is"),
         ],
         (
@@ -104,7 +103,6 @@ def speed_up_table(
                 _value(one.before, one.unit),
                 _value(one.after, one.unit),
                 format_count(one.runs),
-                _VERDICTS[one.verdict],
                 factor_words(one),
             )
             for tree, every in users
@@ -115,20 +113,13 @@ def speed_up_table(
     )
 
 
-_VERDICTS = {
-    model.Verdict.FASTER: "faster",
-    model.Verdict.SLOWER: "slower",
-    model.Verdict.NO_DIFFERENCE: "no difference",
-    model.Verdict.SINGLE: "not known",
-}
-
-
 def _chart(users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], every: int) -> document.BarChart:
     groups = tuple(
         (
             document.shortened(document.clean(user.tree.user), _NAME),
             tuple(
-                document.BarLine(label=one.test.words, value=one.factor, text=_bar_words(one)) for one in user.speed_ups
+                document.BarLine(label=one.test.words, value=one.factor, text=factor_words(one))
+                for one in user.speed_ups
             ),
         )
         for user in users
@@ -142,17 +133,6 @@ def _chart(users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum]
         common=True,
         marked=("as fast as the source", 1.0),
     )
-
-
-def _bar_words(one: model.SpeedUp) -> str:
-    said = f"{format_factor(one.factor)} times"
-    match one.verdict:
-        case model.Verdict.SINGLE:
-            return f"{said}, noise not known"
-        case model.Verdict.NO_DIFFERENCE:
-            return f"{said}, within the noise"
-        case model.Verdict.FASTER | model.Verdict.SLOWER:
-            return said
 
 
 def _value(value: float, unit: str) -> str:

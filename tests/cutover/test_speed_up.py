@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -55,65 +56,40 @@ def test_noise_is_no_difference_and_a_single_run_is_said_to_be_one() -> None:
     assert judged([1.0, 5.0, 1.0, 3.0], [1.0, 2.0, 4.0, 1.5]).verdict is Verdict.NO_DIFFERENCE
     single = judged([90.0], [7.0, 1.0, 1.0, 1.0])
     assert (single.verdict, single.low, single.runs) == (Verdict.SINGLE, None, 1)
-    assert factor_words(single) == "90.0 times as fast (a single run)"
+    assert factor_words(single) == "90.0 times as fast (1 run: noise not known)"
     assert judged([9.0, 8.0, 8.1], [1.0, 2.0, 2.1]).verdict is Verdict.SINGLE, "of the three rounds two count"
 
 
-def test_what_did_not_end_is_compared_by_what_it_did_and_du_not_at_all() -> None:
-    cut = [
-        *made(Side.SOURCE, [20.0], amount=1000, complete=False),
-        *made(Side.TARGET, [10.0, 5.0, 4.0], amount=2000),
-        *made(Side.SOURCE, [20.0], test=TreeTest.USAGE, amount=0, complete=False),
-        *made(Side.TARGET, [1.0], test=TreeTest.USAGE, amount=0),
+def rounds(test: TreeTest, before: Sequence[float], after: Sequence[float], **amounts: Any) -> list[TreeMeasurement]:
+    """The first of a pair in `amounts` is of the source."""
+    sides = zip((Side.SOURCE, Side.TARGET), (before, after), (0, 1), strict=True)
+    return [
+        one
+        for side, seconds, at in sides
+        for one in made(side, seconds, test=test, **{name: pair[at] for name, pair in amounts.items()})
     ]
-    (found,) = speed_ups(cut)
+
+
+def test_what_differs_in_amount_is_compared_by_rate() -> None:
+    # One side did not end: a `du` says nothing then.
+    cut = rounds(TreeTest.LIST, [20.0], [10.0, 5.0, 4.0], amount=(1000, 2000), complete=(False, True))
+    (found,) = speed_ups([*cut, *rounds(TreeTest.USAGE, [20.0], [1.0], amount=(0, 0), complete=(False, True))])
     assert (found.test, found.verdict, found.unit) == (TreeTest.LIST, Verdict.SINGLE, "lines/s")
     assert (found.before, found.after) == (50.0, 450.0)
-
-
-def test_a_tree_of_which_less_was_moved_is_not_faster_for_that() -> None:
-    """What was archived or skipped is not listed on the target, and half of the entries take half of the time."""
-    rounds = [9.0, 4.0, 4.1, 3.9]
-    halves = [each / 2 for each in rounds]
-    reaped = [
-        *made(Side.SOURCE, rounds, amount=10_000),
-        *made(Side.TARGET, halves, amount=5_000),
-        *made(Side.SOURCE, rounds, test=TreeTest.USAGE, amount=0),
-        *made(Side.TARGET, halves, test=TreeTest.USAGE, amount=0),
-    ]
-    listed, used = speed_ups(reaped)
-    for found in (listed, used):
-        assert (found.verdict, found.unit) == (Verdict.NO_DIFFERENCE, "lines/s")
-        assert found.factor == pytest.approx(1.0)
-        assert found.before == pytest.approx(2500.0, rel=0.01)
-
-
-def test_a_user_who_has_made_a_few_files_meanwhile_is_compared_by_time() -> None:
-    (found,) = speed_ups([*made(Side.SOURCE, [20.0], amount=1000), *made(Side.TARGET, [10.0], amount=1010)])
-    assert found.unit == "s"
-    assert found.factor == pytest.approx(2.0)
-
-
-def test_a_du_is_compared_by_time_where_nothing_says_that_the_trees_differ() -> None:
-    cut = [
-        *made(Side.SOURCE, [20.0], amount=1000, complete=False),
-        *made(Side.TARGET, [10.0], amount=5000),
-        *made(Side.SOURCE, [8.0], test=TreeTest.USAGE, amount=0),
-        *made(Side.TARGET, [4.0], test=TreeTest.USAGE, amount=0),
-    ]
-    _, used = speed_ups(cut)
-    assert used.unit == "s"
-    assert used.factor == pytest.approx(2.0)
-
-
-def test_reading_is_compared_by_bytes_per_second() -> None:
-    read = [
-        *made(Side.SOURCE, [1.0, 2.0], test=TreeTest.READ, amount=1000),
-        *made(Side.TARGET, [1.0, 2.0], test=TreeTest.READ, amount=500),
-    ]
-    (found,) = speed_ups(read)
+    # What was archived is not listed on the target: half of the entries in half of the time is no difference.
+    slow, fast = [9.0, 4.0, 4.1, 3.9], [4.5, 2.0, 2.05, 1.95]
+    reaped = rounds(TreeTest.LIST, slow, fast, amount=(10_000, 5_000))
+    (found,) = speed_ups([*reaped, *rounds(TreeTest.USAGE, slow, fast, amount=(0, 0))])
+    assert (found.verdict, found.unit) == (Verdict.NO_DIFFERENCE, "lines/s")
+    assert found.factor == pytest.approx(1.0)
+    (found,) = speed_ups(rounds(TreeTest.READ, [1.0, 2.0], [1.0, 2.0], amount=(1000, 500)))
     assert found.unit == "bytes/s"
     assert found.factor == pytest.approx(0.5)
+    # A few files more are the same tree.
+    more = rounds(TreeTest.LIST, [20.0], [10.0], amount=(1000, 1010))
+    for found in speed_ups([*more, *rounds(TreeTest.USAGE, [8.0], [4.0], amount=(0, 0))]):
+        assert found.unit == "s"
+        assert found.factor == pytest.approx(2.0)
 
 
 def test_what_failed_or_was_measured_on_one_side_alone_says_nothing() -> None:
@@ -154,5 +130,5 @@ def test_only_users_beyond_the_noise_count_as_faster_and_the_median_is_over_all(
         "1 without a difference beyond it, 1 of whose noise nothing is known (too few runs)."
     )
     assert user_words("ben", users[0].speed_ups) == (
-        "for ben the target is, beside the source: ls -lR 3.00 times as fast (a single run)"
+        "for ben the target is, beside the source: ls -lR 3.00 times as fast (1 run: noise not known)"
     )

@@ -68,7 +68,7 @@ def test_median_noise_and_single_runs_are_told_in_every_form() -> None:
     for text in (printed(document(*USERS)), to_markdown(document(*USERS)).replace("\\", "")):
         assert "ls -lR: 6.00 times as fast on the target (median of 2 users): 1 faster and 0 slower" in text
         assert "4.00 times as fast (3.60 to 4.40)" in text
-        assert "8.00 times as fast (a single run)" in text
+        assert "8.00 times as fast (1 run: noise not known)" in text
         assert "250 ms" in text
 
 
@@ -81,7 +81,7 @@ def test_all_bars_have_one_scale_and_a_line_where_both_are_alike() -> None:
     start = float(next(root.iter("rect")).get("x", "0"))
     assert (float(line.get("x1", "0")) - start) / bars[0] == pytest.approx(0.25, rel=0.02)
     words = [node.text for node in root.iter("text")]
-    assert {"ann", "ben", "8.00 times, noise not known", "as fast as the source"} <= set(words)
+    assert {"ann", "ben", "8.00 times as fast (1 run: noise not known)", "as fast as the source"} <= set(words)
     summary = root.find("desc")
     assert summary is not None
     assert "Medians over all users: ls -lR 6.00, read a sample 0.50" in (summary.text or "")
