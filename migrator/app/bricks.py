@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
 from migrator.bricks.drain.model import BrickMarks, PlaceSeen
 from migrator.bricks.drain.stage import DrainWorld
 from migrator.bricks.recover.stage import MountedVolumeRecovery
-from migrator.bricks.retire.model import Endpoint, Uncovered
-from migrator.bricks.retire.stage import CoverParquetFiles, RetirementWorld, WriteList
+from migrator.bricks.retire.model import Uncovered
+from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
 from migrator.bricks.view import LeftListFile
 from migrator.catalog.brick_parts import paths_of
@@ -240,7 +241,7 @@ async def retirement_world(
         raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
     async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
 
-        async def endpoints() -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
+        async def endpoints() -> tuple[frozenset[str], tuple[str, ...]]:
             return await known_endpoints(
                 hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
             )
@@ -252,7 +253,7 @@ async def retirement_world(
             writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
             endpoints=endpoints,
             scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
-            cover=CoverParquetFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+            cover=partial(cover_paths, site.catalogs_dir, temp_dir=wiring.temp_dir),
             manifests=wiring.manifests(),
             list_to=_list_to,
             back_up=backing_up(ledger, site.site.state_dir),

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from migrator.core.errors import MigratorError
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -15,6 +17,14 @@ class Blocking(Protocol):
 
     async def __call__(self, work: Callable[[], T], *, timeout_s: float) -> T:
         """The result of the work. Raises what it raises, and TimeoutError; the work may then still run, or hang forever."""
+
+
+async def told(asked: Awaitable[T]) -> T | None:
+    """The answer; None where a look-up failed, which every guard takes for a reason against."""
+    try:
+        return await asked
+    except MigratorError:
+        return None
 
 
 class DaemonExecutor(ThreadPoolExecutor):

@@ -5,13 +5,12 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import msgspec
 
-from migrator.bricks.retire.model import Endpoint
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.cutover.model import OpenFile, OpenKind, Writers
@@ -115,40 +114,37 @@ _CLIENTS_TIMEOUT_S = 60.0
 
 async def known_endpoints(
     hosts: Hosts, names: Collection[str], processes: Processes, *, volume: str, mount: bytes
-) -> tuple[Mapping[str, Endpoint], tuple[str, ...]]:
-    """The owners of connections on this machine and on hosts, by local end (`IP:PORT`), and sentences about hosts that could
-    not be asked. Any other connection belongs to another client.
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The connections of that mount and of Gluster on this machine and on hosts, by local end (`IP:PORT`), and sentences about hosts
+    that could not be asked. Any other connection belongs to another client.
     """
     question = json.dumps({"volume": volume, "mount": os.fsdecode(mount)}).encode()
     looks = await asyncio.gather(
         _ask(processes, os.fsencode(sys.executable), "this machine", question),
         *(_on_host(hosts, name, question) for name in sorted(names)),
     )
-    found: dict[str, Endpoint] = {}
-    for ends, _ in looks:
-        found.update(ends)
-    return found, tuple(problem for _, problem in looks if problem)
+    return frozenset().union(*(ends for ends, _ in looks)), tuple(problem for _, problem in looks if problem)
 
 
-async def _on_host(hosts: Hosts, name: str, question: bytes) -> tuple[Mapping[str, Endpoint], str]:
+async def _on_host(hosts: Hosts, name: str, question: bytes) -> tuple[frozenset[str], str]:
     try:
         host = await hosts.reach(name)
         return await _ask(host.processes, (await host.identity()).python, name, question)
     except MigratorError as error:
-        return {}, f"{name}: {error.message}"
+        return frozenset(), f"{name}: {error.message}"
 
 
-async def _ask(processes: Processes, python: bytes, where: str, question: bytes) -> tuple[Mapping[str, Endpoint], str]:
+async def _ask(processes: Processes, python: bytes, where: str, question: bytes) -> tuple[frozenset[str], str]:
     command = Command(argv=far_argv(python, _script()), stdin=question, timeout_s=_CLIENTS_TIMEOUT_S)
     try:
         done = await processes.run(command)
         if done.exit_code != 0 or done.timed_out:
             raise ToolFailed(show(done.stderr.strip()[-300:]) or f"exit code {done.exit_code}")
-        return {end: Endpoint(kind) for kind, end in json.loads(done.stdout)}, ""
+        return frozenset(end for _, end in json.loads(done.stdout)), ""
     except MigratorError as error:
-        return {}, f"{where}: {error.message}"
+        return frozenset(), f"{where}: {error.message}"
     except ValueError:
-        return {}, f"{where}: the answer is no JSON"
+        return frozenset(), f"{where}: the answer is no JSON"
 
 
 @cache

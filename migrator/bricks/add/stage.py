@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from migrator.bricks import shared
 from migrator.bricks.add import model
@@ -15,7 +15,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking
+from migrator.core.tasks import Blocking, told
 from migrator.core.units import HOUR_S, format_duration, several
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
@@ -199,9 +199,6 @@ def subject_of(record: model.AdditionRecord) -> str:
 # Snapshots. They change nothing, and never raise for what cannot be read.
 
 
-T = TypeVar("T")
-
-
 @dataclass(slots=True, kw_only=True)
 class AdditionLooker:
     """Looks for one call; keeps the last look at places and counters, which people want to see. `not_whole_s` is when a part of the
@@ -285,14 +282,6 @@ class AdditionLooker:
 
 def _hosts_of(record: model.AdditionRecord) -> set[str]:
     return {name.partition(":/")[0] for name in record.bricks}
-
-
-async def told(asked: Awaitable[T]) -> T | None:
-    """None where it is not told: every guard takes that for a reason against."""
-    try:
-        return await asked
-    except MigratorError:
-        return None
 
 
 # Reading directories from bricks, while others are added to the volume.

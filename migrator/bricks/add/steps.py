@@ -21,6 +21,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
+from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind, TaskProgress, TaskStatus
@@ -92,7 +93,7 @@ async def _until(call: stage.AdditionCall, name: str, *, online: bool) -> None:
     clock = call.world.clock
     end_s = clock.monotonic_s() + _LIMIT_S
     while True:
-        found = await stage.told(call.world.volume.state_and_tasks())
+        found = await told(call.world.volume.state_and_tasks())
         bricks = () if found is None else found[0].bricks
         if any(brick.name == name and brick.online is online for brick in bricks):
             return
@@ -376,10 +377,10 @@ class AdditionMachine(
     async def _until_moved(self, record: model.AdditionRecord) -> _Done:
         call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
         while True:
-            found = await stage.told(call.world.volume.state_and_tasks())
+            found = await told(call.world.volume.state_and_tasks())
             tasks = () if found is None else found[1]
             task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
-            progress = None if task is None else await stage.told(call.world.volume.progress(task))
+            progress = None if task is None else await told(call.world.volume.progress(task))
             now_s = call.now_s()
             if progress is not None and progress.counters:
                 heard_s = now_s

@@ -117,14 +117,6 @@ class CatalogedPath:
     ino: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedTree:
-    """A user tree whose user works on the target, with the manifest of the verification that his cutover rests on."""
-
-    tree: bytes
-    manifest: str
-
-
 class UncoveredKind(StrEnum):
     """Why no manifest covers a path: `outside` every user tree, in a tree that was `not-moved` or whose manifest does not
     count (`unproven`), not there when its tree was verified (`new`), other than it was then (`changed`), or without a proof of
@@ -182,15 +174,6 @@ class CoverFound:
     uncovered: Mapping[UncoveredKind, PathSum] = field(default_factory=dict)
     examples: tuple[Uncovered, ...] = ()
     list_file: str | None = None
-
-
-class Endpoint(StrEnum):
-    """Whose connection to a brick it is: the mount at the place of site.toml's, one of Gluster's own processes, or another
-    one.
-    """
-
-    OWN_MOUNT = "own-mount"
-    GLUSTER = "gluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,7 @@
-"""Whether the source volume may be stopped, its next step, and the summary in words. Unknown facts refuse. Pure."""
+"""Whether the source volume may be stopped, and its next step. Unknown facts refuse. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.retire import model
@@ -10,7 +9,7 @@ from migrator.core.entry import EntryType
 from migrator.core.paths import show
 from migrator.core.probe import PROBE_NAME
 from migrator.core.units import format_size, several
-from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState, Writers
+from migrator.cutover.model import CutoverRecord, CutoverState, Writers
 from migrator.fs.model import SENTINEL_NAME, TRASH_NAME
 from migrator.gluster.model import SourceHealth, VolumeTask
 from migrator.operations.model import Act, Finished, Halt
@@ -244,21 +243,6 @@ def _opened(opened: Writers) -> Iterator[str]:
         yield f"{several(len(files), 'path is', 'paths are')} open: {shown}{', ...' if len(files) > _SHOWN else ''}"
 
 
-def catalog_problem(
-    *, name: str | None, whole: bool, scope: Sequence[bytes], started_at_s: float, changed_at_s: float
-) -> str | None:
-    """Why a dry run cannot tell by this catalog what is covered; None where it can. `changed_at_s` is when the newest cutover,
-    purge, drain or addition came to where it is.
-    """
-    if name is None:
-        return "there is no whole catalog of the whole source: `migrator scan`, then this again"
-    if not whole or scope:
-        return f"the catalog {name} is not whole, or not of the whole source: `migrator scan`, then this again"
-    if started_at_s <= changed_at_s:
-        return f"the catalog {name} is older than the last cutover, purge or change of bricks: `migrator scan`, then this again"
-    return None
-
-
 def newest_of_trees(records: Sequence[CutoverRecord]) -> Mapping[bytes, CutoverRecord]:
     """The newest attempt of each tree."""
     newest: dict[bytes, CutoverRecord] = {}
@@ -267,106 +251,7 @@ def newest_of_trees(records: Sequence[CutoverRecord]) -> Mapping[bytes, CutoverR
     return newest
 
 
-def works_on_target(record: CutoverRecord) -> bool:
-    """Whether its user works on the target."""
-    return record.state in SETTLED_STATES
-
-
-def trees_of(moved: Sequence[model.MovedTree]) -> frozenset[bytes]:
-    """Their paths."""
-    return frozenset(one.tree for one in moved)
-
-
-# The summary in words.
-
-
-NOTHING_DELETED = (
-    "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
-)
-
-
 def in_words(found: model.PathSum) -> str:
     """So many paths, with the verb that follows them."""
     size = format_size(found.size_bytes)
     return several(found.paths, f"path ({size}) is", f"paths ({size}) are")
-
-
-def would_be_done(volume: str, cover: model.CoverFound) -> model.RetirementSummary:
-    """A dry run without problems."""
-    return model.RetirementSummary(
-        volume=volume,
-        dry_run=True,
-        ending=model.RetireEnding.PLANNED,
-        words=f"everything is proven to be on the target, by the catalog {cover.catalog}: the volume would be stopped",
-        hint=f"to retire it, say --confirm {volume}: the source is scanned anew then, before it is stopped",
-        cover=cover,
-    )
-
-
-def done(record: model.RetirementRecord, cover: model.CoverFound) -> model.RetirementSummary:
-    """The volume was stopped by this call."""
-    return model.RetirementSummary(
-        volume=record.volume,
-        dry_run=False,
-        ending=model.RetireEnding.DONE,
-        words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
-        hint=NOTHING_DELETED,
-        cover=cover,
-        retirement=record,
-    )
-
-
-def done_before(record: model.RetirementRecord, *, dry_run: bool) -> model.RetirementSummary:
-    """The volume was stopped before."""
-    at_s = record.intended_at_s if record.ended_at_s is None else record.ended_at_s
-    return model.RetirementSummary(
-        volume=record.volume,
-        dry_run=dry_run,
-        ending=model.RetireEnding.DONE_BEFORE,
-        words=f"volume {record.volume} is retired since {datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M} UTC",
-        hint=NOTHING_DELETED,
-        retirement=record,
-    )
-
-
-def halted(
-    volume: str,
-    words: str,
-    *,
-    dry_run: bool,
-    reasons: tuple[str, ...] = (),
-    hint: str = "solve that, then run the same command again",
-    cover: model.CoverFound | None = None,
-) -> model.RetirementSummary:
-    """A preflight check failed, or a path is not covered."""
-    return model.RetirementSummary(
-        volume=volume,
-        dry_run=dry_run,
-        ending=model.RetireEnding.HALTED,
-        words=words,
-        hint=hint,
-        reasons=reasons,
-        cover=cover,
-    )
-
-
-def uncovered(
-    volume: str, cover: model.CoverFound, *, dry_run: bool, reasons: tuple[str, ...]
-) -> model.RetirementSummary:
-    """There are paths that no manifest covers. `reasons` say which manifests do not count."""
-    total = model.PathSum(
-        paths=sum(one.paths for one in cover.uncovered.values()),
-        size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
-    )
-    hint = (
-        "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
-        "were moved, or remove by hand what is not needed; then run the same command again"
-    )
-    return halted(
-        volume,
-        f"{in_words(total)} not proven to be on the target: nothing was touched",
-        dry_run=dry_run,
-        reasons=reasons,
-        hint=hint,
-        cover=cover,
-    )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -15,8 +16,6 @@ from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
 from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
 from migrator.bricks.retire import model, rules
-from migrator.bricks.retire import rules as retire_rules
-from migrator.bricks.retire import rules as words
 from migrator.bricks.shared import BrickCall
 from migrator.catalog.database import connect
 from migrator.catalog.files import open_closed
@@ -29,8 +28,8 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking
-from migrator.cutover.model import CutoverRecord, Writers
+from migrator.core.tasks import Blocking, told
+from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.ports import WriterSearch
 from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
@@ -47,7 +46,6 @@ from migrator.reap.model import archive_directory, archive_name
 from migrator.scan.rules import strange_sentences
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.run_files import RunFiles
-from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
@@ -66,17 +64,6 @@ class RetirementCommands(Protocol):
 
     async def stop(self) -> None:
         """Stop the volume. Never by force."""
-
-
-class CoverFiles(Protocol):
-    """Catalogs beside manifests; out of core."""
-
-    def paths(
-        self, catalog: str, moved: Sequence[model.MovedTree]
-    ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
-        """Every path of a catalog that is no directory, in blocks, each with its row in the manifest of a moved tree that it
-        lies in. Raises UsageError where there is no such catalog, Refused where it, or a manifest, cannot be read. Blocking.
-        """
 
 
 # Every path of a catalog beside the manifest that proves it.
@@ -101,39 +88,34 @@ _BESIDE = """
 _ALONE = "SELECT {here}, {none} FROM entries here WHERE type <> 'directory'"
 
 
-class CoverParquetFiles:
-    """The `CoverFiles` port over a directory of catalogs; `temp_dir` takes what DuckDB spills."""
-
-    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
-        self._directory = directory
-        self._temp_dir = temp_dir
-
-    def paths(
-        self, catalog: str, moved: Sequence[model.MovedTree]
-    ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
-        """Every path of the catalog that is no directory, as the port says."""
-        closed = open_closed(self._directory / catalog)
-        try:
-            with connect(temp_dir=self._temp_dir) as connection:
-                create_entries(connection, closed.part_files)
-                for block in connection.sql(_query(connection, moved)).to_arrow_reader(ROWS_AT_ONCE):
-                    columns = {name: block.column(name).to_pylist() for name in block.schema.names}
-                    yield [_pair(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
-        except duckdb.Error as error:
-            raise Refused(
-                f"the catalog {catalog} cannot be compared with the manifests: {error}",
-                cause="a manifest, or a part of the catalog, was removed or damaged",
-                hint="bring the manifests back from a backup of the state directory: without them nothing is proven",
-            ) from error
+def cover_paths(
+    directory: Path, catalog: str, moved: Mapping[bytes, str], *, temp_dir: Path
+) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
+    """Every path of a catalog that is no directory, in blocks, each with its row in the manifest of a moved tree that it lies in.
+    `moved` has the manifest of each tree, `temp_dir` takes what DuckDB spills. Raises UsageError where there is no such catalog,
+    Refused where it, or a manifest, cannot be read. Blocking.
+    """
+    closed = open_closed(directory / catalog)
+    try:
+        with connect(temp_dir=temp_dir) as connection:
+            create_entries(connection, closed.part_files)
+            for block in connection.sql(_query(connection, moved)).to_arrow_reader(ROWS_AT_ONCE):
+                yield [_pair(row) for row in block.to_pylist()]
+    except duckdb.Error as error:
+        raise Refused(
+            f"the catalog {catalog} cannot be compared with the manifests: {error}",
+            cause="a manifest, or a part of the catalog, was removed or damaged",
+            hint="bring the manifests back from a backup of the state directory: without them nothing is proven",
+        ) from error
 
 
-def _query(connection: duckdb.DuckDBPyConnection, moved: Sequence[model.MovedTree]) -> str:
+def _query(connection: duckdb.DuckDBPyConnection, moved: Mapping[bytes, str]) -> str:
     if not moved:
         return _ALONE.format(here=_HERE, none=_NO_PROOF)
     connection.execute("CREATE TEMP TABLE moved (tree BLOB, manifest VARCHAR)")
-    connection.executemany("INSERT INTO moved VALUES (?, ?)", [[one.tree, one.manifest] for one in moved])
+    connection.executemany("INSERT INTO moved VALUES (?, ?)", list(moved.items()))
     # A table function takes no parameters beside literals.
-    names = ", ".join("'" + file.replace("'", "''") + "'" for file in sorted({one.manifest for one in moved}))
+    names = ", ".join("'" + file.replace("'", "''") + "'" for file in sorted(set(moved.values())))
     return _BESIDE.format(here=_HERE, then=_THEN, manifests=names)
 
 
@@ -171,8 +153,8 @@ WriteList = Callable[[Iterable[model.Uncovered]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetirementWorld:
-    """The ports. `scan` makes a new catalog of the whole source. `endpoints` tells whose the known connections to bricks are,
-    with sentences about hosts that could not be asked. `list_to` opens the list of uncovered paths in a run's directory and
+    """The ports. `scan` makes a new catalog of the whole source. `endpoints` has the connections to bricks of this site's mount and of
+    Gluster's own processes, by local end, with sentences about hosts that could not be asked. `cover` is `cover_paths`. `list_to` opens the list of uncovered paths in a run's directory and
     gives what appends to it and the file's name (blocking). `back_up` keeps a copy of the ledger under a name (blocking).
     """
 
@@ -180,9 +162,9 @@ class RetirementWorld:
     source: SourceFileSystem
     target_root: bytes
     writers: WriterSearch
-    endpoints: Callable[[], Awaitable[tuple[Mapping[str, model.Endpoint], tuple[str, ...]]]]
+    endpoints: Callable[[], Awaitable[tuple[frozenset[str], tuple[str, ...]]]]
     scan: Callable[[], Awaitable[CatalogRecord]]
-    cover: CoverFiles
+    cover: Callable[[str, Mapping[bytes, str]], Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]]
     manifests: "ManifestDirectories"
     list_to: Callable[[str], AbstractContextManager[tuple[WriteList, str]]]
     back_up: Callable[[str], None]
@@ -266,18 +248,18 @@ class RetirementLooker:
     async def problems(self) -> tuple[str, ...]:
         """Every guard's reason against it now."""
         world = self.call.world
-        found = await _told(world.volume.state_and_tasks())
+        found = await told(world.volume.state_and_tasks())
         clients, unseen = await self._clients(() if found is None else tuple(one.name for one in found[0].bricks))
         health = await world.source.health()
         if found is not None and health.state is not None:
             state = found[0]
             health = replace(health, state=replace(health.state, peers_down=state.peers_down, heals=state.heals))
-        return retire_rules.retire_problems(
-            retire_rules.RetireFacts(
+        return rules.retire_problems(
+            rules.RetireFacts(
                 mounts=await self._mounts(),
                 health=health,
                 tasks=None if found is None else found[1],
-                cutovers=tuple(retire_rules.newest_of_trees(self._cutovers()).values()),
+                cutovers=tuple(rules.newest_of_trees(world.ledger.cutovers.all()).values()),
                 drains=tuple(one.shown_bricks for one in world.ledger.drains.under_way()),
                 additions=self._additions(),
                 clients=clients,
@@ -291,71 +273,77 @@ class RetirementLooker:
     def changed_at_s(self) -> float:
         """When the newest cutover, drain or addition came to where it is."""
         ledger = self.call.world.ledger
-        times = [record.since_s for record in self._cutovers()]
+        times = [record.since_s for record in ledger.cutovers.all()]
         times += [max(record.times.values()) for record in newest_drains(ledger.drains.all())]
         times += [max(record.times.values()) for record in ledger.additions.all()]
         return max(times, default=0.0)
-
-    async def moved(self) -> tuple[tuple[model.MovedTree, ...], frozenset[bytes], tuple[str, ...]]:
-        """The trees with manifests that count, those with others, and why the others do not."""
-        moved: list[model.MovedTree] = []
-        verifications = self._verifications()
-        unproven: dict[bytes, str] = {}
-        for tree, record in retire_rules.newest_of_trees(self._cutovers()).items():
-            if not retire_rules.works_on_target(record):
-                continue
-            problem, manifest = await asyncio.to_thread(self._manifest, record, verifications)
-            if problem is None and manifest is not None:
-                moved.append(model.MovedTree(tree=tree, manifest=manifest))
-            else:
-                unproven[tree] = f"{record.tree.user}: {problem}"
-        return tuple(moved), frozenset(unproven), tuple(unproven.values())
 
     async def cover(self, catalog: str, catalog_at_s: float) -> tuple[model.CoverFound, tuple[str, ...]]:
         """What covers every path of a catalog, and why some manifests do not count; content is read where that takes it.
         Raises Refused, UsageError, OSError.
         """
-        moved, unproven, reasons = await self.moved()
-        tally = _Tally()
+        moved, unproven = await self._manifests()
+        tally, gate = _Tally(), asyncio.Semaphore(self.call.request.workers)
         listing = nullcontext(None) if self.call.directory is None else self.call.world.list_to(self.call.directory)
         with listing as opened:
             write, name = opened if opened is not None else (None, None)
-            blocks = self.call.world.cover.paths(catalog, moved)
-            judge = _Judge(self.call, moved=retire_rules.trees_of(moved), unproven=unproven)
+            blocks = self.call.world.cover(catalog, moved)
             while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-                judged = [(path, proof, judge.by_facts(path, proof)) for path, proof in block]
-                read = await judge.by_content([(path, proof) for path, proof, one in judged if one is model.Cover.READ])
-                _count(tally, judged, read, write)
+                judged = [
+                    (path, rules.judge_path(path, proof, moved=moved, unproven=unproven)) for path, proof in block
+                ]
+                again = [pair for pair, (_, one) in zip(block, judged, strict=True) if one is model.Cover.READ]
+                read = await asyncio.gather(
+                    *(self._read(path, proof, gate) for path, proof in again if proof is not None)
+                )
+                uncovered = tally.add(judged, dict(read))
+                if write is not None and uncovered:
+                    write(uncovered)
         found = model.CoverFound(
             catalog=catalog,
             catalog_at_s=catalog_at_s,
-            proven=tally.sum("proven"),
-            own=tally.sum("own"),
-            read=tally.sum("read"),
+            proven=tally.sum(model.Cover.PROVEN),
+            own=tally.sum(model.Cover.OWN),
+            read=tally.sum(model.Cover.READ),
             uncovered={kind: tally.sum(kind) for kind in model.UncoveredKind if tally.paths[kind]},
             examples=tuple(one for kind in model.UncoveredKind for one in tally.examples.get(kind, ())),
             list_file=name if tally.examples else None,
         )
-        return found, reasons
+        return found, tuple(unproven.values())
 
-    def _manifest(
-        self, record: CutoverRecord, verifications: Mapping[int, VerificationRecord]
-    ) -> tuple[str | None, str | None]:
-        """Why the manifest of a cutover does not count, and the manifest."""
-        proof = verifications.get(record.notes.verification_id or 0)
-        digest = None
-        if proof is not None and proof.manifest is not None:
-            with suppress(MigratorError, OSError):
-                digest = self.call.world.manifests.digest(proof.manifest)
-        return retire_rules.manifest_problem(record, proof, digest), None if proof is None else proof.manifest
+    async def _read(
+        self, found: model.CatalogedPath, proof: Proof, gate: asyncio.Semaphore
+    ) -> tuple[bytes, model.Cover | model.Uncovered]:
+        digest, problem = None, ""
+        async with gate:
+            try:
+                read = await asyncio.to_thread(self.call.world.source.digest, found.path, proof.algorithm or "")
+                digest, problem = read.value, "changed while it was read" if read.changed else ""
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else None
+                problem = f"could not be read: {why or error}"
+        return found.path, rules.judge_content(found, proof, digest, problem)
 
-    def _verifications(self) -> Mapping[int, VerificationRecord]:
+    async def _manifests(self) -> tuple[Mapping[bytes, str], Mapping[bytes, str]]:
+        """The manifests that count, by tree, and by tree of other users who work on the target why theirs do not."""
         ledger = self.call.world.ledger
-        return {one.id: one for name in ledger.plans.names() for one in ledger.verifications.of_plan(name)}
-
-    def _cutovers(self) -> Sequence[CutoverRecord]:
-        ledger = self.call.world.ledger
-        return [record for name in ledger.plans.names() for record in ledger.cutovers.of_plan(name)]
+        proofs = {one.id: one for one in ledger.verifications.all()}
+        moved: dict[bytes, str] = {}
+        unproven: dict[bytes, str] = {}
+        for tree, record in rules.newest_of_trees(ledger.cutovers.all()).items():
+            if record.state not in SETTLED_STATES:
+                continue
+            proof = proofs.get(record.notes.verification_id or 0)
+            digest = None
+            if proof is not None and proof.manifest is not None:
+                with suppress(MigratorError, OSError):
+                    digest = await asyncio.to_thread(self.call.world.manifests.digest, proof.manifest)
+            problem = rules.manifest_problem(record, proof, digest)
+            if problem is None and proof is not None and proof.manifest is not None:
+                moved[tree] = proof.manifest
+            else:
+                unproven[tree] = f"{record.tree.user}: {problem}"
+        return moved, unproven
 
     def _additions(self) -> tuple[str, ...]:
         newest = {frozenset(one.bricks): one for one in self.call.world.ledger.additions.all()}
@@ -396,12 +384,12 @@ class RetirementLooker:
         for look in range(_CLIENT_LOOKS):
             if look:
                 await world.clock.sleep(_CLIENT_PAUSE_S)
-            clients = await _told(world.volume.clients())
+            clients = await told(world.volume.clients())
             known, unseen = await world.endpoints()
             others = None if clients is None else tuple(one for one in clients if one.address not in known)
             # This site's own mount is a client of each: a brick without any is one that was not asked.
-            told = {one.brick for one in clients or ()}
-            unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in told)
+            asked = {one.brick for one in clients or ()}
+            unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in asked)
             if others == () and not unseen:
                 break
         return others, unseen
@@ -423,81 +411,41 @@ class RetirementLooker:
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    paths: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[str] = field(default_factory=Counter)
+    paths: Counter[model.Cover | model.UncoveredKind] = field(default_factory=Counter)
+    sizes: Counter[model.Cover | model.UncoveredKind] = field(default_factory=Counter)
     examples: dict[model.UncoveredKind, list[model.Uncovered]] = field(default_factory=dict)
 
-    def add(self, name: str, found: model.CatalogedPath) -> None:
+    def add(
+        self,
+        judged: Iterable[tuple[model.CatalogedPath, model.Cover | model.Uncovered]],
+        read: Mapping[bytes, model.Cover | model.Uncovered],
+    ) -> list[model.Uncovered]:
+        """Count these, of which some were `read`. Returns those that are not covered."""
+        uncovered: list[model.Uncovered] = []
+        for found, first in judged:
+            last = read.get(found.path, first)
+            if isinstance(last, model.Uncovered):
+                uncovered.append(last)
+                self._count(last.kind, found)
+                self._keep(last)
+                continue
+            if first is model.Cover.READ:
+                self._count(first, found)
+            self._count(last, found)
+        return uncovered
+
+    def sum(self, name: model.Cover | model.UncoveredKind) -> model.PathSum:
+        return model.PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
+
+    def _count(self, name: model.Cover | model.UncoveredKind, found: model.CatalogedPath) -> None:
         self.paths[name] += 1
         self.sizes[name] += found.size_bytes if found.type is EntryType.FILE else 0
 
-    def sum(self, name: str) -> model.PathSum:
-        return model.PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
-
-    def keep(self, one: model.Uncovered) -> None:
+    def _keep(self, one: model.Uncovered) -> None:
         kept = self.examples.setdefault(one.kind, [])
         kept.append(one)
         kept.sort(key=lambda example: example.path)
         del kept[_EXAMPLES:]
-
-
-class _Judge:
-    """Judges the paths of one catalog."""
-
-    def __init__(self, call: RetireCall, *, moved: frozenset[bytes], unproven: frozenset[bytes]) -> None:
-        self._call = call
-        self._moved = moved
-        self._unproven = unproven
-        self._gate = asyncio.Semaphore(call.request.workers)
-
-    def by_facts(self, found: model.CatalogedPath, proof: Proof | None) -> model.Cover | model.Uncovered:
-        return retire_rules.judge_path(found, proof, moved=self._moved, unproven=self._unproven)
-
-    async def by_content(
-        self, paths: Sequence[tuple[model.CatalogedPath, Proof | None]]
-    ) -> dict[bytes, model.Cover | model.Uncovered]:
-        judged = await asyncio.gather(*(self._read(path, proof) for path, proof in paths if proof is not None))
-        return dict(judged)
-
-    async def _read(self, found: model.CatalogedPath, proof: Proof) -> tuple[bytes, model.Cover | model.Uncovered]:
-        digest, problem = None, ""
-        async with self._gate:
-            try:
-                read = await asyncio.to_thread(self._call.world.source.digest, found.path, proof.algorithm or "")
-                digest, problem = read.value, "changed while it was read" if read.changed else ""
-            except (OSError, ValueError) as error:
-                why = error.strerror if isinstance(error, OSError) else None
-                problem = f"could not be read: {why or error}"
-        return found.path, retire_rules.judge_content(found, proof, digest, problem)
-
-
-def _count(
-    tally: _Tally,
-    found: Iterable[tuple[model.CatalogedPath, Proof | None, model.Cover | model.Uncovered]],
-    read: dict[bytes, model.Cover | model.Uncovered],
-    write: WriteList | None,
-) -> None:
-    uncovered: list[model.Uncovered] = []
-    for path, _, judged in found:
-        last = read[path.path] if judged is model.Cover.READ else judged
-        if isinstance(last, model.Uncovered):
-            uncovered.append(last)
-            tally.add(last.kind, path)
-            tally.keep(last)
-            continue
-        if judged is model.Cover.READ:
-            tally.add("read", path)
-        tally.add("own" if last is model.Cover.OWN else "proven", path)
-    if write is not None and uncovered:
-        write(uncovered)
-
-
-async def _told(asked: Awaitable[T]) -> T | None:
-    """None where it is not told: every guard takes that for a reason against."""
-    try:
-        return await asked
-    except MigratorError:
-        return None
 
 
 # The entry.
@@ -509,6 +457,17 @@ _Done = Done[model.RetirementState, None]
 VERB = "brick-retire"
 _LOCKS = ("drain", "run", "scan")
 """Whatever reads, copies, moves or judges by the volume holds one of them."""
+_NOTHING_DELETED = (
+    "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
+)
+_NO_CATALOG = (
+    "there is no whole catalog of the whole source that is newer than the last cutover, purge or change of bricks: `migrator scan`, "
+    "then this again"
+)
+_MOVE_THEM = (
+    "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
+    "were moved, or remove by hand what is not needed; then run the same command again"
+)
 
 
 async def retire_volume(request: model.RetireRequest, world: RetirementWorld) -> model.RetirementSummary:
@@ -525,35 +484,30 @@ async def retire_volume(request: model.RetireRequest, world: RetirementWorld) ->
     try:
         if request.dry_run:
             return await _of(RetireCall(world=world, request=request, site=site, run_id=None)).bring()
-        return await _make(request, world, site)
+        first, second, third = (world.locks.hold(name, "brick retire") for name in _LOCKS)
+        with first, second, third, world.files.open(VERB, world.clock.now_s()) as directory:
+            async with recorded_run(
+                world.ledger.runs,
+                world.clock,
+                verb=VERB,
+                pid=request.pid,
+                directory=directory.path,
+                log=LOG,
+                heartbeat_interval_s=request.heartbeat_interval_s,
+            ) as run:
+                call = RetireCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
+                hooking = call.hooking()
+                if hooking is not None:
+                    await hooking.begin((HookStep.RETIRE,))
+                summary = await _of(call).bring()
+                run.exit_code = summary.exit_code
+                return summary
     except OSError as error:
         raise MigratorError(
             f"retiring the volume could not go on: {error.strerror or error}",
             cause="the source or the state directory does not answer, is full, or has an error",
             hint="check with `migrator doctor`, then run the same command again: it resumes",
         ) from error
-
-
-async def _make(request: model.RetireRequest, world: RetirementWorld, site: SiteRecord) -> model.RetirementSummary:
-    """The call in the ledger, with its locks, its directory and its heartbeat."""
-    first, second, third = (world.locks.hold(name, "brick retire") for name in _LOCKS)
-    with first, second, third, world.files.open(VERB, world.clock.now_s()) as directory:
-        async with recorded_run(
-            world.ledger.runs,
-            world.clock,
-            verb=VERB,
-            pid=request.pid,
-            directory=directory.path,
-            log=LOG,
-            heartbeat_interval_s=request.heartbeat_interval_s,
-        ) as run:
-            call = RetireCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
-            hooking = call.hooking()
-            if hooking is not None:
-                await hooking.begin((HookStep.RETIRE,))
-            summary = await _of(call).bring()
-            run.exit_code = summary.exit_code
-    return summary
 
 
 def _of(call: RetireCall) -> "_Retirement":
@@ -613,16 +567,16 @@ class _Retirement(
         except ToolFailed:
             if newest is not None and newest.state is model.RetirementState.RETIRED:
                 # Whoever deleted it may have done so; that it was retired stands in the ledger.
-                return words.done_before(newest.shown, dry_run=call.request.dry_run)
+                return self._done_before(newest)
             raise
         if newest is not None and newest.volume_id != state.volume_id:
             newest = None
         step = rules.next_step(newest, started=state.started, volume=state.volume)
         if isinstance(step, Halt):
-            return self._halted(words.halted(state.volume, step.words, dry_run=call.request.dry_run, hint=step.hint))
+            return self._halted(state.volume, step.words, hint=step.hint)
         if newest is None or (isinstance(step, Act) and not step.seen_done):
             return await self._look(state, newest)
-        return words.done_before(newest.shown, dry_run=True) if call.request.dry_run else await self.drive(newest)
+        return self._done_before(newest) if call.request.dry_run else await self.drive(newest)
 
     async def snapshot(self, record: model.Retirement) -> VolumeState:
         del record
@@ -646,41 +600,50 @@ class _Retirement(
                 await self._let_go(newest, judged)
             return judged
         if request.dry_run:
-            return words.would_be_done(state.volume, judged)
+            return model.RetirementSummary(
+                volume=state.volume,
+                dry_run=True,
+                ending=model.RetireEnding.PLANNED,
+                words=f"everything is proven to be on the target, by the catalog {judged.catalog}: the volume would be stopped",
+                hint=f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped",
+                cover=judged,
+            )
         return await self._retire(state, judged)
 
     async def _judged(self, volume: str) -> model.RetirementSummary | model.CoverFound:
         """Guards, then a look at every path: a refusal, or what covers them all."""
-        dry_run = self.call.request.dry_run
         against = "preflight checks failed: the volume was not stopped"
         if reasons := await self.looker.problems():
-            return self._halted(words.halted(volume, against, dry_run=dry_run, reasons=reasons))
-        name, at_s, reasons = await self._catalog()
+            return self._halted(volume, against, reasons=reasons)
+        catalog = await self._catalog()
+        if catalog is None:
+            return self._halted(volume, against, reasons=(_NO_CATALOG,))
+        reasons = (*(() if catalog.whole else catalog.reasons), *strange_sentences(catalog.strange))
         if reasons:
-            return self._halted(words.halted(volume, against, dry_run=dry_run, reasons=reasons))
-        cover, reasons = await self.looker.cover(name, at_s)
-        if cover.uncovered:
-            return self._halted(words.uncovered(volume, cover, dry_run=dry_run, reasons=reasons))
-        return cover
-
-    async def _catalog(self) -> tuple[str, float, tuple[str, ...]]:
-        """The catalog to judge by, when it was begun, and why it does not tell everything."""
-        world = self.call.world
-        if not self.call.request.dry_run:
-            record = await world.scan()
-            return record.name, record.started_at_s, _catalog_reasons(record)
-        known = [one for one in world.ledger.scans.all() if one.finished_at_s is not None and not one.scope]
-        newest = known[-1] if known else None
-        problem = rules.catalog_problem(
-            name=None if newest is None else newest.name,
-            whole=newest is not None and newest.whole,
-            scope=() if newest is None else newest.scope,
-            started_at_s=0.0 if newest is None else newest.started_at_s,
-            changed_at_s=self.looker.changed_at_s(),
+            return self._halted(volume, against, reasons=reasons)
+        cover, reasons = await self.looker.cover(catalog.name, catalog.started_at_s)
+        if not cover.uncovered:
+            return cover
+        total = model.PathSum(
+            paths=sum(one.paths for one in cover.uncovered.values()),
+            size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
         )
-        if newest is None or problem is not None:
-            return "", 0.0, (problem or "there is no catalog",)
-        return newest.name, newest.started_at_s, _catalog_reasons(newest)
+        return self._halted(
+            volume,
+            f"{rules.in_words(total)} not proven to be on the target: nothing was touched",
+            hint=_MOVE_THEM,
+            reasons=reasons,
+            cover=cover,
+        )
+
+    async def _catalog(self) -> CatalogRecord | None:
+        """The catalog to judge by; None where a dry run has none."""
+        if not self.call.request.dry_run:
+            return await self.call.world.scan()
+        newest = self.call.world.ledger.scans.latest()
+        if newest is None or not newest.whole or newest.started_at_s <= self.looker.changed_at_s():
+            return None
+        return newest
 
     async def _retire(self, state: VolumeState, cover: model.CoverFound) -> model.RetirementSummary:
         proven = cover.proven
@@ -692,7 +655,7 @@ class _Retirement(
             size_bytes=proven.size_bytes,
             at_s=self.call.now_s(),
         )
-        message = f"volume {state.volume} is about to be stopped: {words.in_words(proven)} proven to be on the target"
+        message = f"volume {state.volume} is about to be stopped: {rules.in_words(proven)} proven to be on the target"
         self.say(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
         try:
             return await self.drive(record)
@@ -711,8 +674,7 @@ class _Retirement(
             self.last = judged
             # A comparison may take long where much is retained.
             if reasons := await self.looker.problems():
-                found = words.halted(record.volume, "something came between", dry_run=False, reasons=reasons)
-                raise _Halted(self._halted(found))
+                raise _Halted(self._halted(record.volume, "something came between", reasons=reasons))
             self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
             try:
                 await world.volume.stop()
@@ -728,7 +690,7 @@ class _Retirement(
                 f"volume {record.volume} is not stopped, although Gluster did not refuse it",
                 hint="see glusterd's log, then run the same command again",
             )
-        return Done(words=f"volume {record.volume} is retired: it is stopped; {words.NOTHING_DELETED}")
+        return Done(words=f"volume {record.volume} is retired: it is stopped; {_NOTHING_DELETED}")
 
     def failing(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
         """Every failure ends the call."""
@@ -742,15 +704,23 @@ class _Retirement(
         hooking = self.hooking()
         if hooking is not None:
             await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
-        return (
-            words.done_before(record.shown, dry_run=False) if self.last is None else words.done(record.shown, self.last)
+        if self.last is None:
+            return self._done_before(record)
+        return model.RetirementSummary(
+            volume=record.volume,
+            dry_run=False,
+            ending=model.RetireEnding.DONE,
+            words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
+            hint=_NOTHING_DELETED,
+            cover=self.last,
+            retirement=record.shown,
         )
 
     async def halted(self, record: model.Retirement, step: Halt) -> model.RetirementSummary:
-        return self._halted(words.halted(record.volume, step.words, dry_run=False, hint=step.hint))
+        return self._halted(record.volume, step.words, hint=step.hint)
 
     def stuck(self, record: model.Retirement, _: VolumeState) -> model.RetirementSummary:
-        return self._halted(words.halted(record.volume, record.failure, dry_run=False))
+        return self._halted(record.volume, record.failure)
 
     def _give_up(self, record: model.Retirement, reason: str) -> None:
         self.records.enter(record.id, model.RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
@@ -765,16 +735,40 @@ class _Retirement(
         if now.started:
             self._give_up(record, "; ".join((judged.words, *judged.reasons)))
 
-    def _halted(self, summary: model.RetirementSummary) -> model.RetirementSummary:
-        if not summary.dry_run:
-            message = f"volume {summary.volume} was not retired: {'; '.join((summary.words, *summary.reasons))}"
-            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(summary.volume), message)
-        return summary
+    def _halted(
+        self,
+        volume: str,
+        words: str,
+        *,
+        reasons: tuple[str, ...] = (),
+        hint: str = "solve that, then run the same command again",
+        cover: model.CoverFound | None = None,
+    ) -> model.RetirementSummary:
+        """A preflight check failed, or a path is not covered."""
+        dry_run = self.call.request.dry_run
+        if not dry_run:
+            message = f"volume {volume} was not retired: {'; '.join((words, *reasons))}"
+            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(volume), message)
+        return model.RetirementSummary(
+            volume=volume,
+            dry_run=dry_run,
+            ending=model.RetireEnding.HALTED,
+            words=words,
+            hint=hint,
+            reasons=reasons,
+            cover=cover,
+        )
 
-
-def _catalog_reasons(record: CatalogRecord) -> tuple[str, ...]:
-    """Why a catalog does not tell everything that lies there. What was put on bricks past Gluster nobody has copied."""
-    return (*(() if record.whole else record.reasons), *strange_sentences(record.strange))
+    def _done_before(self, record: model.Retirement) -> model.RetirementSummary:
+        since = datetime.fromtimestamp(record.since_s, UTC)
+        return model.RetirementSummary(
+            volume=record.volume,
+            dry_run=self.call.request.dry_run,
+            ending=model.RetireEnding.DONE_BEFORE,
+            words=f"volume {record.volume} is retired since {since:%Y-%m-%d %H:%M} UTC",
+            hint=_NOTHING_DELETED,
+            retirement=record.shown,
+        )
 
 
 class _Halted(Refused):

@@ -111,8 +111,8 @@ class Site:
     listed: list[retire_model.Uncovered] = field(default_factory=list)
     backups: list[str] = field(default_factory=list)
 
-    async def endpoints(self) -> tuple[Mapping[str, retire_model.Endpoint], tuple[str, ...]]:
-        return {OWN: retire_model.Endpoint.OWN_MOUNT}, ()
+    async def endpoints(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        return frozenset({OWN}), ()
 
     async def find_writers(self, trees: Sequence[bytes]) -> Writers:
         return self.opened
@@ -142,7 +142,7 @@ class Site:
         return record
 
     def paths(
-        self, catalog: str, moved: Sequence[retire_model.MovedTree]
+        self, catalog: str, moved: Mapping[bytes, str]
     ) -> Iterator[Sequence[tuple[retire_model.CatalogedPath, Proof | None]]]:
         yield self.looks[min(int(catalog[1:]), len(self.looks)) - 1]
 
@@ -166,7 +166,7 @@ class Site:
             writers=self,
             endpoints=self.endpoints,
             scan=self.scan,
-            cover=self,
+            cover=self.paths,
             manifests=None,  # type: ignore[arg-type]  # no user was moved: none is asked
             list_to=self.list_to,
             back_up=self.back_up,

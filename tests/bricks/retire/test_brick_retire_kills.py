@@ -38,7 +38,7 @@ class Dying(Site):
             writers=dying(world.writers, death),
             endpoints=ticking(world.endpoints, death),
             scan=ticking(world.scan, death),
-            cover=dying(world.cover, death),
+            cover=ticking(world.cover, death),
             list_to=ticking(world.list_to, death),
             back_up=ticking(world.back_up, death),
             hooks=dying(self.called, death),

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.retire.model import RetireEnding, RetirementState, UncoveredKind
+from migrator.bricks.view import retirement_document
 from migrator.catalog.model import StrangeFiles
 from migrator.core.clock import SystemClock
 from migrator.core.errors import LockHeld, Refused, ToolFailed
@@ -22,6 +24,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.purge.model import PURGE_NAME
+from migrator.render.text import to_markdown
 from tests.bricks.retire.retire_site import OWN, STATE, Killed, Site, Volume, found
 from tests.support.cli_site import Site as PosixSite
 from tests.support.fake_filesystem import IDENTITY
@@ -55,6 +58,7 @@ def test_a_volume_that_is_covered_is_stopped_once_after_intent_and_backup(site: 
     assert done.retirement.state is RetirementState.RETIRED
     assert site.backups == [f"retirement-{done.retirement.id}"]
     assert site.scans == 2, "once before the intent, and once right before the stop"
+    assert "gluster volume delete" in to_markdown(retirement_document(done))
     again = site.retire()
     assert (again.ending, again.exit_code.value, site.volume.stops) == (RetireEnding.DONE_BEFORE, 0, 1)
 
@@ -78,6 +82,8 @@ def test_what_nothing_covers_is_listed_whole_and_nothing_is_touched(site: Site) 
     }
     assert [one.path for one in refused.cover.examples] == [row.path for row, _ in strays[:20]]
     assert {one.path for one in site.listed} == {row.path for row, _ in strays}
+    shown = to_markdown(retirement_document(refused))
+    assert all(words in shown for words in ("50 paths (350 B) are not", "in no user tree", "000\\\\x0a", "/list"))
     assert site.ledger.retirements.newest() is None
 
 
@@ -102,54 +108,40 @@ def test_what_comes_between_the_first_look_and_the_stop_stops_it(site: Site) -> 
     assert site.retire().ending is RetireEnding.DONE
 
 
-def _client(site: Site) -> None:
+def client(site: Site) -> None:
     site.volume.addresses = (OWN, "10.0.0.9:49150")
 
 
-def _open(site: Site) -> None:
-    one = OpenFile(host="gl1", path=b"/home/x", kind=OpenKind.FILE, writable=False)
-    site.opened = Writers(open_files=(one,))
-
-
-def _not_whole(site: Site) -> None:
-    site.whole = False
-
-
-def _past_gluster(site: Site) -> None:
-    site.strange = (StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),)
-
-
-def _sick(site: Site) -> None:
-    site.source.sick = ("brick gl1:/b is down",)
-
-
-def _kept(site: Site) -> None:
-    site.source.add(PURGE_NAME + b"/cutover-000001")
-
-
-def _of_a_bench(site: Site) -> None:
-    site.source.add(BENCH_NAME + b"/thesis", b"of a user, or of a bench that was killed")
-
-
-def _among_probes(site: Site) -> None:
-    site.source.add(PROBE_NAME)
-    site.source.add(PROBE_NAME + b"/thesis", b"of a user")
-
-
-def _a_trash_of_a_user(site: Site) -> None:
-    site.source.add(TRASH_NAME, b"no directory at all")
-
-
-def _a_brick_that_was_not_asked(site: Site) -> None:
+def a_brick_that_was_not_asked(site: Site) -> None:
     brick = Brick(name="gl2:/b", host="gl2", path=b"/b", online=True)
     site.volume.state = replace(site.volume.state, bricks=(brick,))
+
+
+def opened(path: bytes) -> Writers:
+    return Writers(open_files=(OpenFile(host="gl1", path=path, kind=OpenKind.FILE, writable=False),))
+
+
+def with_fact(name: str, value: object) -> Callable[[Site], None]:
+    return lambda site: setattr(site, name, value)
+
+
+def with_file(path: bytes, content: bytes = b"of a user") -> Callable[[Site], None]:
+    return lambda site: site.source.add(path, content)
 
 
 @pytest.mark.parametrize(
     "disturb",
     [
-        *(_client, _open, _not_whole, _past_gluster, _sick, _kept),
-        *(_of_a_bench, _among_probes, _a_trash_of_a_user, _a_brick_that_was_not_asked),
+        client,
+        a_brick_that_was_not_asked,
+        with_fact("opened", opened(b"/home/x")),
+        with_fact("whole", value=False),
+        with_fact("strange", (StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),)),
+        lambda site: setattr(site.source, "sick", ("brick gl1:/b is down",)),
+        with_file(PURGE_NAME + b"/cutover-000001"),
+        with_file(BENCH_NAME + b"/thesis"),
+        with_file(PROBE_NAME + b"/thesis"),
+        with_file(TRASH_NAME),
     ],
 )
 def test_a_guard_refuses_it(site: Site, disturb: Callable[[Site], None]) -> None:
@@ -160,16 +152,11 @@ def test_a_guard_refuses_it(site: Site, disturb: Callable[[Site], None]) -> None
     assert site.ledger.retirements.newest() is None
 
 
-def test_a_trash_of_its_own_and_probes_speak_against_nothing(site: Site) -> None:
+def test_a_trash_of_its_own_probes_and_what_gluster_has_open_are_no_reason_against_it(site: Site) -> None:
     site.source.add(TRASH_NAME + b"/back-000001/home/alice/old", b"old")
     for name in (b"entry-00", b"probe-15", b"complete"):
         site.source.add(PROBE_NAME + b"/" + name, b"")
-    assert site.retire().ending is RetireEnding.DONE
-
-
-def test_what_gluster_itself_has_open_is_nobodys(site: Site) -> None:
-    own = OpenFile(host="gl1", path=b"/.glusterfs/00", kind=OpenKind.DIRECTORY, writable=False)
-    site.opened = Writers(open_files=(own,))
+    site.opened = opened(b"/.glusterfs/00")
     assert site.retire().ending is RetireEnding.DONE
 
 
@@ -188,33 +175,6 @@ def test_a_dry_run_takes_the_decision_by_a_newer_catalog_and_writes_nothing(site
     assert (site.scans, site.volume.stops, site.listed) == (1, 0, [])
     assert site.ledger.retirements.newest() is None
     assert site.ledger.runs.latest() is None
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("nth", range(4))
-@pytest.mark.parametrize("place", ["state", "clients", "scan", "back up", "before stop", "after stop"])
-def test_killed_anywhere_the_same_command_brings_it_to_its_end(site: Site, place: str, nth: int) -> None:
-    seen = 0
-
-    def kill(name: str) -> None:
-        nonlocal seen
-        seen += name == place
-        if name == place and seen == nth + 1:
-            raise Killed
-
-    site.volume.fault = kill
-    try:
-        site.retire()
-    except Killed:
-        assert site.locks.held == set()
-    site.volume.fault = lambda _: None
-    ended = site.retire()
-    assert ended.ending in (RetireEnding.DONE, RetireEnding.DONE_BEFORE)
-    assert site.volume.stops == 1
-    assert site.volume.intents == [RetirementState.STOPPING]
-    newest = site.ledger.retirements.newest()
-    assert newest is not None
-    assert (newest.id, newest.state) == (1, RetirementState.RETIRED)
 
 
 def test_an_answer_that_is_lost_is_no_refusal_and_a_refusal_gives_it_up(site: Site) -> None:
@@ -257,15 +217,23 @@ def test_a_retired_volume_may_be_deleted_and_another_one_is_another(site: Site) 
     assert site.retire().ending is RetireEnding.HALTED
 
 
-def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_after_a_refusal(site: Site) -> None:
+@contextmanager
+def killed_at(site: Site, place: str, *, begun: bool = False) -> Iterator[None]:
+    """The program is killed there; `begun`: not before the intent is written."""
+
     def kill(name: str) -> None:
-        if name == "before stop":
+        if name == place and not (begun and site.ledger.retirements.newest() is None):
             raise Killed
 
     site.volume.fault = kill
     with pytest.raises(Killed):
-        site.retire()
+        yield
     site.volume.fault = lambda _: None
+
+
+def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_after_a_refusal(site: Site) -> None:
+    with killed_at(site, "before stop"):
+        site.retire()
     site.looks = [[*site.looks[0], found(b"new", proof=False)]]
     assert site.retire().exit_code.value == 4
     site.volume.state = replace(STATE, started=False)
@@ -277,15 +245,8 @@ def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_aft
 
 @pytest.mark.parametrize("place", ["back up", "scan"])
 def test_what_was_killed_before_its_last_look_does_not_stand_for_a_stop_by_others(site: Site, place: str) -> None:
-    def kill(name: str) -> None:
-        newest = site.ledger.retirements.newest()
-        if name == place and newest is not None:
-            raise Killed
-
-    site.volume.fault = kill
-    with pytest.raises(Killed):
+    with killed_at(site, place, begun=True):
         site.retire()
-    site.volume.fault = lambda _: None
     site.volume.state = replace(STATE, started=False)
     assert site.retire().ending is RetireEnding.HALTED
     # Started again, the same attempt goes on.
@@ -323,14 +284,8 @@ def hooked(site: Site, directory: Path, **texts: str) -> Path:
 def test_hooks_are_called_around_it_and_those_owed_after_a_kill_by_the_next_call(site: Site, tmp_path: Path) -> None:
     calls = hooked(site, tmp_path, pre="exit 0", post="exit 0")
 
-    def kill(name: str) -> None:
-        if name == "after stop":
-            raise Killed
-
-    site.volume.fault = kill
-    with pytest.raises(Killed):
+    with killed_at(site, "after stop"):
         site.retire()
-    site.volume.fault = lambda _: None
     for _ in range(2):
         assert site.retire().ending is RetireEnding.DONE_BEFORE
     assert calls.read_text().splitlines() == ["pre-retire ", "post-retire done"]

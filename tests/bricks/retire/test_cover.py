@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from migrator.bricks.retire.model import CatalogedPath, Cover, MovedTree, UncoveredKind
+from migrator.bricks.retire.model import CatalogedPath, Cover, UncoveredKind
 from migrator.bricks.retire.rules import judge_path
-from migrator.bricks.retire.stage import CoverParquetFiles
+from migrator.bricks.retire.stage import cover_paths
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.ports import VerifiedPath
 from migrator.core.entry import Entry, EntryType
@@ -28,7 +28,7 @@ class World:
         self.manifests = ManifestDirectories(
             path / "mani'fests", catalogs_dir=self.catalogs, temp_dir=path / "tmp", part_rows=2
         )
-        self.files = CoverParquetFiles(self.catalogs, temp_dir=path / "tmp")
+        self.temp_dir = path / "tmp"
 
     def manifest(self, name: str, *entries: Entry) -> str:
         draft = self.manifests.create(name, algorithm="xxh128")
@@ -40,8 +40,9 @@ class World:
         )
         return draft.close().file
 
-    def pairs(self, *moved: MovedTree) -> Pairs:
-        found = [pair for block in self.files.paths("catalog-1", moved) for pair in block]
+    def pairs(self, *moved: tuple[bytes, str]) -> Pairs:
+        blocks = cover_paths(self.catalogs, "catalog-1", dict(moved), temp_dir=self.temp_dir)
+        found = [pair for block in blocks for pair in block]
         assert len({path.path for path, _ in found}) == len(found)
         return {path.path: (path, proof) for path, proof in found}
 
@@ -66,8 +67,8 @@ HERE = (
 def test_every_path_that_is_no_directory_stands_beside_its_row_fact_by_fact(world: World) -> None:
     write_catalog(world.catalogs, HERE, [ALICE, BOB])
     moved = (
-        MovedTree(tree=ALICE, manifest=world.manifest("one", *HERE[:4])),
-        MovedTree(tree=BOB, manifest=world.manifest("two", HERE[6])),
+        (ALICE, world.manifest("one", *HERE[:4])),
+        (BOB, world.manifest("two", HERE[6])),
     )
     pairs = world.pairs(*moved)
     assert sorted(pairs) == sorted(entry.path for entry in HERE if entry.type is not EntryType.DIRECTORY)
@@ -82,11 +83,11 @@ def test_a_manifest_tells_of_its_own_tree_alone(world: World) -> None:
     """One of a verification of a whole batch has rows of others, who were moved by newer ones, or never."""
     write_catalog(world.catalogs, HERE, [ALICE, BOB])
     whole = world.manifest("whole", *HERE)
-    pairs = world.pairs(MovedTree(tree=ALICE, manifest=whole))
+    pairs = world.pairs((ALICE, whole))
     with_proof = {path for path, (_, proof) in pairs.items() if proof is not None}
     assert with_proof == {entry.path for entry in HERE[1:4]}
     newer = world.manifest("newer", replace(HERE[6], mtime_ns=8))
-    pairs = world.pairs(MovedTree(tree=ALICE, manifest=whole), MovedTree(tree=BOB, manifest=newer))
+    pairs = world.pairs((ALICE, whole), (BOB, newer))
     proof = pairs[HERE[6].path][1]
     assert proof is not None
     assert proof.mtime_ns == 8
@@ -99,7 +100,7 @@ def test_what_lies_in_an_archive_is_told(world: World) -> None:
         entry=HERE[1], archive=3, offset_bytes=0, data_offset_bytes=512, digest=DIGEST, algorithm="xxh128"
     )
     draft.add(verified=[VerifiedPath(source=HERE[1], target=None, archived=member)])
-    found, proof = world.pairs(MovedTree(tree=ALICE, manifest=draft.close().file))[HERE[1].path]
+    found, proof = world.pairs((ALICE, draft.close().file))[HERE[1].path]
     verdict = judge_path(found, proof, moved={ALICE}, unproven=())
     assert not isinstance(verdict, Cover)
     assert verdict.kind is UncoveredKind.CONTENT
@@ -112,7 +113,7 @@ def test_without_moved_users_nothing_has_a_proof(world: World) -> None:
 
 def test_an_empty_volume_has_no_paths(world: World) -> None:
     write_catalog(world.catalogs, [], [])
-    assert world.pairs(MovedTree(tree=ALICE, manifest=world.manifest("one", *HERE[:2]))) == {}
+    assert world.pairs((ALICE, world.manifest("one", *HERE[:2]))) == {}
 
 
 def test_a_manifest_or_catalog_that_is_not_there_is_no_proof(world: World, tmp_path: Path) -> None:
@@ -120,4 +121,4 @@ def test_a_manifest_or_catalog_that_is_not_there_is_no_proof(world: World, tmp_p
         world.pairs()
     write_catalog(world.catalogs, HERE, [ALICE, BOB])
     with pytest.raises(Refused, match="cannot be compared"):
-        world.pairs(MovedTree(tree=ALICE, manifest=str(tmp_path / "gone.parquet")))
+        world.pairs((ALICE, str(tmp_path / "gone.parquet")))
