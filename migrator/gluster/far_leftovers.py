@@ -113,7 +113,6 @@ class Look:
             "gid": facts.st_gid,
             "size_bytes": facts.st_size,
             "blocks": facts.st_blocks,
-            "rdev": facts.st_rdev,
             "mtime_ns": facts.st_mtime_ns,
             "ctime_ns": facts.st_ctime_ns,
             "atime_ns": facts.st_atime_ns,

@@ -38,7 +38,6 @@ class Leftover:
     gid: int
     size_bytes: int
     blocks: int
-    rdev: int
     mtime_ns: int
     ctime_ns: int
     atime_ns: int
@@ -52,10 +51,7 @@ class Leftover:
     @property
     def key(self) -> bytes:
         """The name of its copy while it is made."""
-        return self.gfid.hex().encode() or b"%s-%d" % (
-            self.brick.encode("utf-8", "surrogateescape").hex().encode(),
-            self.inode,
-        )
+        return self.gfid.hex().encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +82,6 @@ class VolumeName:
     gfid: bytes
     inode: int
     size_bytes: int
-    rdev: int
 
 
 class NameState(StrEnum):

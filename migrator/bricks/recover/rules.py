@@ -8,6 +8,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from migrator.bricks.recover import model
+from migrator.core.collected import collected
 from migrator.core.entry import EntryType
 from migrator.core.paths import show
 from migrator.core.units import several
@@ -27,9 +28,9 @@ def originals(leftover: model.Leftover) -> tuple[bytes, ...]:
 
 
 def name_state(
-    leftover: model.Leftover, seen: model.VolumeName | None, *, copy_inode: int | None, equal: bool, in_volume: bool
+    leftover: model.Leftover, seen: model.VolumeName | None, *, copy_inode: int | None, in_volume: bool
 ) -> model.NameState:
-    """What one name is. `equal`: both were read and have the same content. `in_volume`: the brick belongs to the volume, so that the
+    """What one name is; `EQUAL` only says that types and sizes agree. `in_volume`: the brick belongs to the volume, so that the
     same gfid is the leftover itself; out of it, it is another copy.
     """
     if seen is None:
@@ -40,24 +41,15 @@ def name_state(
         return model.NameState.OTHER
     if in_volume and seen.gfid == leftover.gfid:
         return model.NameState.ITSELF
-    return model.NameState.EQUAL if equal and alike(leftover, seen) else model.NameState.OTHER
+    alike = leftover.type is seen.type and (
+        leftover.type is not EntryType.FILE or leftover.size_bytes == seen.size_bytes
+    )
+    return model.NameState.EQUAL if alike else model.NameState.OTHER
 
 
-def alike(leftover: model.Leftover, seen: model.VolumeName) -> bool:
-    """Whether both are of one type and size; devices have to have the same numbers."""
-    if leftover.type is not seen.type:
-        return False
-    if leftover.type in (EntryType.BLOCK, EntryType.CHARACTER):
-        return leftover.rdev == seen.rdev
-    return leftover.type is not EntryType.FILE or leftover.size_bytes == seen.size_bytes
-
-
-def against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -> tuple[str, ...]:
+@collected
+def against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -> Iterator[str]:
     """Why it may not be brought back now; none where it may. `states` are those of all its names."""
-    return tuple(_against(leftover, states))
-
-
-def _against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -> Iterator[str]:
     if leftover.open:
         yield "it is open, or may be"
     if leftover.link_count != len(leftover.names):
@@ -98,11 +90,9 @@ def changed(before: model.Leftover, now: model.Leftover | None, aside: Collectio
     return ""
 
 
-_content = attrgetter(
-    *("inode", "gfid", "type", "size_bytes", "mtime_ns", "mode", "uid", "gid", "rdev", "target", "xattrs")
-)
+_content = attrgetter(*("inode", "gfid", "type", "size_bytes", "mtime_ns", "mode", "uid", "gid", "target", "xattrs"))
 
-_copied = attrgetter("type", "size_bytes", "mode", "uid", "gid", "rdev", "target", "xattrs", "digest")
+_copied = attrgetter("type", "size_bytes", "mode", "uid", "gid", "target", "xattrs", "digest")
 """What copies have in common. Each brick has times of its own."""
 
 
@@ -120,11 +110,12 @@ def united(found: Sequence[model.BrickLeftovers], arbiters: Collection[str] = ()
     for of_bricks in copies.values():
         first = next((of_bricks[brick.brick] for brick in data if brick.brick in of_bricks), None)
         if first is not None:
-            reasons = tuple(_copies_against(of_bricks, [one.brick for one in found], arbiters)) if first.gfid else ()
+            reasons = _copies_against(of_bricks, [one.brick for one in found], arbiters) if first.gfid else ()
             result.append(model.SetLeftover(leftover=first, reasons=reasons))
     return tuple(sorted(result, key=lambda one: one.leftover.names))
 
 
+@collected
 def _copies_against(
     copies: Mapping[str, model.Leftover], bricks: Sequence[str], arbiters: Collection[str]
 ) -> Iterator[str]:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from migrator.bricks.recover import model, rules
-from migrator.bricks.recover.rules import changed
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
@@ -84,12 +83,6 @@ class VolumeRecovery(Protocol):
     def drop_copy(self, leftover: model.Leftover) -> None:
         """Take the copy's own name away; those that it was given stay."""
 
-    def mtime_ns(self, directory: bytes) -> int:
-        """The modification time of a directory (empty: the root)."""
-
-    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
-        """Give a directory this modification time, unless it has another one than expected by now."""
-
     def tidy(self, keep: Collection[bytes] | None) -> None:
         """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""
 
@@ -108,12 +101,6 @@ _LOOKED_AT = 8
 _CREATED_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NODES = {
-    EntryType.FIFO: stat.S_IFIFO,
-    EntryType.SOCKET: stat.S_IFSOCK,
-    EntryType.BLOCK: stat.S_IFBLK,
-    EntryType.CHARACTER: stat.S_IFCHR,
-}
 
 
 class MountedVolumeRecovery:
@@ -160,9 +147,6 @@ class MountedVolumeRecovery:
                 os.unlink(name, dir_fd=fd)
             if leftover.type is EntryType.SYMLINK:
                 os.symlink(leftover.target, name, dir_fd=fd)
-                return None
-            if leftover.type is not EntryType.FILE:
-                os.mknod(name, _NODES[leftover.type] | _CREATED_MODE, leftover.rdev, dir_fd=fd)
                 return None
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(name, flags, _CREATED_MODE, dir_fd=fd)
@@ -246,18 +230,6 @@ class MountedVolumeRecovery:
         self._check_own()
         with suppress(FileNotFoundError), self._parent(model.COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
-
-    def mtime_ns(self, directory: bytes) -> int:
-        """The modification time of a directory."""
-        with Root(self._path) as root, root.directory(directory) as fd:
-            return os.fstat(fd).st_mtime_ns
-
-    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
-        """Give a directory this modification time."""
-        with Root(self._path) as root, root.directory(directory) as fd:
-            facts = os.fstat(fd)
-            if facts.st_mtime_ns == expected_ns:
-                os.utime(fd, ns=(facts.st_atime_ns, mtime_ns))
 
     def tidy(self, keep: Collection[bytes] | None) -> None:
         """Remove the own names of copies, then the directories that are empty."""
@@ -352,7 +324,6 @@ def _look(directory: int, name: bytes) -> model.VolumeName | None:
         gfid=gfid,
         inode=facts.st_ino,
         size_bytes=facts.st_size,
-        rdev=facts.st_rdev,
     )
 
 
@@ -405,73 +376,7 @@ def _dress(path: bytes, leftover: model.Leftover, times: tuple[int, int]) -> Non
         raise OSError(errno.EIO, "the volume does not keep its owner, mode, size or time", leftover.names[0])
 
 
-# Times of the directories that a recovery changes: restored, unless somebody else has changed the directory since.
-
-
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Times:
-    """`before` this program has touched it, and `after` it did so last; None where that could not be seen."""
-
-    before: int | None
-    after: int | None
-
-
-@dataclass(slots=True, kw_only=True)
-class ParentTimes:
-    """Every change of one call goes through `around`; modification times in nanoseconds. Blocking."""
-
-    volume: VolumeRecovery
-    _times: dict[bytes, _Times] = field(default_factory=dict)
-    _others: set[bytes] = field(default_factory=set)
-
-    def around(self, directories: Sequence[bytes], work: Callable[[], T]) -> T:
-        """Do what changes these directories. Raises what `work` raises."""
-        for path in directories:
-            now = self._seen(path)
-            known = self._times.setdefault(path, _Times(now, now))
-            if now is None or known.after != now:
-                self._others.add(path)
-        try:
-            return work()
-        finally:
-            for path in directories:
-                self._times[path].after = self._seen(path)
-
-    @property
-    def changed(self) -> bool:
-        """Whether any directory has another time than before, and nobody else has changed it as far as is known."""
-        return bool(self._own())
-
-    def put_back(self) -> None:
-        """Give them the times of before. To be called when what the mount remembers has run out: only then it shows what others
-        have changed. May be called again. One that cannot be changed is left.
-        """
-        for path, before, after in self._own():
-            with suppress(OSError):
-                self.volume.restore_mtime(path, before, expected_ns=after)
-
-    def _own(self) -> list[tuple[bytes, int, int]]:
-        return [
-            (path, times.before, times.after)
-            for path, times in self._times.items()
-            if path not in self._others
-            and times.before is not None
-            and times.after is not None
-            and times.before != times.after
-        ]
-
-    def _seen(self, path: bytes) -> int | None:
-        try:
-            return self.volume.mtime_ns(path)
-        except OSError:
-            return None
-
-
-# Names: what the volume shows is set aside, the copy gets the names, and directories get their times.
-
 
 SETTLE_S = 2.0
 """Clients open by a name that they remember for a second (entry-timeout of the FUSE mount, by default)."""
@@ -491,90 +396,6 @@ class Group:
     digest: bytes = b""
     begun_before: bool = False
     aside: list[bytes] = field(default_factory=list)
-
-
-@dataclass(slots=True, kw_only=True)
-class Placing:
-    """Changes names in the volume, for one call of a recovery. Every method may be called again after a crash."""
-
-    volume: VolumeRecovery
-    blocking: Blocking
-    clock: Clock
-    _parents: ParentTimes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._parents = ParentTimes(volume=self.volume)
-
-    async def set_aside(self, group: Group) -> None:
-        """What the volume shows of it. Raises OSError, ToolFailed."""
-        for path in [path for path, state in group.states.items() if state is model.NameState.ITSELF]:
-            if path not in group.aside:
-                group.aside.append(path)
-            try:
-                await self.change(partial(self.volume.set_aside, path), path)
-            except OSError:
-                await self.give_back(group)
-                raise
-
-    async def give_back(self, group: Group) -> None:
-        """What was set aside gets its names again, where nothing else has them by now. Raises OSError, ToolFailed."""
-        for path in group.aside:
-            try:
-                await self.change(partial(self.volume.put_back, path), path)
-            except FileExistsError as error:
-                raise ToolFailed(
-                    f"the volume has something else at {show(path)} by now; what was there before waits at {show(model.ASIDE + path)}"
-                ) from error
-        if not group.begun_before and model.NameState.COPY not in group.states.values():
-            await self.call(partial(self.volume.drop_copy, group.leftover))
-
-    async def place(self, group: Group) -> int:
-        """The copy gets the names; then what was set aside goes. How many names it got. Raises OSError, ToolFailed."""
-        placed = [
-            path for path, state in group.states.items() if state in (model.NameState.ABSENT, model.NameState.ITSELF)
-        ]
-        for path in placed:
-            waits = f"; what was there before waits at {show(model.ASIDE + path)}" if path in group.aside else ""
-            try:
-                await self.change(partial(self.volume.place, group.leftover, path), path)
-            except FileExistsError as error:
-                raise ToolFailed(f"the volume has something else at {show(path)} by now{waits}") from error
-            except OSError as error:
-                reason = f"{show(path)} cannot be given to its copy ({error.strerror or error})"
-                if path != placed[0]:
-                    raise ToolFailed(reason + waits) from error
-                try:
-                    await self.give_back(group)
-                except OSError as again:
-                    # Its directory has another name by now, or is gone.
-                    raise ToolFailed(reason + waits) from again
-                raise ToolFailed(reason) from error
-        for path in () if group.begun_before else placed:
-            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S):
-                raise ToolFailed("what the volume has there now has another content: what was set aside is kept")
-        await self.drop(group)
-        return len(placed)
-
-    async def drop(self, group: Group) -> None:
-        """The original that was set aside, and the copy's own name. Raises OSError."""
-        for path in group.aside:
-            await self.call(partial(self.volume.drop_aside, group.leftover, path))
-        await self.call(partial(self.volume.drop_copy, group.leftover))
-
-    async def put_times_back(self) -> None:
-        """Directories that nobody else has changed get the times of before the call."""
-        if self._parents.changed:
-            await self.clock.sleep(SETTLE_S)
-            await self.call(self._parents.put_back)
-
-    async def change(self, work: Callable[[], T], path: bytes = b"") -> T:
-        """What changes the directory of a path, and may make or remove the working directory in the root."""
-        directories = tuple(dict.fromkeys((path.rpartition(b"/")[0], b"")))
-        return await self.call(lambda: self._parents.around(directories, work))
-
-    async def call(self, work: Callable[[], T]) -> T:
-        """Anything else in the volume. Raises what it raises, and TimeoutError."""
-        return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)
 
 
 # The recovery.
@@ -608,10 +429,6 @@ class Recovery:
     _kept: set[bytes] = field(default_factory=set)
     _recovered: int = 0
     _names: int = 0
-    _placing: Placing = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._placing = Placing(volume=self.volume, blocking=self.blocking, clock=self.clock)
 
     async def bring_back(self) -> model.RecoverySummary:
         """Everything that may be. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
@@ -632,8 +449,7 @@ class Recovery:
             if number + 1 == _ROUNDS or (not self._problems and not await self._waits()):
                 break
         # A copy that no leftover needs any more has all its names, or was never given one. Its leftover may be unseen.
-        await self._placing.change(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
-        await self._placing.put_times_back()
+        await self._call(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
         problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
         return model.RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
 
@@ -656,11 +472,7 @@ class Recovery:
         for brick in self.bricks:
             names: dict[bytes, model.Leftover] = {}
             for leftover in () if brick.arbiter else first[brick.name].found:
-                if (
-                    leftover.open
-                    or not leftover.gfid
-                    or (leftover.type in (EntryType.FILE, EntryType.SYMLINK) and not leftover.digest)
-                ):
+                if leftover.open or not leftover.gfid or not leftover.digest:
                     continue
                 try:
                     states = await self._states(leftover)
@@ -700,7 +512,7 @@ class Recovery:
             states = {}
             for path in rules.originals(leftover):
                 seen = volume.look(path)
-                state = rules.name_state(leftover, seen, copy_inode=copy, equal=True, in_volume=self.in_volume)
+                state = rules.name_state(leftover, seen, copy_inode=copy, in_volume=self.in_volume)
                 if state is model.NameState.EQUAL and leftover.digest and leftover.digest != volume.digest(path):
                     state = model.NameState.OTHER
                 states[path] = state
@@ -719,13 +531,13 @@ class Recovery:
         waiting: list[Group] = []
         for group in groups:
             with self._told(group.leftover):
-                await self._placing.set_aside(group)
+                await self._set_aside(group)
                 waiting.append(group)
         if any(group.aside for group in waiting):
             await self._settle(waiting)
         for group in await self._unchanged(waiting, digests=True):
             with self._told(group.leftover):
-                self._names += await self._placing.place(group)
+                self._names += await self._place(group)
                 self._recovered += 1
 
     async def _settle(self, groups: Sequence[Group]) -> None:
@@ -735,7 +547,7 @@ class Recovery:
         except asyncio.CancelledError:
             for group in groups:
                 with self._told(group.leftover):
-                    await self._placing.give_back(group)
+                    await self._give_back(group)
             raise
 
     async def _prepare(self, found: model.SetLeftover) -> Group | None:
@@ -748,6 +560,10 @@ class Recovery:
                 "it was put on the brick past Gluster, which does not know it: move it off the brick, and copy it in through the "
                 "mount if it is wanted"
             )
+        if leftover.type not in (EntryType.FILE, EntryType.SYMLINK):
+            raise ToolFailed(
+                f"it is neither a file nor a symlink ({leftover.type.value}): make it in the volume, and remove it"
+            )
         states = await self._states(leftover)
         digest = b""
         if model.NameState.EQUAL in states.values():
@@ -756,10 +572,10 @@ class Recovery:
         aside = [rules.original(name) for name in leftover.names if name.startswith(model.ASIDE)]
         group = Group(leftover=leftover, states=states, digest=digest, aside=aside)
         if rules.is_done(states) and not leftover.open and not found.reasons:
-            await self._placing.drop(group)
+            await self._drop(group)
             return None
         if reasons := (*found.reasons, *rules.against(leftover, states)):
-            await self._placing.give_back(group)
+            await self._give_back(group)
             raise ToolFailed("; ".join(reasons))
         if model.NameState.COPY in states.values():
             group.begun_before = True
@@ -768,6 +584,69 @@ class Recovery:
             await self._agrees(group)
         return group
 
+    async def _set_aside(self, group: Group) -> None:
+        """What the volume shows of it. Raises OSError, ToolFailed."""
+        for path in [path for path, state in group.states.items() if state is model.NameState.ITSELF]:
+            if path not in group.aside:
+                group.aside.append(path)
+            try:
+                await self._call(partial(self.volume.set_aside, path))
+            except OSError:
+                await self._give_back(group)
+                raise
+
+    async def _give_back(self, group: Group) -> None:
+        """What was set aside gets its names again, where nothing else has them by now. Raises OSError, ToolFailed."""
+        for path in group.aside:
+            try:
+                await self._call(partial(self.volume.put_back, path))
+            except FileExistsError as error:
+                raise ToolFailed(
+                    f"the volume has something else at {show(path)} by now; what was there before waits at {show(model.ASIDE + path)}"
+                ) from error
+        if not group.begun_before and model.NameState.COPY not in group.states.values():
+            await self._call(partial(self.volume.drop_copy, group.leftover))
+
+    async def _place(self, group: Group) -> int:
+        """The copy gets the names; then what was set aside goes. How many names it got. Raises OSError, ToolFailed."""
+        placed = [
+            path for path, state in group.states.items() if state in (model.NameState.ABSENT, model.NameState.ITSELF)
+        ]
+        for path in placed:
+            waits = f"; what was there before waits at {show(model.ASIDE + path)}" if path in group.aside else ""
+            try:
+                await self._call(partial(self.volume.place, group.leftover, path))
+            except FileExistsError as error:
+                raise ToolFailed(f"the volume has something else at {show(path)} by now{waits}") from error
+            except OSError as error:
+                reason = f"{show(path)} cannot be given to its copy ({error.strerror or error})"
+                if path != placed[0]:
+                    raise ToolFailed(reason + waits) from error
+                try:
+                    await self._give_back(group)
+                except OSError as again:
+                    # Its directory has another name by now, or is gone.
+                    raise ToolFailed(reason + waits) from again
+                raise ToolFailed(reason) from error
+        for path in () if group.begun_before else placed:
+            if group.digest != await self._digest(path):
+                raise ToolFailed("what the volume has there now has another content: what was set aside is kept")
+        await self._drop(group)
+        return len(placed)
+
+    async def _drop(self, group: Group) -> None:
+        """The original that was set aside, and the copy's own name. Raises OSError."""
+        for path in group.aside:
+            await self._call(partial(self.volume.drop_aside, group.leftover, path))
+        await self._call(partial(self.volume.drop_copy, group.leftover))
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        """Work in the volume. Raises what it raises, and TimeoutError."""
+        return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)
+
+    async def _digest(self, path: bytes) -> bytes:
+        return await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S)
+
     async def _agrees(self, group: Group) -> None:
         """Of several copies of a set the brick that was read may have the old one: the volume tells by the good one. Raises
         ToolFailed.
@@ -775,22 +654,20 @@ class Recovery:
         if len(self.bricks) == 1:
             return
         for path in (path for path, state in group.states.items() if state is model.NameState.ITSELF):
-            if group.digest != await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S):
-                await self._placing.give_back(group)
+            if group.digest != await self._digest(path):
+                await self._give_back(group)
                 raise ToolFailed(f"the volume shows another content at {show(path)} than {group.leftover.brick} has")
 
     async def _copy(self, brick: Brick, leftover: model.Leftover) -> bytes:
         volume, times = self.volume, rules.times_of(leftover, own=self.own_times)
-        descriptor = await self._placing.change(lambda: volume.begin_copy(leftover))
+        descriptor = await self._call(lambda: volume.begin_copy(leftover))
         try:
             digest = await self._read(brick, leftover, descriptor)
-            await self._placing.call(lambda: volume.end_copy(leftover, descriptor, times=times))
+            await self._call(lambda: volume.end_copy(leftover, descriptor, times=times))
         finally:
             if descriptor is not None:
                 volume.abandon(descriptor)
-        if digest != await self.blocking(
-            lambda: volume.digest(model.COPIES + leftover.key), timeout_s=CONTENT_TIMEOUT_S
-        ):
+        if digest != await self._digest(model.COPIES + leftover.key):
             raise ToolFailed("its copy in the volume has another content")
         return digest
 
@@ -798,8 +675,6 @@ class Recovery:
         """The digest of what the brick has, which is written into a copy on the way where there is one."""
         if leftover.type is EntryType.SYMLINK:
             return hashlib.sha256(leftover.target).digest()
-        if leftover.type is not EntryType.FILE:
-            return b""
         digest, position = hashlib.sha256(), 0
         sparse = leftover.blocks * 512 < leftover.size_bytes
 
@@ -808,7 +683,7 @@ class Recovery:
             digest.update(piece)
             if descriptor is not None:
                 at = position
-                await self._placing.call(lambda: self.volume.write(descriptor, piece, at, sparse=sparse))
+                await self._call(lambda: self.volume.write(descriptor, piece, at, sparse=sparse))
             position += len(piece)
 
         await self.leftovers.read(brick, leftover, take)
@@ -824,14 +699,14 @@ class Recovery:
         good = []
         for group in groups:
             found = now.get((group.leftover.brick, group.leftover.inode))
-            why = changed(group.leftover, found, group.aside) or "; ".join(copies.get(group.leftover.gfid, ()))
+            why = rules.changed(group.leftover, found, group.aside) or "; ".join(copies.get(group.leftover.gfid, ()))
             if not why and digests and not group.begun_before and found is not None and found.digest != group.digest:
                 why = "its content changed"
             if not why:
                 good.append(group)
                 continue
             with self._told(group.leftover):
-                await self._placing.give_back(group)
+                await self._give_back(group)
                 raise ToolFailed(why)
         return good
 

@@ -45,7 +45,6 @@ class Volume:
     on_look: Callable[[], None] | None = None
     members: tuple[Brick, ...] = (BRICK,)
     blamed: bytes = b""
-    times: dict[bytes, int] = field(default_factory=dict)
 
     # What lies there.
 
@@ -97,7 +96,6 @@ class Volume:
             gid=1,
             size_bytes=0 if brick.arbiter else len(file.content),
             blocks=8,
-            rdev=0,
             mtime_ns=5,
             ctime_ns=file.changes,
             atime_ns=5,
@@ -122,7 +120,7 @@ class Volume:
         file = self.names.get(path)
         if file is None:
             return None
-        return VolumeName(type=file.type, gfid=file.gfid, inode=file.number, size_bytes=len(file.content), rdev=0)
+        return VolumeName(type=file.type, gfid=file.gfid, inode=file.number, size_bytes=len(file.content))
 
     def digest(self, path: bytes) -> bytes:
         return hashlib.sha256(self.names[path].content).digest()
@@ -134,7 +132,6 @@ class Volume:
     def begin_copy(self, leftover: Leftover) -> int | None:
         copy = File(leftover.target, gfid=gfid(), type=leftover.type, finished=False)
         self.names[COPIES + leftover.key] = copy
-        self._touch(b".migrator-recover")
         self.descriptor = copy
         return 7 if leftover.type is EntryType.FILE else None
 
@@ -149,18 +146,7 @@ class Volume:
     def end_copy(self, leftover: Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
         self.names[COPIES + leftover.key].finished = True
 
-    def _touch(self, path: bytes) -> None:
-        self.times[path.rpartition(b"/")[0]] = next(_numbers)
-
-    def mtime_ns(self, directory: bytes) -> int:
-        return self.times.get(directory, 1)
-
-    def restore_mtime(self, directory: bytes, mtime_ns: int, *, expected_ns: int) -> None:
-        if self.times[directory] == expected_ns:
-            self.times[directory] = mtime_ns
-
     def _unlink(self, path: bytes) -> None:
-        self._touch(path)
         file = self.names.pop(path)
         if file.on_brick:
             del self.brick[path]
@@ -169,7 +155,6 @@ class Volume:
     def _link(self, file: File, path: bytes) -> None:
         if path in self.names:
             raise FileExistsError(path)
-        self._touch(path)
         self.names[path] = file
         if file.on_brick:
             self.brick[path] = file
@@ -207,7 +192,6 @@ class Volume:
         self.names.pop(COPIES + leftover.key, None)
 
     def tidy(self, keep: Collection[bytes] | None) -> None:
-        self._touch(b".migrator-recover")
         for path in [path for path in self.names if path.startswith(COPIES)]:
             if keep is not None and path.removeprefix(COPIES) not in keep:
                 del self.names[path]

@@ -59,8 +59,6 @@ def test_everything_comes_back_what_stays_is_proven_and_a_second_call_changes_no
     summary = bring_back(volume)
     assert (summary.recovered, summary.names, summary.problems) == (4, 6, ())
     assert_whole(volume)
-    # Directories have their times of before.
-    assert (volume.mtime_ns(b"home"), volume.mtime_ns(b"")) == (1, 1)
     before = {name: file.number for name, file in volume.names.items()}
     assert bring_back(volume) == RecoverySummary(recovered=0, names=0, problems=())
     assert {name: file.number for name, file in volume.names.items()} == before
@@ -299,14 +297,9 @@ def test_what_waits_to_be_healed_is_named_once_and_left_as_it_is(volume: Volume)
     assert volume.names[b"home/a"] is volume.brick[b"home/a"]
 
 
-def test_a_directory_that_somebody_else_changed_keeps_that_time(volume: Volume) -> None:
-    looks = count()
-
-    def change() -> None:
-        if next(looks) == 2:
-            volume.times[b"home"] = 10**9
-
-    volume.on_look = change
-    bring_back(volume)
-    assert volume.mtime_ns(b"home") > 1
-    assert volume.mtime_ns(b"") == 1
+def test_a_fifo_is_named_and_left_on_the_brick() -> None:
+    volume = Volume()
+    volume.shown(b"", b"home/fifo", kind=EntryType.FIFO)
+    (problem,) = bring_back(volume).problems
+    assert "neither a file nor a symlink" in problem
+    assert proven(volume) == frozenset()

@@ -23,7 +23,6 @@ LEFT = Leftover(
     gid=2,
     size_bytes=3,
     blocks=8,
-    rdev=0,
     mtime_ns=10,
     ctime_ns=20,
     atime_ns=30,
@@ -32,7 +31,7 @@ LEFT = Leftover(
     target=b"",
     open=False,
 )
-SEEN = VolumeName(type=EntryType.FILE, gfid=OTHER_GFID, inode=5, size_bytes=3, rdev=0)
+SEEN = VolumeName(type=EntryType.FILE, gfid=OTHER_GFID, inode=5, size_bytes=3)
 ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)
 
 
@@ -42,11 +41,9 @@ ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)
         (GFID, None, {}, N.ABSENT),
         (GFID, OTHER_GFID, {"copy_inode": 5}, N.COPY),
         (GFID, OTHER_GFID, {}, N.EQUAL),
-        (GFID, OTHER_GFID, {"equal": False}, N.OTHER),
         # The same gfid is no proof while the brick is in the volume, and is another copy when it is out.
         (GFID, GFID, {}, N.ITSELF),
         (GFID, GFID, {"in_volume": False}, N.EQUAL),
-        (GFID, GFID, {"in_volume": False, "equal": False}, N.OTHER),
         # What tells no gfid is something else.
         (GFID, b"", {}, N.OTHER),
         (b"", b"", {}, N.OTHER),
@@ -57,23 +54,21 @@ def test_what_a_name_is(
     leftover_gfid: bytes, seen_gfid: bytes | None, facts: dict[str, Any], expected: NameState
 ) -> None:
     seen = None if seen_gfid is None else replace(SEEN, gfid=seen_gfid)
-    given: dict[str, Any] = {"copy_inode": None, "equal": True, "in_volume": True, **facts}
+    given: dict[str, Any] = {"copy_inode": None, "in_volume": True, **facts}
     assert recover_rules.name_state(replace(LEFT, gfid=leftover_gfid), seen, **given) is expected
 
 
 @pytest.mark.parametrize(
-    ("left", "seen", "expected"),
+    ("kind", "seen", "expected"),
     [
-        (LEFT, SEEN, True),
-        (LEFT, replace(SEEN, size_bytes=4), False),
-        (LEFT, replace(SEEN, type=EntryType.SYMLINK), False),
-        (replace(LEFT, type=EntryType.SYMLINK), replace(SEEN, type=EntryType.SYMLINK, size_bytes=9), True),
-        (replace(LEFT, type=EntryType.BLOCK, rdev=1), replace(SEEN, type=EntryType.BLOCK, rdev=1), True),
-        (replace(LEFT, type=EntryType.BLOCK, rdev=1), replace(SEEN, type=EntryType.BLOCK, rdev=2), False),
+        (EntryType.FILE, SEEN, N.EQUAL),
+        (EntryType.FILE, replace(SEEN, size_bytes=4), N.OTHER),
+        (EntryType.FILE, replace(SEEN, type=EntryType.SYMLINK), N.OTHER),
+        (EntryType.SYMLINK, replace(SEEN, type=EntryType.SYMLINK, size_bytes=9), N.EQUAL),
     ],
 )
-def test_what_can_be_equal(left: Leftover, seen: VolumeName, expected: bool) -> None:
-    assert recover_rules.alike(left, seen) is expected
+def test_what_can_be_equal(kind: EntryType, seen: VolumeName, expected: NameState) -> None:
+    assert recover_rules.name_state(replace(LEFT, type=kind), seen, copy_inode=None, in_volume=True) is expected
 
 
 def test_a_whole_link_group_that_nobody_has_open_may_be_brought_back() -> None:
