@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from migrator.beegfs import model
 from migrator.core.events import Finding, failure, ok, warning
@@ -71,25 +70,6 @@ def even_room(free: Sequence[float], low_bytes: float) -> float:
         return evenly
     # Shortly before all of them are low, they still fill evenly.
     return max(evenly, sum(max(one - low_bytes, 0) for one in free))
-
-
-def filled(free: Sequence[float], taken: float, low_bytes: float) -> list[float]:
-    """The free bytes of each target after new files have taken this much, which must not exceed the room."""
-    left = list(free)
-    while taken > 0.0 and left:
-        best = [place for place, one in enumerate(left) if one > low_bytes] if low_bytes > 0 else []
-        step = min((left[place] for place in best), default=inf) - low_bytes
-        best = best or list(range(len(left)))
-        share = taken / len(best)
-        if share < step:
-            for place in best:
-                left[place] -= share
-            return left
-        for place in best:
-            # Exactly the limit: what is left by rounding would take for ever.
-            left[place] = max(left[place] - step, low_bytes) if left[place] - low_bytes > step else low_bytes
-        taken -= step * len(best)
-    return left
 
 
 # Problems of storage and metadata targets.

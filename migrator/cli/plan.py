@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +18,6 @@ from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
 from migrator.plan.model import Order
 from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, make_plan
-from migrator.schedule.rules import storage_parts
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ def plan_command(
             clock=wiring.clock,
             limits=limits,
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
-            scheduling=scheduling and replace(scheduling, storage=storage_parts(storage.seen)),
+            scheduling=scheduling,
         )
     # The same command would make another plan.
     more = "" if details else f"migrator report --plan {result.plan.name} --details"

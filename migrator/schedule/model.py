@@ -242,30 +242,8 @@ class KeptFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetPart:
-    """The room of one storage target, or of the whole target if they are unknown. `takes_new`: BeeGFS puts new files there
-    now; it does not use the room of the others.
-    """
-
-    total_bytes: int
-    free_bytes: int
-    takes_new: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageParts:
-    """The storage targets that user trees use. BeeGFS passes over one with at most `low_bytes` free while others have more
-    (0: unknown).
-    """
-
-    parts: tuple[TargetPart, ...]
-    low_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
     """The whole input. `growth_bytes_per_day` is the growth of all users, on both sides; `target_inodes_free` None: unknown.
-    `target_low_bytes` is that of StorageParts; None: the parts of the target are not its storage targets, and count as one.
     `reserve_bytes` stay free on the target regardless of `max_fill`.
 
     A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join`, bricks
@@ -276,7 +254,8 @@ class ScheduleFacts:
     batches: tuple[BatchFacts, ...]
     kept: tuple[KeptFacts, ...]
     outside: Placed
-    target: tuple[TargetPart, ...]
+    target_total_bytes: int
+    target_free_bytes: int
     target_inodes_free: int | None
     max_fill: float
     reserve_bytes: int
@@ -288,7 +267,6 @@ class ScheduleFacts:
     drain_days_per_file: float
     handover_days: float
     bricks_join: bool = True
-    target_low_bytes: int | None = None
 
     @property
     def growth_share(self) -> float:

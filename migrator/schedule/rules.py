@@ -1,15 +1,14 @@
 """The conversion schedule: facts, tried orders, the best outcome, remedies and sentences. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from itertools import permutations
 from math import ceil
-from typing import assert_never
+from typing import Any, assert_never
 
-from migrator.beegfs.model import StorageSeen, TargetKind
-from migrator.beegfs.rules import DEFAULT_LOW_LIMITS, best_pool, low_limit, there
 from migrator.bricks.model import BrickRoom
+from migrator.core.collected import collected
 from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, several
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import Need
@@ -141,21 +140,10 @@ def with_room(facts: model.ScheduleFacts, more_bytes: int, more_inodes: int) -> 
     inodes = facts.target_inodes_free
     whole = ceil(more_bytes / facts.max_fill) if facts.max_fill else more_bytes
     return replace(
-        facts, target=_enlarged(facts, whole), target_inodes_free=None if inodes is None else inodes + more_inodes
-    )
-
-
-def _enlarged(facts: model.ScheduleFacts, more_bytes: int) -> tuple[model.TargetPart, ...]:
-    """The target's parts with more room, shared equally by those that take new files: a single smaller one could not be filled."""
-    growing = sum(part.takes_new for part in facts.target)
-    if facts.target_low_bytes is None or not growing:
-        return (*facts.target, model.TargetPart(total_bytes=more_bytes, free_bytes=more_bytes))
-    each = ceil(more_bytes / growing)
-    return tuple(
-        replace(part, total_bytes=part.total_bytes + each, free_bytes=part.free_bytes + each)
-        if part.takes_new
-        else part
-        for part in facts.target
+        facts,
+        target_total_bytes=facts.target_total_bytes + whole,
+        target_free_bytes=facts.target_free_bytes + whole,
+        target_inodes_free=None if inodes is None else inodes + more_inodes,
     )
 
 
@@ -230,34 +218,31 @@ _LAST_S = 253402300799.0
 """The end of the year 9999, the last year of `datetime`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """Measured or assumed rates of copying, copying during drains, drains, and growth."""
-
-    copying: TransferCost
-    slower: SlowerInDrains
-    drains: DrainCost
-    growth: Growth
-
-
-def assumptions(facts: model.ScheduleFacts, rates: Rates, reaped: Mapping[bytes, ReapedTree]) -> tuple[str, ...]:
-    """The sentences of a schedule with these facts."""
-    return (*_rates(facts, rates), *_sources(facts, reaped), *_target(facts))
-
-
-def _rates(facts: model.ScheduleFacts, rates: Rates) -> Iterator[str]:
-    yield f"copying: {rates.copying.basis}"
-    yield f"copying while a drain moves files, when only the mount is read: {rates.slower.basis}"
-    yield f"drains: {rates.drains.basis}; one at a time, beside the copying"
+@collected
+def assumptions(
+    facts: model.ScheduleFacts,
+    *,
+    copying: TransferCost,
+    slower: SlowerInDrains,
+    drains: DrainCost,
+    growth: Growth,
+    reaped: Mapping[bytes, ReapedTree],
+) -> Iterator[str]:
+    """The sentences of a schedule with these facts: measured or assumed rates, the sources, the target."""
+    yield f"copying: {copying.basis}"
+    yield f"copying while a drain moves files, when only the mount is read: {slower.basis}"
+    yield f"drains: {drains.basis}; one at a time, beside the copying"
     if facts.growth_bytes_per_day:
         yield (
-            f"users together add {format_size(facts.growth_bytes_per_day)} a day ({rates.growth.basis}), each in proportion to "
+            f"users together add {format_size(facts.growth_bytes_per_day)} a day ({growth.basis}), each in proportion to "
             "what they have; the trash holds as much as is added in the time that it is kept"
         )
-    elif rates.growth.basis:
-        yield f"users add nothing: {rates.growth.basis}"
+    elif growth.basis:
+        yield f"users add nothing: {growth.basis}"
     else:
         yield "users add nothing, which is not known: too little was measured here yet, and [capacity] growth is not set"
+    yield from _sources(facts, reaped)
+    yield from _target(facts)
 
 
 def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> Iterator[str]:
@@ -292,31 +277,9 @@ def _target(facts: model.ScheduleFacts) -> Iterator[str]:
         if facts.bricks_join
         else "cleared bricks are not given to the target"
     )
-    yield from _storage(facts)
+    yield "the room of the target is what new files have now, and BeeGFS spreads them so that all of it is used"
     if facts.target_inodes_free is None:
         yield "how many files the target can take is not known, and limits nothing here"
-
-
-def _storage(facts: model.ScheduleFacts) -> Iterator[str]:
-    low_bytes = facts.target_low_bytes
-    if low_bytes is None:
-        yield "the target is counted as one: the room of its single storage targets is not known"
-        return
-    passed = sum(not part.takes_new for part in facts.target)
-    if passed:
-        yield f"{several(passed, 'storage target takes', 'storage targets take')} no new files now, and none later here"
-    if low_bytes:
-        default = low_bytes in DEFAULT_LOW_LIMITS
-        how = "BeeGFS's own default; which limit is set is not known" if default else "as it does already"
-        yield (
-            f"new files go evenly to all storage targets that take any; one with less than {format_size(low_bytes)} free is "
-            f"passed over ({how})"
-        )
-    else:
-        yield (
-            "new files go evenly to all storage targets that take any, until the first is full: from which room on BeeGFS "
-            "passes over one is not known"
-        )
 
 
 def _days(days: float) -> str:
@@ -429,37 +392,19 @@ def _what_if(change: model.Change, facts: model.ScheduleFacts, planned: Sequence
 
 
 def _rounded(outcome: model.Outcome) -> model.Outcome:
-    return model.Outcome(
-        done_day=_day_or_none(outcome.done_day),
-        obstacle=None if outcome.obstacle is None else _rounded_obstacle(outcome.obstacle),
-        batches=tuple(map(_rounded_batch, outcome.batches)),
-        subvolumes=tuple(map(_rounded_subvolume, outcome.subvolumes)),
-        hosts=tuple(model.HostStep(host=one.host, free_day=_day_or_none(one.free_day)) for one in outcome.hosts),
-    )
+    """The outcome with every day rounded."""
+    rounded: model.Outcome = _round_days(outcome)
+    return rounded
 
 
-def _rounded_obstacle(obstacle: model.Obstacle) -> model.Obstacle:
-    return replace(obstacle, day=round(obstacle.day, _DIGITS))
-
-
-def _rounded_batch(step: model.BatchStep) -> model.BatchStep:
-    return model.BatchStep(
-        batch=step.batch,
-        begins_day=round(step.begins_day, _DIGITS),
-        moved_day=round(step.moved_day, _DIGITS),
-        freed_day=round(step.freed_day, _DIGITS),
-        waited_days=round(step.waited_days, _DIGITS),
-    )
-
-
-def _rounded_subvolume(step: model.SubvolumeStep) -> model.SubvolumeStep:
-    return replace(
-        step, drain_begins_day=_day_or_none(step.drain_begins_day), cleared_day=_day_or_none(step.cleared_day)
-    )
-
-
-def _day_or_none(day: float | None) -> float | None:
-    return None if day is None else round(day, _DIGITS)
+def _round_days(value: Any) -> Any:  # noqa: ANN401 - any part of an outcome
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, tuple):
+        return tuple(map(_round_days, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _round_days(getattr(value, one.name)) for one in fields(value)})
+    return value
 
 
 # --- Facts, from the catalog, the batches and a snapshot of the volume
@@ -589,22 +534,6 @@ def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
     old = sum(bucket.size_bytes for bucket in usage.by_mtime if bucket.max_age_s is None or bucket.max_age_s > YEAR_S)
     skipped = reaped.allocated_bytes if reaped is not None and reaped.action is ReapAction.SKIP else 0
     return max(old - skipped, 0)
-
-
-def storage_parts(seen: StorageSeen | None) -> model.StorageParts | None:
-    """The online storage targets that user trees use; None if the room of any is unknown."""
-    if seen is None:
-        return None
-    storage = [
-        one for one in seen.targets if one.kind is TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool)
-    ]
-    found, taking = there(storage), best_pool(storage)
-    parts = tuple(
-        model.TargetPart(total_bytes=one.total_bytes, free_bytes=one.free_bytes, takes_new=one in taking)
-        for one in found
-        if one.total_bytes is not None and one.free_bytes is not None
-    )
-    return model.StorageParts(parts=parts, low_bytes=low_limit(storage)) if parts and len(parts) == len(found) else None
 
 
 def kept_facts(

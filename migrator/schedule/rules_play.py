@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from math import ceil, inf
 
-from migrator.beegfs.rules import even_room, filled
 from migrator.schedule import model
 
 # --- Bricks that were not drained, and hosts
@@ -105,9 +104,9 @@ class SourceSide:
     """The subvolumes. One in a drain counts as gone: the others reserve room for all that it moves."""
 
     def __init__(self, facts: model.ScheduleFacts) -> None:
-        self._facts = facts.subvolumes
+        self.facts = facts.subvolumes
         self._max_fill = facts.max_fill
-        count = len(self._facts)
+        count = len(self.facts)
         self.bytes = Amount(count, facts.growth_share)
         self.files = Amount(count, facts.growth_share)
         for batch in facts.batches:
@@ -116,17 +115,17 @@ class SourceSide:
             self._add(placed, live=False)
         self.active = list(range(count))
         self._gone: list[int] = []
-        self._weights = [max(one.total_bytes, 1) for one in self._facts]
+        self._weights = [max(one.total_bytes, 1) for one in self.facts]
         self._active_weight = sum(self._weights)
         # A drain does not move file system overhead, nor what was written since the scan.
         content = [self.content(place, 0.0) for place in range(count)]
         self._overhead = [
-            max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self._facts, content, strict=True)
+            max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self.facts, content, strict=True)
         ]
         files_loose = self.files.loose((), 0.0)
         self._most_files = [
             None if one.free_inodes is None else one.free_inodes + self.files.on(place, self._share(place), files_loose)
-            for place, one in enumerate(self._facts)
+            for place, one in enumerate(self.facts)
         ]
         # One that exceeds its limit from the start is limited by its size until it has fallen below the limit.
         self._above = {place for place in self.active if not within(content[place], self._limit(place))}
@@ -163,7 +162,7 @@ class SourceSide:
         )
 
     def _limit(self, place: int) -> float:
-        return self._facts[place].total_bytes * self._max_fill - self._overhead[place]
+        return self.facts[place].total_bytes * self._max_fill - self._overhead[place]
 
     def takes_out(self, place: int) -> None:
         """Begin its drain: the others take all growth, and reserve room for its content."""
@@ -200,7 +199,7 @@ class SourceSide:
     def limit(self, place: int) -> float:
         """The bytes of files that it may hold now."""
         if place in self._above:
-            return self._facts[place].total_bytes - self._overhead[place]
+            return self.facts[place].total_bytes - self._overhead[place]
         return self._limit(place)
 
     def overfull(self, day: float) -> tuple[int, float, float] | None:
@@ -222,65 +221,34 @@ class SourceSide:
                     found.append((place, over_day, held - most if amount is self.bytes else 0.0))
         return min(found, key=lambda one: one[1]) if found else None
 
-    @property
-    def facts(self) -> tuple[model.SubvolumeFacts, ...]:
-        return self._facts
-
 
 # --- The target: content only grows, because nothing is deleted there
 
 
 class TargetSide:
-    """The target as a whole keeps `max_fill` and the reserve. If its storage targets are known, content must also fit when
-    they all take equal shares, by the rule of the guards (`storage_room`).
-    """
+    """The target keeps `max_fill` and the reserve."""
 
     def __init__(self, facts: model.ScheduleFacts) -> None:
         self._facts = facts
-        self._free_bytes = sum(part.free_bytes for part in facts.target)
-        whole = sum(part.total_bytes for part in facts.target)
-        self._below_fill_bytes = whole * facts.max_fill - (whole - self._free_bytes)
-        # Free bytes of each at the last change of their number, and bytes copied by then.
-        self._free = [float(part.free_bytes) for part in facts.target if part.takes_new]
-        self._brought_bytes = 0.0
-        self._left_out: list[int] = []
+        self._joined_bytes = 0
         self.room_inodes = facts.target_inodes_free
         share = facts.growth_share
         self._bytes = facts.growth_bytes_per_day * facts.trash_keep_days
         self._inodes = 0.0
         self.bytes_rate = sum(kept.placed.all_bytes for kept in facts.kept) * share
         self.inodes_rate = sum(kept.placed.all_files for kept in facts.kept) * share
-        self.room_bytes = self._room()
 
-    def _room(self, *added: int) -> float:
-        """Bytes that may be copied in all, with additional storage targets of these sizes."""
-        room = min(
-            self._below_fill_bytes + sum(added) * self._facts.max_fill,
-            self._free_bytes + sum(added) - self._facts.reserve_bytes,
-        )
-        low_bytes = self._facts.target_low_bytes
-        if low_bytes is not None:
-            even = self._brought_bytes + even_room([*self._free, *added], low_bytes)
-            room = min(room, even - self._facts.reserve_bytes)
-        return max(room, 0.0)
+    @property
+    def room_bytes(self) -> float:
+        """Bytes that may be copied in all."""
+        total_bytes = self._facts.target_total_bytes + self._joined_bytes
+        free_bytes = self._facts.target_free_bytes + self._joined_bytes
+        below_fill_bytes = total_bytes * self._facts.max_fill - (total_bytes - free_bytes)
+        return max(min(below_fill_bytes, free_bytes - self._facts.reserve_bytes), 0.0)
 
-    def join(self, added_bytes: int, day: float) -> None:
-        """Turn cleared bricks into one storage target. One so small that less would fit with it than without is left out until
-        that changes.
-        """
-        low_bytes = self._facts.target_low_bytes
-        if low_bytes is not None:
-            self._free = filled(self._free, self.used_bytes(day) - self._brought_bytes, low_bytes)
-            self._brought_bytes = self.used_bytes(day)
-        self._left_out.append(added_bytes)
-        largest_first = sorted(self._left_out, reverse=True)
-        # For a given number, the largest are best; all together may help where each alone does not.
-        count = max(range(len(largest_first) + 1), key=lambda count: (self._room(*largest_first[:count]), count))
-        joined, self._left_out = largest_first[:count], largest_first[count:]
-        self._free += map(float, joined)
-        self._free_bytes += sum(joined)
-        self._below_fill_bytes += sum(joined) * self._facts.max_fill
-        self.room_bytes = self._room()
+    def join(self, added_bytes: int) -> None:
+        """Cleared bricks become room of the target."""
+        self._joined_bytes += added_bytes
 
     def take(self, batch_bytes: float, batch_inodes: float, bytes_rate: float, inodes_rate: float) -> None:
         """Begin to copy a batch: from now on its room is taken, and it grows."""
@@ -556,7 +524,7 @@ class _Player:
             self._is_cleared(self._drain)
         for joined in [one for one in self._joining if one[0] <= day]:
             self._joining.remove(joined)
-            self._target.join(joined[1], day)
+            self._target.join(joined[1])
             self._joins += 1
         self._source.note_emptied(day)
 

@@ -12,7 +12,7 @@ from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_growth, copy_s
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree
 from migrator.schedule import rules
-from migrator.schedule.model import Schedule, ScheduleFacts, StorageParts, SubvolumeFacts, TargetPart
+from migrator.schedule.model import Schedule, ScheduleFacts, SubvolumeFacts
 from migrator.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
 from migrator.site.config import Site
 
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanScheduling:
-    """Input of a schedule beyond the plan: the volume now, or why it is unknown; and the room of single storage targets, if
-    known.
-    """
+    """Input of a schedule beyond the plan: the volume now, or why it is unknown."""
 
     volume: VolumeOverview | None
     problem: str = ""
-    storage: StorageParts | None = None
 
 
 def schedule_for_plan(
@@ -56,8 +53,6 @@ def schedule_for_plan(
         return Schedule(problem=str(reason))
     reaped = {tree.tree.path: tree for tree in (reap.trees if reap else ())}
     usages = {usage.tree.path: usage for usage in ranking}
-    storage = scheduling.storage
-    whole = TargetPart(total_bytes=capacity.total_bytes, free_bytes=capacity.free_bytes)
     slower = slower_in_drains(ledger.drains.copying(), cost)
     moved = [one for one in ledger.drains.all() if one.state in MOVED_STATES]
     drains = drain_cost([drain_tally(ledger.drains.samples(one.id)) for one in moved])
@@ -85,8 +80,8 @@ def schedule_for_plan(
         ),
         kept=rules.kept_facts(settled, placement, now_s=now_s, retain_s=site.cutover.retain_s),
         outside=placement.of([None]),
-        target=(whole,) if storage is None else storage.parts,
-        target_low_bytes=None if storage is None else storage.low_bytes,
+        target_total_bytes=capacity.total_bytes,
+        target_free_bytes=capacity.free_bytes,
         target_inodes_free=site.target.inodes_free if capacity.free_inodes is None else capacity.free_inodes,
         max_fill=site.capacity.max_fill,
         reserve_bytes=site.transfer.reserve_bytes,
@@ -98,8 +93,8 @@ def schedule_for_plan(
         drain_days_per_file=drains.s_per_file / DAY_S,
         handover_days=rules.HANDOVER_DAYS,
     )
-    rates = rules.Rates(copying=cost, slower=slower, drains=drains, growth=growth)
-    schedule = rules.make_schedule(facts, assumptions=rules.assumptions(facts, rates, reaped))
+    sentences = rules.assumptions(facts, copying=cost, slower=slower, drains=drains, growth=growth, reaped=reaped)
+    schedule = rules.make_schedule(facts, assumptions=sentences)
     return replace(schedule, growth_basis=growth.basis)
 
 

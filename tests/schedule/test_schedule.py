@@ -15,10 +15,6 @@ def outcome(site: schedule_model.ScheduleFacts) -> schedule_model.Outcome:
     return schedule_rules.best_outcome(site, range(len(site.batches)))
 
 
-def part(free: int) -> tuple[schedule_model.TargetPart, ...]:
-    return (schedule_model.TargetPart(total_bytes=free, free_bytes=free),)
-
-
 def obstacle(site: schedule_model.ScheduleFacts) -> schedule_model.Obstacle:
     found = outcome(site).obstacle
     assert found is not None
@@ -65,7 +61,7 @@ def test_a_worked_example() -> None:
     site = facts(
         [subvolume(number, free=40) for number in (1, 2, 3)],
         [batch(1, [30, 30, 30], days=3), batch(2, [20, 20, 20], days=2), batch(3, [10, 10, 10], days=1)],
-        target=part(120),
+        target=120,
         retain=5,
         drain=0.1,
     )
@@ -133,9 +129,9 @@ def test_who_adds_faster_than_a_drain_lets_copy_is_copied_after_it() -> None:
 
 def test_growth_is_copied_and_counts_on_both_sides() -> None:
     # 100 grow by 10 a day; what is there after 1.25 days takes 1.25 times as long: begins 0, ends at 1 / (1 - 0.1).
-    site = facts([subvolume(1, total=200, free=100)], [batch(1, [100], days=1)], target=part(112), growth=10, retain=0)
+    site = facts([subvolume(1, total=200, free=100)], [batch(1, [100], days=1)], target=112, growth=10, retain=0)
     assert outcome(site).batches[0].moved_day == pytest.approx(1 / 0.9)
-    assert obstacle(replace(site, target=part(111))).kind is schedule_model.ObstacleKind.TARGET_BYTES
+    assert obstacle(replace(site, target_free_bytes=111)).kind is schedule_model.ObstacleKind.TARGET_BYTES
 
 
 def test_the_last_brick_is_retired_and_a_replica_set_leaves_as_one() -> None:
@@ -159,82 +155,9 @@ def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_
 
 
 def test_trash_takes_room_of_the_target() -> None:
-    site = facts([subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=part(110), growth=1)
+    site = facts([subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=110, growth=1)
     assert outcome(site).batches
     assert obstacle(replace(site, trash_keep_days=11.0)).lacking_bytes == 1
-
-
-def test_storage_targets_take_alike_until_the_first_is_full() -> None:
-    """BeeGFS does not give each what it has room for: every target takes as much as the fullest, by the rule of the guards."""
-    parts = (
-        schedule_model.TargetPart(total_bytes=100, free_bytes=20),
-        schedule_model.TargetPart(total_bytes=100, free_bytes=100),
-    )
-    site = facts([subvolume(1)], [batch(1, [50], days=1, target=40)], target=parts, low=0, max_fill=0.9)
-    assert outcome(site).obstacle is None
-    found = obstacle(replace(site, batches=(replace(site.batches[0], target_bytes=95),)))
-    assert (found.kind, found.lacking_bytes) == (schedule_model.ObstacleKind.TARGET_BYTES, 55)
-    # Where it is known to pass over the fuller one in time only what is kept on each is lost.
-    passed = replace(site, target_low_bytes=5)
-    fits = replace(passed, batches=(replace(site.batches[0], target_bytes=100),))
-    assert outcome(fits).obstacle is None
-    assert Replay(fits, outcome(fits)).run().worst == []
-    assert obstacle(replace(passed, batches=(replace(site.batches[0], target_bytes=101),))).lacking_bytes == 1
-
-
-def test_what_takes_no_new_files_has_no_room() -> None:
-    # df shows 100 of 200 free: the full one counts for how full the whole is, and the other takes 80 at most.
-    full = schedule_model.TargetPart(total_bytes=100, free_bytes=10, takes_new=False)
-    site = facts(
-        [subvolume(1)],
-        [batch(1, [50], days=1, target=80)],
-        target=(full, schedule_model.TargetPart(total_bytes=100, free_bytes=90)),
-        low=10,
-        max_fill=0.9,
-    )
-    assert outcome(site).obstacle is None
-    assert obstacle(replace(site, batches=(replace(site.batches[0], target_bytes=81),))).lacking_bytes == 1
-
-
-def test_a_brick_that_joins_takes_what_fuller_targets_cannot() -> None:
-    # Two batches of 60 on a target of 100: when it has taken the first, of the second each takes 30.
-    volumes = [subvolume(1, total=100, free=40), subvolume(2, total=200, free=140)]
-    site = facts(
-        volumes,
-        [batch(1, [30, 30], days=1), batch(2, [30, 30], days=1)],
-        target=part(100),
-        low=0,
-        drain=0.01,
-        retain=50,
-    )
-    found = outcome(site)
-    assert found.obstacle is None
-    assert found.batches[1].waited_days > 0
-    assert Replay(site, found).run().worst == []
-    # What is left of the first does not take half of it any more; where it is passed over the brick takes the rest.
-    fuller = replace(site, target=part(80))
-    assert obstacle(fuller).lacking_bytes == 20
-    passed = replace(fuller, target_low_bytes=1)
-    assert outcome(passed).obstacle is None
-    assert Replay(passed, outcome(passed)).run().worst == []
-
-
-def test_a_small_brick_does_not_take_room_away() -> None:
-    # Evenly it would be full when ten of the other are taken.
-    volumes = [subvolume(1, total=10, free=10), subvolume(2, total=200, free=100)]
-    site = facts(volumes, [batch(1, [0, 50], days=1), batch(2, [0, 50], days=1)], target=part(100), low=0, retain=50)
-    assert outcome(site).obstacle is None
-
-
-def test_more_room_is_asked_of_all_storage_targets_alike() -> None:
-    parts = (
-        schedule_model.TargetPart(total_bytes=TIB, free_bytes=TIB),
-        schedule_model.TargetPart(total_bytes=2 * TIB, free_bytes=2 * TIB),
-    )
-    site = facts([subvolume(1)], [batch(1, [0], target=4 * TIB)], target=parts, low=0)
-    more_bytes = schedule_rules.remedies(site, (0,)).more_bytes
-    assert more_bytes is not None
-    assert 2 * TIB <= more_bytes <= 2.02 * TIB
 
 
 def test_a_brick_that_is_too_full_already_takes_nothing_and_may_empty() -> None:
@@ -253,7 +176,7 @@ def test_a_brick_that_is_too_full_already_takes_nothing_and_may_empty() -> None:
 def test_every_obstacle() -> None:
     volumes = [subvolume(1, free=10), subvolume(2, free=10)]
     big = batch(1, [90, 90], files=[5, 5])
-    assert obstacle(facts(volumes, [big], target=part(179))) == schedule_model.Obstacle(
+    assert obstacle(facts(volumes, [big], target=179)) == schedule_model.Obstacle(
         kind=schedule_model.ObstacleKind.TARGET_BYTES, day=0, batch=1, lacking_bytes=1
     )
     assert obstacle(facts(volumes, [big], target_inodes=9)) == schedule_model.Obstacle(
@@ -270,9 +193,7 @@ def test_every_obstacle() -> None:
     found = obstacle(grown)
     assert (found.kind, found.subvolume) == (schedule_model.ObstacleKind.SOURCE_GROWTH, 1)
     assert found.day == pytest.approx(20 / 3)
-    target = facts(
-        [subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=part(101), growth=1, retain=9
-    )
+    target = facts([subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=101, growth=1, retain=9)
     found = obstacle(target)
     assert found.kind is schedule_model.ObstacleKind.TARGET_GROWTH
     for kind in schedule_model.ObstacleKind:
@@ -284,7 +205,7 @@ def test_a_batch_waits_where_growth_would_fill_the_target_before_a_brick_joins()
     site = facts(
         [subvolume(1, free=60), subvolume(2, total=200, free=160)],
         [batch(1, [38, 38], days=1), batch(2, [2, 2], days=1)],
-        target=part(84),
+        target=84,
         growth=0.5,
         retain=8,
         drain=0.1,
@@ -304,7 +225,7 @@ def test_remedies_are_enough_and_less_is_not() -> None:
             schedule_model.OldFiles(user="bob", size_bytes=50 * TIB),
         ),
     )
-    site = facts(volumes, [one], target=part(80 * TIB), target_inodes=8000)
+    site = facts(volumes, [one], target=80 * TIB, target_inodes=8000)
     found = schedule_rules.remedies(site, (0,))
     assert found.more_bytes is not None
     assert found.more_inodes is not None
@@ -317,7 +238,7 @@ def test_remedies_are_enough_and_less_is_not() -> None:
     found = schedule_rules.remedies(enough, (0,))
     assert (found.more_inodes, found.reap_users, found.reap_bytes) == (0, ("ada", "bob"), 120 * TIB)
     assert not schedule_rules.is_possible(schedule_rules.without_old(enough, ["ada"]), (0,))
-    fuller = facts([subvolume(1)], [batch(1, [50])], target=part(60), max_fill=0.8)
+    fuller = facts([subvolume(1)], [batch(1, [50])], target=60, max_fill=0.8)
     assert schedule_rules.remedies(fuller, (0,)).max_fill == 0.84
     hopeless = facts([subvolume(1)], [batch(1, [50], days=60)], growth=1)
     assert schedule_rules.remedies(hopeless, (0,)).more_bytes is None
@@ -345,7 +266,7 @@ def test_orders_stand_side_by_side() -> None:
 
 
 def test_what_if() -> None:
-    site = facts([subvolume(1), subvolume(2)], [batch(1, [50, 50], days=4)], target=part(200), growth=1, drain=0.5)
+    site = facts([subvolume(1), subvolume(2)], [batch(1, [50, 50], days=4)], target=200, growth=1, drain=0.5)
     assert schedule_rules.changed(site, schedule_model.Change.COPY_HALVED).batches[0].copy_days == 8
     assert schedule_rules.changed(site, schedule_model.Change.DRAIN_HALVED).drain_days_per_byte == 1
     assert schedule_rules.changed(site, schedule_model.Change.GROWTH_DOUBLED).growth_bytes_per_day == 2
@@ -361,7 +282,7 @@ def test_what_if() -> None:
 
 
 def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
-    schedule = schedule_rules.make_schedule(facts([subvolume(1)], [batch(1, [50])], target=part(49)))
+    schedule = schedule_rules.make_schedule(facts([subvolume(1)], [batch(1, [50])], target=49))
     assert schedule.remedies is not None
     assert schedule_rules.schedule_problem(schedule, 20_000 * DAY_S) == (
         "the bricks cannot be converted by this plan: on day 0 (2024-10-04) batch 1 lacks 1 B on the target, and nothing frees room there "

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.beegfs.model import CapacityPool, Reachability, StorageSeen, StorageTarget, TargetKind
 from migrator.bricks.model import BrickRoom
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, YEAR_S
@@ -12,8 +11,8 @@ from migrator.fs.model import Need
 from migrator.gluster.model import Brick, VolumeState
 from migrator.plan.model import AgeBucket, Batch, TransferCost
 from migrator.reap.model import ReapAction, ReapedTree
-from migrator.schedule.model import OldFiles, Placed, StorageParts, TargetPart, TreeOnBrick
-from migrator.schedule.rules import NoSchedule, Placement, batch_facts, storage_parts, volume_facts
+from migrator.schedule.model import OldFiles, Placed, TreeOnBrick
+from migrator.schedule.rules import NoSchedule, Placement, batch_facts, volume_facts
 from migrator.schedule.rules_drains import SlowerInDrains
 from tests.support.schedules import subvolume
 from tests.support.usages import usage
@@ -132,53 +131,3 @@ def test_what_a_batch_takes(
     assert (found.number, found.target_bytes, found.target_inodes, found.copy_days) == (4, size_bytes, inodes, 1.5)
     assert found.copy_days_in_drain == 6.0
     assert found.old == (OldFiles(user="alice", size_bytes=old),)
-
-
-def target(
-    number: int,
-    *,
-    kind: TargetKind = TargetKind.STORAGE,
-    pool: int = 1,
-    free: int | None = 5,
-    state: Reachability | None = None,
-    capacity: CapacityPool | None = None,
-) -> StorageTarget:
-    return StorageTarget(
-        kind=kind,
-        number=number,
-        name=str(number),
-        node="n",
-        reachability=state,
-        consistency=None,
-        pool=capacity,
-        storage_pool=pool,
-        total_bytes=10,
-        free_bytes=free,
-    )
-
-
-def test_the_storage_targets_of_the_pool_count_where_all_tell_their_room() -> None:
-    metadata = target(9, kind=TargetKind.METADATA)
-    assert storage_parts(None) is None
-    assert storage_parts(StorageSeen(targets=(target(1), target(2, free=0), metadata))) == StorageParts(
-        parts=(TargetPart(total_bytes=10, free_bytes=5), TargetPart(total_bytes=10, free_bytes=0)), low_bytes=0
-    )
-    one = storage_parts(StorageSeen(targets=(target(1), target(2, pool=2)), storage_pool=2))
-    assert one is not None
-    assert len(one.parts) == 1
-    assert storage_parts(StorageSeen(targets=(target(1), target(2, free=None)))) is None
-
-
-def test_what_is_off_or_passed_over_takes_no_new_files() -> None:
-    low, emergency = CapacityPool.LOW, CapacityPool.EMERGENCY
-    normal = target(1, free=9, capacity=CapacityPool.NORMAL)
-    found = storage_parts(
-        StorageSeen(targets=(normal, target(2, free=3, capacity=low), target(3, capacity=emergency, free=1)))
-    )
-    assert found is not None
-    assert [part.takes_new for part in found.parts] == [True, False, False]
-    assert found.low_bytes == 3
-    for state in (Reachability.OFFLINE, Reachability.PROBABLY_OFFLINE):
-        found = storage_parts(StorageSeen(targets=(normal, target(2, free=8, state=state))))
-        assert found is not None
-        assert [part.free_bytes for part in found.parts] == [9]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from migrator.schedule.model import KeptFacts, ObstacleKind, Outcome, Placed, ScheduleFacts, TargetPart
+from migrator.schedule.model import KeptFacts, ObstacleKind, Outcome, Placed, ScheduleFacts
 from migrator.schedule.rules import best_outcome, drain_orders, is_possible, with_room
 from migrator.schedule.rules_play import SourceSide, play
-from tests.support.schedules import Replay, batch, evenly, facts, fill, subvolume
+from tests.support.schedules import Replay, batch, facts, subvolume
 
 
 @st.composite
@@ -40,9 +40,9 @@ def sites(draw: st.DrawFn, *, growth: bool = True, most: int = 3) -> ScheduleFac
     return facts(
         volumes,
         batches,
-        target=tuple(draw(st.lists(parts(), min_size=1, max_size=3))),
+        target=draw(st.integers(0, 300)),
+        target_used=draw(st.integers(0, 60)),
         target_inodes=draw(st.none() | st.integers(0, 300)),
-        low=draw(st.none() | st.integers(0, 20)),
         reserve=draw(st.sampled_from([0, 0, 10])),
         kept=kept,
         outside=outside,
@@ -53,17 +53,6 @@ def sites(draw: st.DrawFn, *, growth: bool = True, most: int = 3) -> ScheduleFac
         drain=draw(st.sampled_from([0.001, 0.01, 0.3])),
         handover=draw(st.integers(0, 2)) + 0.0071,
         bricks_join=draw(st.booleans()),
-    )
-
-
-@st.composite
-def parts(draw: st.DrawFn) -> TargetPart:
-    """A storage target, or the whole target; now and then one that takes no new files."""
-    free = draw(st.integers(0, 150))
-    return TargetPart(
-        total_bytes=free + draw(st.integers(0, 30)),
-        free_bytes=free,
-        takes_new=draw(st.sampled_from([True, True, True, False])),
     )
 
 
@@ -132,7 +121,7 @@ def test_what_a_schedule_says_is_moved_and_lacking_is_what_lies_there(site: Sche
         kept = sum(one.placed.all_bytes * (grown - 1) for one in site.kept)
         assert sum(seen.on_target.values()) == pytest.approx(brought + kept, abs=1e-6)
         assert sum(seen.held(place) for place in place_of.values()) == pytest.approx(site.outside.all_bytes, abs=1e-6)
-    elif obstacle.kind is ObstacleKind.TARGET_BYTES and site.target_low_bytes is None:
+    elif obstacle.kind is ObstacleKind.TARGET_BYTES:
         seen.pass_time(obstacle.day)
         waiting = next(one for one in site.batches if one.number == obstacle.batch)
         grown = site.growth_share * (obstacle.day + waiting.copy_days)
@@ -148,29 +137,23 @@ def test_what_a_schedule_says_is_moved_and_lacking_is_what_lies_there(site: Sche
 def test_what_is_called_impossible_is_so_and_nothing_else(site: ScheduleFacts) -> None:
     possible = is_possible(site, every_batch(site))
     event(f"possible: {possible}")
-    way = any_way(site)
-    assert way or not possible
-    # As long as it is not known when BeeGFS passes a target over, what was brought early leaves less for later: to wait for
-    # a brick with what would fit before is not tried.
-    assert possible or not way or (site.target_low_bytes == 0 and site.bricks_join)
+    assert possible is any_way(site)
 
 
 @dataclass(frozen=True)
 class Way:
-    """How far a way through is: batches moved, places drained, places that joined, what is free on each storage target."""
+    """How far a way through is: batches moved, places drained, places that joined."""
 
     moved: int
     drained: frozenset[int]
     joined: frozenset[int]
-    free: tuple[float, ...]
 
 
 def any_way(site: ScheduleFacts) -> bool:
     """Whether any sequence of moves, drains and joins leads to the end, with all the time in the world: every one is tried."""
     goal = len(site.subvolumes) - 1
     seen = set()
-    free = tuple(float(part.free_bytes) for part in site.target if part.takes_new)
-    waiting = [Way(0, frozenset(), frozenset(), free)]
+    waiting = [Way(0, frozenset(), frozenset())]
     while waiting:
         way = waiting.pop()
         if way in seen:
@@ -179,28 +162,21 @@ def any_way(site: ScheduleFacts) -> bool:
         if way.moved == len(site.batches) and len(way.drained) == goal:
             return True
         if way.moved < len(site.batches) and target_takes(site, way):
-            need = site.batches[way.moved].target_bytes
-            left = way.free if site.target_low_bytes is None else fill(way.free, need, site.target_low_bytes)
-            waiting.append(replace(way, moved=way.moved + 1, free=tuple(round(one, 6) for one in left)))
+            waiting.append(replace(way, moved=way.moved + 1))
         for place in set(range(len(site.subvolumes))) - way.drained:
             if len(way.drained) < goal and others_take(site, way.moved, way.drained | {place}):
                 waiting.append(replace(way, drained=way.drained | {place}))
         for place in way.drained - way.joined if site.bricks_join else ():
-            added = (*way.free, float(site.subvolumes[place].added_bytes))
-            waiting.append(replace(way, joined=way.joined | {place}, free=added))
+            waiting.append(replace(way, joined=way.joined | {place}))
     return False
 
 
 def target_takes(site: ScheduleFacts, way: Way) -> bool:
     """Whether the next batch fits, by plain sums."""
     added = sum(site.subvolumes[place].added_bytes for place in way.joined)
-    whole = sum(part.total_bytes for part in site.target) + added
-    free = sum(part.free_bytes for part in site.target) + added
+    whole, free = site.target_total_bytes + added, site.target_free_bytes + added
     used = sum(one.target_bytes for one in site.batches[: way.moved + 1])
     room = max(min(whole * site.max_fill - (whole - free), free - site.reserve_bytes), 0)
-    if site.target_low_bytes is not None:
-        even = evenly(way.free, site.target_low_bytes) - site.reserve_bytes
-        room = min(room, used - site.batches[way.moved].target_bytes + max(even, 0))
     inodes = site.target_inodes_free
     need_inodes = sum(one.target_inodes for one in site.batches[: way.moved + 1])
     return used <= room + 1e-5 and (inodes is None or need_inodes <= inodes)
@@ -246,7 +222,7 @@ def test_what_grows_over_its_limit_first_is_the_obstacle() -> None:
     site = facts(
         [subvolume(1, total=10, free=0)],
         [batch(1, [10])],
-        target=(TargetPart(total_bytes=0, free_bytes=0),),
+        target=0,
         kept=(
             KeptFacts(placed=Placed(size_bytes=(0,), files=(0,), unplaced_bytes=0, unplaced_files=0), freed_day=1.0),
         ),

@@ -3,6 +3,7 @@
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,7 +14,7 @@ from migrator.plan.rules_forecast import Growth
 from migrator.render.document import Document, Paragraph, Section
 from migrator.render.terminal import print_document
 from migrator.schedule.model import Schedule
-from migrator.schedule.rules import Rates, assumptions, make_schedule
+from migrator.schedule.rules import assumptions, make_schedule
 from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
 from migrator.schedule.view import schedule_blocks
 from tests.support.schedules import batch, facts, field_example, subvolume
@@ -22,17 +23,18 @@ GOLDEN = Path(__file__).parents[1] / "fixtures" / "schedules"
 BEGINS_AT_S = 20_000 * DAY_S
 COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured here: 1 GB/s")
 
-RATES = Rates(
-    copying=COST,
-    slower=SlowerInDrains(share=0.4, basis="measured here, 40%"),
-    drains=assumed_drain_cost(),
-    growth=Growth(),
-)
+RATES: Any = {
+    "copying": COST,
+    "slower": SlowerInDrains(share=0.4, basis="measured here, 40%"),
+    "drains": assumed_drain_cost(),
+    "growth": Growth(),
+    "reaped": {},
+}
 
 
 def field_schedule(target_bytes: int) -> Schedule:
     site = field_example(target_bytes)
-    return make_schedule(site, assumptions=assumptions(site, RATES, {}))
+    return make_schedule(site, assumptions=assumptions(site, **RATES))
 
 
 def shown(schedule: Schedule, width: int = 132) -> str:
@@ -67,7 +69,7 @@ def test_another_order_is_a_way() -> None:
     # Batch 1 fits only when brick 1 has joined the target, which batch 2 makes possible.
     volumes = [subvolume(1, free=10), subvolume(2, free=10)]
     batches = [batch(1, [50, 50], days=1), batch(2, [40, 40], days=1)]
-    site = facts(volumes, batches, target=field_example(90).target)
+    site = facts(volumes, batches, target=90)
     text = shown(make_schedule(site))
     assert "Impossible, with drains in every order" in text
     assert "the batches in another order (bricks free soonest)" in text

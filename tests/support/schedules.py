@@ -59,9 +59,9 @@ def facts(
     subvolumes: Sequence[schedule.SubvolumeFacts],
     batches: Sequence[schedule.BatchFacts],
     *,
-    target: tuple[schedule.TargetPart, ...] = (schedule.TargetPart(total_bytes=1000, free_bytes=1000),),
+    target: int = 1000,
+    target_used: int = 0,
     target_inodes: int | None = None,
-    low: int | None = None,
     reserve: int = 0,
     kept: tuple[schedule.KeptFacts, ...] = (),
     outside: Sequence[int] | None = None,
@@ -73,13 +73,14 @@ def facts(
     handover: float = 1.0,
     bricks_join: bool = True,
 ) -> schedule.ScheduleFacts:
-    """A small site: bytes by ones, days by ones."""
+    """A small site: bytes by ones, days by ones. `target` is free there."""
     return schedule.ScheduleFacts(
         subvolumes=tuple(subvolumes),
         batches=tuple(batches),
         kept=kept,
         outside=schedule.Placed(size_bytes=tuple(outside or (0,) * len(subvolumes)), files=(0,) * len(subvolumes)),
-        target=target,
+        target_total_bytes=target + target_used,
+        target_free_bytes=target,
         target_inodes_free=target_inodes,
         max_fill=max_fill,
         reserve_bytes=reserve,
@@ -91,7 +92,6 @@ def facts(
         drain_days_per_file=0.0,
         handover_days=handover,
         bricks_join=bricks_join,
-        target_low_bytes=low,
     )
 
 
@@ -106,7 +106,7 @@ def field_example(target_bytes: int) -> schedule.ScheduleFacts:
     site = facts(
         volumes,
         batches,
-        target=(schedule.TargetPart(total_bytes=target_bytes, free_bytes=target_bytes),),
+        target=target_bytes,
         max_fill=0.9,
         retain=14,
         drain=1.0 / (50 * MIB * DAY_S),
@@ -136,9 +136,7 @@ class Replay:
     overhead: list[float] = field(default_factory=list)
     most_names: list[float | None] = field(default_factory=list)
     above: set[int] = field(default_factory=set)
-    free: list[float] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
-    joined: list[int] = field(default_factory=list)
+    joined: int = 0
     left: dict[int, float] = field(default_factory=dict)
     worst: list[str] = field(default_factory=list)
 
@@ -162,8 +160,6 @@ class Replay:
             for place, one in enumerate(self.facts.subvolumes)
         ]
         self.above = {place for place in places if self.held(place) > self.limit(place)}
-        self.free = [float(part.free_bytes) for part in self.facts.target if part.takes_new]
-        self.fill(self.trash)
         obstacle = self.outcome.obstacle
         done_day = inf if self.outcome.done_day is None else self.outcome.done_day
         end_day = done_day if obstacle is None else obstacle.day
@@ -221,7 +217,6 @@ class Replay:
             if number in self.on_target:
                 self.on_target[number] += added
                 self.inodes[number] += more
-                self.fill(added)
             if number not in self.moved:
                 for place in self.open:
                     self.source[number][place] += added * self.share(place)
@@ -233,7 +228,6 @@ class Replay:
         grown = self.facts.growth_share * self.day
         self.on_target[number] = one.target_bytes + one.placed.all_bytes * grown
         self.inodes[number] = one.target_inodes + one.placed.all_files * grown
-        self.fill(self.on_target[number])
 
     def purge(self, number: int) -> None:
         del self.source[number], self.names[number]
@@ -250,25 +244,7 @@ class Replay:
         self.gone.add(place)
 
     def join(self, place: int) -> None:
-        """Where it would be full too soon it waits for others."""
-        self.waiting.append(self.facts.subvolumes[place].added_bytes)
-        joined, free, best = self.joined, self.free, self.left_on_target()
-        rest = sorted(self.waiting, reverse=True)
-        for count in range(1, len(rest) + 1):
-            self.joined, self.free = [*self.joined, rest[count - 1]], [*self.free, rest[count - 1]]
-            if self.left_on_target() >= best - 1e-9:
-                joined, free, best, self.waiting = self.joined, self.free, self.left_on_target(), rest[count:]
-        self.joined, self.free = joined, free
-
-    def left_on_target(self) -> float:
-        """What more may be brought."""
-        left = self.room() - sum(self.on_target.values()) - self.trash
-        low = self.facts.target_low_bytes
-        return left if low is None else min(left, evenly(self.free, low) - self.facts.reserve_bytes)
-
-    def fill(self, added: float) -> None:
-        if self.facts.target_low_bytes is not None:
-            self.free = fill(self.free, added, self.facts.target_low_bytes)
+        self.joined += self.facts.subvolumes[place].added_bytes
 
     def held(self, place: int) -> float:
         return sum(held[place] for held in self.source.values())
@@ -294,8 +270,7 @@ class Replay:
     def room(self) -> float:
         """Of the target as a whole, by what has joined it until now."""
         site = self.facts
-        whole = sum(part.total_bytes for part in site.target) + sum(self.joined)
-        free = sum(part.free_bytes for part in site.target) + sum(self.joined)
+        whole, free = site.target_total_bytes + self.joined, site.target_free_bytes + self.joined
         return max(min(whole * site.max_fill - (whole - free), free - site.reserve_bytes), 0.0)
 
     def check_target(self) -> None:
@@ -303,31 +278,11 @@ class Replay:
         used = sum(self.on_target.values()) + self.trash
         if over(used, self.room()) > 0:
             self.worst.append(f"day {self.day}: the target holds {used}, may hold {self.room()}")
-        if site.target_low_bytes is not None and any(over(-one, 0.0) > 0 for one in self.free):
-            self.worst.append(f"day {self.day}: a storage target is full: {self.free}")
         inodes = sum(self.inodes.values())
         if site.target_inodes_free is not None and over(inodes, site.target_inodes_free) > 0:
             self.worst.append(
                 f"day {self.day}: the target has {inodes} inodes more, may have {site.target_inodes_free}"
             )
-
-
-def evenly(free: Sequence[float], low: float) -> float:
-    """What fits before one that takes new files is full, or all of them are low."""
-    least = max(min(free, default=0.0), 0.0) * len(free)
-    return max(least, sum(max(one - low, 0.0) for one in free)) if low else least
-
-
-def fill(free: Sequence[float], added: float, low: float) -> list[float]:
-    """By pieces, each on all that are not low, or on all where every one is."""
-    left = list(free)
-    while added > 0 and left:
-        normal = [place for place, one in enumerate(left) if low and one > low + 1e-9]
-        piece = min([added / len(normal), *(left[place] - low for place in normal)]) if normal else added / len(left)
-        for place in normal or range(len(left)):
-            left[place] -= piece
-        added = added - piece * len(normal) if normal else 0.0
-    return left
 
 
 def over(amount: float, limit: float) -> float:
