@@ -1,9 +1,10 @@
 """What cutovers, rollbacks, purges and archives are made of."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from migrator import app
@@ -20,15 +21,17 @@ from migrator.catalog.queries import CatalogFileSamples
 from migrator.catalog.rules_packing import ChunkLimits
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.durable import write_durably
-from migrator.core.entry import EntryType, UserTree
-from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.entry import Entry, EntryType, UserTree
+from migrator.core.errors import Refused, ToolFailed, UsageError
 from migrator.core.paths import join, parent
 from migrator.core.progress import Progress
+from migrator.core.states import PassKind
 from migrator.cutover.carry_back import PLAN, BackParts, CarryingBack, SourceSide, TargetSide, exchanged, newest_pass
 from migrator.cutover.catalogs import SwitchedCatalogFiles, changed_source
 from migrator.cutover.files import MountedTops, SymlinkedPaths
-from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState
+from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, FrozenTop
 from migrator.cutover.ports import SourceChange, SourceChangeKind, WriterSearch
+from migrator.cutover.rules import carried_top
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import BrickWriters, LocalWriters
 from migrator.delta.delta import Deltas
@@ -180,32 +183,23 @@ _GIVEN_UP = "given-up"
 """In the directory of a rollback: the paths, each with a NUL, that are carried back whether they changed or not."""
 
 
-def carrying_back(
-    wiring: app.Wiring, *, own: Ledger, known: SiteRecord, progress: Progress, policy: DigestPolicy
-) -> CarryingBack:
-    """Carrying back for one site. `own` is the ledger of the migration, `known` the site as that has it; `policy` is how
-    much content is verified.
+@dataclass(frozen=True, kw_only=True)
+class BackSites(CarryingBack):
+    """Carrying back for one site, in `state_dir/back/NUMBER-TOKEN`, by the number and the token of the cutover. `own` is the ledger
+    of the migration, `known` the site as that has it.
     """
-    return CarryingBack(BackSites(wiring=wiring, own=own, known=known, progress=progress, policy=policy))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackSites:
-    """The `Openings` port: `state_dir/back/NUMBER-TOKEN`, by the number and the token of the cutover."""
 
     wiring: app.Wiring
     own: Ledger
     known: SiteRecord
     progress: Progress
-    policy: DigestPolicy
 
     def read(self, record: CutoverRecord) -> AbstractContextManager[Ledger | None]:
-        """The ledger, as the port says. One whose making was interrupted is none yet."""
+        """One whose making was interrupted is none yet."""
         return back_ledger(self.wiring, record)
 
     @asynccontextmanager
     async def open(self, record: CutoverRecord) -> AsyncIterator[BackParts]:
-        """The whole site, as the port says."""
         directory, wiring = back_directory(self.wiring, record), self.wiring
         with open_ledger(directory / "ledger.db", create=True) as ledger, wiring.source() as real:
             kept = ledger.site.read()
@@ -223,33 +217,36 @@ class BackSites:
                 for side in (source, target, moves):
                     side.close()
 
-    @contextmanager
-    def tops(self, record: CutoverRecord) -> Iterator[tuple[SourceSide, TargetSide, TargetCapabilities | None]]:
-        """Both sides, as the port says."""
+    def top(self, record: CutoverRecord, *, source_before: FrozenTop, target_before: FrozenTop) -> Entry:
+        capabilities = self.known.capabilities
+        if capabilities is None:
+            raise Refused("what the target can keep is not known", hint="run `migrator doctor`")
         with self.wiring.source() as real:
-            source, target = self._sides(record, real, None)
+            sides = self._sides(record, real, None)
             try:
-                yield source, target, self.known.capabilities
+                source, target = (side.top() for side in sides)
             finally:
-                source.close()
-                target.close()
+                for side in sides:
+                    side.close()
+        return carried_top(
+            source, target, source_before=source_before, target_before=target_before, capabilities=capabilities
+        )
 
-    def changed_source(
-        self, record: CutoverRecord, *, before: str, now: str, carried: Sequence[str]
-    ) -> Sequence[SourceChange]:
-        """By the migration's own catalogs, as the port says."""
+    def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
         catalogs, back = self.wiring.site.catalogs_dir, back_directory(self.wiring, record) / "catalogs"
+        with self.read(record) as ledger:
+            passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
+            carried = [back / one.catalog for one in passes if one.kind is not PassKind.SEED]
         return changed_source(
             catalogs / before,
             catalogs / now,
             tree=record.tree.path,
-            carried=[back / name for name in carried],
+            carried=carried,
             ctimes=self.wiring.site.source.kind != "gluster",
             temp_dir=self.wiring.temp_dir,
         )
 
-    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
-        """Note down what is overwritten, and keep what stands there, as the port says."""
+    def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange]) -> int:
         directory = back_directory(self.wiring, record)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         again = {*self._given_up(directory)}
@@ -257,7 +254,7 @@ class BackSites:
             # What was made and what is moved away changes the times of the directory that holds it.
             again |= {change.path, parent(change.path)}
         write_durably(directory / _GIVEN_UP, b"".join(path + b"\0" for path in sorted(again)))
-        place, kept = trash_place(at_s, record.id, "rollback", 0), 0
+        place, kept = trash_place(record.since_s, record.id, "rollback", 0), 0
         moves = MovingTarget(self.wiring.source_root)
         try:
             moves.open_place(place)
@@ -301,6 +298,27 @@ class BackSites:
         manifests = ManifestDirectories(
             directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
         )
+
+        async def compare(plan: Plan) -> VerificationRecord:
+            # What the plan has archived, or left where it is, is on the source alone.
+            own, _ = await asyncio.to_thread(wiring.plans(self.known.site_id).read, record.plan)
+            return await verify(
+                VerifyRequest(
+                    plan=replace(plan, reap=own.reap),
+                    batch=record.id,
+                    policy=self.policy,
+                    carry=True,
+                    workers=site.verify.workers,
+                ),
+                source=source,
+                target=target,
+                manifests=manifests,
+                ledger=ProofLedger.over(ledger, site=self.known, own=self.own),
+                progress=self.progress,
+                clock=wiring.clock,
+                reap_lists=wiring.reap_lists(),
+            )
+
         return BackParts(
             site=self.known,
             source=source,
@@ -312,8 +330,6 @@ class BackSites:
                 (one for one in self.own.verifications.of_plan(record.plan) if one.id == record.notes.verification_id),
                 None,
             ),
-            own_documents=wiring.plans(self.known.site_id),
-            reap_lists=wiring.reap_lists(),
             switched=SwitchedCatalogFiles(
                 directory / "catalogs", manifests=wiring.manifests(), hidden=ARCHIVE_DIRECTORY, temp_dir=wiring.temp_dir
             ),
@@ -332,9 +348,6 @@ class BackSites:
                 blocking=wiring.blocking(),
                 tokens=app.new_token,
             ),
-            proof_ledger=ProofLedger.over(ledger, site=self.known, own=self.own),
-            list_writer=lists,
-            manifests=manifests,
             files=RunFiles(directory / "runs"),
             deltas=Deltas(
                 scan=self._scan(directory, ledger=ledger, target=target),
@@ -365,8 +378,7 @@ class BackSites:
                 sample_interval_s=site.transfer.sample_interval_s,
                 reserve_bytes=site.transfer.reserve_bytes,
             ),
-            policy=self.policy,
-            verify_workers=site.verify.workers,
+            verify=compare,
         )
 
     def _lanes(self, ledger: Ledger, here: "_Here") -> Lanes:
@@ -512,7 +524,7 @@ async def cutover_parts(
                 manifests=wiring.manifests(),
                 policy=policy,
                 deltas=deltas,
-                back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),
+                back=BackSites(wiring=wiring, own=ledger, known=known, progress=progress, policy=policy),
                 backup=backing_up(ledger, site.site.state_dir),
                 archive_folders=archive_folders(wiring),
                 archived=lambda: proven_archives(wiring, ledger),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.cutover import carried_of, carrying_back, proven_archives
+from migrator.app.cutover import BackSites, carried_of, proven_archives
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.call import users
@@ -121,7 +121,7 @@ def _verify_carried(
     known = ledger.site.read()
     if known is None:
         raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
-    back = carrying_back(wiring, own=ledger, known=known, progress=shown, policy=policy)
+    back = BackSites(wiring=wiring, own=ledger, known=known, progress=shown, policy=policy)
     found = call.run_to_end(
         beside_probes(wiring, ledger, back.compare(record)), when_interrupted="run the command again: it starts over"
     )

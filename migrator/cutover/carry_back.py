@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from migrator.core.paths import is_beneath, join, show
 from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.ports import CarriedBack, SourceChange
-from migrator.cutover.rules import carried_top
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
 from migrator.delta.model import ChangeKind
 from migrator.delta.moving import only_not_renamed
@@ -28,22 +28,18 @@ from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
+from migrator.ledger.call import recorded_run
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Order, Plan, TransferCost
-from migrator.plan.ports import PlanDocuments
-from migrator.reap.ports import ReapLists
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import RunRequest
 from migrator.transfer.recovery import recover
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import VerifyRequest, verify
 
 if TYPE_CHECKING:
-    from migrator.catalog.manifest import ManifestDirectories
     from migrator.cutover.catalogs import SwitchedCatalogFiles
     from migrator.ledger.ledger import Ledger
-    from migrator.plan.chunk_lists import ChunkListFiles
 
 # Both sides of one frozen user tree.
 
@@ -191,12 +187,10 @@ _NO_ROOM = Capacity(total_bytes=0, free_bytes=0, total_inodes=None, free_inodes=
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackParts:
     """Everything that carrying back needs, of one cutover. `site` is the migration's own, and `source` and `target` are its
-    sides, whichever way files go; `world`, where they are exchanged, `manifests` and `deltas` are those of the site of the
-    rollback.
+    sides, whichever way files go; `world`, where they are exchanged, and `deltas` are those of the site of the rollback.
 
-    `proof` is the verification that the cutover was switched with, None where the migration's ledger does not know it;
-    `proof_ledger` is the rollback's ledger as a verification has to see it, with the migration's own sides. `own_documents`
-    and `reap_lists` are the migration's own, too.
+    `proof` is the verification that the cutover was switched with, None where the migration's ledger does not know it. `verify`
+    compares both sides by the plan of the rollback.
 
     `flushes`: the source's mount lets no sync of the whole file system through, so files are synced one by one.
     """
@@ -206,18 +200,12 @@ class BackParts:
     target: TargetSide
     flushes: bool
     proof: VerificationRecord | None
-    own_documents: PlanDocuments
-    reap_lists: ReapLists
     switched: "SwitchedCatalogFiles"
     world: World
-    proof_ledger: "Ledger"
-    list_writer: "ChunkListFiles"
-    manifests: "ManifestDirectories"
     files: RunFiles
     deltas: Deltas
     request: RunRequest
-    policy: DigestPolicy
-    verify_workers: int
+    verify: Callable[[Plan], Awaitable[VerificationRecord]]
 
     @property
     def ledger(self) -> "Ledger":
@@ -227,37 +215,6 @@ class BackParts:
     def now_s(self) -> float:
         """The time."""
         return self.world.clock.now_s()
-
-
-class Openings(Protocol):
-    """Opens the sites of rollbacks. The file systems are opened anew for every block."""
-
-    def open(self, record: model.CutoverRecord) -> AbstractAsyncContextManager[BackParts]:
-        """The site of this cutover's rollback, made where there is none."""
-
-    def tops(
-        self, record: model.CutoverRecord
-    ) -> AbstractContextManager[tuple[SourceSide, TargetSide, TargetCapabilities | None]]:
-        """The source, the target, and what the target keeps: to look at both tops."""
-
-    def read(self, record: model.CutoverRecord) -> AbstractContextManager["Ledger | None"]:
-        """Its ledger alone, to be read; None where there is no such site yet."""
-
-    def changed_source(
-        self, record: model.CutoverRecord, *, before: str, now: str, carried: Sequence[str]
-    ) -> Sequence[SourceChange]:
-        """What the migration's own catalogs of the source say somebody changed there, but for what the catalogs `carried` of
-        this rollback's site explain. Blocking; raises UsageError, Refused.
-        """
-
-    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange], *, at_s: float) -> int:
-        """Note down durably what is to be carried back whether it changed or not, and move what stands there to the trash of
-        the source; how many paths. Blocking; raises OSError.
-        """
-
-    @property
-    def policy(self) -> DigestPolicy:
-        """How much content a verification has to read."""
 
 
 def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
@@ -439,7 +396,7 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
 
 
 def _start_pass(parts: BackParts, record: model.CutoverRecord, catalog: CatalogRecord) -> PassRecord:
-    written = parts.list_writer.write(PLAN, record.id, ())
+    written = parts.world.chunk_lists.write(PLAN, record.id, ())
     plan = _plan(
         parts,
         record,
@@ -479,16 +436,46 @@ _ROLES = (
 )
 
 
-class CarryingBack:
-    """Carries back what users changed on the target since the switch, one user tree at a time.
+@dataclass(frozen=True, kw_only=True)
+class CarryingBack(ABC):
+    """Carries back what users changed on the target since the switch, one user tree at a time. `policy` says how much content a
+    verification has to read.
 
     The caller holds the lock `run`, and has frozen both sides: the target's top may be closed or frozen, the source's is
     frozen and stays so. Every method may be called again after a crash at any instant. All raise Refused where a guard
     trips, and MigratorError where something stopped the work; `carry` then goes on when it is called again.
     """
 
-    def __init__(self, openings: Openings) -> None:
-        self._openings = openings
+    policy: DigestPolicy
+
+    @abstractmethod
+    def open(self, record: model.CutoverRecord) -> AbstractAsyncContextManager[BackParts]:
+        """The site of this cutover's rollback, made where there is none. The file systems are opened anew for every block."""
+
+    @abstractmethod
+    def read(self, record: model.CutoverRecord) -> AbstractContextManager["Ledger | None"]:
+        """Its ledger alone, to be read; None where there is no such site yet."""
+
+    @abstractmethod
+    def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
+        """What the migration's own catalogs `before` and `now` say somebody changed on the retained source, but for what rollbacks
+        have carried. Blocking; raises UsageError, Refused.
+        """
+
+    @abstractmethod
+    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange]) -> int:
+        """Let the rollback overwrite what somebody changed there: note down durably what is to be carried back whether it changed
+        or not, and move what stands there to the trash of the source; how many paths. Blocking; raises OSError.
+        """
+
+    @abstractmethod
+    def top(
+        self, record: model.CutoverRecord, *, source_before: model.FrozenTop, target_before: model.FrozenTop
+    ) -> Entry:
+        """What the tree's top is to be on the source when it is thawed there, for `TargetTrees.open_tree` over the source:
+        as it was before the freeze of the cutover (`source_before`), with what the user changed of it on the target until
+        the freeze of the rollback (`target_before`). To be called after `carry`, in the freeze. Blocking; raises OSError.
+        """
 
     async def carry(self, record: model.CutoverRecord) -> CarriedBack:
         """Bring what the user made, changed, renamed and removed on the target to the source; what goes there goes to the
@@ -496,30 +483,27 @@ class CarryingBack:
 
         Raises Refused also where it cannot be told any more what the target was at the switch.
         """
-        async with self._openings.open(record) as parts:
+        async with self.open(record) as parts:
             await _learn_what_the_source_keeps(parts)
         # Opened again, so that what the source is known not to keep is not tried there.
-        async with self._openings.open(record) as parts:
+        async with self.open(record) as parts:
             parts.ledger.site.update_identities(parts.site.target, parts.site.source)
             with parts.files.open(VERB, parts.now_s()) as directory:
-                run_id = parts.ledger.runs.start(
-                    verb=VERB, pid=parts.request.pid, at_s=parts.now_s(), directory=directory.path
-                )
-                exit_code = ExitCode.FAILED
+                runs, pid = parts.ledger.runs, parts.request.pid
                 try:
-                    invocation = Invocation(
-                        world=parts.world, request=parts.request, run_id=run_id, directory=directory
-                    )
-                    await _carry(parts, invocation, record)
-                    exit_code = ExitCode.DONE
+                    async with recorded_run(
+                        runs, parts.world.clock, verb=VERB, pid=pid, directory=directory.path
+                    ) as run:
+                        invocation = Invocation(
+                            world=parts.world, request=parts.request, run_id=run.id, directory=directory
+                        )
+                        await _carry(parts, invocation, record)
+                        run.exit_code = ExitCode.DONE
                 except MigratorError as error:
-                    exit_code = error.exit_code
                     # The parts of a pass call the target the source.
                     error.message = _ROLES + error.message
                     error.args = (error.message,)
                     raise
-                finally:
-                    parts.ledger.runs.finish(run_id, parts.now_s(), exit_code.value)
             found = newest_pass(parts.ledger, record)
             if found is None:
                 raise LedgerCorrupt("the ledger of the rollback has lost its pass", hint="run the same command again")
@@ -528,39 +512,22 @@ class CarryingBack:
     async def verify(self, record: model.CutoverRecord) -> model.ProofSeen:
         """What `compare` finds, as the rollback has to know it. Raises what that raises."""
         proven = await self.compare(record)
-        with self._openings.read(record) as ledger:
+        with self.read(record) as ledger:
             if ledger is None:
                 raise LedgerCorrupt("the ledger of the rollback is gone", hint="run the same command again")
-            return proof_seen(proven, self._openings.policy, catalog=_newest_catalog(ledger, record.id))
+            return proof_seen(proven, self.policy, catalog=_newest_catalog(ledger, record.id))
 
     async def compare(self, record: model.CutoverRecord) -> VerificationRecord:
         """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
         a file that the user did not touch is the loss that it was, and what the source cannot keep of something that he made
         on the target is a difference. What differs is sent by the next `carry`. Raises what the verb `verify` raises.
         """
-        async with self._openings.open(record) as parts:
-            # What the plan has archived, or left where it is, is on the source alone.
-            own, _ = await asyncio.to_thread(parts.own_documents.read, record.plan)
-            return await verify(
-                VerifyRequest(
-                    plan=replace(plan_of(parts, record), reap=own.reap),
-                    batch=record.id,
-                    policy=parts.policy,
-                    carry=True,
-                    workers=parts.verify_workers,
-                ),
-                source=parts.source,
-                target=parts.target,
-                manifests=parts.manifests,
-                ledger=parts.proof_ledger,
-                progress=parts.world.progress,
-                clock=parts.world.clock,
-                reap_lists=parts.reap_lists,
-            )
+        async with self.open(record) as parts:
+            return await parts.verify(plan_of(parts, record))
 
     def seen(self, record: model.CutoverRecord) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
         """The newest pass that carries back and the newest finished verification, by what was written down. Blocking."""
-        with self._openings.read(record) as ledger:
+        with self.read(record) as ledger:
             if ledger is None:
                 return None, None
             found = newest_pass(ledger, record)
@@ -568,44 +535,15 @@ class CarryingBack:
             catalog = _newest_catalog(ledger, record.id)
             return (
                 None if found is None else pass_seen(ledger, found),
-                None if proven is None else proof_seen(proven, self._openings.policy, catalog=catalog),
+                None if proven is None else proof_seen(proven, self.policy, catalog=catalog),
             )
 
     def changes(self, record: model.CutoverRecord) -> model.TargetChanges | None:
         """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""
-        with self._openings.read(record) as ledger:
+        with self.read(record) as ledger:
             if ledger is None or newest_pass(ledger, record) is None:
                 return None
             return target_changes(ledger, record)
-
-    def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
-        """What somebody changed on the retained source, as the port says. Blocking."""
-        with self._openings.read(record) as ledger:
-            passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
-            carried = [one.catalog for one in passes if one.kind is not PassKind.SEED]
-        return self._openings.changed_source(record, before=before, now=now, carried=carried)
-
-    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange]) -> int:
-        """Let the rollback overwrite what somebody changed there, as the port says. Blocking."""
-        return self._openings.give_up_source(record, changes, at_s=record.since_s)
-
-    def top(
-        self, record: model.CutoverRecord, *, source_before: model.FrozenTop, target_before: model.FrozenTop
-    ) -> Entry:
-        """What the tree's top is to be on the source when it is thawed there, for `TargetTrees.open_tree` over the source:
-        as it was before the freeze of the cutover (`source_before`), with what the user changed of it on the target until
-        the freeze of the rollback (`target_before`). To be called after `carry`, in the freeze. Blocking; raises OSError.
-        """
-        with self._openings.tops(record) as (source, target, capabilities):
-            if capabilities is None:
-                raise Refused("what the target can keep is not known", hint="run `migrator doctor`")
-            return carried_top(
-                source.top(),
-                target.top(),
-                source_before=source_before,
-                target_before=target_before,
-                capabilities=capabilities,
-            )
 
 
 async def _learn_what_the_source_keeps(parts: BackParts) -> None:

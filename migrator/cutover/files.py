@@ -217,7 +217,6 @@ class SymlinkedPaths:
         name, way = os.path.basename(path), Way()
         try:
             with walk(os.path.dirname(path), way) as fd:
-                # A call that was killed may have left two links in each other's place: that is mended first.
                 self._require(LinkLook(path=path, way=tuple(way.looks), directory=way.real, type=EntryType.SYMLINK))
                 _recover(fd, name, new, (old_real, new_real))
                 look = _look(path, way, fd)
@@ -226,7 +225,10 @@ class SymlinkedPaths:
                     _sync(fd)
                     return False
                 _raise(leads_elsewhere(look, (old_real,)))
-                _exchange_links(fd, path, _judged(fd, look), new)
+                judged = _link(fd, name)
+                if judged is None or judged.text != look.text:
+                    raise _replaced(path)
+                _exchange_links(fd, path, judged, new)
                 return True
         except (FileNotFoundError, NotADirectoryError):
             self._require(LinkLook(path=path, way=tuple(way.looks)))
@@ -294,36 +296,19 @@ def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
 
 
 def _recover(fd: int, name: bytes, new: bytes, known: tuple[bytes, bytes]) -> None:
-    """Remove the temporary link of a killed call. If that call had exchanged the links, and the one that came back was not
-    the judged one, they are exchanged again.
-    """
+    """Remove the temporary link of a killed call: the one that it made, or the one that it has taken out."""
     temporary = _temporary_name(name)
     try:
         left = _link(fd, temporary)
     except FileNotFoundError:
         return
-    if left is not None and (left.text == new or _real(fd, left.text) in known):
-        os.unlink(temporary, dir_fd=fd)
-        return
-    ours = _link(fd, name)
-    if ours is None or ours.text != new:
+    if left is None or (left.text != new and _real(fd, left.text) not in known):
         raise Refused(
             f"{show(temporary)} stands beside the link {show(name)}, and is not of this program's making",
-            cause="somebody replaced the link while it was switched, and again after that",
+            cause="somebody replaced the link while it was switched",
             hint="see which of the two is right, give it the link's name, and remove the other",
         )
-    _exchange(fd, temporary, name)
-    if _link(fd, temporary) == ours:
-        os.unlink(temporary, dir_fd=fd)
-    _sync(fd)
-
-
-def _judged(fd: int, look: LinkLook) -> _Link:
-    """The link that was judged. Raises Refused if another one has its name now."""
-    link = _link(fd, os.path.basename(look.path))
-    if link is None or link.text != look.text:
-        raise _replaced(look.path)
-    return link
+    os.unlink(temporary, dir_fd=fd)
 
 
 def _require_same(found: _Link | None, old: _Link, path: bytes) -> None:

@@ -15,7 +15,7 @@ from migrator.core.units import several
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.rules_guards import state_words
-from migrator.fs.acl import GROUP, USER, AclEntry, build_acl, parse_acl, show_acl
+from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, floored_time_ns, kept_xattrs, opened_mode, xattr_loss
 from migrator.gluster.model import VolumeState
@@ -508,7 +508,9 @@ def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> mod
 
 
 def as_before(seen: Entry, top: model.FrozenTop) -> Entry:
-    """The top directory on the target as it was written down, from a look at it: for opening it again."""
+    """A top directory as it was written down before a freeze, from its current entry: for opening it again. A freeze changes owner,
+    mode and ACLs, but neither times nor other attributes.
+    """
     kept = {name: value for name, value in seen.xattrs.items() if name not in (ACL_ACCESS, ACL_DEFAULT)}
     acls = {ACL_ACCESS: top.acl_access, ACL_DEFAULT: top.acl_default}
     xattrs = kept | {name: value for name, value in acls.items() if value is not None}
@@ -587,42 +589,23 @@ def carried_top(
     from them. `source_before` is the source's before the freeze of the cutover, `target_before` the target's before the
     freeze of the rollback. `capabilities` are the target's.
     """
-    acls = {
-        ACL_ACCESS: _acl(ACL_ACCESS, source_before.acl_access, target_before.acl_access, capabilities),
-        ACL_DEFAULT: _acl(ACL_DEFAULT, source_before.acl_default, target_before.acl_default, capabilities),
+    opened = opened_top(as_before(source, source_before), target, capabilities)
+    changed = {
+        name: getattr(target_before, name)
+        for name in ("uid", "gid", "mode", "acl_access", "acl_default")
+        if _read(name, getattr(target_before, name)) != _read(name, getattr(opened, name))
     }
+    lost = {name: value for name, value in source.xattrs.items() if xattr_loss(name, value, capabilities) is not None}
     same_time = target.mtime_ns == floored_time_ns(source.mtime_ns, capabilities)
-    return replace(
-        source,
-        uid=target_before.uid,
-        gid=target_before.gid,
-        mode=_mode(source, source_before, target_before, capabilities),
-        mtime_ns=source.mtime_ns if same_time else target.mtime_ns,
-        xattrs={
-            **_attributes(source.xattrs, target.xattrs, capabilities),
-            **{name: value for name, value in acls.items() if value is not None},
-        },
+    carried = replace(
+        source, mtime_ns=source.mtime_ns if same_time else target.mtime_ns, xattrs={**lost, **target.xattrs}
     )
+    return as_before(carried, replace(source_before, **changed))
 
 
-def _acl(name: bytes, source: bytes | None, target: bytes | None, capabilities: TargetCapabilities) -> bytes | None:
-    lost = source is not None and target is None and xattr_loss(name, source, capabilities) is not None
-    return source if lost or _entries(source) == _entries(target) else target
-
-
-def _mode(source: Entry, before: model.FrozenTop, target: model.FrozenTop, capabilities: TargetCapabilities) -> int:
-    """Where the target lacks the ACL it was opened with other bits of the group than the source's."""
-    acls = {} if before.acl_access is None else {ACL_ACCESS: before.acl_access}
-    opened = opened_mode(replace(source, mode=before.mode, xattrs=acls), capabilities)
-    return before.mode if target.mode == opened else target.mode
-
-
-def _attributes(
-    source: Mapping[bytes, bytes], target: Mapping[bytes, bytes], capabilities: TargetCapabilities
-) -> dict[bytes, bytes]:
-    """All but ACLs: those of the target, with what it cannot keep of the source's."""
-    own = {name: value for name, value in source.items() if xattr_loss(name, value, capabilities) is not None}
-    return {name: value for name, value in {**own, **target}.items() if name not in (ACL_ACCESS, ACL_DEFAULT)}
+def _read(name: str, value: object) -> object:
+    """ACLs by their entries: bytes of equal ones may differ."""
+    return _plain(value) if name.startswith("acl") and isinstance(value, bytes) else value
 
 
 # Whether a tree is frozen: its top, and who can still write below it.
@@ -741,12 +724,11 @@ def check_freeze_hooks(way: model.FreezeWay, hooks: Collection[Hook]) -> list[Fi
     """For `doctor`, where the site's freeze hooks answer for what was not seen: are there any?"""
     if missing_freeze_hook(way, hooks) is None:
         return []
-    message = '[cutover] freeze is "hook", and there is no pre-freeze hook to answer for it'
     fix = (
         "put one into pre-freeze.d in [site] hooks_dir that succeeds only where the users cannot write any more, "
         'or set [cutover] freeze = "top" (docs/cutover.md)'
     )
-    return [failure("hooks", message, fix)]
+    return [failure("hooks", '[cutover] freeze is "hook", and there is no pre-freeze hook to answer for it', fix)]
 
 
 def has_clients_elsewhere(filesystem: str) -> bool:
@@ -790,14 +772,6 @@ def check_open_files(state: VolumeState, way: model.FreezeWay) -> list[Finding]:
         return [ok("open files", "what clients open shows on the bricks at once")]
     fix = f"before users are moved: gluster volume set {state.volume} {_OPEN_BEHIND} off"
     return [warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix)]
-
-
-def _entries(acl: bytes | None) -> tuple[AclEntry, ...] | bytes | None:
-    """Bytes are what is no ACL that this program knows."""
-    if acl is None:
-        return None
-    entries = parse_acl(acl)
-    return acl if entries is None else entries
 
 
 def _shown(acl: bytes | None) -> str:

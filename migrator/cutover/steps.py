@@ -46,7 +46,7 @@ from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ArchivedMember, ReapRow, same_file
-from migrator.site.rules_links import link_path, link_problem, top_before, user_problem
+from migrator.site.rules_links import link_path, link_problem, user_problem
 from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
@@ -219,7 +219,9 @@ class Sight:
             return rules.read_top(record.notes.frozen_target_top)
         if record.notes.frozen_top is None or source is None or target is None:
             return None
-        return rules.opened_top(top_before(source, rules.read_top(record.notes.frozen_top)), target, self.capabilities)
+        return rules.opened_top(
+            rules.as_before(source, rules.read_top(record.notes.frozen_top)), target, self.capabilities
+        )
 
     def final_pass(self, record: model.CutoverRecord) -> PassRecord | None:
         """The newest final pass over the tree, of whatever attempt."""
@@ -685,7 +687,7 @@ class TreeMachine(
                 return await self._switch(record, back=True)
             case model.CutoverStep.THAW:
                 source = await self._present(run.source, tree)
-                await self._open_target(tree, top_before(source, _noted(notes.frozen_top)))
+                await self._open_target(tree, rules.as_before(source, _noted(notes.frozen_top)))
                 return Done(words=f"{user} works on the target")
             case model.CutoverStep.RETAIN:
                 return Done(words="the source is kept as it was when it was frozen")

@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -69,15 +69,10 @@ async def ask(
         "trees": [tree.decode("latin-1") for tree in trees],
         "own": sorted(own),
     }
-    command = Command(argv=far_argv(python, script()), stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S)
-    completed = await processes.run(command)
     try:
-        answer = msgspec.json.decode(completed.stdout, type=_Answer)
-    except msgspec.DecodeError as error:
-        said = show(completed.stderr.strip()[-300:]) or f"exit code {completed.exit_code}"
-        if completed.timed_out:
-            said = f"no answer within {_TIMEOUT_S:.0f} s"
-        raise ToolFailed(f"open files cannot be looked for on {host}: {said}", cause="its Python fails") from error
+        answer = msgspec.json.decode(await _run(processes, python, script(), question, _TIMEOUT_S), type=_Answer)
+    except (ToolFailed, msgspec.DecodeError) as error:
+        raise ToolFailed(f"open files cannot be looked for on {host}: {error}", cause="its Python fails") from error
     return Answer(
         open_files=tuple(
             OpenFile(
@@ -96,6 +91,18 @@ async def ask(
         unseen=tuple(answer.unseen),
         served=answer.served,
     )
+
+
+async def _run(
+    processes: Processes, python: bytes, source: bytes, question: Mapping[str, object], timeout_s: float
+) -> bytes:
+    """The answer of a script. Raises HostLost, ToolFailed."""
+    stdin = json.dumps(question).encode()
+    done = await processes.run(Command(argv=far_argv(python, source), stdin=stdin, timeout_s=timeout_s))
+    if done.exit_code != 0 or done.timed_out:
+        said = show(done.stderr.strip()[-300:]) or f"exit code {done.exit_code}"
+        raise ToolFailed(f"no answer within {timeout_s:.0f} s" if done.timed_out else said)
+    return done.stdout
 
 
 async def _ask_brick(hosts: Hosts, brick: Brick, trees: Sequence[bytes]) -> Answer:
@@ -118,33 +125,28 @@ async def known_endpoints(
     """The connections of that mount and of Gluster on this machine and on hosts, by local end (`IP:PORT`), and sentences about hosts
     that could not be asked. Any other connection belongs to another client.
     """
-    question = json.dumps({"volume": volume, "mount": os.fsdecode(mount)}).encode()
+    question = {"volume": volume, "mount": os.fsdecode(mount)}
+
+    async def here() -> tuple[Processes, bytes]:
+        return processes, os.fsencode(sys.executable)
+
+    async def there(name: str) -> tuple[Processes, bytes]:
+        host = await hosts.reach(name)
+        return host.processes, (await host.identity()).python
+
+    async def ends_of(name: str, place: Awaitable[tuple[Processes, bytes]]) -> tuple[frozenset[str], str]:
+        try:
+            said = await _run(*await place, _script(), question, _CLIENTS_TIMEOUT_S)
+            return frozenset(end for _, end in json.loads(said)), ""
+        except MigratorError as error:
+            return frozenset(), f"{name}: {error.message}"
+        except ValueError:
+            return frozenset(), f"{name}: the answer is no JSON"
+
     looks = await asyncio.gather(
-        _ask(processes, os.fsencode(sys.executable), "this machine", question),
-        *(_on_host(hosts, name, question) for name in sorted(names)),
+        ends_of("this machine", here()), *(ends_of(name, there(name)) for name in sorted(names))
     )
     return frozenset().union(*(ends for ends, _ in looks)), tuple(problem for _, problem in looks if problem)
-
-
-async def _on_host(hosts: Hosts, name: str, question: bytes) -> tuple[frozenset[str], str]:
-    try:
-        host = await hosts.reach(name)
-        return await _ask(host.processes, (await host.identity()).python, name, question)
-    except MigratorError as error:
-        return frozenset(), f"{name}: {error.message}"
-
-
-async def _ask(processes: Processes, python: bytes, where: str, question: bytes) -> tuple[frozenset[str], str]:
-    command = Command(argv=far_argv(python, _script()), stdin=question, timeout_s=_CLIENTS_TIMEOUT_S)
-    try:
-        done = await processes.run(command)
-        if done.exit_code != 0 or done.timed_out:
-            raise ToolFailed(show(done.stderr.strip()[-300:]) or f"exit code {done.exit_code}")
-        return frozenset(end for _, end in json.loads(done.stdout)), ""
-    except MigratorError as error:
-        return frozenset(), f"{where}: {error.message}"
-    except ValueError:
-        return frozenset(), f"{where}: the answer is no JSON"
 
 
 @cache

@@ -93,28 +93,22 @@ def document(stage: model.HookStage, site: model.HookSite, facts: model.HookFact
 def environment(stage: model.HookStage, site: model.HookSite, facts: model.HookFacts) -> tuple[tuple[str, str], ...]:
     """The main facts as variables, empty if there is no value."""
     values: dict[str, object] = {
-        "MIGRATOR_HOOK_VERSION": model.CONTRACT_VERSION,
-        "MIGRATOR_STAGE": stage.name,
-        "MIGRATOR_EVENT": stage.event,
-        "MIGRATOR_SITE": site.file,
-        "MIGRATOR_SITE_NAME": site.name,
-        "MIGRATOR_RUN": facts.run_id,
-        "MIGRATOR_PLAN": facts.plan,
-        "MIGRATOR_BATCH": facts.batch,
-        "MIGRATOR_PASS": facts.pass_kind,
-        "MIGRATOR_PASS_NUMBER": facts.pass_number,
-        "MIGRATOR_BRICK": facts.brick,
-        "MIGRATOR_SIDE": facts.side,
-        "MIGRATOR_STATE": facts.state,
-        "MIGRATOR_FAILED": facts.failed,
-        "MIGRATOR_REASON": _one_line(facts.reason or ""),
-        "MIGRATOR_USER": facts.user,
-        "MIGRATOR_LINK": facts.link,
-        "MIGRATOR_OLD_PATH": facts.old_path,
-        "MIGRATOR_NEW_PATH": facts.new_path,
-        "MIGRATOR_REPORT": facts.report,
+        "HOOK_VERSION": model.CONTRACT_VERSION,
+        "STAGE": stage.name,
+        "EVENT": stage.event,
+        "SITE": site.file,
+        "SITE_NAME": site.name,
+        **{_RENAMED.get(name, name).upper(): getattr(facts, name) for name in _VARIABLES},
+        "REASON": _one_line(facts.reason or ""),
     }
-    return tuple((variable, _text(value)) for variable, value in values.items())
+    return tuple((f"MIGRATOR_{variable}", _text(value)) for variable, value in values.items())
+
+
+_VARIABLES = (
+    *("run_id", "plan", "batch", "pass_kind", "pass_number", "brick", "side", "state", "failed", "reason"),
+    *("user", "link", "old_path", "new_path", "report"),
+)
+"""Facts that are variables as they are, but for the reason."""
 
 
 def problem_words(found: model.HooksFound) -> tuple[str, ...]:

@@ -1,13 +1,12 @@
 """Which links of users can be switched, and the reasons against it. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
+from migrator.core.entry import EntryType, UserTree
 from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import several
-from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem
+from migrator.cutover.model import LinkLook, LinkPlace, LinkProblem
 from migrator.fs.model import Mount
 from migrator.hooks.model import FileLook, HookEvent, HooksFound, HookStage, HookStep
 
@@ -158,16 +157,6 @@ def check_link_users(trees: Collection[UserTree]) -> Iterator[Finding]:
         named = ", ".join(show(tree.path) for tree in found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
         message = f"{several(len(found), 'tree')} have the link of one user, {show(user.encode('utf-8', 'surrogateescape'))}: {named}"
         yield failure(_CHECK, message, f"give them users of their own in [users] map, {_BY_HOOK}")
-
-
-def top_before(seen: Entry, frozen: FrozenTop) -> Entry:
-    """The top directory of a tree before the freeze, from its current entry and the record of the freeze, which
-    changes owner, mode and ACLs but neither times nor other attributes. The target's tree is opened with it.
-    """
-    acls = {ACL_ACCESS: frozen.acl_access, ACL_DEFAULT: frozen.acl_default}
-    kept = {name: value for name, value in seen.xattrs.items() if name not in acls}
-    xattrs = kept | {name: value for name, value in acls.items() if value is not None}
-    return replace(seen, uid=frozen.uid, gid=frozen.gid, mode=frozen.mode, xattrs=xattrs)
 
 
 def _inside(look: LinkLook, side: str) -> LinkProblem:

@@ -308,35 +308,6 @@ def test_killed_anywhere_the_path_leads_somewhere_and_the_next_call_ends_it(worl
     assert steps >= 6
 
 
-def test_killed_when_somebody_replaced_the_link_his_is_put_back(world: World) -> None:
-    """The exchange is done and brings back a link that nobody judged; the kill comes at each step from there on."""
-    unlink, symlink = os.unlink, os.symlink
-
-    def raced() -> None:
-        exchange = switching._exchange  # the one that dies
-        acted: list[int] = []
-
-        def after_another(fd: int, one: bytes, other: bytes) -> bool:
-            if not acted:
-                acted.append(1)
-                unlink(world.alice)
-                symlink("/somewhere/else", world.alice)
-            return exchange(fd, one, other)
-
-        switching._exchange = after_another
-        world.switch()
-
-    for number in (3, 4, 5, 6):
-        shutil.rmtree(world.homes)
-        world.homes.mkdir()
-        world.alice.symlink_to(world.old)
-        assert killed_at(number, raced)
-        with pytest.raises(Refused, match="says /somewhere/else, which leads nowhere"):
-            world.switch()
-        assert says(world.alice) == "/somewhere/else"
-        assert list(world.standing()) == ["alice"]
-
-
 def test_what_is_not_this_programs_beside_a_link_stays(world: World) -> None:
     left = world.homes / os.fsdecode(switching._temporary_name(b"alice"))
     left.write_text("kept")

@@ -1,16 +1,13 @@
 """Which links can be switched."""
 
-from dataclasses import replace
-
 import pytest
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
+from migrator.core.entry import EntryType, UserTree
 from migrator.core.events import FindingStatus
-from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace
+from migrator.cutover.model import LinkLook, LinkPlace
 from migrator.fs.model import Mount
 from migrator.hooks.model import FileLook, Hook, HookEvent, HooksFound, HookStage, HookStep
 from migrator.site import rules_links as site_rules_links
-from tests.support.entries import entry
 
 PLACE = LinkPlace(link="/home/{user}", source_root=b"/mnt/gl", target_root=b"/mnt/bee/", volume="vol1")
 
@@ -143,27 +140,3 @@ def test_where_a_hook_makes_the_switch_there_has_to_be_one() -> None:
         )
     ]
     assert statuses == [FindingStatus.FAILURE] * 3 + [FindingStatus.OK]
-
-
-def test_the_top_is_opened_as_it_was_before_the_freeze() -> None:
-    before = entry(
-        b"home/alice",
-        type=EntryType.DIRECTORY,
-        mode=0o2770,
-        xattrs={ACL_ACCESS: b"access", ACL_DEFAULT: b"default", b"user.note": b"hers"},
-    )
-    recorded = FrozenTop(
-        tree=before.path,
-        ino=before.ino,
-        gfid=None,
-        uid=before.uid,
-        gid=before.gid,
-        mode=before.mode,
-        acl_access=b"access",
-        acl_default=b"default",
-    )
-    frozen = replace(before, uid=0, mode=recorded.frozen_mode, xattrs={b"user.note": b"hers"})
-    assert site_rules_links.top_before(frozen, recorded) == before
-    plain = replace(before, xattrs={})
-    without = replace(recorded, acl_access=None, acl_default=None)
-    assert site_rules_links.top_before(replace(frozen, xattrs={ACL_ACCESS: b"of the freeze"}), without) == plain

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.app import Wiring
-from migrator.app.cutover import carrying_back
+from migrator.app.cutover import BackSites
 from migrator.core.entry import UserTree
 from migrator.cutover.carry_back import CarryingBack
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, PassSeen, ProofSeen, TargetChanges
@@ -48,7 +48,7 @@ def opened(file: Path) -> Iterator[tuple[CarryingBack, CutoverRecord]]:
             notes=CutoverNotes(verification_id=proof.id, manifest=proof.manifest),
         )
         policy = DigestPolicy(algorithm="xxh3_128", share=1.0, seed=0)
-        yield carrying_back(wiring, own=own, known=known, progress=SilentProgress(), policy=policy), record
+        yield BackSites(wiring=wiring, own=own, known=known, progress=SilentProgress(), policy=policy), record
 
 
 @dataclass
