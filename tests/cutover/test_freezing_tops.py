@@ -11,9 +11,8 @@ from migrator.cutover import files as freezing
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import TopSeen
 from migrator.cutover.ports import TopChanged
-from tests.support.deaths import Death, Killed
 from tests.support.holders import holding
-from tests.support.kills import ticking
+from tests.support.kills import Death, Killed, ticking
 from tests.support.xfs import XfsMount, run_tool
 
 pytestmark = pytest.mark.needs_root

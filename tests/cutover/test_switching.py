@@ -13,8 +13,7 @@ from migrator.core.errors import Refused
 from migrator.cutover import files as switching
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import LinkPlace
-from tests.support.deaths import Death, Killed
-from tests.support.kills import ticking
+from tests.support.kills import Death, Killed, ticking
 
 pytestmark = pytest.mark.needs_root
 

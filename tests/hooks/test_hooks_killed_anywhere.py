@@ -14,8 +14,8 @@ from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFou
 from migrator.transfer.model import RunStopped
 from migrator.transfer.run import run_batches
 from tests.support import run_world
-from tests.support.deaths import Death, Killed
 from tests.support.fake_streams import Fault
+from tests.support.kills import Death, Killed
 from tests.support.run_world import ALICE, World, in_loop, small_world
 
 STEPS = (HookStep.BATCH, HookStep.PASS)

@@ -21,8 +21,8 @@ from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import CapacitySection
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
 from tests.support.catalogs import directory, invented
-from tests.support.cutover_states import cut_over
 from tests.support.fakes import VirtualClock
+from tests.support.operations import cut_over
 
 __all__ = ["world"]
 

@@ -1,4 +1,6 @@
-"""The program is killed before every call of anything that it works with, one call after the other, each time from the same beginning."""
+"""The one harness for tracked operations: the program is killed before every call of anything that it works with, one call after the
+other, each time from the same beginning, with hooks around its steps.
+"""
 
 import itertools
 import shutil
@@ -15,11 +17,57 @@ from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFou
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from tests.support.catalogs import whole_catalog
-from tests.support.deaths import Death, Killed
 from tests.support.fake_filesystem import IDENTITY
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Killed(BaseException):
+    """The program was killed: nothing that it calls does anything any more."""
+
+
+@dataclass(slots=True)
+class Death:
+    """Kills at the `left`-th call of anything that is wrapped, and at every later one."""
+
+    left: int
+
+    def tick(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise Killed
+
+    @property
+    def happened(self) -> bool:
+        return self.left <= 0
+
+
+class Dying:
+    """Anything, wrapped so that the `Death` may come before each of its calls."""
+
+    def __init__(self, wrapped: Any, death: Death) -> None:
+        self._wrapped = wrapped
+        self._death = death
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wrapped, name)
+        if not callable(found):
+            return found if isinstance(found, int | float | str | bytes) else Dying(found, self._death)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # A sign of life comes by the clock, between calls that depend on the one before: it would make their number random.
+            if name != "heartbeat":
+                self._death.tick()
+            return found(*args, **kwargs)
+
+        return call
+
+
+def dying(wrapped: T, death: Death) -> T:
+    """Wrap something, with the type that it has."""
+    return Dying(wrapped, death)  # type: ignore[return-value]
 
 
 def deaths() -> Iterator[Death]:

@@ -1,5 +1,7 @@
 """Drains, additions and cutovers that go through their states in a ledger."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from migrator.bricks.add.model import AdditionRecord, AdditionSide
@@ -9,10 +11,10 @@ from migrator.bricks.drain.model import ChangedOption, DrainNotes, DrainRecord
 from migrator.bricks.drain.model import DrainState as D
 from migrator.bricks.drain.model import DrainStep as ToDrain
 from migrator.core.entry import UserTree
-from migrator.cutover.model import CutoverNotes, CutoverRecord
+from migrator.cutover.model import CutoverNotes, CutoverRecord, act_of
 from migrator.cutover.model import CutoverState as C
 from migrator.cutover.model import CutoverStep as ToCut
-from migrator.ledger.ledger import Ledger
+from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.operations.model import Act
 
 SET = ("gl1:/b'\n", "gl2:/b\\", "gl3:/ü")
@@ -94,3 +96,21 @@ def plan_cutover(
     ledger: Ledger, *, name: str = "p", batch: int = 1, tree: UserTree = TREE, at_s: float = 1.0
 ) -> CutoverRecord:
     return ledger.cutovers.plan(plan=name, batch=batch, tree=tree, predicted_freeze_s=12.5, at_s=at_s)
+
+
+MOVED = tuple(move[0] for move in THERE)
+FROZEN = MOVED[:1]
+REVERTED = (ToCut.FREEZE, ToCut.REVERT)
+
+
+def cut_over(ledger_file: Path, user: str, steps: Sequence[ToCut] = MOVED, *, plan: str | None = None) -> None:
+    """A new attempt at the tree of a user in the ledger of a real site, through these steps, each done."""
+    with open_ledger(ledger_file) as ledger:
+        latest = ledger.plans.latest()
+        assert latest is not None
+        name = plan or latest.name
+        planned = next(one for one in ledger.facts.trees(name) if one.tree.user == user)
+        record = plan_cutover(ledger, name=name, batch=planned.batch, tree=planned.tree)
+        for step in map(act_of, steps):
+            made = ledger.cutovers.intend(record.id, step, at_s=2.0, notes=TOPS)
+            ledger.cutovers.finish(made, step.result, at_s=3.0)

@@ -23,9 +23,9 @@ from migrator.transfer.model import DIRECT, FileProblem, RetryPolicy, RunRequest
 from migrator.transfer.ports import BrickGuard
 from migrator.transfer.run import run_batches
 from tests.support import fakes
-from tests.support.deaths import Death, Dying
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
 from tests.support.fake_streams import FakeLane, FakeStreams
+from tests.support.kills import Death, Dying
 from tests.support.plans import small_plan
 
 P = ParamSpec("P")

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from migrator.core.states import BatchState, ChunkKind, ChunkState
-from tests.support.deaths import Death, Killed
 from tests.support.fake_streams import Fault
+from tests.support.kills import Death, Killed
 from tests.support.run_world import ALICE, BOB, LIST, World, listed, small_world
 
 BAD = ALICE + b"/sub/f01"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeXfs
-from tests.support.cutover_states import FROZEN, MOVED, REVERTED, cut_over
 from tests.support.delta_changes import let_settle, standing, write
+from tests.support.operations import FROZEN, MOVED, REVERTED, cut_over
 from tests.support.run_site import RealSite
 
 pytestmark = pytest.mark.needs_root

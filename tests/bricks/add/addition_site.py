@@ -19,10 +19,9 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from tests.bricks.add.addition_commands import NothingAsked
 from tests.bricks.add.addition_world import NEW, ROOM, World
-from tests.support.deaths import Killed
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import DoingHooks
+from tests.support.kills import DoingHooks, Killed
 
 LOOKS = 9
 """How often the task is looked at before it has come to its end."""

@@ -9,8 +9,7 @@ from migrator.bricks.add.model import AdditionEnding, AdditionState
 from migrator.bricks.add.stage import ADD_STEPS
 from migrator.hooks.model import HookCall, HookResult, HookStep
 from tests.bricks.add.addition_site import Site, addition_site
-from tests.support.deaths import Killed
-from tests.support.kills import DoingHooks
+from tests.support.kills import DoingHooks, Killed
 
 
 @pytest.fixture

@@ -24,9 +24,8 @@ from migrator.ledger.ledger import Ledger
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
 from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
-from tests.support.deaths import Death, Killed, dying
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, new_ledger, ticking
+from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, dying, killed_everywhere, new_ledger, ticking
 
 S, E = add_model.AdditionState, add_model.AdditionEnding
 

@@ -19,9 +19,8 @@ from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from tests.bricks.add.addition_site import Glusterd
 from tests.bricks.add.addition_world import EMPTY, NEW, World
-from tests.support.deaths import Death, Killed, dying
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import DoingHooks, copied, deaths, killed_everywhere, new_ledger, ticking
+from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, dying, killed_everywhere, new_ledger, ticking
 
 pytestmark = pytest.mark.exhaustive
 

@@ -11,7 +11,7 @@ from migrator.bricks.shared import THROTTLE_OPTION
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind
 from tests.bricks.add.addition_site import Site, addition_site
-from tests.support.deaths import Killed
+from tests.support.kills import Killed
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from migrator.plan.document import PlanFiles
 from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
 from tests.support.catalogs import whole_catalog
-from tests.support.deaths import Death, Killed, dying
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.kills import Death, Killed, dying
 
 S = drain_model.DrainState
 VOLUME_ID = "v"

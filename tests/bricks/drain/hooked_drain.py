@@ -13,8 +13,7 @@ from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from tests.bricks.drain.drain_site import Site
 from tests.bricks.drain.drain_world import LEAVING
-from tests.support.deaths import Death, dying
-from tests.support.kills import DoingHooks, ticking
+from tests.support.kills import Death, DoingHooks, dying, ticking
 
 S = DrainState
 EVERYTHING = set(range(1, 10))

@@ -11,8 +11,7 @@ from migrator.hooks.model import HookCall, HookResult
 from migrator.ledger.ledger import open_ledger
 from tests.bricks.drain.drain_world import LEAVING
 from tests.bricks.drain.hooked_drain import EVERYTHING, WORD, HookedSite, S
-from tests.support.deaths import Killed
-from tests.support.kills import new_ledger
+from tests.support.kills import Killed, new_ledger
 
 TOLD_OF_THE_WAY_OUT = [
     ("pre-drain", ""),

@@ -13,8 +13,7 @@ from migrator.hooks.model import HookOutcome, HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.drain.drain_world import LEAVING
 from tests.bricks.drain.hooked_drain import EVERYTHING, WORD, HookedSite, S
-from tests.support.deaths import Death, Killed
-from tests.support.kills import killed_everywhere, new_ledger
+from tests.support.kills import Death, Killed, killed_everywhere, new_ledger
 
 pytestmark = pytest.mark.exhaustive
 

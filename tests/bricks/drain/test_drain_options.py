@@ -14,8 +14,8 @@ from migrator.core.probe import Probe, ProbeSide
 from migrator.core.windows import Window
 from tests.bricks.drain.drain_site import VOLUME_ID, S, Site, drain_site
 from tests.bricks.drain.drain_world import LAZY, NORMAL, THROTTLE
-from tests.support.deaths import Death, Killed
 from tests.support.fakes import VirtualClock
+from tests.support.kills import Death, Killed
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from migrator.core.errors import ExitCode, LockHeld, ToolFailed
 from migrator.gluster.model import TaskStatus
 from tests.bricks.drain.drain_site import REQUEST, S, Site, drain_site
 from tests.bricks.drain.drain_world import LEAVING, NORMAL, THROTTLE
-from tests.support.deaths import Death, Killed
+from tests.support.kills import Death, Killed
 
 
 @pytest.fixture

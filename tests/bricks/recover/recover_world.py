@@ -10,8 +10,8 @@ from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftove
 from migrator.bricks.recover.stage import Recovery
 from migrator.core.entry import EntryType
 from migrator.gluster.model import Brick
-from tests.support.deaths import Death, dying
 from tests.support.fakes import VirtualClock, inline
+from tests.support.kills import Death, dying
 
 BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
 _numbers = count(1)

@@ -13,8 +13,8 @@ from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftove
 from migrator.core.entry import EntryType
 from migrator.gluster.model import Brick
 from tests.bricks.recover.recover_world import BRICK, File, Volume, bring_back, gfid, proven, recovery
-from tests.support.deaths import Death, Killed
 from tests.support.fakes import VirtualClock
+from tests.support.kills import Death, Killed
 
 
 def left_volume() -> Volume:

@@ -10,9 +10,8 @@ from migrator.bricks.retire.stage import RetirementWorld
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from tests.bricks.retire.retire_site import Rooted, Site, Volume, found
-from tests.support.deaths import Death, dying
 from tests.support.fakes import inline
-from tests.support.kills import DoingHooks, killed_everywhere, new_ledger, ticking
+from tests.support.kills import Death, DoingHooks, dying, killed_everywhere, new_ledger, ticking
 
 pytestmark = pytest.mark.exhaustive
 
