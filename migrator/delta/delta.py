@@ -15,7 +15,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import format_count, format_duration, several
-from migrator.delta.extras import ExtraSearch, ToTake, standing_verification
+from migrator.delta.extras import ExtraSearch, standing_verification
 from migrator.delta.model import ChangeKind, Changes, TreeChanges
 from migrator.delta.moving import carry_out_moves
 from migrator.delta.ports import WrittenMoves
@@ -42,7 +42,7 @@ from migrator.transfer.passes import Copying, remaining_of
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
-    from migrator.delta.store import Comparisons, Extras, MoveListFiles
+    from migrator.delta.store import Comparisons, Extras, FoundExtras, MoveListFiles
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
 
@@ -251,7 +251,7 @@ class DeltaPass:
         return record
 
     def _make_lists(
-        self, number: int, base: str, catalog: CatalogRecord, extras: ToTake
+        self, number: int, base: str, catalog: CatalogRecord, extras: "FoundExtras | None"
     ) -> tuple[Changes, WrittenList, WrittenMoves]:
         """Compare both catalogs, and write the chunk list and the move list. Blocking."""
         world, deltas = self.invocation.world, self.deltas
@@ -268,7 +268,7 @@ class DeltaPass:
                 world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
             )
         # Moving an entry out of a directory changes the directory's times on the target.
-        emptied = sorted({parent(gone.path) for gone in extras.gone()})
+        emptied = sorted({parent(one.path) for one in extras.gone()}) if extras else []
         with deltas.comparisons.open(
             base,
             catalog.name,
@@ -280,7 +280,7 @@ class DeltaPass:
             moves = deltas.move_lists.write(
                 f"{self.plan.name}-batch-{self.batch.number:04d}-{self.kind.value}-{number:04d}",
                 comparison.renames(),
-                chain(comparison.gone(), extras.gone()),
+                chain(comparison.gone(), extras.gone() if extras else ()),
             )
             bricks = sorted(walk.brick for walk in catalog.bricks)
             packed = pack(comparison.listings([trees]), deltas.chunk_limits, bricks=bricks)

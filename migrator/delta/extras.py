@@ -5,18 +5,17 @@ then and had been removed on the source before that scan.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, TreeChanges
-from migrator.delta.ports import ExtraOrigin, ExtrasOfTree
+from migrator.delta.model import ChangeKind, Changes
+from migrator.delta.ports import ExtrasOfTree
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation
@@ -28,18 +27,6 @@ if TYPE_CHECKING:
 
 Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
 """Problems that forbid applying changes whose base is this catalog."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToTake:
-    """Extras that a pass may move to the trash, in addition to the paths that its catalogs show as vanished."""
-
-    found: "FoundExtras | None" = None
-    origins: tuple[ExtraOrigin, ...] = ()
-
-    def gone(self) -> Iterator[Gone]:
-        """In order of path. Blocking; may be called again."""
-        return iter(()) if self.found is None or not self.origins else self.found.gone(self.origins)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +45,18 @@ class ExtraSearch:
     problems: Problems
 
     @asynccontextmanager
-    async def search(self, extras: "Extras | None") -> AsyncIterator[ToTake]:
-        """Extras without problems, valid inside the block. Raises Refused as `Extras` does."""
+    async def search(self, extras: "Extras | None") -> "AsyncIterator[FoundExtras | None]":
+        """Extras that a pass may move to the trash, valid inside the block; None: there are none without problems. Raises
+        Refused as `Extras` does.
+        """
         wanted = await asyncio.to_thread(self._wanted)
         if extras is None or not wanted:
-            yield ToTake()
+            yield None
             return
         opened = extras.open(wanted, base=self.base, now=self.now)
         found = await asyncio.to_thread(opened.__enter__)
         try:
-            allowed = [origin for origin in ExtraOrigin if await self._allowed(found, wanted, origin)]
-            yield ToTake(found=found, origins=tuple(allowed))
+            yield found if await self._allowed(found, wanted) else None
         finally:
             await asyncio.to_thread(opened.__exit__, None, None, None)
 
@@ -77,20 +65,16 @@ class ExtraSearch:
         found = (extras_of(ledger, plan, batch.number, tree.path) for tree in batch.trees)
         return [one for one in found if one.earlier or one.manifest is not None]
 
-    async def _allowed(self, found: "FoundExtras", wanted: Sequence[ExtrasOfTree], origin: ExtraOrigin) -> bool:
-        trees = [one.tree for one in wanted]
-        lost = await asyncio.to_thread(partial(_lost, found, trees, origin))
+    async def _allowed(self, found: "FoundExtras", wanted: Sequence[ExtrasOfTree]) -> bool:
+        lost = await asyncio.to_thread(lambda: [one for tree in wanted if (one := found.lost(tree.tree))])
         names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
         if not names:
             return False
-        # A whole verification has looked its extras up on the source; nobody has looked up those of an earlier catalog.
-        bases = [self.now]
-        if origin is ExtraOrigin.EARLIER_PLAN:
-            bases = sorted({catalog for one in wanted for catalog in one.earlier})
+        # A verification has looked its extras up on the source; nobody has looked up those of an earlier catalog.
         against: dict[str, None] = {}
-        for base in bases:
-            against |= dict.fromkeys(await self.problems(Changes(base=base, now=self.now, trees=lost), base))
-        those = f"{several(names, 'path')} that the source has no more ({_KNOWN_BY[origin]})"
+        for base in sorted({self.now, *(catalog for one in wanted for catalog in one.earlier)}):
+            against |= dict.fromkeys(await self.problems(Changes(base=base, now=self.now, trees=tuple(lost)), base))
+        those = f"{several(names, 'path')} that the source has no more, and no pass of this plan removed,"
         subject = f"batch {self.batch.number}"
         if against:
             message = f"{those} {'is' if names == 1 else 'are'} left on the target: {'; '.join(against)}"
@@ -103,10 +87,6 @@ class ExtraSearch:
 
 
 _SHOWN = 5
-_KNOWN_BY = {
-    ExtraOrigin.EARLIER_PLAN: "copied by an earlier plan, and gone before this one was made",
-    ExtraOrigin.VERIFICATION: "named by the newest verification",
-}
 
 
 def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
@@ -139,21 +119,3 @@ def standing_verification(ledger: "Ledger", plan: str, batch: int, tree: bytes) 
     done = (one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE)
     later = (one for one in done if one.kind is not PassKind.SEED and one.started_at_s >= since_s)
     return None if any(covers(ledger.passes, one, (tree,)) for one in later) else newest
-
-
-def _lost(found: "FoundExtras", trees: Sequence[bytes], origin: ExtraOrigin) -> tuple[TreeChanges, ...]:
-    """In the form of a comparison: the target holds the paths of the base and the extras, and loses the extras."""
-    lost: list[TreeChanges] = []
-    for tree in trees:
-        one = found.tally(tree, (origin,))
-        if one.names:
-            tally = ChangeTally(paths=one.names, size_bytes=one.size_bytes)
-            lost.append(
-                TreeChanges(
-                    tree=tree,
-                    names_before=one.names_before + one.names,
-                    bytes_before=one.bytes_before + one.size_bytes,
-                    by_kind={ChangeKind.VANISHED: tally},
-                )
-            )
-    return tuple(lost)

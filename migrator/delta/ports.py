@@ -1,7 +1,6 @@
 """Move lists and extras as stages see them."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 # Move lists.
 
@@ -16,18 +15,8 @@ class WrittenMoves:
     gone: int
 
 
-# Extras: paths that the target has, the source has not, and no list of vanished paths names.
-
-
-class ExtraOrigin(StrEnum):
-    """How an extra was found.
-
-    `earlier-plan`: an earlier plan copied it, and it was gone by the scan of the present plan. `verification`: the newest
-    verification found it only on the target.
-    """
-
-    EARLIER_PLAN = "earlier-plan"
-    VERIFICATION = "verification"
+# Extras: paths that the target has, the source has not, and no list of vanished paths names. An earlier plan copied them, and
+# they were gone by the scan of the present plan; or the newest verification found them only on the target.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +30,3 @@ class ExtrasOfTree:
     brought: tuple[str, ...]
     earlier: tuple[str, ...] = ()
     manifest: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtrasTally:
-    """Of one tree: `names_before` and `bytes_before` count the base, `names` and `size_bytes` the extras."""
-
-    names_before: int
-    bytes_before: int
-    names: int
-    size_bytes: int

@@ -25,7 +25,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import NS_PER_S
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
-from migrator.delta.ports import ExtraOrigin, ExtrasOfTree, ExtrasTally, WrittenMoves
+from migrator.delta.ports import ExtrasOfTree, WrittenMoves
 from migrator.plan.store import DUCKDB_MEMORY_BYTES
 from migrator.verify.model import DifferenceKind
 
@@ -632,7 +632,7 @@ def _damaged(move_list: str, file: Path, why: str) -> Refused:
 
 
 _TABLES = """
-    CREATE TEMP TABLE extras (tree BLOB, path BLOB, type VARCHAR, bytes BIGINT, origin VARCHAR);
+    CREATE TEMP TABLE extras (tree BLOB, path BLOB, type VARCHAR, bytes BIGINT);
     CREATE TEMP TABLE of_others (path BLOB)
 """
 
@@ -643,7 +643,7 @@ _BROUGHT = """
 
 _EARLIER = """
     INSERT INTO extras
-    SELECT tree, path, type, bytes, $origin FROM (
+    SELECT tree, path, type, bytes FROM (
         SELECT path, any_value(tree) AS tree, arg_max(type, ctime_ns) AS type,
             max(CASE WHEN type = 'file' THEN size ELSE 0 END)::BIGINT AS bytes
         FROM read_parquet($catalogs) WHERE tree IN (SELECT unnest($trees)) AND path <> tree GROUP BY path
@@ -663,7 +663,7 @@ _FOUND = """
 
 _NAMED = f"""
     INSERT INTO extras
-    SELECT tree, path, type, bytes, $origin FROM found JOIN ({_BROUGHT}) brought USING (path)
+    SELECT tree, path, type, bytes FROM found JOIN ({_BROUGHT}) brought USING (path)
     LEFT JOIN (SELECT path, type AS now_type FROM now_rows) n USING (path)
     WHERE now_type IS NULL OR (now_type = 'directory') <> (type = 'directory')
 """
@@ -678,14 +678,13 @@ _TALLY = """
         (SELECT coalesce(sum(bytes), 0)::BIGINT FROM base_rows WHERE tree = $tree AND path <> tree),
         count(*), coalesce(sum(bytes), 0)::BIGINT
     FROM (
-        SELECT path, max(bytes) AS bytes FROM extras
-        WHERE tree = $tree AND origin IN (SELECT unnest($origins)) GROUP BY path
+        SELECT path, max(bytes) AS bytes FROM extras WHERE tree = $tree GROUP BY path
     )
 """
 
 _EXTRAS_GONE = """
     SELECT path, any_value(tree) AS tree, any_value(type) AS type
-    FROM extras WHERE origin IN (SELECT unnest($origins)) GROUP BY path ORDER BY path || '/'::BLOB
+    FROM extras GROUP BY path ORDER BY path || '/'::BLOB
 """
 """The content of a directory follows it directly."""
 
@@ -712,27 +711,22 @@ class Extras:
             create_entries(connection, open_closed(self._catalogs_dir / now).part_files, view="now_rows")
             connection.execute(_TABLES)
             for (brought, earlier, manifest), trees in groups.items():
-                self._add(connection, _EARLIER, trees, earlier, ExtraOrigin.EARLIER_PLAN)
+                self._add(connection, _EARLIER, trees, earlier)
                 if manifest is not None:
                     _read_differences(connection, Path(manifest).parent / DIFFERENCES_FILE)
-                    self._add(connection, _NAMED, trees, brought, ExtraOrigin.VERIFICATION)
+                    self._add(connection, _NAMED, trees, brought)
                     connection.execute(_OF_OTHERS)
             yield FoundExtras(connection)
 
     def _add(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        query: str,
-        trees: Sequence[bytes],
-        catalogs: Sequence[str],
-        origin: ExtraOrigin,
+        self, connection: duckdb.DuckDBPyConnection, query: str, trees: Sequence[bytes], catalogs: Sequence[str]
     ) -> None:
         files: list[str] = []
         for name in catalogs:
             with suppress(MigratorError):
                 files += [str(file) for file in open_closed(self._catalogs_dir / name).part_files]
         if files:
-            connection.execute(query, {"catalogs": files, "trees": list(trees), "origin": origin.value})
+            connection.execute(query, {"catalogs": files, "trees": list(trees)})
 
 
 def _read_differences(connection: duckdb.DuckDBPyConnection, differences: Path) -> None:
@@ -752,19 +746,28 @@ class FoundExtras:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def tally(self, tree: bytes, origins: Collection[ExtraOrigin]) -> ExtrasTally:
-        """How many extras of these origins a tree has."""
-        row = self._connection.execute(_TALLY, {"tree": tree, "origins": [one.value for one in origins]}).fetchone()
+    def lost(self, tree: bytes) -> TreeChanges | None:
+        """The extras of a tree in the form of a comparison: the target holds the paths of the base and the extras, and loses the
+        extras. None: it has none.
+        """
+        row = self._connection.execute(_TALLY, {"tree": tree}).fetchone()
         names_before, bytes_before, names, size_bytes = row or (0, 0, 0, 0)
-        return ExtrasTally(names_before=names_before, bytes_before=bytes_before, names=names, size_bytes=size_bytes)
+        if not names:
+            return None
+        return TreeChanges(
+            tree=tree,
+            names_before=names_before + names,
+            bytes_before=bytes_before + size_bytes,
+            by_kind={ChangeKind.VANISHED: ChangeTally(paths=names, size_bytes=size_bytes)},
+        )
 
-    def gone(self, origins: Collection[ExtraOrigin]) -> Iterator[Gone]:
-        """The outermost extras of these origins, in order of path, without directories that are known to hold anything that
-        this program did not copy.
+    def gone(self) -> Iterator[Gone]:
+        """The outermost extras, in order of path, without directories that are known to hold anything that this
+        program did not copy. May be called again.
         """
         kept = self._directories_with_others()
         outermost: Gone | None = None
-        query = self._connection.execute(_EXTRAS_GONE, {"origins": [one.value for one in origins]})
+        query = self._connection.execute(_EXTRAS_GONE)
         while rows := query.fetchmany(ROWS_AT_ONCE):
             for path, tree, kind in rows:
                 if outermost is not None and path.startswith(outermost.path + b"/"):

@@ -5,11 +5,11 @@ import errno
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
-from migrator.core.paths import is_beneath, join, name, parent, show
+from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.tasks import SharedCall, through_cancellation
 from migrator.core.units import MIB
@@ -34,17 +34,8 @@ Stop = tuple[model.StopReason, str]
 # Following one stream to its end, or ending it.
 
 
-class Start(Protocol):
-    """Runs a program to its end on some host."""
-
-    def __call__(
-        self,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
-    ) -> Coroutine[Any, Any, Completed]:
-        """The call that starts it."""
+Start = Callable[..., Coroutine[Any, Any, Completed]]
+"""Runs a program to its end on some host; it takes `on_start`, `on_stdout` and `on_stderr`."""
 
 
 class Unended(Exception):
@@ -59,6 +50,25 @@ class OpenAttempt:
     counters: model.StreamCounters = field(default_factory=model.StreamCounters)
     exit_code: int | None = None
     stderr_tail: bytes = b""
+
+    def finish(
+        self,
+        world: World,
+        state: AttemptState,
+        chunk_state: ChunkState,
+        problems: Sequence[model.FileProblem] = (),
+    ) -> None:
+        """Record its end in the ledger, and what becomes of its chunk."""
+        world.ledger.passes.finish(
+            self.id,
+            at_s=world.clock.now_s(),
+            state=state.value,
+            exit_code=self.exit_code,
+            counters=self.counters,
+            stderr_tail=self.stderr_tail,
+            chunk_state=chunk_state,
+            problems=problems,
+        )
 
 
 class Stream(OpenAttempt):
@@ -183,29 +193,6 @@ async def sync_problem(sync: SharedCall[None]) -> Stop | None:
     except OSError as error:
         return stop_reason(error.errno) or model.StopReason.IO_ERROR, f"sync of the target: {error.strerror or error}"
     return None
-
-
-# The end of an attempt in the ledger.
-
-
-def finish_attempt(
-    world: World,
-    attempt: OpenAttempt,
-    state: AttemptState,
-    chunk_state: ChunkState,
-    problems: Sequence[model.FileProblem] = (),
-) -> None:
-    """Record the end of an attempt, and what becomes of its chunk."""
-    world.ledger.passes.finish(
-        attempt.id,
-        at_s=world.clock.now_s(),
-        state=state.value,
-        exit_code=attempt.exit_code,
-        counters=attempt.counters,
-        stderr_tail=attempt.stderr_tail,
-        chunk_state=chunk_state,
-        problems=problems,
-    )
 
 
 # Judging files that did not arrive, by looking them up on the source.
@@ -341,14 +328,20 @@ async def remove_after_crash(invocation: Invocation, attempt: model.AttemptRecor
         LOG.info("attempt %s: temporary files removed: %s", attempt.id, removed)
 
 
-async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes]) -> None:
-    """Remove temporary files of earlier streams over these paths, while other streams run.
+async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes], *, parts: bool = False) -> None:
+    """Remove temporary files of earlier streams over these paths, while other streams run; with `parts`, also the ranges of
+    these files that have arrived: another engine copies them whole.
 
     Removes nothing while the source may not show all of its files: a suspect could be a user's file.
     """
     world, timeout_s = under_way.world, under_way.request.stall_timeout_s
+    of_parts = {of_part(name(path)) for path in paths for of_part in (part_name, marks_name)} if parts else set()
+
+    def looks(candidate: bytes, marks: Collection[bytes]) -> bool:
+        return candidate in of_parts or is_stream_leftover(candidate, marks)
+
     try:
-        found = await world.blocking(lambda: list(_find(world, paths, is_stream_leftover)), timeout_s=timeout_s)
+        found = await world.blocking(lambda: list(_find(world, paths, looks)), timeout_s=timeout_s)
         if not found or (await under_way.health.begun_after_now()).doubts:
             return
         removed = await world.blocking(lambda: sum(map(partial(_remove, world), found)), timeout_s=timeout_s)
@@ -356,25 +349,6 @@ async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes]) 
         LOG.warning("the target does not answer in time: temporary files of an earlier stream stay")
         return
     LOG.info("temporary files of earlier streams removed: %s", removed)
-
-
-async def remove_parts(under_way: PassUnderWay, paths: Sequence[bytes]) -> None:
-    """Remove the ranges of these files that have arrived: another engine copies them whole."""
-    world = under_way.world
-
-    def remove() -> None:
-        for path in paths:
-            for of_part in (part_name, marks_name):
-                part = join(parent(path), of_part(name(path)))
-                # A file that exists on the source is a user's; if the look-up fails it may be.
-                if look(world.source, part) is None and isinstance(look(world.target, part), Entry):
-                    _remove(world, part)
-
-    try:
-        if not (await under_way.health.begun_after_now()).doubts:
-            await world.blocking(remove, timeout_s=under_way.request.stall_timeout_s)
-    except TimeoutError:
-        LOG.warning("the target does not answer in time: parts of big files stay")
 
 
 def _remove_of_attempt(world: World, attempt: model.AttemptRecord) -> int:
@@ -658,11 +632,9 @@ class Attempt(Stream):
             own = ProcessIdentity(pid=self._pass.request.pid, start_ticks=0, boot_id="")
             self._world.ledger.passes.started(self.id, own)
         else:
-            names = [listed.path for listed in self._work.paths]
-            if self._again and self._chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES):
-                await remove_before_stream(self._pass, names)
-            if self._engine.name != model.DIRECT and self._chunk.kind is ChunkKind.RANGED_FILES:
-                await remove_parts(self._pass, names)
+            parts = self._engine.name != model.DIRECT and self._chunk.kind is ChunkKind.RANGED_FILES
+            if parts or (self._again and self._chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
+                await remove_before_stream(self._pass, [listed.path for listed in self._work.paths], parts=parts)
             outcome = await self._copy_by_stream(self._command)
             if outcome.verdict is not model.Verdict.DONE:
                 return self._as_it_is(outcome)

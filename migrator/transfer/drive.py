@@ -17,7 +17,7 @@ from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.units import several
 from migrator.fs.model import Need
 from migrator.hosts.ports import Command
-from migrator.transfer.attempt import Stream, Unended, finish_attempt, remove_before_stream, sync_problem
+from migrator.transfer.attempt import Stream, Unended, remove_before_stream, sync_problem
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
@@ -217,7 +217,7 @@ class _Step:
 
     def _finish(self, stream: Stream, state: AttemptState, chunk_state: ChunkState, counters: StreamCounters) -> None:
         stream.counters = counters
-        finish_attempt(self._world, stream, state, chunk_state)
+        stream.finish(self._world, state, chunk_state)
 
     def _say(self, chunk: ChunkRecord, severity: Severity, message: str) -> None:
         subject = f"batch {self._pass.batch.number}, {show(chunk.tree)}"

@@ -60,7 +60,7 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
     if missing := [number for number in request.batches if number not in numbers]:
         raise UsageError(
             f"the plan {plan.name} has no {by_numbers(missing, 'batch', 'batches')}",
-            hint=f"it has {_ranges(sorted(numbers))}; see `migrator status`",
+            hint=f"it has {by_numbers(sorted(numbers), 'batch', 'batches')}; see `migrator status`",
         )
     return plan, site
 
@@ -181,14 +181,6 @@ async def _capacity(world: World, timeout_s: float) -> Capacity | None:
         return await world.blocking(world.target.capacity, timeout_s=timeout_s)
     except (OSError, TimeoutError):
         return None
-
-
-def _ranges(numbers: list[int]) -> str:
-    if not numbers:
-        return "no batch at all"
-    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
-        return f"the batches {numbers[0]} to {numbers[-1]}"
-    return f"the batch(es) {', '.join(map(str, numbers))}"
 
 
 # Whether a seed pass fits within the quotas of the users.

@@ -5,11 +5,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
-from migrator.core import states as core_states
 from migrator.core.entry import Entry
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
+from migrator.core.states import (
+    CHUNK_ORDER,
+    CHUNK_STEPS,
+    CONTENT_KINDS,
+    BatchState,
+    ChunkKind,
+    ChunkState,
+    PassKind,
+    PassState,
+)
 from migrator.core.tasks import SharedCall
 from migrator.core.units import several
 from migrator.delta.model import SENT, ChangeKind
@@ -61,27 +70,23 @@ def judge_passes(
     `at_s` is now, `made` how many delta passes this run has made. May be called again: the record is replaced, and the
     comparison is still with the freeze predicted after the pass before. Blocking.
     """
-    records = [
-        one
-        for one in ledger.passes.of_batch(plan, batch)
-        if one.state is core_states.PassState.DONE and covers(ledger.passes, one, trees)
-    ]
-    scans = {scan.name: scan for scan in ledger.scans.all()}
+    done = _done(ledger, plan, batch)
+    records = [(one, scan) for one, scan in done if covers(ledger.passes, one, trees)]
     earlier = {one.pass_id: one.prediction.freeze_s for one in ledger.predictions.of_batch(plan, batch)}
     decision = decide(
-        [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in records],
+        [_facts(ledger, one, scan, moves_of) for one, scan in records],
         batch=batch,
         at_s=at_s,
         cost=choose_cost(ledger.samples.measured_cost(), streams),
         check=check,
         limits=limits,
         made=made,
-        earlier_freeze_s=earlier.get(records[-2].id) if len(records) > 1 else None,
+        earlier_freeze_s=earlier.get(records[-2][0].id) if len(records) > 1 else None,
     )
     if decision.prediction is not None:
         ledger.predictions.record(
             transfer.ConvergenceRecord(
-                pass_id=records[-1].id,
+                pass_id=records[-1][0].id,
                 at_s=at_s,
                 batch=batch,
                 outcome=decision.outcome,
@@ -94,21 +99,27 @@ def judge_passes(
 
 def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) -> list[transfer.PassFacts]:
     """Every finished pass over a batch or some of its trees, oldest first. Blocking."""
+    return [_facts(ledger, one, scan, moves_of) for one, scan in _done(ledger, plan, batch)]
+
+
+def _done(ledger: "Ledger", plan: str, batch: int) -> list[tuple[PassRecord, CatalogRecord]]:
+    """The finished passes whose scan the ledger knows (a restored one may not), with that scan."""
     scans = {scan.name: scan for scan in ledger.scans.all()}
-    done = [one for one in ledger.passes.of_batch(plan, batch) if one.state is core_states.PassState.DONE]
-    return [_facts(ledger, one, scans.get(one.catalog), moves_of) for one in done]
+    records = ledger.passes.of_batch(plan, batch)
+    return [(one, scans[one.catalog]) for one in records if one.state is PassState.DONE and one.catalog in scans]
 
 
-def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord | None, moves_of: MovesOf) -> transfer.PassFacts:
+def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf) -> transfer.PassFacts:
     changes = ledger.passes.changes(record.id)
     totals = ledger.passes.totals(record.id)
-    renames, gone = moves_of(record) if record.move_list is not None else (0, 0)
+    renames, gone = moves_of(record)
     finished_at_s = record.started_at_s if record.finished_at_s is None else record.finished_at_s
+    scanned_s = (scan.finished_at_s or scan.started_at_s) - scan.started_at_s
     return transfer.PassFacts(
         kind=record.kind,
         number=record.number,
-        scanned_at_s=_scanned_at_s(record, scan),
-        scan_s=_scan_s(record, scan),
+        scanned_at_s=scan.started_at_s,
+        scan_s=scanned_s if record.scan_s is None else record.scan_s,
         started_at_s=record.started_at_s,
         finished_at_s=finished_at_s,
         sent_files=totals.done_files,
@@ -118,19 +129,6 @@ def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord | None, mov
         gone=gone,
         trees=() if changes is None else changes.trees,
     )
-
-
-def _scanned_at_s(record: PassRecord, scan: CatalogRecord | None) -> float:
-    """A ledger restored from a backup may not know the scan: then the start is the pass's start minus its duration."""
-    return scan.started_at_s if scan is not None else record.started_at_s - (record.scan_s or 0.0)
-
-
-def _scan_s(record: PassRecord, scan: CatalogRecord | None) -> float:
-    if record.scan_s is not None:
-        return record.scan_s
-    if scan is None or scan.finished_at_s is None:
-        return 0.0
-    return max(scan.finished_at_s - scan.started_at_s, 0.0)
 
 
 # The predicted cost of verifying trees in the freeze, from the ledger.
@@ -191,7 +189,7 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
 
 
 _ALL = 2**31 - 1
-_COPIED = (core_states.ChunkKind.RANGES, core_states.ChunkKind.FILES, core_states.ChunkKind.RANGED_FILES)
+_COPIED = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +198,7 @@ class Remaining:
 
     record: PassRecord | None
     trees: tuple[transfer.TreeWork, ...] = ()
-    chunks_by_kind: Mapping[core_states.ChunkKind, int] = field(default_factory=dict)
+    chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
     need: Need = field(default_factory=Need)
 
     @property
@@ -213,7 +211,7 @@ def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[
     """What a seed pass over the batch would copy. Failed chunks, and those in flight when a run was killed, count: both are
     tried again.
     """
-    record = world.ledger.passes.find(plan.name, batch.number, core_states.PassKind.SEED)
+    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
     return remaining_of(world, plan, batch, record, left_alone=left_alone)
 
 
@@ -222,7 +220,7 @@ def remaining_of(
 ) -> Remaining:
     """What is left of a pass over the batch, except some trees; None: of a seed pass that has not started."""
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
-    by_kind: dict[core_states.ChunkKind, int] = {}
+    by_kind: dict[ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
     for chunk in _of_pass(world, record) if record else _of_list(world, batch):
         if chunk.tree in left_alone:
@@ -230,14 +228,14 @@ def remaining_of(
         sums = trees.setdefault(chunk.tree, [0, 0, 0])
         sums[0] += 1
         by_kind[chunk.kind] = by_kind.get(chunk.kind, 0) + 1
-        if chunk.kind in (*_COPIED, core_states.ChunkKind.DIRECTORIES):
+        if chunk.kind in (*_COPIED, ChunkKind.DIRECTORIES):
             so_far = needs.get(chunk.tree, Need())
             needs[chunk.tree] = Need(
                 size_bytes=so_far.size_bytes + chunk.size_bytes, inodes=so_far.inodes + chunk.files
             )
-        if chunk.kind in core_states.CONTENT_KINDS:
+        if chunk.kind in CONTENT_KINDS:
             sums[1] += chunk.files
-            sums[2] += chunk.size_bytes if chunk.kind is not core_states.ChunkKind.LINKS else 0
+            sums[2] += chunk.size_bytes if chunk.kind is not ChunkKind.LINKS else 0
     return Remaining(
         record=record,
         trees=tuple(
@@ -259,15 +257,13 @@ def _of_list(world: World, batch: Batch) -> Iterable[Chunk]:
 
 def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]:
     passes = world.ledger.passes
-    failed = passes.totals(record.id).chunks.get(core_states.ChunkState.FAILED, 0)
-    if record.state is core_states.PassState.DONE and not failed:
+    failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
+    if record.state is PassState.DONE and not failed:
         return
-    for kind in core_states.CHUNK_ORDER:
+    for kind in CHUNK_ORDER:
         yield from passes.pending(record.id, kind.value, _ALL)
     under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
-    yield from (
-        chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is core_states.ChunkState.RUNNING
-    )
+    yield from (chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
     yield from passes.to_retry(record.id)
 
 
@@ -392,13 +388,13 @@ class Copying:
             guards=ready.findings,
         )
 
-    def set_batch_states(self, states: Sequence[core_states.BatchState]) -> None:
+    def set_batch_states(self, states: Sequence[BatchState]) -> None:
         """Move the batch on, step by step."""
         for state in states:
             self.invocation.world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, state)
 
     @property
-    def batch_state(self) -> core_states.BatchState | None:
+    def batch_state(self) -> BatchState | None:
         """None if the ledger does not know the batch."""
         record = self.invocation.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
@@ -440,12 +436,12 @@ class Copying:
         everything else is confirmed. Unconfirmed chunks are copied again, and then the steps after them.
         """
         in_place, times = (
-            core_states.CHUNK_STEPS.index((core_states.ChunkKind.RANGED_FILES,)),
-            len(core_states.CHUNK_STEPS) - 1,
+            CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)),
+            len(CHUNK_STEPS) - 1,
         )
         passes = under_way.world.ledger.passes
 
-        async def run(steps: Sequence[Sequence[core_states.ChunkKind]]) -> None:
+        async def run(steps: Sequence[Sequence[ChunkKind]]) -> None:
             while under_way.stop_found is None:
                 for step in steps:
                     if under_way.stop_found is None:
@@ -459,9 +455,9 @@ class Copying:
                     return
 
         for steps in (
-            core_states.CHUNK_STEPS[:in_place],
-            core_states.CHUNK_STEPS[in_place:times],
-            core_states.CHUNK_STEPS[times:],
+            CHUNK_STEPS[:in_place],
+            CHUNK_STEPS[in_place:times],
+            CHUNK_STEPS[times:],
         ):
             await run(steps)
 
@@ -488,7 +484,7 @@ class Copying:
 
     def _close(self, under_way: PassUnderWay, title: str, *, whole: bool) -> None:
         world, number = self.invocation.world, self.batch.number
-        state = core_states.PassState.DONE if whole else core_states.PassState.STOPPED
+        state = PassState.DONE if whole else PassState.STOPPED
         world.ledger.passes.set_state(under_way.pass_id, state, world.clock.now_s())
         tally = under_way.tally
         bad = len(world.ledger.passes.attention(under_way.pass_id))
@@ -526,9 +522,9 @@ class SeedPass:
         """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
         copying, world = self.copying, self.copying.invocation.world
         left = remaining(world, copying.plan, copying.batch, left_alone=copying.left_alone)
-        if left.record is not None and left.record.state is core_states.PassState.DONE and not left.chunks:
+        if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
             # Also repairs the state of the batch after a crash between the two records.
-            self._advance(core_states.BatchState.SEEDED)
+            self._advance(BatchState.SEEDED)
             return transfer.BatchSummary(
                 batch=copying.batch.number,
                 nothing_to_do=True,
@@ -542,7 +538,7 @@ class SeedPass:
             ready,
             title="seed pass",
             before=self._drive,
-            advance=lambda: self._advance(core_states.BatchState.SEEDED),
+            advance=lambda: self._advance(BatchState.SEEDED),
         )
 
     def _start(self, left: Remaining) -> PassRecord:
@@ -554,15 +550,15 @@ class SeedPass:
             record = passes.start(
                 plan=copying.plan.name,
                 batch=batch.number,
-                kind=core_states.PassKind.SEED,
+                kind=PassKind.SEED,
                 catalog=copying.plan.catalog,
                 chunk_list=batch.chunk_list,
                 chunks=world.chunk_lists.chunks(batch.chunk_list),
                 at_s=now_s,
             )
-        elif record.state is not core_states.PassState.RUNNING:
-            passes.set_state(record.id, core_states.PassState.RUNNING, now_s)
-        self._advance(core_states.BatchState.SEEDING)
+        elif record.state is not PassState.RUNNING:
+            passes.set_state(record.id, PassState.RUNNING, now_s)
+        self._advance(BatchState.SEEDING)
         again = passes.retry_failed(record.id, but_trees=copying.left_alone)
         message = f"seed pass over batch {batch.number}: {several(left.chunks, 'chunk')} to do"
         if again:
@@ -576,20 +572,18 @@ class SeedPass:
             await run_driver_step(under_way, under_way.world.driving)
         under_way.doubtful_trees = doubtful_trees(under_way)
 
-    def _advance(self, state: core_states.BatchState) -> None:
+    def _advance(self, state: BatchState) -> None:
         """A batch in a later state stays there, except that a verified one with new files has to be verified again."""
         copying = self.copying
         passes = copying.invocation.world.ledger.passes.of_batch(copying.plan.name, copying.batch.number)
         steps = {
-            (core_states.BatchState.PLANNED, core_states.BatchState.SEEDING): (core_states.BatchState.SEEDING,),
-            (core_states.BatchState.PLANNED, core_states.BatchState.SEEDED): (
-                core_states.BatchState.SEEDING,
-                core_states.BatchState.SEEDED,
+            (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
+            (BatchState.PLANNED, BatchState.SEEDED): (
+                BatchState.SEEDING,
+                BatchState.SEEDED,
             ),
-            (core_states.BatchState.SEEDING, core_states.BatchState.SEEDED): (core_states.BatchState.SEEDED,),
-            (core_states.BatchState.VERIFIED, core_states.BatchState.SEEDING): (
-                unverified(one.kind for one in passes),
-            ),
+            (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
+            (BatchState.VERIFIED, BatchState.SEEDING): (unverified(one.kind for one in passes),),
         }
         now = copying.batch_state
         copying.set_batch_states(steps.get((now, state), ()) if now else ())

@@ -259,7 +259,7 @@ class Worker:
                 self._routes.lose(self._lane, HostLost(error.message, cause=error.cause, hint=error.hint), unfit=True)
             return None
         if engine is None:
-            self._settle.finish(self._settle.without_stream(chunk), AttemptState.SUCCEEDED, ChunkState.DONE)
+            self._settle.without_stream(chunk).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE)
             return None
         attempt = Attempt(self._pass, self._routes, self._meter, chunk, paths, slot=self._slot, way=way, engine=engine)
         try:
@@ -414,12 +414,12 @@ class Worker:
             problem = FileProblem(
                 path=chunk.tree, kind=FileProblemKind.VANISHED, errno=None, reason="the whole user tree is gone"
             )
-            self._settle.finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (problem,))
+            attempt.finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, (problem,))
             self._settle.tree_gone(chunk)
         else:
             reason = f"the user tree is no directory any more but a {seen.type.value}"
             problem = FileProblem(path=chunk.tree, kind=FileProblemKind.BAD, errno=None, reason=reason)
-            self._settle.finish(attempt, AttemptState.FAILED, ChunkState.FAILED, (problem,))
+            attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, (problem,))
             self._settle.bad((problem,))
         return False
 

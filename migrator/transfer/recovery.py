@@ -10,7 +10,7 @@ from migrator.core.units import several
 from migrator.hosts.ports import HostLost
 from migrator.ledger.model import SiteRecord
 from migrator.site.rules_guards import health_problems
-from migrator.transfer.attempt import OpenAttempt, finish_attempt, remove_after_crash
+from migrator.transfer.attempt import OpenAttempt, remove_after_crash
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.model import AttemptRecord
@@ -41,7 +41,7 @@ async def recover(invocation: Invocation, site: SiteRecord, *, heard_at_s: float
             continue
         await remove_after_crash(invocation, attempt)
         left = OpenAttempt(id=attempt.id, counters=attempt.counters, stderr_tail=attempt.stderr_tail)
-        finish_attempt(world, left, AttemptState.INTERRUPTED, ChunkState.PENDING)
+        left.finish(world, AttemptState.INTERRUPTED, ChunkState.PENDING)
         message = f"attempt {attempt.id} of an earlier run had not ended: its chunk is given out again"
         invocation.say(EventKind.ORPHAN_ENDED, Severity.INFO, f"attempt {attempt.id}", message)
     if stuck:

@@ -270,7 +270,6 @@ class Rate:
 
     files_per_s: float
     bytes_per_s: float
-    over_s: float
 
 
 def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
@@ -285,7 +284,6 @@ def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
     return Rate(
         files_per_s=max(last.files - first.files, 0) / over_s,
         bytes_per_s=max(last.size_bytes - first.size_bytes, 0) / over_s,
-        over_s=over_s,
     )
 
 

@@ -8,7 +8,7 @@ from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.hosts.model import ProcessIdentity
 from migrator.plan.model import Chunk, ListedPath
-from migrator.transfer.attempt import BY_DESCRIPTOR, Attempt, OpenAttempt, Result, finish_attempt
+from migrator.transfer.attempt import BY_DESCRIPTOR, Attempt, OpenAttempt, Result
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict
@@ -49,7 +49,7 @@ class Settlement:
             return self._failed(chunk, paths, attempt, result)
         if bad := (*result.bad, *result.again):
             return self._with_bad_files(chunk, paths, attempt, result, bad)
-        self.finish(attempt, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
+        attempt.finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
         self._done(chunk, paths)
         return None
 
@@ -72,7 +72,7 @@ class Settlement:
             LOG.info("chunk %s: bad files set apart in chunk %s: %s", chunk.number, waiting.number, len(bad))
             in_rest = {listed.path for listed in rest}
             told = [problem for problem in (*result.vanished, *result.changed) if problem.path in in_rest]
-            self.finish(self.without_stream(done), AttemptState.SUCCEEDED, ChunkState.DONE, told)
+            self.without_stream(done).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, told)
             self._done(done, rest)
             return None
         if chunk.brick is not None:
@@ -81,7 +81,7 @@ class Settlement:
         failures = self._count_failure(chunk)
         if failures < self._pass.request.retry.tries and not all(map(is_lasting, bad)):
             return self._try_again(chunk, attempt, failures, why)
-        self.finish(attempt, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
+        attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
         self.bad(bad)
         return None
 
@@ -110,19 +110,19 @@ class Settlement:
             bad = [
                 FileProblem(path=listed.path, kind=FileProblemKind.BAD, errno=None, reason=reason) for listed in paths
             ]
-            self.finish(attempt, AttemptState.FAILED, ChunkState.FAILED, bad)
+            attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, bad)
             self._say(EventKind.CHUNK_FAILED, Severity.ERROR, chunk, f"chunk {chunk.number} failed: {reason}")
             self.bad(bad)
         return None
 
     def _try_again(self, chunk: ChunkRecord, attempt: Attempt, failures: int, why: str) -> float:
-        self.finish(attempt, AttemptState.FAILED, ChunkState.PENDING)
+        attempt.finish(self._world, AttemptState.FAILED, ChunkState.PENDING)
         self._retried(chunk, why)
         return delay_s(failures, self._pass.request.retry)
 
     def interrupted(self, attempt: Attempt) -> None:
         """An attempt was ended from outside: its chunk is pending again, and the record has its progress."""
-        self.finish(attempt, AttemptState.INTERRUPTED, ChunkState.PENDING)
+        attempt.finish(self._world, AttemptState.INTERRUPTED, ChunkState.PENDING)
 
     def _through_mount(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, why: str) -> None:
         """Replace the chunk by one that is read through the mount, after its brick failed."""
@@ -189,18 +189,8 @@ class Settlement:
             )
             written.append((piece, self._world.chunk_lists.write_split(self._pass.pass_id, piece, part)))
         replaced = self._passes.split(chunk.id, written)
-        self.finish(attempt, state, ChunkState.SPLIT)
+        attempt.finish(self._world, state, ChunkState.SPLIT)
         return replaced
-
-    def finish(
-        self,
-        attempt: OpenAttempt,
-        state: AttemptState,
-        chunk_state: ChunkState,
-        problems: Sequence[FileProblem] = (),
-    ) -> None:
-        """Record the end of an attempt, and what becomes of its chunk."""
-        finish_attempt(self._world, attempt, state, chunk_state, problems)
 
     def _done(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> None:
         files, size_bytes = _files(chunk, paths), total_bytes(paths)

@@ -20,7 +20,6 @@ from migrator.transfer.engines.drivers import (
     Parsyncfp2Programs,
     rsync_words,
 )
-from migrator.transfer.engines.rules_drivers import Parsyncfp2Features
 from migrator.transfer.model import StopReason, StreamCounters, Verdict
 from migrator.transfer.ports import DriverView, DriverWork
 
@@ -35,7 +34,6 @@ PARSYNCFP2 = Parsyncfp2(
     Parsyncfp2Programs(
         program=b"/opt/pfp/parsyncfp2",
         helpers=(b"/opt/pfp/scut",),
-        features=Parsyncfp2Features(version=(2, 59), rsync_option="ro"),
     ),
     privileged=True,
 )

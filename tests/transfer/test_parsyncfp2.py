@@ -12,7 +12,6 @@ from migrator.core.states import AttemptState, ChunkState
 from migrator.core.units import KIB
 from migrator.lab.model import OddFiles
 from migrator.transfer.engines.drivers import Parsyncfp2, Parsyncfp2Programs, locate_parsyncfp2
-from migrator.transfer.engines.rules_drivers import parse_features
 from migrator.transfer.model import StopReason
 from tests.support.driver_world import DriverWorld
 from tests.support.snapshots import snapshot
@@ -28,9 +27,7 @@ def stand_in() -> Parsyncfp2Programs:
     for name in ("perl", "fpart", "rsync", "ps"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
-    features = parse_features(STAND_IN.read_bytes())
-    assert features is not None
-    return Parsyncfp2Programs(program=os.fsencode(STAND_IN), helpers=(), features=features)
+    return Parsyncfp2Programs(program=os.fsencode(STAND_IN), helpers=())
 
 
 @pytest.fixture(params=["stand-in", "real"])

@@ -16,7 +16,7 @@ from migrator.hosts.ports import Command, Completed
 from migrator.transfer.engines import rules_drivers as rules
 from migrator.transfer.engines.output import TAIL_BYTES, GrowingFile, Kept, Lines, OutputReader, read_head
 from migrator.transfer.engines.rsync import ProgressParser, attribute_filters, bandwidth
-from migrator.transfer.engines.rules_drivers import EndedDriver, Parsyncfp2Features, PartLog
+from migrator.transfer.engines.rules_drivers import EndedDriver, PartLog
 from migrator.transfer.model import Outcome, StopReason, StreamCounters
 from migrator.transfer.ports import DriverView, DriverWork
 
@@ -292,11 +292,10 @@ _LOGGED = re.compile(rb".*\] ([<>ch][fLDS]\S+)_(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsyncfp2Programs:
-    """Absolute paths, and which parsyncfp2 it is."""
+    """Absolute paths."""
 
     program: bytes
     helpers: Sequence[bytes]
-    features: Parsyncfp2Features
 
 
 class Parsyncfp2:
@@ -330,7 +329,7 @@ class Parsyncfp2:
                 b"--NP=%d" % work.jobs,
                 b"--chunksize=%d" % rules.chunk_size_for(work.size_bytes, work.part_bytes),
                 b"--startdir=" + view.source_tree,
-                f"--{self._programs.features.rsync_option}={' '.join(options)}".encode("ascii"),
+                f"--ro={' '.join(options)}".encode("ascii"),
                 # In KiB/s for all together; it divides by its number of rsyncs, and 0 would mean no limit.
                 *(() if limit is None else (b"--maxbw=%d" % max(limit // KIB, work.jobs),)),
                 b"--maxload=" + _UNREACHABLE_LOAD,
@@ -415,14 +414,12 @@ def locate_parsyncfp2(*, path: str | None = None) -> Parsyncfp2Programs:
     helpers = tuple(_find(name, path, install) for name in _HELPERS)
     try:
         with Path(os.fsdecode(program)).open("rb") as file:
-            features = rules.parse_features(file.read(_SCRIPT_BYTES))
+            problem = rules.parsyncfp2_problem(file.read(_SCRIPT_BYTES))
     except OSError as error:
         raise ToolFailed(f"{show(program)} cannot be read: {error.strerror}") from error
-    if features is None:
-        raise ToolFailed(f"{show(program)} is no parsyncfp2: it prints no version", hint=install)
-    if problem := features.problem():
-        raise ToolFailed(problem, hint=install)
-    return Parsyncfp2Programs(program=program, helpers=helpers, features=features)
+    if problem is not None:
+        raise ToolFailed(f"{show(program)} cannot be used: {problem}", hint=install)
+    return Parsyncfp2Programs(program=program, helpers=helpers)
 
 
 def _find(name: str, path: str | None, install: str) -> bytes:

@@ -134,7 +134,6 @@ OLDEST_VERSION = (2, 57)
 """Earlier ones take no mounted file system for a target."""
 
 _VERSION = re.compile(rb"^parsyncfp2 version (\d+)\.(\d+)", re.MULTILINE)
-_OPTION = re.compile(rb'^\s*"((?:[a-z]+\|)*(?:ro|rsyncopts)(?:\|[a-z]+)*)=s"', re.MULTILINE)
 _FATAL = re.compile(rb"\*\* FATAL ERROR \*\*: *([^\n]*)")
 _TOO_MANY = re.compile(rb"now exceeded \[\d+\] chunk files")
 _HELPER_MISSING = re.compile(rb"REQUIRED utilities were not found|Can't (?:create|make|open)")
@@ -142,30 +141,16 @@ _COLOURS = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 _RSYNC = re.compile(rb"rsync(?: error)?: |file has vanished: |migrator-jail: |ERROR: |WARNING: ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsyncfp2Features:
-    """Which parsyncfp2 it is. `rsync_option` hands options on to rsync: `--rsyncopts` up to 2.42, then `--ro`."""
-
-    version: tuple[int, int]
-    rsync_option: str
-
-    def problem(self) -> str | None:
-        """Why it cannot be used; None if it can."""
-        if self.version >= OLDEST_VERSION:
-            return None
-        found, needed = (".".join(map(str, version)) for version in (self.version, OLDEST_VERSION))
-        return f"parsyncfp2 {found} copies to no mounted file system: {needed} is needed"
-
-
-def parse_features(script: bytes) -> Parsyncfp2Features | None:
-    """From the program itself, which is a script; None for another program."""
-    version, option = _VERSION.search(script), _OPTION.search(script)
-    if version is None or option is None:
+def parsyncfp2_problem(script: bytes) -> str | None:
+    """Why a parsyncfp2, which is a script, cannot be used; None if it can."""
+    version = _VERSION.search(script)
+    if version is None:
+        return "it prints no version, so it is no parsyncfp2"
+    found = int(version[1]), int(version[2])
+    if found >= OLDEST_VERSION:
         return None
-    return Parsyncfp2Features(
-        version=(int(version[1]), int(version[2])),
-        rsync_option="rsyncopts" if b"rsyncopts" in option[1].split(b"|") else "ro",
-    )
+    shown, needed = (".".join(map(str, one)) for one in (found, OLDEST_VERSION))
+    return f"parsyncfp2 {shown} copies to no mounted file system: {needed} is needed"
 
 
 def judge_parsyncfp2(ended: EndedDriver) -> Outcome:
