@@ -19,7 +19,9 @@ CHANGES = 8
 
 
 @pytest.mark.needs_root
-def test_a_path_that_changes_its_type_between_two_plans_stays_on_the_target(scratch: Path, make_xfs: MakeXfs) -> None:
+def test_a_path_that_changes_its_type_between_two_plans_stays_and_one_that_was_removed_goes(
+    scratch: Path, make_xfs: MakeXfs
+) -> None:
     site = RealSite(scratch / "site", make_xfs(), make_xfs())
     home = site.source.path / "home" / "ann"
     home.mkdir(parents=True)
@@ -33,12 +35,15 @@ def test_a_path_that_changes_its_type_between_two_plans_stays_on_the_target(scra
     pairs = [(before, after) for before in makers for after in makers if before != after]
     for before, after in pairs:
         makers[before](home / f"{before}-{after}")
+    makers["full"](home / "removed")
     planned_and_run(site)
+    remove(home / "removed")
     for before, after in pairs:
         remove(home / f"{before}-{after}")
         makers[after](home / f"{before}-{after}")
     planned_and_run(site)
     assert missing(site) == {}
+    assert not (site.target.path / "home" / "ann" / "removed").exists()
 
 
 @pytest.mark.needs_root
