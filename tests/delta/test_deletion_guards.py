@@ -94,14 +94,3 @@ def test_a_tree_that_shrank_too_much(one: TreeChanges, said: str) -> None:
     (problem,) = problems(tree(name=b"home/b"), one)
     assert problem.startswith("the user tree home/a ")
     assert said in problem
-
-
-def test_every_tree_is_told() -> None:
-    found = problems(tree(gone=101), tree(name=b"home/\xff", gone=101))
-    assert [problem.split(" is ")[0] for problem in found] == ["the user tree home/a", r"the user tree home/\xff"]
-
-
-@pytest.mark.parametrize(("share", "trips"), [(0.0, True), (0.25, True), (0.3, False), (1.0, False)])
-def test_the_share_is_the_sites_but_a_tree_that_is_gone_always_trips(share: float, trips: bool) -> None:
-    assert bool(problems(tree(gone=30, lost=300), max_shrink=share)) is trips
-    assert "or gone" in problems(tree(gone=101, lost=1000), max_shrink=share)[0]

@@ -1,8 +1,6 @@
 """`kill -9` of the whole program in every phase of a delta pass: the same command brings the target to what the source is."""
 
 import contextlib
-import json
-import random
 import sqlite3
 import subprocess
 import time
@@ -114,45 +112,3 @@ def test_the_place_of_a_pass_that_was_killed_long_ago_is_kept(site: RealSite) ->
     (place.parent / OLD_PLACE.replace("0001-delta", "0002-delta")).mkdir()
     assert_finished(site)
     assert [path.name for path in place.parent.iterdir()] == [OLD_PLACE], "the other one had been kept for long enough"
-
-
-def test_a_dry_run_shows_what_is_left_of_a_pass_that_was_killed(site: RealSite) -> None:
-    with started(site, "half-sent") as process:
-        kill_in(site, "half-sent", process)
-    before = deltas(site)
-    done = site.run("--dry-run", "--json", "--deltas", "1")
-    assert done.returncode == 0, done.stderr
-    batch = json.loads(done.stdout)["batches"][0]
-    assert 0 < batch["files"] < SENT + RENAMED
-    assert (batch["nothing_to_do"], batch["deltas_to_follow"]) == (False, 1)
-    assert deltas(site) == before
-    # A run of the seed pass alone would leave it as it is.
-    assert json.loads(site.run("--dry-run", "--json").stdout)["batches"][0]["nothing_to_do"]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_killed_again_and_again_at_random_instants(site: RealSite, seed: int) -> None:
-    draw = random.Random(seed)
-    kills = 0
-    while kills < 12:
-        with site.started(*SLOW) as process:
-            try:
-                process.wait(draw.uniform(0.3, 2.5))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                kills += 1
-                continue
-            assert process.returncode == 0
-            # One that came to its end before it could be killed has left the next one a pass of its own.
-            if kills:
-                break
-    assert_finished_after_any_number(site)
-
-
-def assert_finished_after_any_number(site: RealSite) -> None:
-    """Also where the pass had gone through before: then one more finds nothing to do."""
-    done = site.run("--deltas", "1")
-    assert done.returncode == 0, done.stderr
-    assert site.differences() == ""
-    assert site.migrator("verify", "--user-batch", "1").returncode == 0
-    assert {state for state, _ in deltas(site)} == {"done"}

@@ -81,31 +81,6 @@ def test_every_kind_of_change_arrives_and_nothing_else_is_sent(site: RealSite) -
         assert (path.stat().st_uid, path.stat().st_mode & 0o7777) == (0, 0o700)
 
 
-def test_nothing_is_done_where_nothing_changed(site: RealSite) -> None:
-    target = site.target.path / "home"
-    before = standing(target)
-    batch = deltas(site, "--deltas", "3")
-    (made,) = batch["deltas"]
-    assert (made["outcome"], made["files"], made["size_bytes"]) == ("nothing-changed", 0, 0)
-    assert standing(target) == before
-    assert not (site.target.path / TRASH).exists() or trashed(site) == set()
-
-
-@pytest.mark.exhaustive
-def test_the_table_shows_the_passes_and_a_dry_run_says_that_they_would_follow(site: RealSite) -> None:
-    write(site.source.path / "home" / "ann" / "later", "later")
-    preview = site.run("--dry-run", "--deltas", "4")
-    assert preview.returncode == 0
-    assert "4 delta passes at most would follow" in " ".join(preview.stdout.split())
-    assert deltas(site, "--dry-run", "--deltas", "4")["deltas_to_follow"] == 4
-    assert not (site.target.path / "home" / "ann" / "later").exists()
-    done = site.run("--deltas", "1")
-    assert done.returncode == 0
-    assert "Delta passes" in done.stdout
-    assert "Batch 1, delta pass 1: " in " ".join(done.stdout.split())
-    assert (site.target.path / "home" / "ann" / "later").read_text() == "later"
-
-
 @pytest.mark.guarantee("trash")
 def test_what_is_old_in_the_trash_is_removed_and_what_is_not_stays(site: RealSite) -> None:
     (site.source.path / "home" / "ann" / "files" / "vanished").unlink()
@@ -179,27 +154,3 @@ def test_what_may_only_look_deleted_is_refused_and_the_target_stays_as_it_is(
     assert sorted(site.target.path.rglob("*")) == names
     status = json.loads(site.migrator("status", "--json").stdout)
     assert [one["kind"] for one in status["batches"][0]["passes"]] == ["seed"]
-
-
-@pytest.mark.exhaustive
-def test_a_tree_that_rightly_became_small_is_let_pass_by_a_larger_share(site: RealSite) -> None:
-    shutil.rmtree(site.source.path / "home" / "ann" / "many")
-    done = site.run("--deltas", "1")
-    assert done.returncode == 4
-    assert "allow it once with a larger [transfer] max_shrink" in done.stderr
-    site.write(transfer='max_shrink = "100%"')
-    deltas(site, "--deltas", "1")
-    verify(site)
-    assert "home/ann/many/sub-0/5" in trashed(site)
-
-
-@pytest.mark.exhaustive
-def test_the_source_comes_back_and_the_same_command_goes_on(site: RealSite) -> None:
-    hide_a_directory(site)
-    (site.source.path / "home" / "ann" / "files" / "vanished").unlink()
-    assert site.run("--deltas", "1").returncode == 4
-    unmount(site.source.path / "home" / "ann" / "kept")
-    deltas(site, "--deltas", "1")
-    verify(site)
-    assert "home/ann/files/vanished" in trashed(site)
-    assert not {path for path in trashed(site) if "kept" in path}

@@ -8,7 +8,7 @@ import pytest
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.delta.model import Gone, Rename
-from migrator.delta.store import ROW_GROUP_ROWS, MoveListFiles
+from migrator.delta.store import MoveListFiles
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
 NAME = "batch-0001-delta-0001"
@@ -54,39 +54,6 @@ def test_what_is_written_is_read_back_in_order(lists: MoveListFiles) -> None:
     assert list(lists.renames(written.move_list)) == renames
     assert list(lists.gone(written.move_list)) == vanished
     assert lists.digest(written.move_list) == written.digest
-
-
-@pytest.mark.parametrize(("renames", "vanished"), [(0, 0), (0, 3), (3, 0), (ROW_GROUP_ROWS + 7,) * 2])
-def test_lists_lie_in_groups_of_one_kind_and_either_may_be_empty(
-    lists: MoveListFiles, state: Path, renames: int, vanished: int
-) -> None:
-    written = lists.write(NAME, map(rename, range(renames)), map(gone, range(vanished)))
-    groups = pq.read_metadata(state / "moves" / written.move_list).num_row_groups
-    assert groups == sum(-(-count // ROW_GROUP_ROWS) for count in (renames, vanished))
-    assert all(found == rename(number) for number, found in enumerate(lists.renames(written.move_list)))
-    assert all(found == gone(number) for number, found in enumerate(lists.gone(written.move_list)))
-    counts = (sum(1 for _ in lists.renames(written.move_list)), sum(1 for _ in lists.gone(written.move_list)))
-    assert counts == (written.renames, written.gone) == (renames, vanished)
-
-
-def test_a_list_that_is_written_again_is_replaced(lists: MoveListFiles, state: Path) -> None:
-    first, second = lists.write(NAME, [rename(1)], []), lists.write(NAME, [rename(2)], [])
-    assert first.move_list == second.move_list
-    assert first.digest != second.digest
-    assert list(lists.renames(first.move_list)) == [rename(2)]
-    assert len(list((state / "moves").iterdir())) == 1
-
-
-def test_a_comparison_that_fails_leaves_the_list_from_before(lists: MoveListFiles, state: Path) -> None:
-    written = lists.write(NAME, [rename(1)], [])
-
-    def failing() -> Rename:
-        raise OSError("the catalog cannot be read")
-
-    with pytest.raises(OSError, match="the catalog"):
-        lists.write(NAME, (failing() for _ in range(1)), [])
-    assert list(lists.renames(written.move_list)) == [rename(1)]
-    assert len(list((state / "moves").iterdir())) == 1
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "empty", "bytes", "other columns"])

@@ -11,7 +11,6 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.transfer.context import HealthNow
 from migrator.transfer.model import StopReason
-from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.move_world import MTIME_NS, TREE, MoveWorld
 
 DIRECTORY = EntryType.DIRECTORY
@@ -22,17 +21,6 @@ def world(scratch: Path) -> Iterator[MoveWorld]:
     made = MoveWorld(scratch / "target")
     yield made
     made.close()
-
-
-def test_what_a_rename_brings_out_of_a_directory_that_vanished_stays(world: MoveWorld) -> None:
-    world.file(b"gone/keep")
-    world.file(b"gone/sub/lost")
-    world.renamed((b"gone/keep", b"new/keep"))
-    world.vanished(b"gone", count=3)
-    moved = world.apply()
-    assert world.names() == {b"new": None, b"new/keep": b"one/keep"}
-    assert world.trashed() == {b"gone": None, b"gone/sub": None, b"gone/sub/lost": b"sub/lost"}
-    assert moved.trashed == 1
 
 
 def test_applied_again_it_does_nothing_and_says_the_same_to_send(world: MoveWorld) -> None:
@@ -62,22 +50,6 @@ def test_what_is_not_as_listed_is_sent_and_the_old_one_goes_to_the_trash(world: 
     assert moved.to_send == list(world.lists.kept_renames)
     assert world.names() == {}
     assert b"a" in world.trashed()
-
-
-def test_a_time_that_the_target_floors_is_as_listed(world: MoveWorld) -> None:
-    world.capabilities = BEEGFS_CAPABILITIES
-    world.file(b"a")
-    world.renamed((b"a", b"b"))
-    world.lists.kept_renames = [replace(world.lists.kept_renames[0], mtime_ns=MTIME_NS + 999_999_999)]
-    assert world.apply().renamed == 1
-
-
-def test_a_directory_that_never_arrived_is_sent_with_what_was_renamed_in_it(world: MoveWorld) -> None:
-    world.renamed((b"d/f", b"e/g"))
-    world.renamed((b"d", b"e"), type=DIRECTORY)
-    world.vanished(b"d/v")
-    assert world.apply().to_send == list(reversed(world.lists.kept_renames))
-    assert world.names() == {}
 
 
 @pytest.mark.parametrize("stale", ["file", "directory", "symlink above", "file above"])
@@ -179,17 +151,6 @@ def test_errors_of_the_target_stop_the_step_and_nothing_is_lost(
     assert world.apply().stop is None
     assert world.names() == {b"a": b"b", b"b": b"a"}
     assert world.trashed() == {b"v": b"v"}
-
-
-def test_a_sync_that_fails_stops_the_step(world: MoveWorld) -> None:
-    world.file(b"a")
-    world.renamed((b"a", b"b"))
-    world.sync_error = OSError(errno.EIO, "injected")
-    moved = world.apply()
-    assert moved.stop == (StopReason.IO_ERROR, "syncing the target: injected")
-    assert world.names() == {}
-    world.sync_error = None
-    assert world.apply().renamed == 1
 
 
 @pytest.mark.parametrize("path", [TREE, b"home/bob/x", b"home/alice2", b"", b"/etc"])

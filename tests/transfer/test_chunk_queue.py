@@ -107,26 +107,3 @@ def test_a_stream_that_ends_is_followed_by_one_on_the_same_brick() -> None:
     del waiting.left[first.id]
     queue.give_back(first)
     assert take(queue).brick == ONE
-
-
-def test_the_ledger_is_not_asked_again_for_a_brick_on_which_nothing_waits() -> None:
-    waiting = Waiting(chunk(1, 5, ONE), chunk(2, 1, TWO), chunk(3, 1, TWO))
-    queue = queue_over(waiting)
-    taken = [take(queue) for _ in range(3)]
-    for one in taken:
-        del waiting.left[one.id]
-
-    async def nobody_waits() -> int:
-        asking = asyncio.ensure_future(queue.take(cast("Lane", Still())))
-        await asyncio.sleep(0)
-        before = waiting.asked
-        for _ in range(5):
-            queue.wake()
-            await asyncio.sleep(0.01)
-        asking.cancel()
-        return waiting.asked - before
-
-    assert asyncio.run(nobody_waits()) == 0
-    waiting.left[1] = taken[0]
-    queue.give_back(taken[0])
-    assert take(queue).number == 1

@@ -107,13 +107,6 @@ def test_the_freeze_has_its_verification() -> None:
     assert found.next_pass_s == bare.next_pass_s
 
 
-def test_the_last_passes_weigh_more_and_the_length_of_their_time_does_not() -> None:
-    busy = delta(2, scanned_at_s=7300.0, files=400)
-    found = predicted([SEED, FIRST, busy], busy.finished_at_s)
-    # 4 a second in the last 100 s, 1 a second in the two hours before.
-    assert found.churn_files_per_h == pytest.approx((2 * 4.0 + 1.0) / 3 * HOUR_S)
-
-
 def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
     unsettled = {ChangeKind.UNSETTLED: ChangeTally(paths=500)}
     one = delta(1, scanned_at_s=7200.0, files=500, changes=unsettled)
@@ -121,17 +114,6 @@ def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
         found = predicted([SEED, one], one.finished_at_s + later_s)
         assert found.churn_files_per_h == 0.0
         assert found.next_pass_s == pytest.approx(50 + 10 + 5)
-
-
-def test_churn_by_tree_has_the_heaviest_first_and_none_that_is_still() -> None:
-    def tree(name: bytes, files: int, size_bytes: int) -> TreeChanges:
-        return TreeChanges(tree=name, names_before=1, bytes_before=1, by_kind=rewritten(files, size_bytes))
-
-    one = replace(FIRST, trees=(tree(b"a", 7200, 10), tree(b"b", 2, 7200), tree(b"c", 0, 0)))
-    assert predicted([SEED, one], one.finished_at_s).trees == (
-        transfer.TreeChurn(tree=b"b", files_per_h=1.0, bytes_per_h=3600.0),
-        transfer.TreeChurn(tree=b"a", files_per_h=3600.0, bytes_per_h=5.0),
-    )
 
 
 def test_without_a_delta_pass_nothing_is_predicted() -> None:
@@ -191,11 +173,6 @@ def test_whether_another_pass_follows(decision: transfer.Decision, outcome: tran
 )
 def test_sentences(decision: transfer.Decision, sentence: str) -> None:
     assert decision.sentence == sentence
-
-
-def test_a_freeze_that_stays_long_is_explained() -> None:
-    decision = judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0)
-    assert decision.sentence.endswith("a scan and a verification without any change take about 1 min 15 s")
 
 
 amounts = st.integers(min_value=0, max_value=10**6)

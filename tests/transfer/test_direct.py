@@ -42,39 +42,6 @@ def test_every_odd_file_arrives_whatever_the_length_of_its_path(
     assert snapshot(os.fsencode(target)) == before
 
 
-def test_it_copies_as_rsync_does(
-    odd_tree: tuple[Path, OddFiles], make_xfs: MakeXfs, xfs_target: XfsMount, xfs_source: XfsMount
-) -> None:
-    tree, _ = odd_tree
-    by_rsync = make_xfs()
-    (ours, theirs) = make_trees(xfs_target.path, by_rsync.path, tree=TREE)
-    rsync = engine_of()
-    copy_tree(Streams(direct_engine(), xfs_source.path, xfs_target.path), tree, tree=TREE, fits=rsync)
-    copy_tree(Streams(rsync, xfs_source.path, by_rsync.path), tree, tree=TREE, fits=rsync)
-    assert snapshot(os.fsencode(ours)) == snapshot(os.fsencode(theirs))
-
-
-def test_directories_may_arrive_before_their_parents(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
-    """Lists of directories are copied beside each other: a parent may be in one that comes later."""
-    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
-    (source / "a" / "b" / "c").mkdir(parents=True)
-    for name, mode in (("a", 0o2755), ("a/b", 0o710), ("a/b/c", 0o1777)):
-        (source / name).chmod(mode)
-    (source / "real").mkdir()
-    (source / "real" / "in").mkdir()
-    (target / "real").symlink_to(xfs_target.path)
-    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
-    for names in ([b"a/b/c"], [b"a", b"a/b"], [b"a", b"a/b", b"a/b/c"]):
-        paths = [TREE + b"/" + name for name in names]
-        ran = streams.run(paths, tree=TREE, kind=ChunkKind.DIRECTORIES)
-        assert not ran.outcome.suspects
-    assert {path: mode for path, (mode, *_) in snapshot(os.fsencode(target / "a")).items()} == {
-        path: mode for path, (mode, *_) in snapshot(os.fsencode(source / "a")).items()
-    }
-    streams.run([TREE + b"/real/in"], tree=TREE, kind=ChunkKind.DIRECTORIES)
-    assert not (xfs_target.path / "in").exists(), "no symlink is followed"
-
-
 def test_holes_stay_holes(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
     source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
     sizes = {"end": 3 << 20, "middle": 40 << 20, "all": 9 << 20, "small": 9000, "zeros": 2 << 20}

@@ -78,15 +78,6 @@ def test_times_are_the_volume_s_and_its_attributes_stay_behind(sides: tuple[Path
         assert not os.listxattr(target / name, follow_symlinks=False)
 
 
-def test_with_ctime_off_stale_times_do_not_count(sides: tuple[Path, Path, Streams]) -> None:
-    source, target, streams = sides
-    (source / "file").write_text("content")
-    on_brick(source / "file")
-    streams.brick = BrickRules(times_from_mdata=False)
-    assert not streams.run(full("file"), tree=TREE).outcome.suspects
-    assert (target / "file").stat().st_mtime_ns == (source / "file").stat().st_mtime_ns
-
-
 def test_what_is_no_data_overwrites_nothing(sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = sides
     modes = {"link-to": 0o1000, "moving": 0o3644, "unclear": 0o644}

@@ -55,24 +55,6 @@ def test_a_record_has_what_a_path_needs_and_no_more() -> None:
     )
 
 
-def test_links_and_foreign_paths_are_refused() -> None:
-    with pytest.raises(ValueError, match="links"):
-        ENGINE.command(work(path(b"x"), kind=ChunkKind.LINKS), VIEW)
-    with pytest.raises(ValueError, match="outside"):
-        ENGINE.command(work(ListedPath(path=b"home/bob/x", size_bytes=1)), VIEW)
-
-
-def test_the_root_of_the_tree_does_not_shift_what_is_told_of_paths() -> None:
-    chunk = work(ListedPath(path=TREE, size_bytes=0), path(b"one"), path(b"two"))
-    reader = ENGINE.reader(chunk, VIEW)
-    reader.stdout(b"P 1 5\nF 1 mov")
-    reader.stdout(b"ed source 0 -\nP 2 9\n")
-    assert reader.counters == StreamCounters(files=2, size_bytes=9)
-    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
-    (suspect,) = outcome.suspects
-    assert (suspect.path, suspect.kind) == (TREE + b"/two", FileProblemKind.MOVED)
-
-
 @pytest.mark.parametrize("said", [b"F 1 bad source 2 open\n", b"hello\n", b"F 0 bad", b"x" * 10000])
 def test_what_cannot_be_understood_is_never_done(said: bytes) -> None:
     reader = ENGINE.reader(work(path(b"one")), VIEW)

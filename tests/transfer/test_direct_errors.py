@@ -43,17 +43,6 @@ def test_a_malformed_list_is_refused_as_a_whole(scratch: Path, names: bytes, fla
     assert not list((scratch / "t").iterdir())
 
 
-def test_unknown_options_are_refused(scratch: Path) -> None:
-    for options in (
-        ["--times", "mdata"],
-        ["--brick"],
-        ["--bwlimit", "x"],
-        ["--no-such"],
-        ["--kind"],
-    ):
-        assert run_copy(scratch, scratch, b"", *options).returncode == 64
-
-
 def test_odd_names_under_the_sanitizers(odd_tree: tuple[Path, object], xfs_target: XfsMount) -> None:
     tree, _ = odd_tree
     directories, others = names_of(os.fsencode(tree))
@@ -83,24 +72,6 @@ def test_a_full_target_stops_everything_and_leaves_nothing_half(scratch: Path, t
     assert {path.name for path in target.iterdir()} == {"a"}
 
 
-def test_a_target_without_inodes_is_full(scratch: Path, few_inodes_xfs: XfsMount) -> None:
-    source, _ = make_trees(scratch / "s", few_inodes_xfs.path, tree=TREE)
-    for number in range(1500):
-        (source / str(number)).touch()
-    paths = [TREE + b"/%d" % number for number in range(1500)]
-    ran = Streams(direct_engine(), scratch / "s", few_inodes_xfs.path).run(paths, tree=TREE)
-    assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
-
-
-@pytest.mark.parametrize("kind", [ChunkKind.FILES, ChunkKind.DIRECTORIES])
-def test_a_read_only_target_stops_everything(scratch: Path, xfs_target: XfsMount, kind: ChunkKind) -> None:
-    source, _ = make_trees(scratch / "s", xfs_target.path, tree=TREE)
-    (source / "it").mkdir() if kind is ChunkKind.DIRECTORIES else (source / "it").touch()
-    xfs_target.remount("ro")
-    ran = Streams(direct_engine(), scratch / "s", xfs_target.path).run([TREE + b"/it"], tree=TREE, kind=kind)
-    assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_READ_ONLY)
-
-
 def test_what_is_in_the_way(sides: tuple[Path, Path, Streams]) -> None:
     source, target, streams = sides
     for name in ("over-empty", "over-full", "over-link"):
@@ -123,22 +94,6 @@ def test_what_is_in_the_way(sides: tuple[Path, Path, Streams]) -> None:
     assert (target / "link").is_symlink()
     assert (target / "directory").is_dir()
     assert Path("/etc/passwd").read_text() != "file"
-
-
-def test_missing_on_either_side(sides: tuple[Path, Path, Streams]) -> None:
-    source, target, streams = sides
-    (source / "only-here").mkdir()
-    (source / "only-here" / "file").touch()
-    (source / "good").touch()
-    names = [b"gone", b"gone-too/file", b"only-here/file", b"good"]
-    ran = streams.run([TREE + b"/" + name for name in names], tree=TREE)
-    kinds = [(suspect.path[len(TREE) + 1 :], suspect.kind) for suspect in ran.outcome.suspects]
-    assert kinds == [
-        (b"gone", FileProblemKind.VANISHED),
-        (b"gone-too/file", FileProblemKind.VANISHED),
-        (b"only-here/file", FileProblemKind.BAD),
-    ]
-    assert (target / "good").exists()
 
 
 def test_leftovers_are_replaced_and_never_written_to(sides: tuple[Path, Path, Streams]) -> None:
@@ -167,20 +122,6 @@ def test_a_user_s_file_of_a_temporary_name_is_data(sides: tuple[Path, Path, Stre
         streams.recopy = True
         assert not streams.run([TREE + b"/" + name for name in names], tree=TREE).outcome.suspects
         assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
-
-
-def test_an_immutable_file_on_the_target_is_bad(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
-    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
-    (source / "it").write_text("new")
-    (target / "it").write_text("old")
-    os.system(f"chattr +i {target / 'it'}")
-    try:
-        ran = Streams(direct_engine(), xfs_source.path, xfs_target.path).run([TREE + b"/it"], tree=TREE)
-    finally:
-        os.system(f"chattr -i {target / 'it'}")
-    (bad,) = ran.outcome.suspects
-    assert (bad.kind, bad.errno) == (FileProblemKind.BAD, errno.EPERM)
-    assert [path.name for path in target.iterdir()] == ["it"]
 
 
 def test_without_root_it_does_what_it_may(scratch: Path) -> None:
@@ -215,12 +156,3 @@ def test_a_tree_that_is_gone(scratch: Path, gone: str) -> None:
         assert [suspect.kind for suspect in ran.outcome.suspects] == [FileProblemKind.VANISHED]
     else:
         assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
-
-
-def test_counters_grow_and_the_limit_holds(sides: tuple[Path, Path, Streams]) -> None:
-    source, _, streams = sides
-    (source / "big").write_bytes(os.urandom(4 << 20))
-    seen: list[bytes] = []
-    ran = streams.run([TREE + b"/big"], tree=TREE, bwlimit_bytes_per_s=2 << 20, on_stdout=seen.append)
-    assert len(seen) > 3
-    assert (ran.outcome.counters.files, ran.outcome.counters.size_bytes) == (1, 4 << 20)

@@ -1,6 +1,5 @@
 """The copying program, killed at any system call and run again; files that are changed under its hands."""
 
-import errno
 import fcntl
 import os
 import shutil
@@ -196,57 +195,6 @@ def test_a_part_file_that_lacks_a_range_is_not_put_in_place(sides: Sides, missin
     sides.put_in_place(seen)
 
 
-def test_ranges_in_an_older_part_file_prove_nothing_of_a_new_one(sides: Sides) -> None:
-    seen = sides.write_big(os.urandom(5 * RANGE_BYTES + 17))
-    sides.copy_ranges(seen)
-    # Put in place by a run that was killed before it could clear up.
-    (sides.target / PART).rename(sides.target / "big")
-    sides.copy(ranges_of(seen)[-1], kind="ranges")
-    sides.put_in_place(seen, b"big", "--recopy")
-
-
-def test_what_the_source_does_not_give_to_the_end_is_no_copy(sides: Sides) -> None:
-    (sides.source / "file").write_bytes(b"x" * 5000)
-    (sides.target / "file").write_bytes(b"older")
-    done = sides.traced("pread64", "retval=0", listed(b"file"))
-    assert (b"F 0 bad source %d read to the end" % errno.ENODATA) in done.stdout, done
-    assert [path.name for path in sides.target.iterdir()] == ["file"]
-    assert (sides.target / "file").read_bytes() == b"older"
-
-
-def test_ranges_of_a_file_that_is_there_are_not_sent_again(sides: Sides) -> None:
-    seen = sides.write_big(os.urandom(5 * RANGE_BYTES + 17))
-    sides.copy_ranges(seen)
-    sides.put_in_place(seen)
-    before = (sides.target / "big").stat().st_ino
-    sides.big.chmod(0o640)
-    for told in (*(sides.copy(part, kind="ranges") for part in ranges_of(seen)), sides.copy(whole(seen))):
-        assert told.splitlines()[-1].split()[2] == b"0", "bytes were sent"
-    assert [path.name for path in sides.target.iterdir()] == ["big"]
-    sides.assert_equal()
-    assert before == (sides.target / "big").stat().st_ino
-    sides.copy_ranges(seen, b"big", "--recopy")
-    sides.put_in_place(seen, b"big", "--recopy")
-    assert before != (sides.target / "big").stat().st_ino
-
-
-def test_ranges_of_a_file_that_was_rewritten(sides: Sides) -> None:
-    older = sides.write_big(b"1" * 7 * RANGE_BYTES)
-    sides.copy_ranges(older)
-    sides.big.unlink()
-    seen = sides.write_holes()
-    assert b"F 0 changed source 0 -" in sides.copy(ranges_of(older)[0], kind="ranges")
-    # Listed as it was: the part file is not what the file is now, and the content is copied whole.
-    sides.put_in_place(older)
-    # Older data in the part file does not show through the holes.
-    (sides.source / "older").write_bytes(b"1" * 7 * RANGE_BYTES)
-    sides.copy_ranges((sides.source / "older").stat(), b"older")
-    sides.big.rename(sides.source / "older")
-    sides.copy_ranges(seen, b"older")
-    (sides.target / "big").unlink()
-    sides.put_in_place(seen, b"older")
-
-
 def during(sides: Sides, names: bytes, act: Callable[[], object]) -> bytes:
     """Run slowly, act in the middle of the copy of the first file, and return all that is told.
 
@@ -290,12 +238,6 @@ def during(sides: Sides, names: bytes, act: Callable[[], object]) -> bytes:
     return said
 
 
-@pytest.mark.parametrize("size_bytes", [5, 3 * MIB + 4])
-def test_a_file_that_shrinks_or_grows_is_copied_again(sides: Sides, size_bytes: int) -> None:
-    assert b"F" not in during(sides, listed(b"big"), lambda: os.truncate(sides.big, size_bytes))
-    sides.assert_equal()
-
-
 def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(sides: Sides) -> None:
     outside = sides.source.parent / "outside"
     for directory in (outside, sides.source / "d", sides.target / "d"):
@@ -311,35 +253,6 @@ def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(sides: Sides) -
     assert b"F 1 bad source 20 open directory\n" in said
     assert not (sides.target / "d" / "secret").exists()
     assert (sides.target / "big").stat().st_size == 3 * MIB
-
-
-@pytest.mark.parametrize(
-    ("kind", "make"),
-    [
-        ("fifo", os.mkfifo),
-        ("symlink", lambda path: path.symlink_to("/etc/shadow")),
-        ("directory", Path.mkdir),
-        ("gone", lambda _: None),
-    ],
-)
-def test_a_file_that_is_replaced_is_copied_as_what_it_is(
-    sides: Sides, kind: str, make: Callable[[Path], object]
-) -> None:
-    it, there = sides.source / "it", sides.target / "it"
-    it.write_text("file")
-    there.write_text("older")
-
-    def replace() -> None:
-        it.unlink()
-        make(it)
-
-    said = during(sides, listed(b"big", b"it"), replace)
-    if kind == "gone":
-        assert b"F 1 vanished source 2 " in said
-        assert there.read_text() == "older"
-    else:
-        assert b"F" not in said
-        assert there.lstat().st_mode == it.lstat().st_mode
 
 
 @pytest.mark.parametrize(

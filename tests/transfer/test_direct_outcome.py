@@ -62,12 +62,6 @@ def test_what_became_of_paths() -> None:
     ]
 
 
-@pytest.mark.parametrize("code", [errno.ENOTDIR, errno.ELOOP])
-def test_a_directory_that_was_swapped_wants_a_look(code: int) -> None:
-    (suspect,) = judged(b"F 0 bad source %d open directory" % code).suspects
-    assert suspect.kind is FileProblemKind.VANISHED
-
-
 @pytest.mark.parametrize(
     ("side", "code", "operation", "stop"),
     [

@@ -40,19 +40,6 @@ def test_a_command_is_a_pure_function_of_the_work(engine: Engine, kind: ChunkKin
     assert not first.environment
 
 
-def test_names_are_in_the_list_and_nowhere_else(engine: Engine) -> None:
-    command = engine.command(work(b"--delete", b"-e sh", b"$(reboot)"), VIEW)
-    assert not any(b"reboot" in word or b"-e sh" in word or b"--delete" in word for word in command.argv)
-    assert command.stdin.count(b"\0") == 3
-
-
-def test_what_fits_depends_on_the_length_of_the_path_in_its_tree_alone(engine: Engine) -> None:
-    assert engine.fits(TREE, TREE + b"/" + b"d/" * 1000 + b"name")
-    # What cannot be put into a list as a path goes component by component.
-    assert engine.fits(TREE, TREE + b"/" + b"d/" * 2048 + b"name") is (engine.name == "direct")
-    assert engine.fits(TREE * 200, TREE * 200 + b"/" + b"d/" * 1500 + b"name")
-
-
 @pytest.mark.parametrize("exit_code", [*range(1, 256), *range(-64, 0)])
 def test_a_bad_end_without_a_word_is_never_done(engine: Engine, exit_code: int) -> None:
     reader = engine.reader(work(b"one"), VIEW)

@@ -155,28 +155,6 @@ def test_tells_what_changes_and_vanishes_while_it_copies(site: RealSite, monkeyp
     assert made.record.state is PassState.DONE
 
 
-@pytest.mark.exhaustive
-def test_a_delta_pass_that_was_stopped_is_settled_in_its_tree_by_a_final_one(
-    site: RealSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = site.source.path / "home", site.target.path / "home"
-    for user in ("ann", "bob"):
-        change(source / user, "before")
-        (source / user / "old name").rename(source / user / "new name")
-    with monkeypatch.context() as patched:
-        die_moving(patched)
-        with pytest.raises(Killed):
-            final_pass(site, ["ann", "bob"], kind=PassKind.DELTA)
-    made = final_pass(site, ["ann"])
-    assert (made.record.state, made.facts.failed) == (PassState.DONE, 0)
-    assert names(source / "ann") == names(target / "ann")
-    delta(site)
-    assert site.differences() == ""
-    delta(site)
-    assert site.differences() == ""
-    assert names(source / "bob") == names(target / "bob")
-
-
 def test_what_seems_to_have_vanished_from_its_tree_is_guarded(site: RealSite) -> None:
     from migrator.core.errors import Refused
 

@@ -147,38 +147,6 @@ def test_ended_in_the_middle_it_is_begun_again(world: DriverWorld, *, rebooted: 
     assert not list(world.target_tree.rglob(".*.??????"))
 
 
-@pytest.mark.exhaustive
-def test_killed_by_others_it_is_tried_again(world: DriverWorld) -> None:
-    async def kill() -> None:
-        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW))
-        await until_streams_work(world, task)
-        send(signal.SIGKILL, world.living(b"fpsync"))
-        await task
-
-    asyncio.run(kill())
-    states = [attempt.state for attempt in world.attempts]
-    assert states == [AttemptState.INTERRUPTED, AttemptState.SUCCEEDED], world.said
-    world.copy_rest()
-    assert equal_but(world) == {}
-
-
-@pytest.mark.exhaustive
-def test_streams_that_stand_still_are_ended(world: DriverWorld) -> None:
-    async def hold() -> None:
-        task = asyncio.create_task(world.drive(bwlimit_bytes_per_s=SLOW, stall_timeout_s=5.0))
-        await until_streams_work(world, task)
-        while not task.done():
-            send(signal.SIGSTOP, world.living(b"rsync"))
-            await asyncio.sleep(0.02)
-        await task
-
-    asyncio.run(hold())
-    assert world.under_way.stop_found is not None
-    assert world.under_way.stop_found[0] is StopReason.TARGET_STUCK
-    assert not world.living()
-    assert world.chunk.state is ChunkState.PENDING
-
-
 def test_a_missing_program_stops_it(world: DriverWorld) -> None:
     with pytest.raises(ToolFailed, match="fpsync was not found"):
         locate_fpsync(path="/nowhere")

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.core.states import PassKind, PassState
-from migrator.core.units import GIB
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S
 from migrator.transfer.passes import check_of_trees
-from migrator.transfer.rules_convergence import ASSUMED_S_PER_PATH, FIXED_S, bytes_to_read, check_cost
+from migrator.transfer.rules_convergence import ASSUMED_S_PER_PATH, bytes_to_read, check_cost
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
@@ -89,12 +88,6 @@ def to_read(ledger: Ledger, policy: DigestPolicy | None = POLICY) -> int:
     return check_of_trees(ledger, PLAN, 1, [TREE], policy).size_bytes
 
 
-def test_a_tree_that_was_never_verified_has_to_be_read_whole(ledger: Ledger) -> None:
-    check = check_of_trees(ledger, PLAN, 1, [TREE])
-    assert (check.size_bytes, check.files) == (USAGE.size_bytes, USAGE.files + USAGE.directories + 1)
-    assert check.s_per_file == ASSUMED_S_PER_PATH
-
-
 def test_of_a_verified_one_what_was_sent_since(ledger: Ledger) -> None:
     delta(ledger, 1, at_s=10.0, size_bytes=100)
     verified(ledger, at_s=20.0)
@@ -104,13 +97,6 @@ def test_of_a_verified_one_what_was_sent_since(ledger: Ledger) -> None:
     assert to_read(ledger) == to_read(ledger, None) == 37
     verified(ledger, at_s=70.0, proven=0.5)
     assert to_read(ledger) == USAGE.size_bytes // 2
-
-
-def test_what_proves_nothing_covers_nothing(ledger: Ledger) -> None:
-    verified(ledger, at_s=20.0, whole=False)
-    verified(ledger, at_s=20.0, share=0.0)
-    assert to_read(ledger) == USAGE.size_bytes
-    assert to_read(ledger, DigestPolicy(algorithm="sha256", share=1.0, seed=1)) == USAGE.size_bytes
 
 
 @pytest.mark.parametrize(
@@ -145,17 +131,6 @@ def took(elapsed_s: float, *, paths: int, read_bytes: int, carried_bytes: int = 
         manifest=None,
         manifest_digest=None,
     )
-
-
-def test_slower_verifications_make_it_dearer_but_for_what_they_hardly_had() -> None:
-    assumed = ASSUMED_S_PER_PATH, 1 / ASSUMED_RATE_BYTES_PER_S
-    assert check_cost([]) == assumed
-    paths, read_bytes = 1_000_000, 100 * GIB
-    all_s = paths * assumed[0] + read_bytes * assumed[1]
-    slow = check_cost([took(FIXED_S + 3 * all_s, paths=paths, read_bytes=read_bytes)])
-    assert slow == pytest.approx((3 * assumed[0], 3 * assumed[1]))
-    carried = took(FIXED_S + 3 * paths * assumed[0], paths=paths, read_bytes=0, carried_bytes=read_bytes)
-    assert check_cost([carried])[1] == assumed[1]
 
 
 @given(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from migrator.core.probe import ProbeSide
 from migrator.core.windows import Opening
 from migrator.transfer import rules_governor as transfer_rules_governor
-from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Hold, Limits, StreamsBy, Tuned
+from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Limits, StreamsBy, Tuned
 
 SETTLE_S = 60.0
 SAMPLE_S = 5.0
@@ -90,26 +90,12 @@ def test_it_comes_to_rest_near_the_knee(knee: int, noise: float) -> None:
     assert speed >= 0.85 * machine.curve(knee)
 
 
-def test_where_throughput_rises_to_the_end_all_streams_are_used_within_minutes() -> None:
-    machine = Machine(curve=knee_at(100), now=settings(32)).minutes(4)
-    assert machine.streams == 32
-    machine.seen.clear()
-    machine.minutes(240)
-    assert sum(machine.seen) / len(machine.seen) > 30
-
-
 def test_a_knee_that_moves_is_found_again() -> None:
     machine = Machine(curve=knee_at(4), now=settings(32)).minutes(180)
     assert machine.streams <= 6
     machine.curve = knee_at(16)
     machine.minutes(300)
     assert machine.streams >= 11
-
-
-def test_fixed_takes_all_that_the_limits_permit() -> None:
-    machine = Machine(curve=knee_at(2), now=settings(32), by=StreamsBy.FIXED).minutes(60)
-    assert set(machine.seen) == {32}
-    assert machine.decision.bound is Bound.JOBS
 
 
 def test_streams_go_while_probes_pass_the_limit_and_come_back_when_they_do_not() -> None:
@@ -130,17 +116,6 @@ def test_streams_go_while_probes_pass_the_limit_and_come_back_when_they_do_not()
     assert machine.decision.bound is not Bound.LATENCY
 
 
-def test_it_settles_where_latency_is_just_good_enough() -> None:
-    """10 ms for each stream, and 55 ms are allowed: five are good, six are too many."""
-    machine = Machine(
-        curve=knee_at(100), now=settings(16, max_latency_s=0.055), latency_s=lambda streams: 0.010 * streams
-    ).minutes(120)
-    machine.seen.clear()
-    machine.minutes(240)
-    assert 3.5 <= sum(machine.seen) / len(machine.seen) <= 6
-    assert max(machine.seen) <= 7
-
-
 def test_the_load_of_a_host_counts_there_alone() -> None:
     hosts = {"gl1": 4, "gl2": 4, "watcher": 0}
     now = transfer_rules_governor.settings_now(hosts, Limits(max_load=8.0), NO_CONTROLS, Opening(open=True))
@@ -156,54 +131,6 @@ def test_the_load_of_a_host_counts_there_alone() -> None:
     for _ in range(4 * 4):
         state = transfer_rules_governor.after_load(state, "gl1", 2.0, now)
     assert dict(transfer_rules_governor.decide(state, now, NO_CONTROLS).hosts) == {"gl1": 4, "gl2": 4, "watcher": 0}
-
-
-@dataclass
-class Lingering:
-    """A host whose chunks take long: streams that may not be any more go when their chunks end, and are felt until then."""
-
-    now: transfer_rules_governor.Settings
-    chunk_s: float
-    seen: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.random = random.Random(3)
-        self.state = transfer_rules_governor.first_state(self.now, StreamsBy.FIXED)
-        self.ends = [self.random.uniform(0.0, self.chunk_s) for _ in range(self.now.ceiling)]
-        self.load = 0.0
-
-    @property
-    def allowed(self) -> int:
-        return transfer_rules_governor.streams_on_hosts(self.state, self.now)["gl1"]
-
-    def minutes(self, count: int) -> "Lingering":
-        for at_s in range(0, count * 60, int(SAMPLE_S)):
-            self.ends = [end - SAMPLE_S for end in self.ends if end > SAMPLE_S]
-            while len(self.ends) < self.allowed:
-                self.ends.append(self.random.uniform(0.5, 1.0) * self.chunk_s)
-            at_work = len(self.ends)
-            self.load += (at_work - self.load) * SAMPLE_S / MINUTE_S
-            if at_s % 30 == 0:
-                self.state = transfer_rules_governor.after_load(
-                    self.state, "gl1", self.load, self.now, at_work={"gl1": at_work}
-                )
-            if at_s % 60 == 0:
-                self.state = transfer_rules_governor.after_probe(
-                    self.state, ProbeSide.SOURCE, 0.002 * at_work, self.now, at_work={"gl1": at_work}
-                )
-            self.seen.append(at_work)
-        return self
-
-
-@pytest.mark.parametrize("chunk_s", [30.0, 300.0, 600.0, 1200.0])
-@pytest.mark.parametrize("limits", [{"max_load": 12.0}, {"max_latency_s": 0.024}], ids=["load", "latency"])
-def test_streams_that_are_still_at_work_are_waited_for_before_more_are_taken_away(
-    chunk_s: float, limits: dict[str, float]
-) -> None:
-    """Twelve streams are good. What goes down further while chunks take their time to end goes down to nothing."""
-    machine = Lingering(now=settings(32, **limits), chunk_s=chunk_s).minutes(240)
-    assert min(machine.seen) >= 6
-    assert max(machine.seen[-360:]) <= 12
 
 
 def test_a_host_whose_streams_never_end_does_not_keep_the_brake_from_others() -> None:
@@ -236,16 +163,6 @@ def test_what_is_tuned_takes_the_place_of_what_was_given_and_a_window_is_never_p
         hosts, given_limits, NO_CONTROLS, Opening(open=True, jobs=99, bwlimit_bytes_per_s=9999)
     )
     assert (wide.hosts, wide.limits.bwlimit_bytes_per_s) == ({"localhost": 4, "watcher": 0}, 1000)
-
-
-def test_outside_of_windows_and_while_paused_nothing_may_begin() -> None:
-    closed = transfer_rules_governor.settings_now({"gl1": 4}, Limits(), NO_CONTROLS, Opening(open=False))
-    found = transfer_rules_governor.decide(transfer_rules_governor.first_state(closed), closed, NO_CONTROLS)
-    assert (found.gate, found.bound, found.streams, found.most) == (Gate.OUTSIDE_WINDOWS, Bound.WINDOWS, 0, 4)
-    held = Controls(hold=Hold(since_s=0.0, by="anna", reason="exams"))
-    paused = transfer_rules_governor.settings_now({"gl1": 4}, Limits(), held, Opening(open=False))
-    found = transfer_rules_governor.decide(transfer_rules_governor.first_state(paused), paused, held)
-    assert (found.gate, found.streams, found.reason) == (Gate.PAUSED, 0, "paused by anna: exams")
 
 
 @dataclass(frozen=True)

@@ -101,16 +101,3 @@ def test_whatever_comes_a_stream_that_begins_never_takes_all_of_them_beyond_the_
     for number in sorted(shares):
         governor.end(number)
     assert all(governor.may_begin(host, hosts=busy) for host in busy), "it never comes to a standstill"
-
-
-@given(LIMITS)
-def test_equal_streams_take_nearly_all_of_the_limit(limit: int) -> None:
-    governor = governor_over(Nothing(), limit)
-    number = 0
-    for host, jobs in HOSTS.items():
-        for _ in range(jobs):
-            if governor.may_begin(host, hosts=HOSTS):
-                governor.begin(number, host, hosts=HOSTS)
-                number += 1
-    together = sum(governor.share_of(one) or 0 for one in range(number))
-    assert limit - sum(HOSTS.values()) < together <= limit

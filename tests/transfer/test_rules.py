@@ -1,14 +1,12 @@
 """Which engine copies a chunk, when a chunk is tried again, which errors stop the pool, and when a copy will be done."""
 
-import errno
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.core.states import ChunkKind
-from migrator.transfer.model import RetryPolicy, StopReason, choose_engine
-from migrator.transfer.rules import Point, Rate, delay_s, rate_over, seconds_left, stop_reason
+from migrator.transfer.model import choose_engine
+from migrator.transfer.rules import Point, Rate, rate_over, seconds_left
 
 BOTH, ONLY_RSYNC = ("rsync", "direct"), ("rsync",)
 
@@ -42,16 +40,6 @@ def test_choice(
     expected: str | None,
 ) -> None:
     assert choose_engine(requested, kind, available, from_brick=from_brick) == expected
-
-
-def test_delays_double_up_to_the_longest() -> None:
-    policy = RetryPolicy(tries=3, first_delay_s=1.0, longest_delay_s=10.0)
-    assert [delay_s(failures, policy) for failures in range(7)] == [0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
-
-
-def test_errors_of_a_file_alone_do_not_stop_the_pool() -> None:
-    assert [stop_reason(code) for code in (errno.EACCES, errno.ENOENT, None)] == [None] * 3
-    assert stop_reason(errno.ENOSPC) is StopReason.TARGET_FULL
 
 
 def test_the_rate_is_taken_over_the_window() -> None:

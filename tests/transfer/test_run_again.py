@@ -1,7 +1,6 @@
 """The real program over real file systems: what a later stream, a later run or a later plan has to make good."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,22 +32,6 @@ def test_a_stream_that_is_killed_alone_leaves_no_file_behind(site: RealSite) -> 
         _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     assert os.listdir(there) == ["big"]
-
-
-def test_files_that_come_later_leave_the_times_of_their_directories(site: RealSite) -> None:
-    directory = site.source.path / "home" / "alice" / "d"
-    directory.mkdir(parents=True)
-    for name in ("f1", "f2"):
-        (directory / name).write_text(name)
-    os.utime(directory, ns=(10**18, 10**18))
-    site.prepare()
-    in_the_way = site.target.path / "home" / "alice" / "d" / "f1"
-    (in_the_way / "filled").mkdir(parents=True)
-    assert site.run().returncode == 3
-    shutil.rmtree(in_the_way)
-    assert site.run().returncode == 0
-    assert site.differences() == ""
-    assert site.migrator("verify", "--user-batch", "1").returncode == 0
 
 
 @pytest.mark.guarantee("source-read-only")

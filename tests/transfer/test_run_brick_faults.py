@@ -1,23 +1,16 @@
 """What happens to migrations over bricks when bricks, hosts, connections or the program itself go down on the way."""
 
-import asyncio
 import os
-import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from migrator.core.units import MIB
-from migrator.hosts.proc import identity_of, lives
-from migrator.lab.churn import lab_churn
-from migrator.lab.model import LabHost
-from tests.support.cluster.brick_runs import WORK, BrickRuns, brick_runs, standing_still, work_trees
+from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
 from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until
-from tests.support.cluster.sides import digests
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -44,43 +37,6 @@ def leased(work: LabHandle, scratch: Path) -> Iterator[BrickRuns]:
     """With a lease whose end can be waited for, and that a pause of this machine does not end."""
     with brick_runs(work, scratch / "site", lease="8s") as made:
         yield made
-
-
-def start_scan(runs: BrickRuns, host: LabHost) -> "subprocess.Popen[bytes]":
-    scanning = runs.site.start("scan")
-    runs.started.append(scanning)
-    wait_until(lambda: bool(runs.far_ends(host)) or scanning.poll() is not None, "the host is reached")
-    return scanning
-
-
-@pytest.mark.exhaustive
-def test_a_brick_that_goes_down_in_a_scan_is_told_of(runs: BrickRuns, work: LabHandle) -> None:
-    brick, scans = work.bricks[3], 0
-    host = work.host_of(brick)
-    try:
-        while True:
-            wait_until(lambda: not runs.far_ends(host), "the host is left by whoever was there before")
-            scanning = start_scan(runs, host)
-            with standing_still(lambda: runs.far_ends(host)) as held:
-                # Nothing was walked yet: its last look at the bricks is still to come.
-                in_time = bool(held) and len(runs.rows("select 1 from scans")) == scans
-                if in_time:
-                    work.stop_brick(brick)
-            if in_time:
-                break
-            runs.wait_for(scanning)
-            scans += 1
-            assert scans < 10, "no scan could be held before it began"
-        runs.wait_for(scanning, code=3)
-        again = runs.site.json("scan", code=3)
-        assert again["via"] == "mount"
-        for reasons in (again["reasons"], again["way_reasons"]):
-            assert any(brick.name in reason and "down" in reason for reason in reasons)
-    finally:
-        work.start_bricks()
-    (whole, reasons) = runs.rows("select whole, reasons from scans order by id")[scans]
-    assert not whole
-    assert brick.name in reasons
 
 
 @pytest.mark.exhaustive
@@ -128,64 +84,6 @@ def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
     assert host.address in said
     assert leased.events("bricks-unfit") == []
     leased.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_a_host_whose_network_is_down_stops_the_run_and_the_next_one_goes_on(
-    leased: BrickRuns, work: LabHandle, request: pytest.FixtureRequest
-) -> None:
-    """The mount lacks its bricks as well, and hangs until it has noticed."""
-    host = work.state.hosts[1]
-    volume = work.state.spec.volume
-    work.gluster("volume", "set", volume, "network.ping-timeout", "5")
-    request.addfinalizer(lambda: work.gluster("volume", "reset", volume, "network.ping-timeout"))
-    leased.prepare()
-    process = leased.start(*SLOW)
-    with ExitStack() as cut:
-        with leased.held_stream_on(process, host):
-            cut.enter_context(work.interface_down(host))
-        leased.wait_for(process, code=1)
-        wait_until(lambda: leased.left_running() == [] and not leased.far_ends(host), "the lease is over")
-    leased.run()
-    leased.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_a_far_end_that_is_killed_is_started_again(runs: BrickRuns, work: LabHandle) -> None:
-    runs.prepare()
-    host = work.state.hosts[1]
-    process = runs.start(*SLOW)
-    with runs.held_stream_on(process, host):
-        killed = [identity for pid in runs.far_ends(host) if (identity := identity_of(pid)) is not None]
-        for identity in killed:
-            with suppress(ProcessLookupError):
-                os.kill(identity.pid, signal.SIGKILL)
-    runs.wait_for(process)
-    assert not any(map(lives, killed))
-    assert (len(runs.events("host-lost")), len(runs.events("host-found"))) == (1, 1)
-    runs.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_a_program_that_is_killed_goes_on_where_it_was(runs: BrickRuns, work: LabHandle) -> None:
-    runs.prepare()
-    for _ in range(2):
-        process = runs.start(*SLOW)
-        with runs.held_stream_on(process):
-            process.kill()
-            process.wait()
-    process = runs.start(*SLOW)
-    # Its streams are the only ones when it gives chunks out.
-    runs.wait_for_stream_on(process)
-    with standing_still(lambda: [process.pid]):
-        alive = runs.left_running()
-        running = runs.rows("select id from attempts where state in ('intended', 'running')")
-    assert len(alive) <= 4 * len(running)
-    runs.wait_for(process)
-    states = {state for (state,) in runs.rows("select distinct state from attempts")}
-    assert states == {"succeeded", "interrupted"}
-    assert runs.events("orphan-ended")
-    runs.assert_equal()
 
 
 @pytest.fixture(scope="module")
@@ -256,56 +154,3 @@ def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRun
     moving.prepare()
     moving.run("--plan", "plan-0002")
     moving.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_renames_during_a_run_are_mended_by_the_next_scan(moving: BrickRuns) -> None:
-    lab = moving.lab
-    tree = lab.source / WORK / "ann"
-    moving.prepare()
-
-    async def churn(process: "subprocess.Popen[bytes]") -> None:
-        stop = asyncio.Event()
-        churning = asyncio.create_task(
-            lab_churn(
-                os.fsencode(lab.source),
-                [f"{WORK}/ben".encode()],
-                journal=os.fsencode(moving.site.directory / "journal"),
-                rate_per_s=40.0,
-                seed=3,
-                clock=WallClock(),
-                stop=stop,
-            )
-        )
-        try:
-            await asyncio.to_thread(rename_all, process)
-        finally:
-            stop.set()
-            await churning
-
-    def rename_all(process: "subprocess.Popen[bytes]") -> None:
-        moving.wait_for_stream_on(process)
-        round_number = 0
-        # At the end they have other names than were planned: what was copied by those is left over on the target.
-        while process.poll() is None or round_number % 2 == 0:
-            for number in range(2, 12):
-                old, new = (
-                    tree / "one" / f"{stem}-{number}" for stem in ("big", "moved")[:: 1 - 2 * (round_number % 2)]
-                )
-                old.rename(new)
-            round_number += 1
-
-    process = moving.start(*SLOW)
-    asyncio.run(churn(process))
-    # A file that was between two names at every look needs attention; the next passes bring it.
-    moving.wait_for(process, or_code=3)
-    assert moving.left_running() == []
-    moving.prepare()
-    moving.run("--plan", "plan-0002")
-    # Names that are gone on the source stay on the target, and are told of.
-    for verified in moving.site.json("verify", "--all", code=3):
-        assert verified["whole"], verified["reasons"]
-        assert set(verified["differences"]) <= {"extra", "hard-links"}, verified["examples"]
-    for user in ("ann", "ben"):
-        there, here = digests(lab.source / WORK / user), digests(moving.site.target / WORK / user)
-        assert there == {path: here.get(path) for path in there}

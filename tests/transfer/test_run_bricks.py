@@ -10,7 +10,6 @@ from migrator.core.events import EventKind
 from migrator.core.paths import join, name, parent
 from migrator.core.states import AttemptState, BatchState, ChunkKind, PassKind
 from migrator.hosts.ports import HostLost
-from migrator.transfer.model import FileProblemKind
 from migrator.transfer.ports import BrickLook, BrickRules
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
@@ -114,16 +113,6 @@ async def test_a_host_lost_in_the_middle_gives_its_chunk_back_only_when_its_stre
     assert states == []
 
 
-@in_loop
-async def test_a_drain_that_begins_before_sends_everything_through_the_mount(world: World) -> None:
-    world.bricks = Volume([DRAINING])
-    await world.run()
-    assert read_by(streams_of(world, 0)) == read_by(streams_of(world, 1)) == set()
-    assert world.is_copied()
-    (event,) = [event for event in world.progress.events if event.kind is EventKind.BRICKS_UNFIT]
-    assert "Remove brick" in event.message
-
-
 @pytest.mark.guarantee("bricks-and-mount")
 @in_loop
 async def test_what_was_read_while_a_drain_began_is_read_again_through_the_mount(world: World) -> None:
@@ -143,15 +132,6 @@ async def test_files_that_moved_off_their_brick_are_read_through_the_mount(world
     assert world.is_copied()
     assert path in read_by(world.streams)
     assert list(world.attention) == []
-
-
-@in_loop
-async def test_a_file_that_was_written_to_all_the_time_is_no_bad_one(world: World) -> None:
-    path = min(listed_bricks(world)[ONE])
-    streams_of(world, 0).faults[path] = Fault("changed")
-    summary = await world.run()
-    assert summary.batches[0].bad == ()
-    assert FileProblemKind.CHANGED not in [problem.kind for problem in world.attention]
 
 
 @in_loop

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster.brick_runs import OFFSET_NS, WORK, BrickRuns, brick_runs, work_trees
+from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
 from tests.support.cluster.handle import LabHandle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
@@ -42,70 +42,6 @@ def test_a_whole_migration_runs_on_the_brick_servers(work: LabHandle, scratch: P
         assert runs.events("chunk-retried", "host-lost", "bricks-unfit") == []
         assert sum(summary["size_bytes"] for summary in summaries) == planned
         runs.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_times_are_the_volumes_where_those_of_the_bricks_differ(runs: BrickRuns, work: LabHandle) -> None:
-    """The clocks of brick servers and clients need not agree: each brick's own times are its server's."""
-    brick_file = next(
-        path for brick in work.bricks if (path := work.brick_directory(brick) / WORK / "ann" / "small-5").exists()
-    )
-    there = (work.source / WORK / "ann" / "small-5").stat().st_mtime_ns
-    assert abs(brick_file.stat().st_mtime_ns - there) > OFFSET_NS / 2
-    runs.prepare()
-    runs.run("--engine", "direct")
-    assert runs.hosts_of() >= addresses(work)
-    # The roots of trees stay closed until the switch.
-    for path in (work.source / WORK).glob("*/**/*"):
-        copied = runs.site.target / path.relative_to(work.source)
-        assert copied.lstat().st_mtime_ns == path.lstat().st_mtime_ns, path
-    runs.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_hosts_without_the_target_leave_it_to_the_mount(work: LabHandle, scratch: Path) -> None:
-    with brick_runs(work, scratch / "site") as runs:
-        text = runs.site.file.read_text()
-        before, *sections = text.split("\n[source.hosts.")
-        kept = ["\n".join(line for line in one.split("\n") if not line.startswith("target")) for one in sections]
-        runs.site.file.write_text("\n[source.hosts.".join([before, *kept]))
-        runs.prepare()
-        runs.run("--engine", "direct")
-        assert {(host, engine) for host, engine, _ in runs.attempts()} == {("localhost", "direct")}
-        runs.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_a_host_that_refuses_the_key_is_told_of_and_read_through_the_mount(runs: BrickRuns, work: LabHandle) -> None:
-    host = work.state.hosts[1]
-    runs.prepare()
-    with work.key_refused(host):
-        scanned = runs.site.json("scan")
-        assert scanned["via"] == "mount"
-        assert any(host.address in reason and "refuses the key" in reason for reason in scanned["way_reasons"])
-        runs.run("--plan", "plan-0001")
-    assert runs.hosts_of() == (addresses(work) - {host.address}) | {"localhost"}
-    (said,) = runs.events("host-lost")
-    assert host.address in said
-    assert "refuses the key" in said
-    runs.assert_equal()
-
-
-@pytest.mark.exhaustive
-def test_a_host_that_shows_another_key_is_told_of_and_read_through_the_mount(runs: BrickRuns, work: LabHandle) -> None:
-    host = work.state.hosts[2]
-    runs.prepare()
-    with work.host_key_changed(host):
-        scanned = runs.site.json("scan")
-        assert scanned["via"] == "mount"
-        assert any(host.address in reason and "key has changed" in reason for reason in scanned["way_reasons"])
-        refused = runs.site.call("scan", "--via", "bricks")
-        assert refused.returncode == 4
-        assert "its host key has changed" in refused.stderr
-        runs.run("--plan", "plan-0001")
-    assert runs.hosts_of() == (addresses(work) - {host.address}) | {"localhost"}
-    assert ["key has changed" in said for said in runs.events("host-lost")] == [True]
-    runs.assert_equal()
 
 
 @pytest.mark.guarantee("far-target")

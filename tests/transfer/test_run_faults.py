@@ -1,6 +1,5 @@
 """The real program over real file systems that fail: kills, signals, full, read-only, frozen, cut off from power."""
 
-import itertools
 import os
 import random
 import signal
@@ -64,19 +63,6 @@ def test_kill_9_at_random_instants_loses_nothing(site: RealSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_all_streams_killed_the_run_goes_on_by_itself(site: RealSite) -> None:
-    with site.started(*SLOW) as process:
-        for _ in range(3):
-            before = site.attempts()
-            wait_for(lambda: site.streams() or process.poll() is not None, "streams")
-            site.kill_streams()
-            wait_for(partial(came_so_far, site, process, before + 1), "new attempts")
-        _, said = process.communicate(timeout=600)
-        assert process.returncode == 0, said
-    assert site.differences() == ""
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_stop_cleanly(site: RealSite, number: signal.Signals) -> None:
     with site.started(*SLOWER) as process:
@@ -114,19 +100,6 @@ def test_a_target_cut_off_from_power_has_what_was_done(site: RealSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_target_that_breaks_stops_the_pool(site: RealSite) -> None:
-    with site.started(*SLOWER) as process:
-        wait_for(site.streams, "streams")
-        subprocess.run(["xfs_io", "-x", "-c", "shutdown -f", str(site.target.path)], check=True)
-        _, said = process.communicate(timeout=600)
-        assert process.returncode == 1, said
-        assert "same command" in said
-    site.target.mount_again()
-    assert site.run().returncode == 0
-    assert site.differences() == ""
-
-
-@pytest.mark.exhaustive
 def test_a_target_that_gets_full_stops_the_pool_and_tells_what_to_do(
     scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount
 ) -> None:
@@ -149,41 +122,6 @@ def test_a_target_that_gets_full_stops_the_pool_and_tells_what_to_do(
 
 
 @pytest.mark.exhaustive
-def test_a_target_without_inodes_stops_the_pool(scratch: Path, xfs_source: XfsMount, make_xfs: MakeXfs) -> None:
-    target = make_xfs(size_bytes=64 * MIB, max_inodes=1280)
-    for site in made_site(scratch, xfs_source, target):
-        ballast = target.path / "ballast"
-        with site.started(*SLOWER) as process:
-            wait_for(site.streams, "streams")
-            fill_inodes(ballast)
-            _, said = process.communicate(timeout=600)
-            assert process.returncode == 1, said
-            assert "the target is full" in said
-        refused = site.run()
-        assert refused.returncode == 4
-        assert "inodes" in refused.stderr
-        with given_back(target.path):
-            for file in ballast.iterdir():
-                file.unlink()
-        assert site.run().returncode == 0
-        assert site.differences() == ""
-
-
-@pytest.mark.exhaustive
-def test_a_read_only_target_is_refused(site: RealSite) -> None:
-    site.target.remount("ro")
-    try:
-        refused = site.run()
-        assert refused.returncode == 4
-        assert "read-only" in refused.stderr
-        assert site.run("-n").returncode == 4
-    finally:
-        site.target.remount("rw")
-    assert site.run().returncode == 0
-    assert site.differences() == ""
-
-
-@pytest.mark.exhaustive
 def test_a_frozen_target_is_stuck_and_does_not_hold_the_program(
     scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
 ) -> None:
@@ -201,19 +139,6 @@ def test_a_frozen_target_is_stuck_and_does_not_hold_the_program(
         site.write()  # a disk that is only busy may stand still for longer
         assert site.run().returncode == 0
         assert site.differences() == ""
-
-
-def test_a_dry_run_changes_nothing_on_disk(site: RealSite) -> None:
-    def content() -> dict[str, bytes]:
-        """All files but the two that SQLite keeps while somebody reads."""
-        files = (path for path in site.directory.rglob("*") if path.is_file())
-        return {str(path): path.read_bytes() for path in files if not path.name.endswith(("-wal", "-shm"))}
-
-    before = content()
-    done = site.run("-n")
-    assert done.returncode == 0, done.stderr
-    assert not (site.target.path / "home").exists()
-    assert content() == before
 
 
 def came_so_far(site: RealSite, process: "subprocess.Popen[str]", attempts: int) -> bool:
@@ -239,16 +164,6 @@ def has_room(mount: Path, before: os.statvfs_result, size_bytes: int, inodes: in
     now = os.statvfs(mount)
     more_bytes, more_inodes = (now.f_bfree - before.f_bfree) * now.f_frsize, now.f_ffree - before.f_ffree
     return more_bytes >= 0.9 * size_bytes - MIB and more_inodes >= 0.9 * inodes
-
-
-def fill_inodes(directory: Path) -> None:
-    """Make files until there is no inode left."""
-    directory.mkdir()
-    for number in itertools.count():
-        try:
-            (directory / str(number)).touch()
-        except OSError:
-            return
 
 
 def fill_up(file: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from migrator.core.errors import Interrupted
 from migrator.core.events import EventKind
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import ChunkKind
@@ -20,9 +19,9 @@ from migrator.core.windows import Window
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import TransferCost
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import Bound, Gate, GovernorRecord, Limits, StreamsBy
-from migrator.transfer.ports import BrickLook, ChunkWork, StreamView
-from tests.support.fake_streams import FakeLane, FakeStreams
+from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy
+from migrator.transfer.ports import ChunkWork, StreamView
+from tests.support.fake_streams import FakeStreams
 from tests.support.fakes import VirtualClock
 from tests.support.run_world import World, in_loop, small_world
 
@@ -89,13 +88,6 @@ class NoLoad:
         if self.never:
             await asyncio.Event().wait()
         return self.load
-
-
-class QuietVolume:
-    """Its bricks may be read."""
-
-    async def look(self) -> BrickLook:
-        return BrickLook(reasons=(), fingerprint="")
 
 
 @dataclass
@@ -193,16 +185,6 @@ def from_to(start: str, end: str, **limits: int) -> Window:
 
 
 @in_loop
-async def test_without_limits_that_matter_all_streams_are_at_work(governed: Governed) -> None:
-    await governed.run(jobs=3)
-    assert governed.world.is_copied()
-    assert governed.streams.most == 3
-    (record,) = governed.records
-    assert (record.gate, record.bound, record.streams, record.most) == (Gate.OPEN, Bound.JOBS, 3, 3)
-    assert record.hosts == (("here", 3),)
-
-
-@in_loop
 async def test_outside_of_windows_a_run_waits_and_says_until_when(governed: Governed) -> None:
     governed.windows = (from_to("22:35", "24:00"),)
     await governed.run()
@@ -227,38 +209,6 @@ async def test_at_the_end_of_a_window_what_is_at_work_ends_and_the_rest_waits_fo
     assert min(begun[4:]) >= 5 * MINUTE_S
 
 
-@pytest.mark.exhaustive
-@in_loop
-async def test_a_clock_that_is_set_forward_opens_the_window_at_once(governed: Governed) -> None:
-    governed.windows = (from_to("03:00", "04:00"),)
-    shift_s = 0.0
-
-    def shifted(at_s: float) -> tuple[int, int]:
-        return utc(at_s + shift_s)
-
-    def set_clock() -> None:
-        nonlocal shift_s
-        shift_s = 4.5 * 3600.0
-
-    made = governed.governing
-    governed.world.governing = lambda: replace(made(), local_time=shifted)
-    await governed.run((100.0, set_clock))
-    assert 100.0 <= min(one.began_s for one in governed.streams.work) - BEGIN_S < 110.0
-
-
-@in_loop
-async def test_a_window_has_limits_of_its_own(governed: Governed) -> None:
-    governed.windows = (from_to("22:00", "22:33", jobs=1, bwlimit_bytes_per_s=90), from_to("22:33", "24:00"))
-    await governed.run(jobs=3)
-    edge_s = BEGIN_S + 3 * MINUTE_S
-    before = [one for one in governed.streams.work if one.began_s < edge_s]
-    after = [one for one in governed.streams.work if one.began_s > edge_s + 3.0]
-    assert {one.limit for one in before} == {90}
-    assert all(len(governed.streams.at(one.began_s)) == 1 for one in before)
-    assert {one.limit for one in after} == {None}
-    assert governed.streams.most == 3
-
-
 @in_loop
 async def test_a_pause_of_another_process_holds_a_run_until_it_is_resumed(governed: Governed) -> None:
     await governed.run(*governed.paused)
@@ -270,18 +220,6 @@ async def test_a_pause_of_another_process_holds_a_run_until_it_is_resumed(govern
         "no chunk is begun until it is resumed: paused by anna: exams",
         "chunks are begun again: up to 2 streams",
     ]
-
-
-@in_loop
-async def test_a_run_that_is_paused_can_be_stopped(governed: Governed) -> None:
-    governed.world.ledger.controls.hold(by="anna", reason="", at_s=0.0)
-    run = asyncio.create_task(governed.run())
-    while governed.world.clock.monotonic_s() < 1100.0:  # noqa: ASYNC110 - time goes by while nothing happens
-        await asyncio.sleep(0)
-    run.cancel()
-    with pytest.raises(Interrupted):
-        await run
-    assert governed.streams.work == []
 
 
 @in_loop
@@ -334,26 +272,6 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
 
 @pytest.mark.exhaustive
 @in_loop
-async def test_a_limit_that_is_tuned_is_not_held_against_probes_from_before(governed: Governed) -> None:
-    tune = partial(governed.tune, Limits(max_latency_s=0.05))
-    await governed.run(*((5.0 * number, governed.probe) for number in range(1, 10)), (60.0, tune), jobs=4)
-    assert {record.bound for record in governed.records} == {Bound.JOBS}
-
-
-@pytest.mark.exhaustive
-@in_loop
-async def test_probes_are_followed_also_when_a_clock_was_set_back(governed: Governed) -> None:
-    governed.limits = Limits(max_latency_s=0.05)
-
-    def an_hour_back() -> None:
-        governed.world.clock.set_by_s -= 3600.0
-
-    await governed.run(*((at_s, governed.probe) for at_s in (10.0, 30.0, 40.0)), (20.0, an_hour_back), jobs=4)
-    assert [record.bound for record in governed.records] == [Bound.JOBS, Bound.LATENCY]
-
-
-@pytest.mark.exhaustive
-@in_loop
 async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None:
     governed.limits, governed.loads.load = Limits(max_load=8.0), 20.0
     await governed.run(jobs=4)
@@ -365,56 +283,9 @@ async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None
 
 @pytest.mark.exhaustive
 @in_loop
-async def test_loads_are_kept_for_whoever_looks_also_without_a_limit(governed: Governed) -> None:
-    governed.loads.load = 20.0
-    await governed.run(jobs=4)
-    assert {record.streams for record in governed.records} == {4}
-    (kept,) = governed.world.ledger.governor.loads()
-    assert (kept.host, kept.load) == ("here", 20.0)
-
-
-@pytest.mark.exhaustive
-@in_loop
 async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(governed: Governed) -> None:
     governed.cost = TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
     await governed.run()
     assert governed.world.is_copied()
     sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
     assert sizes == [1] * 32
-
-
-@pytest.mark.exhaustive
-@in_loop
-async def test_what_the_first_run_measures_counts_for_the_chunks_that_it_begins(governed: Governed) -> None:
-    governed.measured_cost = lambda: TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
-    governed.streams.takes_s = 250.0
-    await governed.run()
-    assert governed.world.is_copied()
-    sizes = [len(paths) for kind, paths in governed.streams.streams if kind is ChunkKind.FILES]
-    assert sizes[:4] == [2] * 4, "before the first five minutes are over nothing is known"
-    assert set(sizes[4:]) == {1}
-
-
-@pytest.mark.exhaustive
-@in_loop
-async def test_a_host_that_does_not_tell_its_load_does_not_keep_a_pause_from_being_seen(governed: Governed) -> None:
-    governed.loads.never = True
-    await governed.run(*governed.paused)
-    assert governed.world.is_copied()
-    assert not [one for one in governed.streams.work if 53.0 < one.began_s - BEGIN_S < 400.0]
-    assert len(governed.said) == 2
-
-
-@pytest.mark.exhaustive
-@in_loop
-async def test_a_host_that_is_held_back_does_not_keep_others_from_working(tmp_path: Path) -> None:
-    """Permits are not taken by those who have nothing to do."""
-    world = small_world(tmp_path, files=8, per_chunk=1, bricks=("gl1:/b1",))
-    governed = Governed(world, limits=Limits(bwlimit_bytes_per_s=100))
-    there = SlowStreams(world.source, world.target, clock=lambda: world.clock, host="gl1")
-    world.bricks = QuietVolume()
-    world.more_lanes.append(FakeLane(there, there, jobs=2, bricks=frozenset({"gl1:/b1"})))
-    await governed.run(jobs=2)
-    assert world.is_copied()
-    assert there.most == 2
-    world.ledger.close()

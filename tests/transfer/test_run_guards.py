@@ -7,7 +7,6 @@ import pytest
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import BatchState, PassState
 from migrator.transfer.model import RunStopped, StopReason
-from tests.support.fake_filesystem import read_only
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, LIST, World, in_loop
 
@@ -37,16 +36,6 @@ async def test_a_dry_run_changes_nothing(world: World) -> None:
     assert not batch.refused
     assert world.files.opened == 0
     assert not world.streams.streams
-
-
-@in_loop
-async def test_a_dry_run_tells_what_a_run_would_refuse(world: World) -> None:
-    world.target.room = read_only(world.target.room)
-    summary = await world.run(dry_run=True)
-    assert summary.exit_code == 4
-    with pytest.raises(Refused, match="read-only"):
-        await world.run()
-    assert world.ledger.runs.latest("run").exit_code == 4  # type: ignore[union-attr]
 
 
 @in_loop

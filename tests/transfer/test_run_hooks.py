@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_site import Site
-from tests.support.hook_site import ALL, IN_ORDER, HookSite
+from tests.support.hook_site import IN_ORDER, HookSite
 
 
 @pytest.fixture
@@ -29,30 +29,6 @@ def test_hooks_are_called_in_order_around_each_batch_and_pass(hooked: HookSite) 
     # Nothing is left to do: nothing is called.
     assert hooked.run("--all")[0] == 0
     assert hooked.calls() == []
-
-
-@pytest.mark.exhaustive
-def test_hooks_are_called_around_every_delta_pass(hooked: HookSite) -> None:
-    hooked.all_hooks()
-    assert hooked.run(deltas=1)[0] == 0
-    delta = [
-        *(f"{where} 1  delta 1" for where in IN_ORDER[2:4]),
-        *(f"{where} 1 done delta 1" for where in IN_ORDER[4:6]),
-    ]
-    seed = [*(f"{where} 1" for where in IN_ORDER[:4]), *(f"{where} 1 done" for where in IN_ORDER[4:6])]
-    assert hooked.calls() == [*seed, *delta, *(f"{where} 1 done" for where in IN_ORDER[6:])]
-    # The seed pass is done, and there is another delta pass to make.
-    hooked.hook("pre-pass.d/15-hold", "exit 62")
-    assert hooked.run(deltas=1)[0] == 0
-    assert hooked.calls() == [
-        "pre-batch.d/10-a 1",
-        "pre-batch.d/20-b 1",
-        "pre-pass.d/10-a 1  delta 2",
-        "pre-pass.d/15-hold 1  delta 2",
-        "post-pass.d/10-a 1 skipped delta 2",
-        "post-batch.d/20-b 1 skipped",
-        "post-batch.d/10-a 1 skipped",
-    ]
 
 
 def test_a_dry_run_calls_none_and_says_which(hooked: HookSite) -> None:
@@ -104,38 +80,6 @@ def test_a_pre_hook_that_skips_leaves_the_other_batches_alone(hooked: HookSite) 
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("code", "state", "exit_code"), [(62, "skipped", 0), (1, "refused", 4)])
-def test_a_pass_that_is_stopped_is_told_after_its_batch(
-    hooked: HookSite, code: int, state: str, exit_code: int
-) -> None:
-    hooked.all_hooks()
-    hooked.hook("pre-pass.d/15-no", f"exit {code}")
-    assert hooked.run()[0] == exit_code
-    assert hooked.calls() == [
-        "pre-batch.d/10-a 1",
-        "pre-batch.d/20-b 1",
-        "pre-pass.d/10-a 1",
-        "pre-pass.d/15-no 1",
-        f"post-pass.d/10-a 1 {state}",
-        f"post-batch.d/20-b 1 {state}",
-        f"post-batch.d/10-a 1 {state}",
-    ]
-    assert hooked.copied() == []
-
-
-@pytest.mark.exhaustive
-def test_a_post_hook_that_fails_is_a_warning_and_the_others_are_called(hooked: HookSite) -> None:
-    hooked.all_hooks()
-    hooked.hook("post-pass.d/20-b", "echo no mail today; exit 3")
-    code, said = hooked.run()
-    assert code == 0
-    assert "the hook post-pass.d/20-b after the seed pass over batch 1 failed (exit code 3: no mail today)" in said
-    assert [call.split()[0] for call in hooked.calls()] == IN_ORDER
-    assert [event.partition(":")[0] for event in hooked.events()] == ["hook-failed"]
-    assert hooked.rows("SELECT exit_code, outcome FROM hook_calls WHERE exit_code != 0") == [(3, "warn")]
-
-
-@pytest.mark.exhaustive
 def test_a_hook_that_hangs_is_ended_and_refuses(scratch: Path) -> None:
     hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
     hooked.prepare()
@@ -149,16 +93,6 @@ def test_a_hook_that_hangs_is_ended_and_refuses(scratch: Path) -> None:
             break
     assert "waiting" in said
     assert hooked.copied() == []
-
-
-@pytest.mark.exhaustive
-def test_a_guard_that_refuses_the_batch_is_told_to_the_hooks_after_it(hooked: HookSite) -> None:
-    hooked.all_hooks()
-    (hooked.site.source / ".migrator-sentinel").rename(hooked.site.source / "elsewhere")
-    assert hooked.run()[0] == 4
-    calls = hooked.calls()
-    assert [call.split()[0] for call in calls] == IN_ORDER
-    assert all(call.endswith(" refused") for call in calls[4:])
 
 
 def test_all_hooks_are_checked_before_anything_is_started(hooked: HookSite) -> None:
@@ -216,10 +150,3 @@ def test_a_hook_is_told_the_facts_and_may_ask_the_program(hooked: HookSite) -> N
     assert (document["files"], document["copied_files"], document["attention"]) == (1, 1, 0)
     assert (document["source"], document["target"]) == (str(hooked.site.source), str(hooked.site.target))
     assert json.loads((out / "status").read_text())["site"] == document["site"]["name"] == "bad"
-
-
-@pytest.mark.exhaustive
-def test_hooks_that_are_not_there_cost_nothing(hooked: HookSite) -> None:
-    assert hooked.run()[0] == 0
-    assert hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
-    assert len(ALL) == 8

@@ -78,30 +78,6 @@ def test_the_tree_of_a_user_who_was_moved_is_left_alone(site: RealSite, steps: A
 
 
 @pytest.mark.exhaustive
-def test_a_batch_whose_users_were_all_moved_has_nothing_to_do(site: RealSite) -> None:
-    seed(site)
-    for user in USERS:
-        cut_over(site.ledger, user)
-    before = standing(site.target.path)
-    change(site)
-    for options in ((), ("--dry-run",)):
-        (batch,) = run(site, "--all", "--deltas", "1", *options)
-        assert (batch["nothing_to_do"], batch["left_alone"]) == (True, ["home/ann", "home/bob"])
-        assert batch["deltas"] == []
-    assert standing(site.target.path) == before
-
-
-@pytest.mark.exhaustive
-def test_a_cutover_that_was_given_up_leaves_its_tree_as_any_other(site: RealSite) -> None:
-    seed(site)
-    cut_over(site.ledger, "ann", REVERTED)
-    change(site)
-    (batch,) = run(site, "--all", "--deltas", "1")
-    assert batch["left_alone"] == []
-    assert site.differences() == ""
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("engine", ["rsync", "fpsync"])
 def test_a_seed_pass_gives_out_nothing_of_a_tree_that_was_moved_by_another_plan(site: RealSite, engine: str) -> None:
     if engine == "fpsync" and shutil.which("fpsync") is None:
@@ -119,20 +95,6 @@ def test_a_seed_pass_gives_out_nothing_of_a_tree_that_was_moved_by_another_plan(
     assert (target / "bob" / "ann's").stat().st_nlink == 1
     (again,) = run(site, "--all", "--deltas", "0", "--engine", engine)
     assert again["nothing_to_do"]
-
-
-@pytest.mark.exhaustive
-def test_what_a_seed_pass_had_left_alone_comes_with_the_next_pass_when_the_cutover_is_taken_back(
-    site: RealSite,
-) -> None:
-    cut_over(site.ledger, "ann", FROZEN)
-    seed(site)
-    assert names(site.target.path / "home" / "ann") == set()
-    cut_over(site.ledger, "ann", REVERTED[1:])
-    (batch,) = run(site, "--all", "--deltas", "1")
-    assert batch["left_alone"] == []
-    assert names(site.target.path / "home" / "ann") == names(site.source.path / "home" / "ann")
-    assert (site.target.path / "home/ann/deep/er/file").read_text() == "ann's deep/er/file"
 
 
 @pytest.mark.guarantee("moved-users")
@@ -209,12 +171,3 @@ def test_a_batch_that_is_refused_does_not_end_the_run(two_batches: RealSite) -> 
     assert said.returncode == 4
     assert "batch 1 was refused, and the next one follows" in said.stderr
     assert "but for 1 (refused)" in said.stderr
-
-
-@pytest.mark.exhaustive
-def test_what_speaks_against_the_whole_site_ends_the_run(two_batches: RealSite) -> None:
-    site = two_batches
-    (site.source.path / ".migrator-sentinel").unlink()
-    done = site.migrator("run", "--all", "--deltas", "1")
-    assert done.returncode == 4
-    assert "the next one follows" not in done.stderr

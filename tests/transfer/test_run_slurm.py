@@ -56,15 +56,6 @@ def hosts_of(site: RealSite) -> set[str]:
     return {host for (host,) in rows}
 
 
-def test_streams_work_on_the_nodes(site: RealSite, slurm: Slurm) -> None:
-    # One node gets its job after the other: not so fast that the first one does it all.
-    done = site.run(*SLOW)
-    assert done.returncode == 0, done.stderr
-    assert site.differences() == ""
-    assert hosts_of(site) == {"slurm-1", "slurm-2"}
-    assert "RUNNING" not in slurm.jobs().values()
-
-
 def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, slurm: Slurm) -> None:
     with site.started(*SLOWER) as process:
         wait_for(partial(came_so_far, site, process, 3), "attempts")

@@ -110,34 +110,6 @@ def test_a_pause_holds_a_run_and_a_cutover_and_status_says_so(planned: Site) -> 
     )
 
 
-@pytest.mark.exhaustive
-def test_a_run_outside_of_its_windows_waits_and_ends_when_it_is_asked_to(planned: Site) -> None:
-    site = planned
-    # A window of one minute, twelve hours from now.
-    at_s = time.localtime(time.time() + 12 * 3600)
-    minute = at_s.tm_hour * 60 + at_s.tm_min
-    start, end = f"{minute // 60:02}:{minute % 60:02}", f"{(minute + 1) // 60:02}:{(minute + 1) % 60:02}"
-    text = site.file.read_text()
-    site.file.write_text(text.replace("[transfer]\n", f'[transfer]\nwindows = ["{start}-{end}"]\n'))
-    with running(site) as run:
-        until(lambda: asked(site, "status")["governing"]["at_work"])
-        governor = asked(site, "status")["governing"]["governor"]
-        assert (governor["gate"], governor["bound"], governor["streams"]) == ("outside-windows", "windows", 0)
-        assert time.localtime(governor["until_s"])[:5] == at_s[:5]
-        (window,) = asked(site, "tune")["windows"]
-        assert (window["when"], window["holds"]) == (f"{start}-{end}", False)
-        assert window["changes_at_s"] == governor["until_s"]
-        shown = site.call("tune").stdout
-        assert f"begins {window['changes']}" in shown
-        assert f"no chunk is begun before {window['changes']}" in " ".join(shown.split())
-        assert f'migrator_window_holds{{window="{start}-{end}"}} 0' in site.call("metrics").stdout
-        run.terminate()
-        _, said = run.communicate(timeout=DEADLINE_S)
-        assert run.returncode == 130
-        assert "no chunk is begun until" in said
-    assert not (site.target / "home" / "ann" / "file-0").exists()
-
-
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     with open_ledger(tmp_path / "ledger.db", create=True) as opened:
@@ -177,16 +149,3 @@ class Between:
 
     def now(self) -> Any:
         return self._ledger.controls.now()
-
-
-def test_what_another_one_sets_in_the_same_moment_is_kept(ledger: Ledger) -> None:
-    facts = tuning(Between(ledger), "anna").tune(Limits(jobs=2), reset=False)
-    assert facts.controls.tuned is not None
-    assert facts.controls.tuned.limits == Limits(jobs=2, bwlimit_bytes_per_s=1000)
-    said = [event.message for event in ledger.events.latest(9) if event.kind is EventKind.LIMITS_SET]
-    assert said[0] == "tuned by anna: 2 streams on each host, 1000 B/s for all streams together"
-
-
-def test_a_reset_forgets_what_another_one_has_set_in_the_same_moment_too(ledger: Ledger) -> None:
-    tuning(ledger, "anna").tune(Limits(jobs=2), reset=False)
-    assert tuning(Between(ledger), "anna").tune(Limits(), reset=True).controls.tuned is None
