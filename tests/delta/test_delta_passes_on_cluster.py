@@ -21,7 +21,6 @@ from tests.support.delta_changes import build, change, let_settle, standing
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 WAYS = ["bricks", "mount"]
-CHANGED = ("new", "grown", "rewritten", "attributes", "renamed", "vanished")
 ANN = Path("home", "ann")
 
 

@@ -58,10 +58,6 @@ class Sides:
         """What is told."""
         return run_copy(self.source, self.target, names, *options, kind=kind).stdout
 
-    def copy_ranges(self, seen: os.stat_result, name: bytes = b"big", *options: str) -> None:
-        for part in ranges_of(seen, name):
-            assert b"F" not in self.copy(part, *options, kind="ranges")
-
     def put_in_place(self, seen: os.stat_result, name: bytes = b"big", *options: str) -> bytes:
         told = self.copy(whole(seen, name), *options)
         assert b"F" not in told

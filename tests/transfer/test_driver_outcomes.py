@@ -2,7 +2,7 @@
 
 import pytest
 
-from migrator.transfer.engines import rules_drivers as engines_rules_drivers
+from migrator.transfer.engines import rules_drivers as rules
 from migrator.transfer.model import StopReason, StreamCounters, Verdict
 
 FULL = (
@@ -25,66 +25,46 @@ def fpsync(
     crawl_failed: bool = False,
     stderr: bytes = NO_TERMINAL,
     parts: tuple[bytes, ...] = (),
-) -> engines_rules_drivers.EndedDriver:
-    return engines_rules_drivers.EndedDriver(
+) -> rules.EndedDriver:
+    return rules.EndedDriver(
         exit_code=exit_code,
         completed=completed,
         crawl_failed=crawl_failed,
         stderr=stderr,
-        parts=[engines_rules_drivers.PartLog(number=number, stderr=said) for number, said in enumerate(parts, start=1)],
+        parts=[rules.PartLog(number=number, stderr=said) for number, said in enumerate(parts, start=1)],
         counters=StreamCounters(files=3, size_bytes=4),
         source_tree=b"/source",
         target_tree=b"/target",
     )
 
 
-@pytest.mark.parametrize("said", [IN_THE_WAY, UNREADABLE])
-def test_complaints_about_files_leave_it_done_and_are_told(said: bytes) -> None:
-    outcome = engines_rules_drivers.judge_fpsync(fpsync(1, parts=(said,)))
-    assert outcome.verdict is Verdict.DONE
-    assert outcome.message.startswith("1 part with errors: part 1: ")
-
-
-@pytest.mark.parametrize("exit_code", [0, 1, -15, 143])
-def test_a_full_target_stops_however_it_ended(exit_code: int) -> None:
-    outcome = engines_rules_drivers.judge_fpsync(fpsync(exit_code, completed=False, parts=(IN_THE_WAY, FULL)))
-    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
-    assert outcome.message.startswith("part 2: ")
-
-
-@pytest.mark.parametrize("exit_code", [-9, 128 + 15, 137])
-def test_a_signal_interrupts(exit_code: int) -> None:
-    assert engines_rules_drivers.judge_fpsync(fpsync(exit_code, completed=False)).verdict is Verdict.INTERRUPTED
-
-
 @pytest.mark.parametrize(
-    ("exit_code", "stderr"),
+    ("ended", "verdict", "stop", "message"),
     [
-        (127, b""),
-        (1, b"Fpart is missing locally, check your configuration\n"),
-        (1, b"Tool rsync not useable locally: /usr/bin/rsync not found\n"),
-        (125, JAIL % (b"program", 2)),
+        (fpsync(1, parts=(IN_THE_WAY,)), Verdict.DONE, None, "1 part with errors: part 1: "),
+        (fpsync(1, parts=(UNREADABLE,)), Verdict.DONE, None, "1 part with errors: part 1: "),
+        (fpsync(0, completed=False, parts=(IN_THE_WAY, FULL)), Verdict.STOP, StopReason.TARGET_FULL, "part 2: "),
+        (fpsync(-15, completed=False, parts=(IN_THE_WAY, FULL)), Verdict.STOP, StopReason.TARGET_FULL, "part 2: "),
+        (fpsync(-9, completed=False), Verdict.INTERRUPTED, None, ""),
+        (fpsync(128 + 15, completed=False), Verdict.INTERRUPTED, None, ""),
+        (fpsync(127, completed=False), Verdict.STOP, StopReason.TOOL_MISSING, ""),
+        (fpsync(1, completed=False, stderr=b"Fpart is missing locally\n"), Verdict.STOP, StopReason.TOOL_MISSING, ""),
+        (fpsync(1, completed=False, stderr=b"rsync not useable locally\n"), Verdict.STOP, StopReason.TOOL_MISSING, ""),
+        (fpsync(125, completed=False, stderr=JAIL % (b"program", 2)), Verdict.STOP, StopReason.TOOL_MISSING, ""),
+        (fpsync(1, completed=False, stderr=b"Invalid options\n" + NO_TERMINAL), Verdict.RETRY, None, "Invalid options"),
+        (fpsync(1, crawl_failed=True), Verdict.RETRY, None, "fpart"),
+        (fpsync(0, completed=False, stderr=b""), Verdict.RETRY, None, "no message"),
     ],
 )
-def test_missing_programs_stop(exit_code: int, stderr: bytes) -> None:
-    outcome = engines_rules_drivers.judge_fpsync(fpsync(exit_code, completed=False, stderr=NO_TERMINAL + stderr))
-    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TOOL_MISSING)
+def test_fpsync(ended: rules.EndedDriver, verdict: Verdict, stop: StopReason | None, message: str) -> None:
+    outcome = rules.judge_fpsync(ended)
+    assert (outcome.verdict, outcome.stop) == (verdict, stop)
+    assert message in outcome.message
+    assert "tty" not in outcome.message
 
 
-def test_what_did_not_go_through_is_no_success() -> None:
-    mistake = engines_rules_drivers.judge_fpsync(
-        fpsync(1, completed=False, stderr=b"Invalid fpart options supplied\n" + NO_TERMINAL)
-    )
-    assert mistake.verdict is Verdict.RETRY
-    assert "Invalid fpart options" in mistake.message
-    assert "tty" not in mistake.message
-    crawl = engines_rules_drivers.judge_fpsync(fpsync(1, crawl_failed=True))
-    assert (crawl.verdict, "fpart" in crawl.message) == (Verdict.RETRY, True)
-    assert engines_rules_drivers.judge_fpsync(fpsync(0, completed=False, stderr=b"")).verdict is Verdict.RETRY
-
-
-def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> engines_rules_drivers.EndedDriver:
-    return engines_rules_drivers.EndedDriver(
+def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") -> rules.EndedDriver:
+    return rules.EndedDriver(
         exit_code=exit_code,
         stdout=stdout,
         stderr=stderr,
@@ -94,33 +74,29 @@ def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") 
     )
 
 
-def test_its_exit_code_alone_proves_nothing() -> None:
-    assert engines_rules_drivers.judge_parsyncfp2(parsyncfp2()).verdict is Verdict.DONE
-    full = engines_rules_drivers.judge_parsyncfp2(
-        parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n" + FULL)
-    )
-    assert (full.verdict, full.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
-    errors = engines_rules_drivers.judge_parsyncfp2(parsyncfp2(stderr=UNREADABLE))
-    assert (errors.verdict, "with errors" in errors.message) == (Verdict.DONE, True)
-    noise = engines_rules_drivers.judge_parsyncfp2(
-        parsyncfp2(stderr=b"cat: /sys/class/net//statistics/rx_bytes: No such file\n")
-    )
-    assert (noise.verdict, noise.message) == (Verdict.DONE, "")
+FATAL = b"\x1b[1;32m\nhost \x1b[1;31m** FATAL ERROR **: 1m loadavg on [host] is > [9.1].  \n  The 1m\n\x1b[0m"
+MISSING = b"** FATAL ERROR **: The following REQUIRED utilities were not found [scut]. \n"
+MANY = b"** FATAL ERROR **: You've now exceeded [5000] chunk files, the maximum \n"
+NOISE = b"cat: /sys/class/net//statistics/rx_bytes: No such file\n"
 
 
-def test_what_it_calls_fatal_is_told_without_its_colours() -> None:
-    said = b"\x1b[1;32m\nhost \x1b[1;31m** FATAL ERROR **: 1m loadavg on [host] is > [9.1].  \n  The 1m\n\x1b[0m"
-    outcome = engines_rules_drivers.judge_parsyncfp2(parsyncfp2(1, stdout=said))
-    assert outcome.verdict is Verdict.RETRY
-    assert outcome.message == "parsyncfp2 gave up: 1m loadavg on [host] is > [9.1].  "
-    missing = b"** FATAL ERROR **: The following REQUIRED utilities were not found [scut]. \n"
-    assert engines_rules_drivers.judge_parsyncfp2(parsyncfp2(1, stdout=missing)).stop is StopReason.TOOL_MISSING
-    many = b"** FATAL ERROR **: You've now exceeded [5000] chunk files, the maximum \n"
-    assert (
-        str(engines_rules_drivers.MOST_CHUNKS)
-        in engines_rules_drivers.judge_parsyncfp2(parsyncfp2(1, stdout=many)).message
-    )
-    assert engines_rules_drivers.judge_parsyncfp2(parsyncfp2(-15)).verdict is Verdict.INTERRUPTED
+@pytest.mark.parametrize(
+    ("ended", "verdict", "stop", "message"),
+    [
+        (parsyncfp2(), Verdict.DONE, None, ""),
+        (parsyncfp2(stderr=NOISE), Verdict.DONE, None, ""),
+        (parsyncfp2(stderr=UNREADABLE), Verdict.DONE, None, "with errors"),
+        (parsyncfp2(stderr=NOISE + FULL), Verdict.STOP, StopReason.TARGET_FULL, ""),
+        (parsyncfp2(1, stdout=FATAL), Verdict.RETRY, None, "parsyncfp2 gave up: 1m loadavg on [host] is > [9.1].  "),
+        (parsyncfp2(1, stdout=MISSING), Verdict.STOP, StopReason.TOOL_MISSING, ""),
+        (parsyncfp2(1, stdout=MANY), Verdict.RETRY, None, str(rules.MOST_CHUNKS)),
+        (parsyncfp2(-15), Verdict.INTERRUPTED, None, ""),
+    ],
+)
+def test_parsyncfp2(ended: rules.EndedDriver, verdict: Verdict, stop: StopReason | None, message: str) -> None:
+    outcome = rules.judge_parsyncfp2(ended)
+    assert (outcome.verdict, outcome.stop) == (verdict, stop)
+    assert message in outcome.message
 
 
 @pytest.mark.parametrize(
@@ -132,11 +108,11 @@ def test_what_it_calls_fatal_is_told_without_its_colours() -> None:
     ],
 )
 def test_which_parsyncfp2_it_is(script: bytes, problem: str) -> None:
-    assert problem in (engines_rules_drivers.parsyncfp2_problem(b"#!/usr/bin/env perl\n" + script) or "")
+    assert problem in (rules.parsyncfp2_problem(b"#!/usr/bin/env perl\n" + script) or "")
 
 
 def test_chunks_are_large_enough_for_its_limit() -> None:
-    assert engines_rules_drivers.chunk_size_for(10, 100) == 100
-    assert engines_rules_drivers.chunk_size_for(0, 0) == 1
+    assert rules.chunk_size_for(10, 100) == 100
+    assert rules.chunk_size_for(0, 0) == 1
     huge = 10**15
-    assert huge / engines_rules_drivers.chunk_size_for(huge, 2**30) < engines_rules_drivers.MOST_CHUNKS / 2
+    assert huge / rules.chunk_size_for(huge, 2**30) < rules.MOST_CHUNKS / 2

@@ -77,18 +77,6 @@ def test_options_pass_the_checks_of_both_and_need_no_quotes(recopy: bool) -> Non
         assert ("-X" in words) == ("--filter=-x_**" in words)
 
 
-def test_a_run_of_fpsync() -> None:
-    command = FPSYNC.command(work(bwlimit=8 * MIB), VIEW)
-    argv = [word.decode() for word in command.argv]
-    assert argv[:7] == ["/usr/bin/fpsync", "-n", "4", "-t", "/work", "-vv", "-f"]
-    assert argv[argv.index("-T") + 1] == "/usr/bin/rsync"
-    assert argv[argv.index("-O") + 1] == "-e", "its own excludes are users' files"
-    assert "--bwlimit=2048" in argv[argv.index("-o") + 1].split(), "a share each"
-    assert argv[-2:] == ["/source", "/target"]
-    assert command.timeout_s is None
-    assert command.environment["HOME"] == "/work"
-
-
 def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:
     log = tmp_path / "log" / RUN
     log.mkdir(parents=True)
@@ -119,20 +107,6 @@ def test_fpsync_is_followed_by_the_logs_of_its_parts(tmp_path: Path) -> None:
     assert ended(b"1795228801 <=== Fpsync interrupted.", b"1795228801 <=== Fpart crawling finished") is Verdict.RETRY
 
 
-def test_a_run_of_parsyncfp2() -> None:
-    command = PARSYNCFP2.command(work(bwlimit=8 * MIB, recopy=True), VIEW)
-    argv = [word.decode() for word in command.argv]
-    assert argv[0] == "/opt/pfp/parsyncfp2"
-    assert argv[-2:] == [".", "/target"]
-    assert {"--NP=4", "--startdir=/source", "--altcache=/work", "--nowait", "--verbose=1", "--maxbw=8192"} <= set(argv)
-    assert float(next(word for word in argv if word.startswith("--maxload=")).partition("=")[2]) > 10_000
-    options = next(word for word in argv if word.startswith("--ro=")).removeprefix("--ro=").split(" ")
-    assert "-I" in options
-    assert not any(map(REFUSED_BY_PARSYNCFP2.search, options))
-    assert not any("bwlimit" in word for word in options), "it sets that itself"
-    assert command.environment["PATH"].startswith("/opt/pfp:")
-
-
 def test_parsyncfp2_is_followed_by_the_logs_of_its_rsyncs(tmp_path: Path) -> None:
     (tmp_path / ".pfp2").mkdir()
     reader = PARSYNCFP2.reader(VIEW, tmp_path)
@@ -147,6 +121,14 @@ def test_parsyncfp2_is_followed_by_the_logs_of_its_rsyncs(tmp_path: Path) -> Non
     assert reader.trouble is None
     reader.stderr(b"ice (28)\n")
     assert reader.trouble is not None
+
+
+def test_their_limits_are_shares() -> None:
+    by_fpsync = FPSYNC.command(work(bwlimit=8 * MIB), VIEW).argv
+    assert b"--bwlimit=2048" in by_fpsync[by_fpsync.index(b"-o") + 1].split(), "each of its four rsyncs takes as much"
+    by_parsyncfp2 = PARSYNCFP2.command(work(bwlimit=8 * MIB), VIEW).argv
+    assert b"--maxbw=8192" in by_parsyncfp2
+    assert not any(b"bwlimit" in word for word in by_parsyncfp2), "it divides by itself"
 
 
 @pytest.mark.parametrize("driver", [FPSYNC, PARSYNCFP2])

@@ -2,9 +2,6 @@
 
 import asyncio
 import os
-import signal
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,13 +100,6 @@ def test_odd_files_do_no_harm(
 
 def crawled(world: DriverWorld) -> bool:
     return any((world.directory / "drivers").rglob("fp_done"))
-
-
-def send(number: signal.Signals, pids: Iterable[int]) -> None:
-    """A signal to processes any of which may have ended since they were seen."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 async def until_streams_work(world: DriverWorld, task: "asyncio.Task[object]") -> None:

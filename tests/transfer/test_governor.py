@@ -73,10 +73,6 @@ class Machine:
             self.seen.append(self.streams)
         return self
 
-    def change(self, now: transfer_rules_governor.Settings) -> None:
-        self.state = transfer_rules_governor.changed(self.state, self.now, now)
-        self.now = now
-
 
 @pytest.mark.parametrize("knee", [1, 2, 3, 5, 8, 12, 20, 32])
 @pytest.mark.parametrize("noise", [0.0, 0.1])

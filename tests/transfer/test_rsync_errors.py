@@ -11,8 +11,6 @@ from tests.transfer.rsync_errors import SCENARIOS, TREE, World, matches, record
 
 pytestmark = pytest.mark.needs_root
 
-_SMALL = ("no_room", "no_inodes", "no_inodes_for_directories")
-_BIG_ATTRIBUTES = ("attribute_too_big",)
 _RECORD_VARIABLE = "MIGRATOR_RECORD_RSYNC"
 
 
@@ -20,8 +18,8 @@ _RECORD_VARIABLE = "MIGRATOR_RECORD_RSYNC"
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_an_error_is_judged(name: str, program: str, scratch: Path, make_xfs: MakeXfs) -> None:
     scenario, expected = SCENARIOS[name]
-    source_root = make_xfs().path if name in _BIG_ATTRIBUTES else scratch / "source"
-    target = make_xfs(size_bytes=32 << 20, max_inodes=640) if name in _SMALL else make_xfs()
+    source_root = scratch / "source"
+    target = make_xfs(size_bytes=32 << 20, max_inodes=640) if name == "no_room" else make_xfs()
     source, target_tree = make_trees(source_root, target.path, tree=TREE)
     engine = engine_of(program)
     world = World(Streams(engine, source_root, target.path), source, target_tree)

@@ -63,18 +63,12 @@ def test_real_ends(version: str, name: str) -> None:
     ("line", "stop"),
     [
         (b'rsync: [receiver] write failed on "/target/a": Disk quota exceeded (122)', StopReason.TARGET_QUOTA),
-        (b'rsync: [receiver] mkstemp "/target/.a.XyZ123" failed: Disk quota exceeded (122)', StopReason.TARGET_QUOTA),
         (b'rsync: [receiver] close failed on "/target/a": Input/output error (5)', StopReason.IO_ERROR),
-        (b'rsync: [generator] recv_generator: failed to stat "/target/a": Input/output error (5)', StopReason.IO_ERROR),
         (
             b'rsync: [sender] link_stat "/source/a" failed: Transport endpoint is not connected (107)',
             StopReason.DISCONNECTED,
         ),
         (b'rsync: [receiver] mkstemp "/target/.a.XyZ123" failed: Stale file handle (116)', StopReason.DISCONNECTED),
-        (
-            b'rsync: [Receiver] change_dir#3 "/target" failed: Transport endpoint is not connected (107)',
-            StopReason.DISCONNECTED,
-        ),
         (b'rsync: [receiver] write failed on "/target/a": Connection timed out (110)', StopReason.TARGET_STUCK),
     ],
 )
@@ -141,14 +135,9 @@ def test_all_names_of_a_linked_file_are_suspects_when_one_fails() -> None:
             b"migrator-jail: source-root: 2: the root cannot be opened: No such file or directory",
             StopReason.MOUNT_CHANGED,
         ),
-        (
-            b"migrator-jail: target-tree: 2: the tree cannot be opened: No such file or directory",
-            StopReason.MOUNT_CHANGED,
-        ),
         (b"migrator-jail: source-tree: 107: the tree cannot be opened: Transport", StopReason.DISCONNECTED),
         (b"migrator-jail: target-root: 116: the root cannot be opened: Stale", StopReason.DISCONNECTED),
         (b"migrator-jail: namespace: 1: unshare: Operation not permitted", StopReason.TOOL_MISSING),
-        (b"migrator-jail: program: 2: a file of the program cannot be opened: No such", StopReason.TOOL_MISSING),
     ],
 )
 def test_a_confinement_that_fails_stops(line: bytes, stop: StopReason) -> None:

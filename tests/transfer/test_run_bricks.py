@@ -113,6 +113,19 @@ async def test_a_host_lost_in_the_middle_gives_its_chunk_back_only_when_its_stre
     assert states == []
 
 
+@in_loop
+async def test_the_bricks_of_a_host_are_read_evenly(tmp_path: Path) -> None:
+    """By size alone all streams would read the first brick to its end, and then the second one."""
+    world = small_world(tmp_path, files=8, bricks=(ONE, ONE, TWO, TWO))
+    streams = FakeStreams(world.source, world.target, host="gl1")
+    world.more_lanes.append(FakeLane(streams, streams, 2, frozenset({ONE, TWO}), BrickRules(times_from_mdata=True)))
+    world.bricks = Volume()
+    await world.run()
+    assert world.is_copied()
+    assert set(world.more_lanes[0].asked[:2]) == {ONE, TWO}
+    assert world.more_lanes[0].asked[2:] == [ONE, TWO] or world.more_lanes[0].asked[2:] == [TWO, ONE]
+
+
 @pytest.mark.guarantee("bricks-and-mount")
 @in_loop
 async def test_what_was_read_while_a_drain_began_is_read_again_through_the_mount(world: World) -> None:

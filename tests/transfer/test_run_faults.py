@@ -4,7 +4,7 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
 
-MakeXfs = Callable[..., XfsMount]
 SLOW = ("--bwlimit", "1500KiB")
 SLOWER = ("--bwlimit", "500KiB")
 """For what must happen before the run has come to its end: a third of a minute, and a stream a few seconds."""

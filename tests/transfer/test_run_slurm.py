@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sqlite3
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -44,16 +43,6 @@ def site(slurm: Slurm, scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
         yield made
     finally:
         made.kill_streams()
-
-
-def hosts_of(site: RealSite) -> set[str]:
-    """Where streams were at work."""
-    connection = sqlite3.connect(f"file:{site.ledger}?mode=ro", uri=True, timeout=600)
-    try:
-        rows = connection.execute("SELECT DISTINCT host FROM attempts WHERE engine != 'descriptor'").fetchall()
-    finally:
-        connection.close()
-    return {host for (host,) in rows}
 
 
 def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, slurm: Slurm) -> None:

@@ -223,6 +223,8 @@ async def test_a_batch_is_copied_in_the_order_of_a_pass_and_a_finished_one_not_a
     assert (summary.batches[0].files, summary.batches[0].chunks) == (8, 6)
     assert world.streams.at_once == 2
     assert world.ledger.runs.latest("run").exit_code == 0  # type: ignore[union-attr]
+    measured = [(sample.side, sample.at_s) for sample in world.ledger.capacity.all()]
+    assert len(set(measured)) == len(measured) >= 2, "the room of both sides was measured"
     writes = world.target.writes
     assert (await world.run()).nothing_to_do
     assert (len(world.streams.streams), world.target.writes) == (len(kinds), writes)

@@ -6,17 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from migrator.core.events import EventKind
-from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.transfer.governor import Tuning
-from migrator.transfer.model import Limits
+from migrator.ledger.ledger import open_ledger
 from tests.support.cli_site import Site
-from tests.support.scan_site import WallClock
 
 DEADLINE_S = 600.0
 
@@ -108,44 +102,3 @@ def test_a_pause_holds_a_run_and_a_cutover_and_status_says_so(planned: Site) -> 
     assert sorted(file.name for file in (site.target / "home" / "ann").iterdir()) == sorted(
         file.name for file in (site.source / "home" / "ann").iterdir()
     )
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as opened:
-        yield opened
-
-
-def tuning(ledger: Any, by: str) -> Tuning:
-    return Tuning(
-        ledger=ledger,
-        clock=WallClock(),
-        by=by,
-        given=Limits(),
-        windows=lambda _: (),
-        is_gone=lambda _pid, _at_s: False,
-    )
-
-
-class Between:
-    """A ledger in which somebody else sets a limit, once, between the look of the one and his change."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._met = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
-
-    @property
-    def controls(self) -> Any:
-        return self
-
-    def tune(self, *given: Any, **named: Any) -> Any:
-        if not self._met:
-            self._met = True
-            tuning(self._ledger, "bob").tune(Limits(bwlimit_bytes_per_s=1000), reset=False)
-        return self._ledger.controls.tune(*given, **named)
-
-    def now(self) -> Any:
-        return self._ledger.controls.now()
