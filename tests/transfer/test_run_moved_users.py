@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import MakeXfs
 from tests.support.delta_changes import let_settle, standing, write
-from tests.support.operations import FROZEN, MOVED, REVERTED, cut_over
+from tests.support.operations import FROZEN, MOVED, cut_over
 from tests.support.run_site import RealSite
 
 pytestmark = pytest.mark.needs_root
