@@ -214,7 +214,6 @@ async def drain_world(
             clock=wiring.clock,
             blocking=wiring.blocking(),
             tokens=new_token,
-            plans=wiring.plans(known.site_id if (known := ledger.site.read()) else None),
             retain_s=site.cutover.retain_s,
             leftovers=looks.HostLeftovers(hosts),
             marks=marks,

@@ -66,7 +66,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
 @click.option(
     "--accept-retained",
     is_flag=True,
-    help="Drain although the schedule purges sources on these bricks first.",
+    help="Drain although sources of users on the target lie on these bricks.",
 )
 @click.option(
     "--recover",

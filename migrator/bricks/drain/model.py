@@ -271,9 +271,8 @@ class TreeOnBricks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedSource:
-    """What still lies on leaving bricks of a user who works on the target. `plan` is the one that he was cut over by, `due_in_s`
-    how long his source is still kept ([cutover] retain). `purge_planned_first`: the schedule of the plan in force has it
-    purged before these bricks are drained.
+    """What still lies on leaving bricks of a user who works on the target. `plan` is the one that they were cut over by,
+    `due_in_s` how long their source is still kept ([cutover] retain).
     """
 
     tree: bytes
@@ -282,7 +281,6 @@ class RetainedSource:
     files: int
     size_bytes: int
     due_in_s: float
-    purge_planned_first: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +308,7 @@ class DrainFacts:
     volume. `open_files` counts descriptors of clients on the leaving bricks, `open_files_accepted` that they were
     accepted by name. `linked_symlinks` are symlinks with several names, on the leaving bricks. `drains_elsewhere` names other
     bricks of which a drain has not ended. `retained` is what users who work on the target still have there,
-    `retained_accepted` that it is moved for nothing, `unread_plan` why the plan in force cannot be read. `marks` are those of
+    `retained_accepted` that it is moved for nothing. `marks` are those of
     earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some. `strange` is
     what was put on the bricks of the volume past Gluster. `catalog_is_old` says that files were
     moved between bricks, by another drain or an addition, since the scan that `load` is by.
@@ -331,7 +329,6 @@ class DrainFacts:
     drains_elsewhere: tuple[str, ...] | None
     retained: tuple[RetainedSource, ...] | None = ()
     retained_accepted: bool = False
-    unread_plan: str = ""
     marks: tuple[BrickMarks, ...] | None = ()
     strange: tuple[StrangeFiles, ...] | None = ()
     catalog_is_old: bool | None = False

@@ -13,50 +13,30 @@ from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.collected import collected
 from migrator.core.paths import show
-from migrator.core.units import DAY_S, format_duration, format_size, several
+from migrator.core.units import format_duration, format_size, several
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import subvolumes, version_problems
-from migrator.plan.model import Plan
 from migrator.scan.rules import strange_problems
 
-# Retained sources on the bricks: whether the drain moves them for nothing.
+# Retained sources on the bricks, which a drain moves for nothing.
 #
-# Purged files need not be moved, so a schedule may count on a purge before the drain (docs/scan-and-plan.md). If nobody has
-# purged, the drain takes longer than planned, and may lack the room that was planned for it.
+# A schedule that purges before a drain relies on it: otherwise the drain takes longer, and may lack the room planned for it.
 
-
-_DAY_DIGITS = 1e-3
-"""Days of a schedule are rounded to so much."""
 
 _SHOWN = 5
 
 
 def retained_sources(
-    trees: Sequence[model.TreeOnBricks],
-    newest: Mapping[bytes, CutoverRecord],
-    plan: Plan | None,
-    *,
-    bricks: Sequence[str],
-    retain_s: float,
-    now_s: float,
+    trees: Sequence[model.TreeOnBricks], newest: Mapping[bytes, CutoverRecord], *, retain_s: float, now_s: float
 ) -> tuple[model.RetainedSource, ...]:
-    """Of `trees` on these bricks those of users who work on the target, by the newest cutover of each, with most bytes first.
-    `plan` is the one in force; None where there is none, or where it cannot be read.
-    """
-    drained_day = _drained_day(plan, bricks)
-    freed_days = _freed_days(plan)
+    """Of `trees` on these bricks those of users who work on the target, by the newest cutover of each, with most bytes first."""
     found = []
     for tree in trees:
         record = newest.get(tree.tree)
         if record is None or record.state not in SETTLED_STATES or record.state is CutoverState.PURGED:
             continue
         due_at_s = record.times.get(CutoverState.THAWED, record.since_s) + retain_s
-        freed_day = freed_days.get(tree.tree)
-        if freed_day is None and plan is not None and not _plans(plan, tree.tree):
-            # The user worked on the target before the plan was made.
-            freed_day = max(due_at_s - plan.created_at_s, 0.0) / DAY_S
-        first = drained_day is not None and freed_day is not None and freed_day <= drained_day + _DAY_DIGITS
         found.append(
             model.RetainedSource(
                 tree=tree.tree,
@@ -65,56 +45,23 @@ def retained_sources(
                 files=tree.files,
                 size_bytes=tree.size_bytes,
                 due_in_s=max(due_at_s - now_s, 0.0),
-                purge_planned_first=first,
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.size_bytes, one.tree)))
 
 
-def _plans(plan: Plan, tree: bytes) -> bool:
-    return any(one.path == tree for batch in plan.batches for one in batch.trees)
-
-
-def _drained_day(plan: Plan | None, bricks: Sequence[str]) -> float | None:
-    """When the schedule's own order begins to drain them; None where it does not."""
-    if plan is None or plan.schedule is None or not plan.schedule.orders:
-        return None
-    steps = plan.schedule.orders[0].outcome.subvolumes
-    return next((step.drain_begins_day for step in steps if set(step.bricks) & set(bricks)), None)
-
-
-def _freed_days(plan: Plan | None) -> Mapping[bytes, float]:
-    """When the schedule's own order has purged the trees of the plan, as far as it comes."""
-    if plan is None or plan.schedule is None or not plan.schedule.orders:
-        return {}
-    day_of = {step.batch: step.freed_day for step in plan.schedule.orders[0].outcome.batches}
-    return {tree.path: day_of[batch.number] for batch in plan.batches if batch.number in day_of for tree in batch.trees}
-
-
-def retained_problems(
-    sources: Sequence[model.RetainedSource] | None, *, unread_plan: str, accepted: bool
-) -> Iterator[str]:
-    """Why a drain should wait for a purge. `unread_plan` says why the plan in force cannot be read, empty where it can."""
+def retained_problems(sources: Sequence[model.RetainedSource] | None, *, accepted: bool) -> Iterator[str]:
+    """Why a drain should wait for a purge."""
     if accepted:
         return
     if sources is None:
         yield "what users on the target still have on the bricks is not known: run `migrator scan --via bricks`"
-    if not sources:
-        return
-    if unread_plan:
-        yield (
-            f"{retained_words(sources)}, and whether the plan has them purged first is not known: {unread_plan}; accept by name "
-            "that they are moved (--accept-retained)"
-        )
-        return
-    first = [one for one in sources if one.purge_planned_first]
-    if first:
-        later_s = max(one.due_in_s for one in first)
+    elif sources:
+        later_s = max(one.due_in_s for one in sources)
         due = f", in {format_duration(later_s)} when [cutover] retain is over" if later_s > 0 else ""
         yield (
-            f"{retained_words(first)}, and the plan's schedule has them purged before this drain: purge them"
-            f"{due} ({' and '.join(purge_commands(first))}, then with --confirm), or accept by name that they are moved for "
-            "nothing (--accept-retained)"
+            f"{retained_words(sources)}: purge them{due} ({' and '.join(purge_commands(sources))}, then with --confirm), or "
+            "accept by name that they are moved for nothing (--accept-retained)"
         )
 
 
@@ -196,7 +143,7 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
         yield ("whether files were put on bricks past Gluster is not known: run `migrator scan --via bricks`")
     told = {one.brick for one in facts.marks or () if one.strange}
     yield from strange_problems([one for one in facts.strange or () if one.brick not in told])
-    yield from retained_problems(facts.retained, unread_plan=facts.unread_plan, accepted=facts.retained_accepted)
+    yield from retained_problems(facts.retained, accepted=facts.retained_accepted)
 
 
 @collected

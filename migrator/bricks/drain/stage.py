@@ -29,7 +29,6 @@ from migrator.hooks.model import HookEvent, HookFacts, HookStage, HookStep
 from migrator.hooks.stage import HookedStep, Hooks, find_hooks
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
-from migrator.plan.ports import PlanDocuments
 from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ DRAIN_STEPS = (
 class DrainWorld:
     """The ports. `versions` tells GlusterFS by host, `open_files` how many files are open on bricks below trees (None:
     that cannot be seen), `places` what lies where bricks are, given the volume's id. `contents` is asked in a thread.
-    `plans` are asked what is purged when, `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `probing`
+    `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `probing`
     None: no probes while Gluster moves files. `leftovers` and
     `recovery` bring back what a drain left on its bricks. `marks` tells of hard-linked files with the mark of an earlier drain,
     on bricks of the volume of an id (None: that cannot be seen), `strange` which paths of a brick have no gfid still. `left_list` is
@@ -82,7 +81,6 @@ class DrainWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
-    plans: PlanDocuments | None = None
     retain_s: float = 0.0
     leftovers: LeftoverBricks | None = None
     recovery: VolumeRecovery | None = None
@@ -211,7 +209,7 @@ class Guarding:
         tops = await self._top_directories()
         open_files = None if tops is None else await world.open_files(leaving, tops)
         links = None if content is None else await self._still_linked(content.linked_symlinks)
-        retained, unread_plan = self._retained(record, content)
+        retained = self._retained(content)
         own = [(rooms or {}).get(brick.name, NO_ROOM_TOLD) for brick in leaving if not brick.arbiter]
         size = _most_used([(room.total_bytes, room.free_bytes) for room in own])
         inodes = _most_used([(room.total_inodes, room.free_inodes) for room in own])
@@ -236,7 +234,6 @@ class Guarding:
             ),
             retained=retained,
             retained_accepted=self.call.request.accept_retained,
-            unread_plan=unread_plan,
             marks=await self._marks_of(record, leaving, state),
             catalog_is_old=None
             if catalog is None
@@ -262,30 +259,14 @@ class Guarding:
             retained=retained,
         )
 
-    def _retained(
-        self, record: model.DrainRecord, content: model.BrickContent | None
-    ) -> tuple[tuple[model.RetainedSource, ...] | None, str]:
-        """Sources of users who work on the target, and why the plan in force cannot be read (empty where it can)."""
+    def _retained(self, content: model.BrickContent | None) -> tuple[model.RetainedSource, ...] | None:
+        """Sources of users who work on the target."""
         if content is None:
-            return None, ""
+            return None
         world = self.call.world
         cutovers = {one.tree: world.ledger.cutovers.latest(one.tree) for one in content.trees}
-        plan, unread = None, ""
-        latest = world.ledger.plans.latest()
-        if latest is not None and world.plans is not None:
-            try:
-                plan, _ = world.plans.read(latest.name)
-            except MigratorError as error:
-                unread = error.message
-        sources = retained_sources(
-            content.trees,
-            {tree: cutover for tree, cutover in cutovers.items() if cutover is not None},
-            plan,
-            bricks=record.bricks,
-            retain_s=world.retain_s,
-            now_s=self.call.now_s(),
-        )
-        return sources, unread
+        known = {tree: cutover for tree, cutover in cutovers.items() if cutover is not None}
+        return retained_sources(content.trees, known, retain_s=world.retain_s, now_s=self.call.now_s())
 
     async def _top_directories(self) -> tuple[bytes, ...] | None:
         """The directories in the volume's root: whatever users can have open lies below one. None where it cannot be read."""

@@ -22,7 +22,6 @@ from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
-from migrator.plan.document import PlanFiles
 from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
 from tests.support.catalogs import whole_catalog
@@ -192,7 +191,6 @@ class Site:
     version: str | None = "10.3"
     open_files: int | None = 0
     trees: tuple[drain_model.TreeOnBricks, ...] = ()
-    plans: PlanFiles | None = None
     marks: tuple[drain_model.BrickMarks, ...] | None = ()
     begins_at_s: float = 1000.0
     disk: str = "serial-1"
@@ -248,7 +246,6 @@ class Site:
             clock=clock,
             blocking=inline,
             tokens=lambda: "token",
-            plans=self.plans,
             retain_s=60.0,
             marks=marks,
         )

@@ -66,7 +66,7 @@ def test_a_healthy_volume_passes() -> None:
     "name",
     sorted(
         {field.name for field in fields(DrainFacts)}
-        - {"bricks", "task_of_record", "open_files_accepted", "retained_accepted", "unread_plan"}
+        - {"bricks", "task_of_record", "open_files_accepted", "retained_accepted"}
     ),
 )
 def test_an_unknown_fact_refuses_the_drain(name: str) -> None:

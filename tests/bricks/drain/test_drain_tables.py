@@ -80,7 +80,6 @@ CHECK = DrainCheck(
             files=3,
             size_bytes=GIB,
             due_in_s=0.0,
-            purge_planned_first=False,
         ),
     ),
 )
