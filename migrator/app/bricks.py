@@ -14,13 +14,13 @@ from migrator.beegfs.model import Reachability, StorageSeen, TargetKind
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.model import TargetRoom
 from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
+from migrator.bricks.drain.audit import LeftListFile
 from migrator.bricks.drain.model import BrickMarks, PlaceSeen
 from migrator.bricks.drain.stage import DrainWorld
 from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.retire.model import Uncovered
 from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
-from migrator.bricks.view import LeftListFile
 from migrator.catalog.brick_parts import paths_of
 from migrator.catalog.queries import BrickContentFiles
 from migrator.core.errors import ToolFailed, UsageError

@@ -8,14 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from migrator.bricks.add import rules as addition_standing
-from migrator.bricks.add.model import AdditionRecord, AdditionState, BrickStandings
+from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionState, BrickStandings
 from migrator.bricks.drain import rules_progress as drain_standing
-from migrator.bricks.drain.model import OUT_STATES, UNTOUCHED_STATES, ChangedOption, DrainRecord, DrainState, DrainStep
+from migrator.bricks.drain.model import (
+    OUT_STATES,
+    UNTOUCHED_STATES,
+    ChangedOption,
+    DrainNotes,
+    DrainRecord,
+    DrainState,
+    DrainStep,
+)
 from migrator.bricks.drain.rules import options_to_restore, taken_back
 from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import ExitCode, ToolFailed
 from migrator.core.events import EventKind, Severity
-from migrator.core.probe import Pace, ProbeSide, pace_after, readings
+from migrator.core.probe import Pace, ProbeSide, pace_after
 from migrator.core.units import HOUR_S
 from migrator.core.windows import Window, holds
 from migrator.gluster.model import Brick, VolumeState, VolumeTask
@@ -28,6 +36,7 @@ from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
+    from migrator.ledger.operations import OperationStore
     from migrator.ledger.plans import ScanRecords
 
 # Lookups by name after a change of the layout.
@@ -173,15 +182,13 @@ NO_THROTTLE = ThrottleRules()
 
 @dataclass(slots=True, kw_only=True)
 class Throttle:
-    """Sets the option while one drain or addition moves files. `read` gives its record as it is stored now, and `note` adds
-    options to that.
-    """
+    """Sets the option while one drain or addition moves files. `records` has its record, `notes` makes notes of options for it."""
 
     call: BrickCall
     volume: VolumeOptions
     rules: ThrottleRules
-    read: Callable[[int], DrainRecord | AdditionRecord]
-    note: Callable[[int, tuple[ChangedOption, ...]], object]
+    records: "OperationStore[Any, Any, Any, Any]"
+    notes: Callable[..., DrainNotes | AdditionNotes]
     _record_id: int | None = None
     _set: str | None = None
     _pace: Pace | None = None
@@ -207,7 +214,8 @@ class Throttle:
         if known is None or wanted not in known.given:
             # Only a change that is recorded first can be put back after a crash.
             before = known.before if known is not None else self._value_before(await self._state())
-            self.note(record.id, (ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,)),))
+            changed = ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,))
+            self.records.note(record.id, self.notes(options=(changed,)))
         await self.volume.set_option(THROTTLE_OPTION, wanted)
         self._set = wanted
         kind = "drain" if isinstance(record, DrainRecord) else "addition"
@@ -226,12 +234,13 @@ class Throttle:
         for option in noted:
             if option.name in names:
                 await self.volume.set_option(option.name, option.before)
-        self.note(record.id, ())
+        self.records.note(record.id, self.notes(options=()))
         return f"put back: {', '.join(names)}" if names else ""
 
     def _noted(self, record: DrainRecord | AdditionRecord) -> Sequence[ChangedOption]:
         """What is recorded by now, which may be more than `record` has."""
-        return self.read(record.id).notes.options or ()
+        options: Sequence[ChangedOption] | None = self.records.read(record.id).notes.options
+        return options or ()
 
     def _down(self) -> int:
         """How many steps down it is, after the probes that are new."""
@@ -250,13 +259,9 @@ class Throttle:
         return self._pace.down
 
     def _why(self, allowed: str, wanted: str) -> str:
-        limit_s, now_s = self.rules.max_latency_s, self.call.now_s()
-        if wanted == allowed:
-            return "" if allowed == self.rules.throttle else ": outside the windows of [drain]"
-        recent = self.call.world.ledger.probes.since(ProbeSide.SOURCE, now_s - _HISTORY_S)
-        found = readings(recent, now_s=now_s).get(ProbeSide.SOURCE)
-        took = "" if found is None else f" (of late {1000.0 * found.latency_s:,.0f} ms)"
-        return f": small operations on the source take longer than {1000.0 * (limit_s or 0.0):,.0f} ms{took}"
+        if wanted != allowed:
+            return f": small operations on the source take longer than {1000.0 * (self.rules.max_latency_s or 0.0):,.0f} ms"
+        return "" if allowed == self.rules.throttle else ": outside the windows of [drain]"
 
     async def _state(self) -> VolumeState:
         state, _ = await self.volume.state_and_tasks()

@@ -1,8 +1,6 @@
 """Bricks, drains, additions and retirements for people."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from threading import Lock
+from collections.abc import Iterator, Sequence
 
 from migrator.bricks.add.model import (
     AdditionEnding,
@@ -12,11 +10,11 @@ from migrator.bricks.add.model import (
     BrickStandings,
     NewPlace,
 )
-from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary, LeftKind, RetainedSource
+from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary, RetainedSource
 from migrator.bricks.drain.rules_preflight import retained_words
 from migrator.bricks.model import BrickFacts, BrickListing, BrickState, TaskFacts
 from migrator.bricks.retire import model as retire
-from migrator.core.paths import percent_escape, show
+from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.gluster.model import ListedDirectory
 from migrator.render import document
@@ -481,33 +479,3 @@ def _cover(cover: retire.CoverFound) -> Iterator[document.Block]:
 
 def _sum(found: retire.PathSum) -> str:
     return f"{format_count(found.paths)} paths, {format_size(found.size_bytes)}"
-
-
-# ---
-# The list of what an audit found on drained bricks, in the directory of a run.
-
-
-_NAME = "left.tsv"
-
-
-class LeftListFile:
-    """The `LeftList` port: a line a path, of the brick, what it is, and the path percent-escaped. That of an earlier audit in the
-    same directory is replaced.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self._file = Path(directory) / _NAME
-        self._file.unlink(missing_ok=True)
-        self._lock = Lock()
-        self._written = False
-
-    @property
-    def file(self) -> str | None:
-        """As the port says."""
-        return str(self._file) if self._written else None
-
-    def add(self, brick: str, kind: LeftKind, paths: Iterable[bytes]) -> None:
-        """As the port says."""
-        with self._lock, self._file.open("a", encoding="utf-8") as opened:
-            opened.writelines(f"{brick}\t{kind.value}\t{percent_escape(path)}\n" for path in paths)
-            self._written = True

@@ -83,7 +83,6 @@ class Moving:
 
     def begin(self) -> None:
         """A process that knows nothing but the ledger."""
-        drains = self.ledger.drains
         call: Any = SimpleNamespace(
             world=SimpleNamespace(ledger=self.ledger),
             now_s=lambda: self.now_s,
@@ -98,8 +97,8 @@ class Moving:
                 local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // MINUTE_S)),
                 max_latency_s=self.limit_s,
             ),
-            read=drains.read,
-            note=lambda drain_id, options: drains.note(drain_id, DrainNotes(options=options)),
+            records=self.ledger.drains,
+            notes=DrainNotes,
         )
 
     def minute(self, latency_s: float | None, side: ProbeSide = ProbeSide.SOURCE) -> str | None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from migrator.bricks.add import model, rules_guards
 from migrator.bricks.drain.model import DrainSample
-from migrator.bricks.drain.rules import parts_missing, rebalance_way_out
-from migrator.bricks.drain.rules_progress import RATE_WINDOW_S, DrainRate, drain_rate, last_looked
+from migrator.bricks.drain.rules import parts_missing
+from migrator.bricks.drain.rules_progress import RATE_WINDOW_S, DrainRate, drain_rate, last_looked, rebalance_way_out
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeTask, remove_brick_of

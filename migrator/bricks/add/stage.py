@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from migrator.bricks import shared
 from migrator.bricks.add import model
 from migrator.bricks.add.rules import may_add
-from migrator.bricks.drain.rules import lost_after_s, lost_movers, parts_missing
-from migrator.bricks.drain.rules_progress import samples_of, stalled
+from migrator.bricks.drain.rules import parts_missing
+from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
 from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed

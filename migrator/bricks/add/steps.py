@@ -122,13 +122,7 @@ _EVENTS = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
 def throttle_of(call: stage.AdditionCall) -> Throttle:
     """That of an addition's fix-layout and rebalance."""
     world, additions = call.world, call.world.ledger.additions
-    return Throttle(
-        call=call,
-        volume=world.volume,
-        rules=world.throttle,
-        read=additions.read,
-        note=lambda addition_id, options: additions.note(addition_id, model.AdditionNotes(options=options)),
-    )
+    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=additions, notes=model.AdditionNotes)
 
 
 _Act = operations.Act[model.AdditionStep, model.AdditionState]

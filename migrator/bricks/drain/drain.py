@@ -212,13 +212,7 @@ def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
 
 def _throttle(call: DrainCall) -> Throttle:
     world, drains = call.world, call.world.ledger.drains
-    return Throttle(
-        call=call,
-        volume=world.volume,
-        rules=world.throttle,
-        read=drains.read,
-        note=lambda drain_id, options: drains.note(drain_id, model.DrainNotes(options=options)),
-    )
+    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=drains, notes=model.DrainNotes)
 
 
 def _names(state: VolumeState) -> frozenset[str]:

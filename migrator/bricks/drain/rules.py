@@ -1,6 +1,6 @@
 """The next step of a drain, from its record and a snapshot of the volume. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any
 
@@ -164,13 +164,13 @@ def hosts_missing(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[
 
 
 @collected
-def parts_missing(state: VolumeState) -> Iterator[str]:
-    """Hosts and bricks of a volume that are not seen to be up, as sentences."""
+def parts_missing(state: VolumeState, *, instead_of: str | None = None) -> Iterator[str]:
+    """Hosts and bricks of a volume that are not seen to be up, as sentences. The brick `instead_of` may be down."""
     if state.peers_down is None:
-        yield "which hosts are connected is not known"
-    yield from (f"host {host} is not connected" for host in state.peers_down or ())
+        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
+    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
     for brick in state.bricks:
-        if brick.online is not True:
+        if brick.online is not True and brick.name != instead_of:
             yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
 
 
@@ -451,61 +451,6 @@ def _restore(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step | N
             look_again=True,
         )
     return _in_place(_D.RESTORE, record) if options_to_restore(record, seen.state) else None
-
-
-# Hosts whose rebalance process has died.
-#
-# A rebalance process that ends while its glusterd is down or starting, or that is killed, leaves its host `in progress` for good,
-# with the last counters it reported, or with none. Only the run time shows it: a live process counts it up every second, whatever
-# it moves; that of a dead one stands still (GlusterFS 10.3).
-
-
-_LOST_S = 60.0
-"""A process that has just begun, and a glusterd that has just come up, report within seconds."""
-
-_LOOKS = 4
-
-
-def lost_after_s(poll_s: float) -> float:
-    """How long a run time may stand still, in seconds, if it is polled every `poll_s`."""
-    return max(_LOST_S, _LOOKS * poll_s)
-
-
-def rebalance_way_out(volume: str) -> str:
-    """What an admin does if the process of a fix-layout or a rebalance has died."""
-    return f"`gluster volume rebalance {volume} stop` ends it, and the same command begins another one"
-
-
-def lost_movers(
-    samples: Sequence[model.DrainSample],
-    *,
-    task_id: str,
-    since_s: float,
-    now_s: float,
-    limit_s: float,
-    names: Mapping[str, str],
-) -> str:
-    """A sentence on hosts `in progress` that have no rebalance process any more: the run time has stood still for longer than
-    the limit, by polls that were never further apart than that. Empty if there is no such host. A longer gap proves nothing: the
-    process may have been restarted, and be as far as before. Nor does a poll up to `since_s`, when a part of the volume was
-    missing: the process may have waited for it. `names` has the name of each host by the id in its samples.
-    """
-    lost = []
-    recent = [one for one in samples if one.task_id == task_id and one.at_s > since_s]
-    for host in sorted({one.host for one in recent}):
-        own = sorted((one for one in recent if one.host == host), key=lambda one: one.at_s)
-        runtime_s, still_s = own[-1].runtime_s, now_s
-        for one in reversed(own):
-            same = one.status is TaskStatus.IN_PROGRESS and one.runtime_s == runtime_s
-            if not same or still_s - one.at_s > limit_s:
-                break
-            still_s = one.at_s
-        if now_s - still_s > limit_s:
-            still = format_duration(now_s - still_s)
-            lost.append(
-                f"on {names.get(host, host)} no process moves files any more: its run time has stood still for {still}"
-            )
-    return "; ".join(lost)
 
 
 # The next step.

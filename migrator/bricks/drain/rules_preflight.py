@@ -8,7 +8,7 @@ from math import ceil
 
 from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.drain import model
-from migrator.bricks.drain.rules import structure_problems
+from migrator.bricks.drain.rules import parts_missing, structure_problems
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.collected import collected
@@ -153,12 +153,7 @@ def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> 
     """
     if not state.started:
         yield f"volume {state.volume} is not started"
-    for brick in state.bricks:
-        if brick.online is not True and brick.name != instead_of:
-            yield f"brick {brick.name} is {'down' if brick.online is False else 'not known to be up'}"
-    if state.peers_down is None:
-        yield "which hosts of the pool are connected is not known: see `gluster pool list`"
-    yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
+    yield from parts_missing(state, instead_of=instead_of)
     if (state.replica_count > 1 or state.disperse_count > 1) and not state.heals:
         yield "what waits to be healed is not known: see `gluster volume heal VOLUME info summary`"
     for heal in state.heals or ():

@@ -1,8 +1,8 @@
 """How fast a drain is, whether it is stalled, and whether its audit found anything. Pure."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from migrator.bricks.drain import model
 from migrator.core.units import MINUTE_S, format_duration, several
@@ -56,12 +56,12 @@ def drain_rate(samples: Sequence[model.DrainSample], *, task_id: str, window_s: 
     begin_s = min(next(at_s for at_s in times if at_s >= end_s - window_s), times[-2])
     span_s = end_s - begin_s
     files = size_bytes = lookups = 0
-    for host in {sample.host for sample in samples if sample.task_id == task_id}:
-        first, last = (_at(samples, task_id, host, at_s) for at_s in (begin_s, end_s))
+    for _, own in _by_host(samples, task_id):
         # A host that does not tell at one of both looks has moved what it had told before.
-        files += max(last[0] - first[0], 0)
-        size_bytes += max(last[1] - first[1], 0)
-        lookups += max(last[2] - first[2], 0)
+        last, first = own[0], next((one for one in own if one.at_s <= begin_s), None)
+        files += max(last.files - (first.files if first else 0), 0)
+        size_bytes += max(last.size_bytes - (first.size_bytes if first else 0), 0)
+        lookups += max(last.lookups - (first.lookups if first else 0), 0)
     return DrainRate(
         span_s=span_s,
         files_per_s=files / span_s,
@@ -93,31 +93,81 @@ def stalled(
     `names` are those of hosts by what their samples have for them.
     """
     still = []
-    for host in sorted({sample.host for sample in samples if sample.task_id == task_id}):
-        own = sorted((one for one in samples if one.task_id == task_id and one.host == host), key=lambda one: one.at_s)
-        newest = own[-1]
-        if newest.status not in _MOVING:
-            continue
-        counters = _counters(newest)
-        since_s = newest.at_s
-        for one in reversed(own):
+    for host, own in _by_host(samples, task_id):
+        counters, since_s = _counters(own[0]), own[0].at_s
+        for one in own:
             if _counters(one) != counters:
                 break
             since_s = one.at_s
-        if now_s - since_s > limit_s:
+        if own[0].status in _MOVING and now_s - since_s > limit_s:
             still.append(f"{names.get(host, host)} has counted nothing for {format_duration(now_s - since_s)}")
     return "; ".join(still)
 
 
-def _at(samples: Sequence[model.DrainSample], task_id: str, host: str, at_s: float) -> tuple[int, int, int]:
-    """What a host had told by a time; nothing before its first word."""
-    told = [one for one in samples if one.task_id == task_id and one.host == host and one.at_s <= at_s]
-    newest = max(told, key=lambda one: one.at_s, default=None)
-    return (0, 0, 0) if newest is None else (newest.files, newest.size_bytes, newest.lookups)
+def _by_host(samples: Iterable[model.DrainSample], task_id: str) -> Iterator[tuple[str, Sequence[model.DrainSample]]]:
+    """The samples of a task by host, newest first."""
+    found: dict[str, list[model.DrainSample]] = {}
+    for one in sorted(samples, key=lambda one: one.at_s, reverse=True):
+        if one.task_id == task_id:
+            found.setdefault(one.host, []).append(one)
+    yield from sorted(found.items())
 
 
 def _counters(sample: model.DrainSample) -> tuple[int, ...]:
     return sample.files, sample.size_bytes, sample.lookups, sample.failures, sample.skipped
+
+
+# Hosts whose rebalance process has died.
+#
+# A rebalance process that ends while its glusterd is down or starting, or that is killed, leaves its host `in progress` for good,
+# with the last counters it reported, or with none. Only the run time shows it: a live process counts it up every second, whatever
+# it moves; that of a dead one stands still (GlusterFS 10.3).
+
+
+_LOST_S = 60.0
+"""A process that has just begun, and a glusterd that has just come up, report within seconds."""
+
+_LOOKS = 4
+
+
+def lost_after_s(poll_s: float) -> float:
+    """How long a run time may stand still, in seconds, if it is polled every `poll_s`."""
+    return max(_LOST_S, _LOOKS * poll_s)
+
+
+def rebalance_way_out(volume: str) -> str:
+    """What an admin does if the process of a fix-layout or a rebalance has died."""
+    return f"`gluster volume rebalance {volume} stop` ends it, and the same command begins another one"
+
+
+def lost_movers(
+    samples: Sequence[model.DrainSample],
+    *,
+    task_id: str,
+    since_s: float,
+    now_s: float,
+    limit_s: float,
+    names: Mapping[str, str],
+) -> str:
+    """A sentence on hosts `in progress` that have no rebalance process any more: the run time has stood still for longer than
+    the limit, by polls that were never further apart than that. Empty if there is no such host. A longer gap proves nothing: the
+    process may have been restarted, and be as far as before. Nor does a poll up to `since_s`, when a part of the volume was
+    missing: the process may have waited for it. `names` has the name of each host by the id in its samples.
+    """
+    lost = []
+    for host, own in _by_host((one for one in samples if one.at_s > since_s), task_id):
+        still_s = now_s
+        for one in own:
+            same = one.status is TaskStatus.IN_PROGRESS and one.runtime_s == own[0].runtime_s
+            if not same or still_s - one.at_s > limit_s:
+                break
+            still_s = one.at_s
+        if now_s - still_s > limit_s:
+            still = format_duration(now_s - still_s)
+            lost.append(
+                f"on {names.get(host, host)} no process moves files any more: its run time has stood still for {still}"
+            )
+    return "; ".join(lost)
 
 
 # Progress of drains, and what blocks them.
@@ -226,7 +276,7 @@ MOST_EXAMPLES = 20
 """Paths that an audit keeps for people."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class BrickAudit:
     """The walk of one brick. `failure` says why it came to no end; otherwise it counted itself `listed` entries that are no
     directories, `unreadable` paths, `vanished` ones, and `unsure` ones, that only the mount can tell about or that are being
@@ -242,9 +292,9 @@ class BrickAudit:
     explained: int = 0
     explained_unsure: int = 0
     arrived: int = 0
-    left: tuple[bytes, ...] = ()
-    may_be_data: tuple[bytes, ...] = ()
-    problems: tuple[str, ...] = ()
+    left: list[bytes] = field(default_factory=list)
+    may_be_data: list[bytes] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.AuditSeen:

@@ -4,12 +4,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from migrator.bricks.drain import model, rules
-from migrator.bricks.drain.audit import LeftList, ReadBlock
+from migrator.bricks.drain.audit import LeftListFile, ReadBlock
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
-from migrator.bricks.drain.rules_progress import quorum_problems, samples_of, stalled
+from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, quorum_problems, samples_of, stalled
 from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.recover.stage import LeftoverBricks, VolumeRecovery
 from migrator.bricks.shared import BrickCall, StrangeLook, ThrottleRules, strange_now
@@ -18,7 +18,7 @@ from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking
+from migrator.core.tasks import Blocking, told
 from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
@@ -86,7 +86,7 @@ class DrainWorld:
     recovery: VolumeRecovery | None = None
     marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]] | None = None
     strange: StrangeLook | None = None
-    left_list: Callable[[str], LeftList] | None = None
+    left_list: Callable[[str], LeftListFile] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class DrainCall(BrickCall):
         """The source, as hooks are told."""
         return self.world.source.root
 
-    def left_list(self) -> LeftList | None:
+    def left_list(self) -> LeftListFile | None:
         """What the next audit writes all into that it finds."""
         make = self.world.left_list
         return None if make is None or self.directory is None else make(self.directory)
@@ -181,8 +181,6 @@ def bricks_of(record: model.DrainRecord, known: Sequence[Brick]) -> tuple[Brick,
 _MIN_FREE_DISK = "cluster.min-free-disk"
 _LOOK_TIMEOUT_S = 60.0
 
-T = TypeVar("T")
-
 
 @dataclass(slots=True, kw_only=True)
 class Guarding:
@@ -202,8 +200,8 @@ class Guarding:
         """
         world = self.call.world
         leaving = bricks_of(record, state.bricks)
-        rooms = await _told(world.volume.rooms())
-        min_free_disk = await _told(world.volume.option(_MIN_FREE_DISK))
+        rooms = await told(world.volume.rooms())
+        min_free_disk = await told(world.volume.option(_MIN_FREE_DISK))
         catalog, content = await self.content(record) or (None, None)
         await self._ask_versions(state)
         tops = await self._top_directories()
@@ -342,14 +340,6 @@ class Guarding:
             return tuple(paths)
 
 
-async def _told(asked: Awaitable[T]) -> T | None:
-    """None where it is not told: every guard takes that for a reason against."""
-    try:
-        return await asked
-    except MigratorError:
-        return None
-
-
 def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
     """The use of the fullest brick, from the total and free room of each: all copies of a set hold the same. None if one is not known."""
     used = [total - free for total, free in rooms if total is not None and free is not None]
@@ -443,22 +433,15 @@ class DrainLooker:
 
     async def volume(self) -> tuple[VolumeState, tuple[VolumeTask, ...]] | None:
         """The volume with its tasks; None where glusterd does not tell."""
-        try:
-            state, tasks = await self.call.world.volume.state_and_tasks()
-        except MigratorError:
-            self.host_was_away = True
-            return None
-        self.host_was_away = self.host_was_away or bool(state.peers_down)
-        if rules.parts_missing(state):
+        found = await told(self.call.world.volume.state_and_tasks())
+        self.host_was_away = self.host_was_away or found is None or bool(found[0].peers_down)
+        if found is not None and rules.parts_missing(found[0]):
             self.not_whole_s = self.call.now_s()
-        return state, tasks
+        return found
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a task; None where glusterd does not tell them."""
-        try:
-            return await self.call.world.volume.progress(task)
-        except MigratorError:
-            return None
+        return await told(self.call.world.volume.progress(task))
 
     async def goes_on(self, record: model.DrainRecord) -> bool:
         """Whether there are hooks that wipe a brick, or give it away, where that is next."""
@@ -480,6 +463,6 @@ class DrainLooker:
         drains, recent_s = self.call.world.ledger.drains, 2.0 * max(request.stall_s, HOUR_S)
         self.samples = samples = (*drains.telling_samples(record.id, recent_s=recent_s), *newest)
         still = stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
-        lost_s, since_s = rules.lost_after_s(request.poll_s), self.not_whole_s
-        lost = rules.lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
+        lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
+        lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
         return still, lost

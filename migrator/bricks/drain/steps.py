@@ -11,7 +11,15 @@ from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.rules import next_step
 from migrator.bricks.drain.rules_preflight import condition_problems
-from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, samples_of, standing, wipe_word
+from migrator.bricks.drain.rules_progress import (
+    MOST_EXAMPLES,
+    lost_after_s,
+    lost_movers,
+    rebalance_way_out,
+    samples_of,
+    standing,
+    wipe_word,
+)
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.recover.stage import Recovery
 from migrator.bricks.shared import Ended, Throttle, drain_failure, look_everywhere
@@ -663,7 +671,7 @@ class DrainMachine(
         await self._look_everywhere(record)
         wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
         world.ledger.drains.note(record.id, model.DrainNotes(layout_task_id=wanted))
-        began_s, limit_s = world.clock.monotonic_s(), rules.lost_after_s(self.call.request.poll_s)
+        began_s, limit_s = world.clock.monotonic_s(), lost_after_s(self.call.request.poll_s)
         samples: list[model.DrainSample] = []
         while True:
             found, now_s = await self.looker.volume(), self.call.now_s()
@@ -677,7 +685,7 @@ class DrainMachine(
             if progress is not None:
                 kept = [one for one in samples if one.at_s > now_s - 3.0 * limit_s]
                 samples = [*kept, *samples_of(progress, now_s)]
-                lost = rules.lost_movers(
+                lost = lost_movers(
                     samples,
                     task_id=progress.task_id,
                     since_s=self.looker.not_whole_s,
@@ -686,7 +694,7 @@ class DrainMachine(
                     names=progress.names,
                 )
                 if lost:
-                    raise ToolFailed(f"the fix-layout does not end: {lost}; {rules.rebalance_way_out(record.volume)}")
+                    raise ToolFailed(f"the fix-layout does not end: {lost}; {rebalance_way_out(record.volume)}")
             shown = standing(record, world.ledger.drains.samples(record.id))
             elapsed_s = world.clock.monotonic_s() - began_s
             world.progress.show(progress_of(shown, "repairing the layout after", elapsed_s))

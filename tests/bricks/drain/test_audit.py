@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from migrator.bricks.drain.audit import LeftList, audit_bricks
+from migrator.bricks.drain.audit import LeftListFile, audit_bricks
 from migrator.bricks.drain.model import AuditSeen, DrainAct, DrainRecord, DrainState, DrainStep, PlaceSeen
 from migrator.bricks.drain.rules_progress import MOST_EXAMPLES
 from migrator.bricks.drain.steps import DrainMachine
-from migrator.bricks.view import LeftListFile
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import percent_unescape
 from migrator.gluster.model import Brick
@@ -50,7 +49,7 @@ def block(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
     return len(names), tuple(names[:most])
 
 
-def audited(names: Sequence[bytes], left: LeftList | None = None) -> AuditSeen:
+def audited(names: Sequence[bytes], left: LeftListFile | None = None) -> AuditSeen:
     return asyncio.run(
         audit_bricks(
             (BRICK,), volume_id=VOLUME_ID, walks=Walks(*names), read_block=block, clock=VirtualClock(), left=left

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from migrator.bricks.drain import rules_progress as drain_rules_progress
 from migrator.bricks.drain.model import DrainSample, last_counts
-from migrator.bricks.drain.rules import lost_after_s, lost_movers
+from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers
 from migrator.gluster.model import TaskStatus
 
 NAMES = {"id of gl3": "gl3"}
