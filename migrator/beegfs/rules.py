@@ -79,40 +79,6 @@ SILENT_AFTER_S = 40.0
 """A server that is well reports every 30 s at the latest (BeeGFS 8.3.1, as recorded); its targets count as online for
 another minute and more after it has gone.
 """
-_TOLD_IN_S = 1.0
-"""The tool reports whole seconds since the last contact with a server."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookTimes:
-    """The intervals and timeouts, in seconds, that bound how soon an outage is detected. A stream counts as stalled after
-    `quiet_s`. Polls begin at least `every_s` apart, each after the end of the one before, from a loop with the interval
-    `tick_s`. A call that times out is ended within `ending_s`. `list_s` is the timeout of the only call of version 8, `room_s`
-    of the first one of version 7, `states_s` of the second one there, after the first has failed.
-    """
-
-    quiet_s: float
-    every_s: float
-    tick_s: float
-    ending_s: float
-    list_s: float
-    room_s: float
-    states_s: float
-
-
-def told_within_s(times: LookTimes) -> tuple[float, float]:
-    """The longest time until an outage is detected, with version 8 and with version 7, if the management service answers.
-
-    Version 8 reports how long a server has been silent. At worst, its last contact was just before the outage, and a poll
-    begun just before the silence is long enough times out. Version 7 detects it with a poll after the streams stall. At
-    worst, a poll begun just before the outage uses up its timeouts first.
-    """
-    missed_8 = max(times.every_s, times.list_s + times.ending_s)
-    silent_s = max(SILENT_AFTER_S + _TOLD_IN_S, times.quiet_s)
-    version_8 = silent_s + missed_8 + times.tick_s + times.list_s
-    missed_7 = max(times.every_s, times.room_s + times.states_s + 2 * times.ending_s)
-    version_7 = max(times.quiet_s, missed_7) + times.tick_s + times.room_s + times.ending_s + times.states_s
-    return version_8, version_7
 
 
 def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:

@@ -6,11 +6,9 @@ import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Protocol, overload
+from typing import Protocol
 
 from migrator.beegfs import rules, version7, version8
-from migrator.beegfs import version7 as quotas7
-from migrator.beegfs import version8 as quotas8
 from migrator.beegfs.model import DirectoryFacts, StorageSeen, StorageTarget, StripeSettings, TargetKind, UserQuota
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
@@ -61,7 +59,7 @@ _VERSION_7 = "beegfs-ctl"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTimes:
     """The timeouts of questions: `list_s` for the target list of version 8, `room_s` for that of version 7, which asks every
-    server, `states_s` for the one after it has failed. They bound how soon an outage is detected (`rules.told_within_s`).
+    server, `states_s` for the one after it has failed.
     """
 
     list_s: float = 6.0
@@ -124,7 +122,8 @@ class BeegfsTargets:
         if _is_7(tool):
             answer = await self._ask(tool, "--getentryinfo", self._mount_word, path)
             return version7.parse_directory(_whole(answer, tool))
-        return version8.parse_directory(await self._answer_8(tool, ("entry", "info", *version8.AS_LINES), path))
+        answer = await self._ask(tool, "entry", "info", *version8.AS_LINES, *self._mount_words, path)
+        return version8.parse_directory(_whole(answer, tool))
 
     async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
         tool = self.tool
@@ -166,22 +165,20 @@ class BeegfsTargets:
         if _is_7(tool):
             found: dict[int, UserQuota] = {}
             wanted = sorted(uids)
-            for start in range(0, len(wanted), quotas7.AT_ONCE):
-                some = wanted[start : start + quotas7.AT_ONCE]
-                answer = await self._ask(tool, *quotas7.words(some, pool), self._mount_word)
-                found |= quotas7.parse_quotas(_whole(answer, tool), some)
+            for start in range(0, len(wanted), version7.AT_ONCE):
+                some = wanted[start : start + version7.AT_ONCE]
+                answer = await self._ask(tool, *version7.words(some, pool), self._mount_word)
+                found |= version7.parse_quotas(_whole(answer, tool), some)
             return found
         usage, limits, defaults = await asyncio.gather(
             *(
                 self._ask(tool, *words, *self._mount_words)
-                for words in (quotas8.USAGE, quotas8.LIMITS, quotas8.DEFAULTS)
+                for words in (version8.USAGE, version8.LIMITS, version8.DEFAULTS)
             )
         )
-        if any(words in usage.stderr for words in quotas8.ABSENT):
+        if any(words in usage.stderr for words in version8.ABSENT):
             return {}
-        return quotas8.parse_quotas(
-            _whole(usage, tool), _whole(limits, tool), quotas8.parse_defaults(_whole(defaults, tool), pool), uids
-        )
+        return version8.parse_quotas(_whole(usage, tool), _whole(limits, tool), _whole(defaults, tool), pool, uids)
 
     async def _storage_pool(self, seen: StorageSeen) -> int | None:
         """The pool that the root of the user trees has, where there are several; asked once, since few change it."""
@@ -227,10 +224,6 @@ class BeegfsTargets:
             for one in version7.parse_targets(_whole(states, tool), kind, with_room=False)
         )
         return StorageSeen(targets=targets, unanswered=() if any(map(rules.is_lost, targets)) else (kind,))
-
-    async def _answer_8(self, tool: str, words: tuple[str, ...], path: bytes | None = None) -> bytes:
-        answer = await self._ask(tool, *words, *self._mount_words, *(() if path is None else (path,)))
-        return _whole(answer, tool)
 
     @property
     def _mount_words(self) -> tuple[bytes, ...]:
@@ -293,15 +286,9 @@ class StorageLook:
     hint: str = ""
     asked: bool = True
 
-    @overload
-    def room(self, capacity: Capacity) -> Capacity: ...
-    @overload
-    def room(self, capacity: None) -> None: ...
-    @overload
-    def room(self, capacity: Capacity | None) -> Capacity | None: ...
-    def room(self, capacity: Capacity | None) -> Capacity | None:
+    def room(self, capacity: Capacity) -> Capacity:
         """The capacity by statfs, reduced to the room that new files really have."""
-        return capacity if capacity is None or self.seen is None else rules.room_of(capacity, self.seen)
+        return capacity if self.seen is None else rules.room_of(capacity, self.seen)
 
     @property
     def targets(self) -> tuple[StorageTarget, ...]:

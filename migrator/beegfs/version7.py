@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from migrator.beegfs import model
 from migrator.core.errors import ToolFailed
@@ -25,9 +26,14 @@ _STORAGE_POOL_HEAD = ("St.", "Pool")
 _ROOM_HEAD = ("Cap.", "Pool", "Total", "Free", "%", "ITotal", "IFree", "%")
 _NODE_HEAD = ("NodeID",)
 _GIB, _MILLION = 1 << 30, 1_000_000
-_SIZE = re.compile(r"(\d+\.\d)GiB")
-_COUNT = re.compile(r"(\d+\.\d)M")
-_PERCENT = re.compile(r"\d+%")
+_STATES = r"\s*(?P<number>\d+)\s+(?:<invalid_value>|(?P<reachability>\S+)\s+(?P<consistency>\S+))"
+"""A target that the management service knows no state of has one word in the place of both."""
+_STORAGE_POOL = r"\s+(?P<storage_pool>\S+)"
+_ROOM = (
+    r"\s+(?P<pool>\S+)\s+(?P<total>\d+\.\d)GiB\s+(?P<free>\d+\.\d)GiB\s+\d+%"
+    r"\s+(?P<inodes>\d+\.\d)M\s+(?P<free_inodes>\d+\.\d)M\s+\d+%"
+)
+_NODE = r"\s+(?P<node>\S+)\s*"
 _REACHABILITY = {state.value: state for state in model.Reachability}
 _CONSISTENCY = {state.value: state for state in model.Consistency} | {"resyncing": model.Consistency.NEEDS_RESYNC}
 _POOLS = {pool.value: pool for pool in model.CapacityPool}
@@ -41,7 +47,7 @@ def parse_targets(output: bytes, kind: model.TargetKind, *, with_room: bool) -> 
     """The table of `--listtargets --state` for one kind, with or without `ROOM` (and the storage pools of storage
     targets). Raises ToolFailed.
     """
-    lines = [line.split() for line in output.decode("utf-8", "replace").split("\n") if line.strip()]
+    lines = [line for line in output.decode("utf-8", "replace").split("\n") if line.strip()]
     with_storage_pool = with_room and kind is model.TargetKind.STORAGE
     head = (
         *_STATE_HEAD,
@@ -49,15 +55,18 @@ def parse_targets(output: bytes, kind: model.TargetKind, *, with_room: bool) -> 
         *(_ROOM_HEAD if with_room else ()),
         *_NODE_HEAD,
     )
-    if len(lines) < 2 or tuple(lines[0]) != head or not all(set(word) == {"="} for word in lines[1]):
-        raise ToolFailed(
-            f"`beegfs-ctl --listtargets` has other columns than are known: {' '.join(lines[0][:12])!r}"
-            if lines
-            else "an answer of `beegfs-ctl` is empty"
-        )
+    if len(lines) < 2 or tuple(lines[0].split()) != head or set(lines[1]) != {"=", " "}:
+        raise ToolFailed(f"`beegfs-ctl --listtargets` has other columns than are known: {''.join(lines[:1])!r}")
     if len(lines) == 2:
         raise ToolFailed(f"`beegfs-ctl --listtargets` names no {kind.value} target")
-    return tuple(_target(words, kind, with_room=with_room, with_pool=with_storage_pool) for words in lines[2:])
+    row = _STATES + (_STORAGE_POOL if with_storage_pool else "") + (_ROOM if with_room else "") + _NODE
+    found = []
+    for line in lines[2:]:
+        match = re.fullmatch(row, line)
+        if match is None:
+            raise ToolFailed(f"`beegfs-ctl --listtargets` told of a target in a form that is not known: {line!r}")
+        found.append(_target(match.groupdict(""), kind))
+    return tuple(found)
 
 
 def parse_directory(output: bytes) -> model.DirectoryFacts:
@@ -86,55 +95,30 @@ def unreached(output: bytes) -> frozenset[str]:
     return frozenset(found)
 
 
-def _target(words: list[str], kind: model.TargetKind, *, with_room: bool, with_pool: bool) -> model.StorageTarget:
-    row = " ".join(words)
-    rest = list(words)
-    try:
-        number = int(rest.pop(0))
-        # A target that the management service knows no state of has one word in the place of both.
-        states = [rest.pop(0)]
-        states += ["<invalid_value>"] if states == ["<invalid_value>"] else [rest.pop(0)]
-        storage_pool = rest.pop(0) if with_pool else ""
-        room = [rest.pop(0) for _ in range(7)] if with_room else []
-        (node,) = rest
-    except (ValueError, IndexError) as error:
-        raise ToolFailed(f"`beegfs-ctl --listtargets` told something that is no target: {row!r}") from error
+def _target(row: Mapping[str, str], kind: model.TargetKind) -> model.StorageTarget:
+    storage_pool = row.get("storage_pool", "")
     found = model.StorageTarget(
         kind=kind,
-        number=number,
-        name=str(number),
-        node=node,
-        reachability=_REACHABILITY.get(states[0]),
-        consistency=_CONSISTENCY.get(states[1]),
+        number=int(row["number"]),
+        name=row["number"],
+        node=row["node"],
+        reachability=_REACHABILITY.get(row["reachability"]),
+        consistency=_CONSISTENCY.get(row["consistency"]),
+        pool=_POOLS.get(row.get("pool", "")),
         storage_pool=int(storage_pool) if storage_pool.isdigit() else None,
+        # Nobody has a target of no bytes: its server did not answer.
+        answers=row["total"] != "0.0" if "total" in row else None,
     )
-    return _with_room(found, room, row) if with_room else found
-
-
-def _with_room(target: model.StorageTarget, room: list[str], row: str) -> model.StorageTarget:
-    pool, total, free, percent, inodes, inodes_free, inodes_percent = room
-    sizes = [_SIZE.fullmatch(word) for word in (total, free)]
-    counts = [_COUNT.fullmatch(word) for word in (inodes, inodes_free)]
-    if not all((*sizes, *counts, _PERCENT.fullmatch(percent), _PERCENT.fullmatch(inodes_percent))):
-        raise ToolFailed(f"`beegfs-ctl --listtargets` told room in a form that is not known: {row!r}")
-    total_bytes, free_bytes = (_lower(word.group(1), _GIB) for word in sizes if word)
-    total_inodes, free_inodes = (_lower(word.group(1), _MILLION) for word in counts if word)
-    # Nobody has a target of no bytes: its server did not answer. Some file systems count no inodes.
-    answers, counts_inodes = total != "0.0GiB", inodes != "0.0M"
-    return model.StorageTarget(
-        kind=target.kind,
-        number=target.number,
-        name=target.name,
-        node=target.node,
-        reachability=target.reachability,
-        consistency=target.consistency,
-        pool=_POOLS.get(pool),
-        storage_pool=target.storage_pool,
-        answers=answers,
-        total_bytes=total_bytes if answers else None,
-        free_bytes=free_bytes if answers else None,
-        total_inodes=total_inodes if answers and counts_inodes else None,
-        free_inodes=free_inodes if answers and counts_inodes else None,
+    if not found.answers:
+        return found
+    # Some file systems count no inodes.
+    counts_inodes = row["inodes"] != "0.0"
+    return replace(
+        found,
+        total_bytes=_lower(row["total"], _GIB),
+        free_bytes=_lower(row["free"], _GIB),
+        total_inodes=_lower(row["inodes"], _MILLION) if counts_inodes else None,
+        free_inodes=_lower(row["free_inodes"], _MILLION) if counts_inodes else None,
     )
 
 
@@ -152,7 +136,12 @@ AT_ONCE = 500
 
 _HEAD = "name,id,size,hard,files,hard"
 _QUOTAS7_POOL = re.compile(r"Quota information for storage pool .* \(ID: \d+\):")
-_COLUMNS = 5
+_FIGURE = r"\d+|unlimited|-"
+_QUOTA = re.compile(
+    rf".*,(?P<uid>\d+),(?P<used>{_FIGURE}),(?P<limit>{_FIGURE}),(?P<files>{_FIGURE})\+?,(?P<files_limit>{_FIGURE})",
+    re.ASCII,
+)
+"""A name may hold anything; the columns after it do not. Where some servers cannot count files, a plus follows."""
 _UNLIMITED = (1 << 64) - 1
 
 
@@ -172,34 +161,21 @@ def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, model.Use
         raise ToolFailed("`beegfs-ctl --getquota` has another form than is known, or tells of several storage pools")
     found = {}
     for line in lines[tables[0] + 1 :]:
-        quota = _quota(line)
-        if quota.uid in uids:
-            found[quota.uid] = quota
+        row = _QUOTA.fullmatch(line)
+        if row is None:
+            raise ToolFailed(f"`beegfs-ctl --getquota` told something that is no quota: {line!r}")
+        if (uid := int(row["uid"])) in uids:
+            found[uid] = model.UserQuota(
+                uid=uid,
+                used_bytes=_parsed(row["used"]) or 0,
+                used_chunk_files=_parsed(row["files"]),
+                limit_bytes=_parsed(row["limit"]),
+                limit_chunk_files=_parsed(row["files_limit"]),
+            )
     return found
 
 
-def _quota(line: str) -> model.UserQuota:
-    # A name may hold anything; the columns after it do not.
-    columns = line.rsplit(",", _COLUMNS)
-    if len(columns) != _COLUMNS + 1:
-        raise ToolFailed(f"`beegfs-ctl --getquota` told something that is no quota: {line!r}")
-    _, uid, used, limit, files, files_limit = columns
-    number = _parsed(uid, line)
-    if number is None:
-        raise ToolFailed(f"`beegfs-ctl --getquota` told of nobody: {line!r}")
-    return model.UserQuota(
-        uid=number,
-        used_bytes=_parsed(used, line) or 0,
-        # Where some servers cannot count them a plus follows.
-        used_chunk_files=_parsed(files.removesuffix("+"), line),
-        limit_bytes=_parsed(limit, line),
-        limit_chunk_files=_parsed(files_limit, line),
-    )
-
-
-def _parsed(word: str, line: str) -> int | None:
+def _parsed(word: str) -> int | None:
     if word in ("unlimited", "-"):
         return None
-    if not word.isascii() or not word.isdigit():
-        raise ToolFailed(f"`beegfs-ctl --getquota` told {word!r} where a number was to be: {line!r}")
     return None if int(word) >= _UNLIMITED else int(word)

@@ -560,7 +560,7 @@ async def examine_target(
         return findings, None
     room, error = await ask(world, world.target.capacity)
     findings += rules.check_target_room(
-        storage.room(room),
+        None if room is None else storage.room(room),
         source_room,
         inodes_free=world.site.target.inodes_free,
         reserve_bytes=world.site.transfer.reserve_bytes,

@@ -89,7 +89,11 @@ async def find_problems(
         GuardFinding(
             guard=TARGET_ROOM,
             problems=capacity_problems(
-                storage.room(capacity), need.size_bytes, need.inodes, request.inodes_free, request.reserve_bytes
+                None if capacity is None else storage.room(capacity),
+                need.size_bytes,
+                need.inodes,
+                request.inodes_free,
+                request.reserve_bytes,
             ),
         )
     )

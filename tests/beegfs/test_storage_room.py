@@ -63,17 +63,22 @@ def test_new_files_go_to_the_best_pool_of_those_that_are_there() -> None:
     assert best_pool([]) == []
 
 
-def test_the_room_is_the_fullest_ones_times_their_number_where_no_limit_is_known() -> None:
-    assert even_room([20, 100], 0) == 40
-    assert even_room([0, 100], 0) == 0
-    assert even_room([], 0) == 0
-
-
-def test_where_targets_are_passed_over_all_of_it_counts_but_for_the_limit() -> None:
-    assert even_room([20, 100], 5) == 110
-    assert even_room([4, 100], 5) == 95
-    assert even_room([6, 6], 5) == 12
-    assert even_room([4, 3], 5) == 6
+@pytest.mark.parametrize(
+    ("free", "low", "room"),
+    [
+        # Where no limit is known, the fullest one ends it.
+        ([20, 100], 0, 40),
+        ([0, 100], 0, 0),
+        ([], 0, 0),
+        # Otherwise full ones are passed over.
+        ([20, 100], 5, 110),
+        ([4, 100], 5, 95),
+        ([6, 6], 5, 12),
+        ([4, 3], 5, 6),
+    ],
+)
+def test_the_room_of_several_targets(free: list[float], low: float, room: float) -> None:
+    assert even_room(free, low) == room
 
 
 def test_guards_take_what_is_passed_over_later_into_account() -> None:

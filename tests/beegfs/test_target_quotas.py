@@ -48,19 +48,12 @@ def reaping(action: ReapAction) -> PlanReap:
     return PlanReap(reap_list=None, digest=None, trees=(tree,), saved=Savings(), listed=Savings())
 
 
-def test_what_a_user_owns_is_counted_over_all_trees() -> None:
+def test_what_a_user_owns_is_counted_over_all_trees_by_what_is_left_and_not_reaped() -> None:
     assert needs()[1001].need == Need(size_bytes=11 * GIB, inodes=1100)
     assert needs()[1001].users == ("alice", "shared")
-    assert needs()[1002].need == Need(size_bytes=GIB, inodes=50)
-
-
-def test_of_what_is_left_everybody_has_his_share() -> None:
     half = {b"alice": Need(size_bytes=5 * GIB, inodes=500)}
     assert needs(half)[1001].need == Need(size_bytes=9 * GIB // 2, inodes=450)
     assert needs({}) == {}
-
-
-def test_what_is_reaped_does_not_come_and_what_is_only_listed_does() -> None:
     assert needs(reap=reaping(ReapAction.SKIP))[1001].need == Need(size_bytes=8 * GIB, inodes=800)
     assert needs(reap=reaping(ReapAction.ARCHIVE))[1002].need == Need()
     assert needs(reap=reaping(ReapAction.LIST)) == needs()
@@ -95,11 +88,8 @@ def test_files_that_are_spread_may_take_more_chunk_files_than_they_are() -> None
     assert not judged(limit_chunk_files=4000, spread=4).problems
 
 
-def test_one_who_is_beyond_his_limit_stops_no_pass_that_brings_him_nothing() -> None:
+def test_a_user_without_a_limit_or_without_anything_to_come_is_no_problem() -> None:
     assert judged(left={}, limit_bytes=1) == QuotaWords()
-
-
-def test_who_is_not_limited_is_not_spoken_of() -> None:
     assert quota_words(needs().values(), {}, spread=1) == QuotaWords()
 
 
