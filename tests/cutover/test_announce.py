@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from migrator.core.entry import UserTree
-from migrator.cutover.model import CutoverNotes, CutoverStep, act_of
-from migrator.ledger.ledger import open_ledger
 from tests.support.cli_site import Site
 from tests.support.hook_site import HookSite
+from tests.support.operations import FROZEN, cut_over
 
 BEGINS = "2999-01-31 19:00"
 BOTH = ("--all", "--begins", BEGINS)
@@ -54,6 +52,8 @@ def site(scratch: Path) -> Announcing:
 
 
 def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
+    assert site.announce(*BOTH, "--dry-run")[:2] == (0, [("alice", "would-tell"), ("bob", "would-tell")])
+    assert site.hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
     code, told, document = site.announce(*BOTH)
     assert (code, told) == (0, [("alice", "told"), ("bob", "told")])
     assert document["begins_at_s"] == datetime(2999, 1, 31, 19, tzinfo=UTC).timestamp()
@@ -78,37 +78,19 @@ def test_every_user_is_told_once_with_the_time(site: Announcing) -> None:
     assert site.hooked.copied() == []
 
 
-def test_a_dry_run_shows_who_would_be_told_and_tells_nobody(site: Announcing) -> None:
-    code, told, _ = site.announce(*BOTH, "--dry-run")
-    assert (code, told) == (0, [("alice", "would-tell"), ("bob", "would-tell")])
-    assert "would be told" in site.hooked.site.call("announce", *BOTH, "-n").stdout
-    assert site.hooked.calls() == []
-    assert site.hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
-    assert site.announce(*BOTH)[1] == [("alice", "told"), ("bob", "told")]
-
-
 @pytest.mark.exhaustive
-def test_a_user_of_whom_a_hook_failed_counts_as_not_told(site: Announcing) -> None:
-    mend = site.hook("post-announce.d/60-list", '[ "$MIGRATOR_USER" != alice ] || exit 1')
-    code, told, _ = site.announce(*BOTH)
-    assert (code, told) == (1, [("alice", "failed"), ("bob", "told")])
-    assert [event.partition(":")[0] for event in site.hooked.events()] == ["hook-failed"]
-    assert site.hooked.rows("SELECT count(*) FROM events WHERE kind = 'user-told'") == [(1,)]
-    mend.unlink()
-    assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "before")])
-
-
-@pytest.mark.exhaustive
-def test_a_guard_skips_a_user_or_stops_all(site: Announcing) -> None:
+def test_hooks_that_skip_refuse_or_fail(site: Announcing) -> None:
     guard = site.hook("pre-announce.d/10-guard", '[ "$MIGRATOR_USER" != alice ] || { echo holidays; exit 62; }')
+    fails = site.hook("post-announce.d/60-list", '[ "$MIGRATOR_USER" != bob ] || exit 1')
     code, told, document = site.announce(*BOTH)
-    assert (code, told) == (0, [("alice", "skipped"), ("bob", "told")])
+    assert (code, told) == (1, [("alice", "skipped"), ("bob", "failed")])
     assert "holidays" in document["announcements"][0]["reason"]
     assert not (site.directory / "told-alice").exists()
     site.hook("pre-announce.d/10-guard", "exit 1")
     assert site.announce(*BOTH)[0] == 4
     guard.unlink()
-    assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "before")])
+    fails.unlink()
+    assert site.announce(*BOTH)[:2] == (0, [("alice", "told"), ("bob", "told")])
 
 
 def test_nobody_is_told_where_not_everybody_could_be(site: Announcing) -> None:
@@ -122,13 +104,7 @@ def test_nobody_is_told_where_not_everybody_could_be(site: Announcing) -> None:
 
 @pytest.mark.exhaustive
 def test_whose_cutover_was_begun_is_left_out(site: Announcing) -> None:
-    with open_ledger(site.directory / "state" / "ledger.db") as ledger:
-        plan = ledger.plans.latest()
-        assert plan is not None
-        record = ledger.cutovers.plan(
-            plan=plan.name, batch=1, tree=UserTree(path=b"home/alice", user="alice"), predicted_freeze_s=None, at_s=1.0
-        )
-        ledger.cutovers.intend(record.id, act_of(CutoverStep.FREEZE), at_s=2.0, notes=CutoverNotes(frozen_top="{}"))
+    cut_over(site.directory / "state" / "ledger.db", "alice", FROZEN)
     code, told, document = site.announce(*BOTH)
     assert (code, told) == (0, [("alice", "not-due"), ("bob", "told")])
-    assert "freezing" in document["announcements"][0]["reason"]
+    assert "frozen" in document["announcements"][0]["reason"]

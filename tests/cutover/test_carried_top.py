@@ -49,40 +49,31 @@ def carried(
     )
 
 
-def test_a_top_that_nobody_touched_is_as_it_was() -> None:
-    before = frozen(mode=0o2770, access=NAMED, default=OTHER)
-    made = carried(before, before)
-    assert (made.uid, made.gid, made.mode) == (60001, 60001, 0o2770)
-    assert made.xattrs == {ACL_ACCESS: NAMED, ACL_DEFAULT: OTHER}
+BEFORE = frozen(access=NAMED, default=OTHER, mode=0o770)
 
 
 @pytest.mark.parametrize(
-    ("after", "facts"),
+    ("before", "after", "capabilities", "expected"),
     [
-        (frozen(mode=0o700), (60001, 60001, 0o700)),
-        (frozen(gid=60009), (60001, 60009, 0o750)),
-        (frozen(uid=60008), (60008, 60001, 0o750)),
+        (BEFORE, BEFORE, BEEGFS_CAPABILITIES, BEFORE),
+        (frozen(), frozen(mode=0o700), BEEGFS_CAPABILITIES, frozen(mode=0o700)),
+        (frozen(), frozen(uid=60008, gid=60009), BEEGFS_CAPABILITIES, frozen(uid=60008, gid=60009)),
+        # ACLs that the user gave and took away count.
+        (frozen(), frozen(access=NAMED, mode=0o770), BEEGFS_CAPABILITIES, frozen(access=NAMED, mode=0o770)),
+        (BEFORE, frozen(access=OTHER), BEEGFS_CAPABILITIES, frozen(access=OTHER)),
+        (BEFORE, frozen(), BEEGFS_CAPABILITIES, frozen()),
+        # One that the target could not keep stays, and with it the mode, unless the user gave another one.
+        (BEFORE, frozen(mode=0o750), NO_ACLS, BEFORE),
+        (BEFORE, frozen(mode=0o700), NO_ACLS, frozen(access=NAMED, default=OTHER, mode=0o700)),
     ],
 )
-def test_what_the_user_changed_counts(after: FrozenTop, facts: tuple[int, int, int]) -> None:
-    made = carried(frozen(), after)
-    assert (made.uid, made.gid, made.mode) == facts
-
-
-def test_acls_that_the_user_gave_and_took_away_count() -> None:
-    assert carried(frozen(), frozen(access=NAMED, mode=0o770)).xattrs == {ACL_ACCESS: NAMED}
-    assert carried(frozen(access=NAMED, mode=0o770), frozen(access=OTHER)).xattrs == {ACL_ACCESS: OTHER}
-    assert carried(frozen(access=NAMED, mode=0o770), frozen()).xattrs == {}
-
-
-def test_an_acl_that_the_target_could_not_keep_stays_and_the_mode_that_goes_with_it() -> None:
-    before = frozen(access=NAMED, default=OTHER, mode=0o770)
-    opened = frozen(mode=0o750)
-    made = carried(before, opened, capabilities=NO_ACLS)
-    assert made.mode == 0o770
-    assert made.xattrs == {ACL_ACCESS: NAMED, ACL_DEFAULT: OTHER}
-    closed = carried(before, frozen(mode=0o700), capabilities=NO_ACLS)
-    assert closed.mode == 0o700
+def test_what_the_user_changed_counts(
+    before: FrozenTop, after: FrozenTop, capabilities: TargetCapabilities, expected: FrozenTop
+) -> None:
+    made = carried(before, after, capabilities=capabilities)
+    assert (made.uid, made.gid, made.mode) == (expected.uid, expected.gid, expected.mode)
+    assert made.xattrs.get(ACL_ACCESS) == expected.acl_access
+    assert made.xattrs.get(ACL_DEFAULT) == expected.acl_default
 
 
 def test_attributes_are_the_targets_and_those_that_it_cannot_keep_the_sources() -> None:

@@ -242,24 +242,6 @@ def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster
         assert (cluster.target(user) / "later").read_text() == "on the target"
 
 
-def test_what_no_search_would_see_is_told_before_anybody_is_frozen(cluster: Cluster) -> None:
-    (user,) = cluster.take()
-    site, before = cluster.runs.site.file, top_facts(cluster.source(user))
-    text = site.read_text()
-    site.write_text(text.replace('freeze = "hook"', 'freeze = "top"'))
-    open_behind(cluster.lab, "on")
-    try:
-        found = [cluster.move("cutover", user, *words, code=4) for words in (("--dry-run",), ())]
-    finally:
-        site.write_text(text)
-        open_behind(cluster.lab, "off")
-    for one in found:
-        assert one["ending"] == "refused", one
-        assert any("performance.open-behind is on" in problem for problem in one["problems"]), one
-    assert top_facts(cluster.source(user)) == before
-    assert not cluster.runs.rows(f"SELECT id FROM operations WHERE subject = CAST('home/{user}' AS BLOB)")
-
-
 def test_a_user_goes_back_with_all_that_he_did_and_comes_again(cluster: Cluster) -> None:
     (user,) = cluster.take()
     top = top_facts(cluster.source(user))

@@ -3,10 +3,8 @@
 import asyncio
 import os
 import shutil
-import stat
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,11 @@ from migrator.cutover.model import OpenFile, OpenKind, TopSeen, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
 from migrator.cutover.writers import BrickWriters
 from migrator.gluster.volume import GlusterCommands, GlusterSource
-from migrator.hosts.local import LocalHost
 from migrator.hosts.process import LocalProcesses
-from migrator.hosts.site import HostSpec, SiteHosts
-from migrator.lab import cluster as sshd
 from migrator.lab.model import LabBrick
 from tests.support.cluster.handle import LabHandle, WallClock, wait_until
 from tests.support.cluster.hosts import LabHosts
-from tests.support.cluster.opening import HOLD, OPEN_BEHIND, copies, facts_of, link_of, open_behind
+from tests.support.cluster.opening import HOLD, OPEN_BEHIND, copies, open_behind
 from tests.support.holders import holding
 from tests.support.xfs import run_tool
 
@@ -123,31 +118,6 @@ def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: L
 
 
 @pytest.mark.exhaustive
-def test_files_by_the_store_of_gluster_readers_and_directories(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
-    path = tree / "deep/er/data"
-    path.write_bytes(b"x")
-    with (
-        holding(HOLD, path, "os.O_RDWR | os.O_APPEND"),
-        holding(HOLD, path, "os.O_RDONLY"),
-        holding(f"{HOLD}\nos.listdir(held)", tree, "os.O_RDONLY"),
-    ):
-        # Opened again, a brick has them by their gfid alone.
-        brick = brick_of(lab, path)
-        links = [
-            link
-            for fd in Path(f"/proc/{lab.brick_pids()[brick.name]}/fd").iterdir()
-            if (facts := facts_of(fd)) is not None and stat.S_ISREG(facts.st_mode) and (link := link_of(fd)) is not None
-        ]
-        assert any(".glusterfs" in link.parts for link in links)
-        writers = search(lab, hosts)
-    name = b"frozen/ann/deep/er/data"
-    assert on_bricks(writers) == {(brick.name, name, True), (brick.name, name, False)}
-    directories = {one.path for one in writers.open_files if one.brick and one.kind is OpenKind.DIRECTORY}
-    assert directories == {TREE}
-    assert not any(can_write(one) for one in writers.open_files if one.kind is OpenKind.DIRECTORY)
-
-
-@pytest.mark.exhaustive
 def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     path = tree / "deep/data"
     path.write_bytes(b"x")
@@ -172,39 +142,24 @@ def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle,
 
 
 @pytest.mark.exhaustive
-def test_renamed_into_the_tree_and_out_of_it(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
+def test_files_go_by_their_names_of_now(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
     """Gluster gives a file its new name by a link: the name that a brick opened it by is gone."""
-    outside = lab.source / "frozen/ben"
-    code = f"{HOLD}\nos.rename(sys.argv[1], sys.argv[3])"
+    outside, moves = lab.source / "frozen/ben", f"{HOLD}\nos.rename(sys.argv[1], sys.argv[3])"
+    (tree / "deep/er/data").write_bytes(b"x")
+    os.link(tree / "deep/er/data", outside / "link")
     with (
-        holding(code, outside / "one", "os.O_WRONLY | os.O_CREAT", tree / "deep/two"),
-        holding(code, tree / "three", "os.O_WRONLY | os.O_CREAT", outside / "four"),
+        holding(moves, outside / "one", "os.O_WRONLY | os.O_CREAT", tree / "deep/two"),
+        holding(moves, tree / "three", "os.O_WRONLY | os.O_CREAT", outside / "four"),
+        holding(HOLD, outside / "link", "os.O_RDWR | os.O_APPEND"),
+        holding(f"{HOLD}\nos.unlink(sys.argv[1])", tree / "scratch", "os.O_RDWR | os.O_CREAT"),
+        holding(f"{HOLD}\nos.listdir(held)", tree, "os.O_RDONLY"),
     ):
-        inside = {(path, writable) for _, path, writable in on_bricks(search(lab, hosts))}
-        beside = {(path, writable) for _, path, writable in on_bricks(search(lab, hosts, (b"frozen/ben",)))}
-    assert inside == {(b"frozen/ann/deep/two", True)}
-    assert beside == {(b"frozen/ben/four", True)}
-
-
-@pytest.mark.exhaustive
-def test_another_name_of_a_linked_file(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
-    outside = lab.source / "frozen/ben/link"
-    (tree / "data").write_bytes(b"x")
-    os.link(tree / "data", outside)
-    with holding(HOLD, outside, "os.O_WRONLY"):
-        assert {path for _, path, _ in on_bricks(search(lab, hosts))} == {b"frozen/ann/data"}
-        both = {path for _, path, _ in on_bricks(search(lab, hosts, (TREE, b"frozen/ben")))}
-        assert both == {b"frozen/ann/data", b"frozen/ben/link"}
-
-
-@pytest.mark.exhaustive
-def test_a_file_without_a_name_writes_nothing_of_the_tree(lab: LabHandle, hosts: LabHosts, tree: Path) -> None:
-    code = f"{HOLD}\nos.unlink(sys.argv[1])"
-    with holding(code, tree / "scratch", "os.O_RDWR | os.O_CREAT"):
-        writers = search(lab, hosts)
-    assert on_bricks(writers) == set()
-    assert all(one.unlinked for one in writers.open_files), writers
-    assert why_not_frozen(writers, vouched=False) == ()
+        writers, beside = search(lab, hosts), search(lab, hosts, (b"frozen/ben",))
+    inside = {b"frozen/ann/deep/two", b"frozen/ann/deep/er/data"}
+    assert {path for _, path, writable in on_bricks(writers) if writable} == inside
+    assert {path for _, path, _ in on_bricks(beside)} == {b"frozen/ben/four", b"frozen/ben/link"}
+    assert {one.path for one in writers.open_files if can_write(one)} == inside
+    assert TREE in {one.path for one in writers.open_files if one.brick and one.kind is OpenKind.DIRECTORY}
 
 
 @pytest.mark.exhaustive
@@ -229,65 +184,6 @@ def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: P
     (sentence,) = writers.unseen
     assert sentence.startswith(f"brick {brick.name}: no process of Gluster's has it open")
     assert why_not_frozen(writers, vouched=False)
-
-
-@pytest.mark.exhaustive
-def test_a_host_without_a_section_is_unseen_and_the_others_are_seen(
-    lab: LabHandle, hosts: LabHosts, tree: Path
-) -> None:
-    left_out = lab.state.hosts[0].address
-
-    async def look() -> Writers:
-        source = gluster(lab)
-        names = [name for name in hosts.names if name != left_out]
-        try:
-            return await BrickWriters(hosts, names, source, processes=LocalProcesses()).find_writers((TREE,))
-        finally:
-            source.close()
-            await hosts.close()
-
-    writers = asyncio.run(look())
-    expected = {
-        f"brick {brick.name}: site.toml has no section for its host"
-        for brick in lab.bricks
-        if lab.host_of(brick).address == left_out
-    }
-    assert set(writers.unseen) == expected
-    assert len(expected) == 2
-
-
-@pytest.mark.exhaustive
-def test_over_ssh_and_a_host_whose_ssh_is_down(lab: LabHandle, tree: Path) -> None:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
-    options = ("-F", os.fsdecode(lab.state.ssh_config))
-    specs = {host.address: HostSpec(ssh=sshd.destination(host), options=options) for host in lab.state.hosts}
-
-    async def look() -> Writers:
-        source = gluster(lab)
-        reached = SiteHosts(specs, local=lambda name: LocalHost(name=name))
-        try:
-            return await BrickWriters(reached, tuple(specs), source, processes=LocalProcesses()).find_writers((TREE,))
-        finally:
-            source.close()
-            await reached.close()
-
-    paths = [tree / f"data-{number}" for number in range(40)]
-    code = "held = [os.open(name, os.O_RDWR | os.O_CREAT) for name in sys.argv[1:]]"
-    with holding(code, *paths):
-        down = lab.host_of(brick_of(lab, paths[0]))
-        everything = asyncio.run(look())
-        assert everything.unseen == ()
-        assert {path for _, path, _ in on_bricks(everything)} == {
-            TREE + f"/data-{number}".encode() for number in range(40)
-        }
-        with lab.sshd_down(down):
-            without = asyncio.run(look())
-    assert {sentence.split(":", 2)[0] for sentence in without.unseen} == {f"brick {down.address}"}
-    assert len(without.unseen) == 2
-    assert on_bricks(without) == {one for one in on_bricks(everything) if not one[0].startswith(down.address + ":")}
-    assert why_not_frozen(replace(without, open_files=()), vouched=False)
-    assert why_not_frozen(replace(without, open_files=()), vouched=True) == ()
 
 
 def tops_of(lab: LabHandle, relative: Path) -> list[tuple[int, int, int, dict[str, bytes]]]:

@@ -1,7 +1,6 @@
 """Closing the top of a user tree, and putting back what it was, on a real file system."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -183,24 +182,3 @@ def test_what_was_swapped_for_a_symlink_leads_nowhere(source: Path, tops: Mounte
         with pytest.raises(OSError, match=LEADS_NOWHERE):
             act(ANN, kept)
     assert facts(source / "home/ann") == before
-
-
-def test_another_directory_in_its_place_is_told(source: Path, tops: MountedTops) -> None:
-    kept = tops.read_top(ANN)
-    tops.freeze(ANN, kept)
-    top = source / "home/ann"
-    top.rename(source / "aside")
-    top.mkdir()
-    before = facts(top)
-    with pytest.raises(TopChanged, match="another directory stands in its place"):
-        tops.thaw(ANN, kept)
-    assert facts(top) == before
-
-
-def test_a_tree_that_is_gone_and_the_root_itself(source: Path, tops: MountedTops) -> None:
-    kept = tops.read_top(ANN)
-    (source / "home/ann").rename(source / "aside")
-    with pytest.raises(FileNotFoundError):
-        tops.thaw(ANN, kept)
-    with pytest.raises(OSError, match="no user tree"):
-        tops.freeze(b"", replace(kept, tree=b""))

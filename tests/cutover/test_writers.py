@@ -54,21 +54,79 @@ def only(writers: Writers, pid: int) -> OpenFile:
     return one
 
 
+_MAP = """
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+fd = os.open(top + "/data", os.{})
+assert libc.mmap(None, 4096, {}, {}, fd, 0) not in (None, 2**64 - 1)
+os.close(fd)
+"""
+_ONE_THREAD = """
+ready = threading.Event()
+def work():
+    assert ctypes.CDLL(None).unshare(0x200) == 0  # CLONE_FS
+    os.chdir(top + "/deep")
+    ready.set()
+    time.sleep(600)
+threading.Thread(target=work, daemon=True).start()
+ready.wait()
+"""
+_FIRST_THREAD_ENDED = """
+held = os.open(top + "/data", os.O_RDWR)
+def say():
+    while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+    os._exit(0)
+threading.Thread(target=say).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # exit of this thread alone
+"""
+_DEEPER_THAN_PATH_MAX = """
+os.chdir(top)
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+held = os.open("new", os.O_RDWR | os.O_CREAT)
+os.chdir("/")
+"""
+_NEW = 'held = os.open(top + "/new", os.O_RDWR | os.O_CREAT)'
+FILE, DIRECTORY, WORKING, MAP = OpenKind.FILE, OpenKind.DIRECTORY, OpenKind.WORKING_DIRECTORY, OpenKind.MAP
+
+
 @pytest.mark.parametrize(
-    ("flags", "writable"),
+    ("code", "name", "kind", "writable", "unlinked"),
     [
-        ("os.O_RDONLY", False),
-        ("os.O_WRONLY", True),
-        ("os.O_RDWR", True),
-        ("os.O_WRONLY | os.O_APPEND", True),
-        ("os.O_PATH", False),
+        ('held = os.open(top + "/data", os.O_RDONLY)', b"/data", FILE, False, False),
+        ('held = os.open(top + "/data", os.O_WRONLY)', b"/data", FILE, True, False),
+        ('held = os.open(top + "/data", os.O_RDWR)', b"/data", FILE, True, False),
+        ('held = os.open(top + "/data", os.O_PATH)', b"/data", FILE, False, False),
+        ("held = os.open(top, os.O_RDONLY)", b"", DIRECTORY, False, False),
+        ('os.chdir(top + "/deep")', b"/deep", WORKING, False, False),
+        (_ONE_THREAD, b"/deep", WORKING, False, False),
+        ('os.mkdir(top + "/new"); os.chdir(top + "/new"); os.rmdir(top + "/new")', b"/new", WORKING, False, True),
+        (_MAP.format("O_RDWR", "mmap.PROT_READ | mmap.PROT_WRITE", "mmap.MAP_SHARED"), b"/data", MAP, True, False),
+        # It may ask for the right to write later.
+        (_MAP.format("O_RDWR", "mmap.PROT_READ", "mmap.MAP_SHARED"), b"/data", MAP, True, False),
+        (_MAP.format("O_RDONLY", "mmap.PROT_READ", "mmap.MAP_SHARED"), b"/data", MAP, False, False),
+        (_MAP.format("O_RDWR", "mmap.PROT_WRITE", "mmap.MAP_PRIVATE"), b"/data", MAP, False, False),
+        (f'{_NEW}; os.unlink(top + "/new")', b"/new", FILE, True, True),
+        (f'{_NEW}; os.rename(top + "/new", top + "/deep/now")', b"/deep/now", FILE, True, False),
+        (_NEW.replace("new", r"odd\n\udcff \\012 name"), b"/odd\n\xff \\012 name", FILE, True, False),
+        (_NEW.replace("new", "all (deleted)"), b"/all (deleted)", FILE, True, False),
+        (_FIRST_THREAD_ENDED, b"/data", FILE, True, False),
+        (_DEEPER_THAN_PATH_MAX, b"/" + b"/".join([b"d" * 250] * 20) + b"/new", FILE, True, False),
     ],
 )
-def test_a_descriptor_is_found_with_what_it_can_do(source: Path, flags: str, writable: bool) -> None:
-    with holding(_HOLD, source / "home/ann/data", flags) as pid:
+def test_what_a_process_holds_is_found_with_what_it_can_do(
+    source: Path, *, code: str, name: bytes, kind: OpenKind, writable: bool, unlinked: bool
+) -> None:
+    with holding(f"top = sys.argv[1]\n{code}", source / "home/ann") as pid:
         one = only(search(source), pid)
-    assert (one.path, one.kind, one.writable, one.unlinked) == (b"home/ann/data", OpenKind.FILE, writable, False)
+    assert (one.path, one.kind, one.writable, one.unlinked) == (ANN + name, kind, writable, unlinked)
     assert one.program.startswith(b"python")
+    assert can_write(one) == ((writable or kind is WORKING) and not unlinked)
     assert found_of(search(source), pid) == {}
 
 
@@ -82,77 +140,6 @@ def test_what_lies_elsewhere_is_none_of_it(source: Path) -> None:
         writers = search(source)
         assert not {one.pid for one in writers.open_files} & {ben, annex, above}
         assert set(found_of(search(source, (ANN, BEN)), ben)) == {(b"home/ben/data", OpenKind.FILE)}
-
-
-def test_working_directories_and_directories(source: Path) -> None:
-    deep = source / "home/ann/deep"
-    with holding(_HOLD, source / "home/ann", "os.O_RDONLY", cwd=deep) as pid:
-        found = found_of(search(source), pid)
-    assert set(found) == {(b"home/ann/deep", OpenKind.WORKING_DIRECTORY), (b"home/ann", OpenKind.DIRECTORY)}
-    assert can_write(found[b"home/ann/deep", OpenKind.WORKING_DIRECTORY])
-    assert not can_write(found[b"home/ann", OpenKind.DIRECTORY])
-
-
-def test_the_working_directory_of_one_thread_alone(source: Path) -> None:
-    code = """
-ready = threading.Event()
-def work():
-    assert ctypes.CDLL(None).unshare(0x200) == 0  # CLONE_FS
-    os.chdir(sys.argv[1])
-    ready.set()
-    time.sleep(600)
-threading.Thread(target=work, daemon=True).start()
-ready.wait()
-"""
-    with holding(code, source / "home/ann/deep") as pid:
-        assert only(search(source), pid).kind is OpenKind.WORKING_DIRECTORY
-
-
-@pytest.mark.parametrize(
-    ("flags", "sharing", "writable"),
-    [
-        ("os.O_RDWR", "mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE", True),
-        # It may ask for the right to write later.
-        ("os.O_RDWR", "mmap.MAP_SHARED, mmap.PROT_READ", True),
-        ("os.O_RDONLY", "mmap.MAP_SHARED, mmap.PROT_READ", False),
-        ("os.O_RDWR", "mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE", False),
-    ],
-)
-def test_a_mapping_without_a_descriptor(source: Path, flags: str, sharing: str, writable: bool) -> None:
-    code = f"""
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-fd = os.open(sys.argv[1], {flags})
-sharing, protection = {sharing}
-assert libc.mmap(None, 4096, protection, sharing, fd, 0) not in (None, 2**64 - 1)
-os.close(fd)
-"""
-    with holding(code, source / "home/ann/data") as pid:
-        one = only(search(source), pid)
-    assert (one.path, one.kind, one.writable) == (b"home/ann/data", OpenKind.MAP, writable)
-
-
-def test_a_file_without_a_name_is_told_and_writes_nothing_of_the_tree(source: Path) -> None:
-    path = source / "home/ann/scratch"
-    with holding(f"{_HOLD}\nos.unlink(sys.argv[1])", path, "os.O_RDWR | os.O_CREAT") as pid:
-        one = only(search(source), pid)
-    assert (one.path, one.writable, one.unlinked) == (b"home/ann/scratch", True, True)
-    assert not can_write(one)
-
-
-def test_a_removed_working_directory_is_none_of_the_tree(source: Path) -> None:
-    gone = source / "home/ann/gone"
-    gone.mkdir()
-    with holding("os.rmdir(sys.argv[1])", gone, cwd=gone) as pid:
-        one = only(search(source), pid)
-    assert (one.path, one.unlinked) == (b"home/ann/gone", True)
-
-
-def test_a_renamed_file_is_found_under_its_name_of_now(source: Path) -> None:
-    old, new = source / "home/ben/moving", source / "home/ann/moved"
-    with holding(f"{_HOLD}\nos.rename(sys.argv[1], sys.argv[3])", old, "os.O_RDWR | os.O_CREAT", new) as pid:
-        assert only(search(source), pid).path == b"home/ann/moved"
 
 
 def test_another_name_of_a_linked_file_is_found_too(source: Path) -> None:
@@ -174,30 +161,6 @@ def test_the_name_that_it_was_opened_by_is_gone_and_another_is_left(source: Path
     with holding(code, names[0], "os.O_RDWR", *sorted(set(names))) as pid:
         one = only(search(source), pid)
     assert (one.path, one.unlinked, can_write(one)) == (b"home/ann/deep/kept", False, True)
-
-
-@pytest.mark.parametrize("name", [b"odd\n\xff \\012 name", b"all (deleted)"])
-def test_names_are_bytes_and_none_looks_like_a_removed_file(source: Path, name: bytes) -> None:
-    path = os.path.join(os.fsencode(source), b"home/ann", name)
-    with holding(_HOLD, Path(os.fsdecode(path)), "os.O_RDWR | os.O_CREAT") as pid:
-        one = only(search(source), pid)
-    assert (one.path, one.unlinked) == (b"home/ann/" + name, False)
-
-
-def test_a_path_that_the_kernel_does_not_show(source: Path) -> None:
-    """Deeper than PATH_MAX: found by its inode number."""
-    directory = source / "home/ann"
-    code = """
-os.chdir(sys.argv[1])
-for _ in range(20):
-    os.mkdir("d" * 250)
-    os.chdir("d" * 250)
-held = os.open("data", os.O_RDWR | os.O_CREAT)
-os.chdir("/")
-"""
-    with holding(code, directory) as pid:
-        one = only(search(source), pid)
-    assert one.path == b"home/ann/" + b"/".join([b"d" * 250] * 20) + b"/data"
 
 
 def test_a_bind_mount_hides_nothing(source: Path, scratch: Path) -> None:
@@ -234,26 +197,6 @@ def test_a_mount_that_was_taken_away_hides_nothing(source: Path, scratch: Path) 
         assert set(found_of(search(source), pid)) == {(b"home/ann/data", OpenKind.FILE)}
 
 
-def test_the_first_thread_has_ended_and_another_goes_on(source: Path) -> None:
-    code = (
-        _HOLD
-        + """
-def say():
-    while open(f"/proc/{os.getpid()}/stat").read().rpartition(")")[2].split()[0] != "Z":
-        time.sleep(0.01)
-    print(os.getpid(), flush=True)
-    sys.stdin.read()
-    os._exit(0)
-threading.Thread(target=say).start()
-ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone
-"""
-    )
-    if os.uname().machine != "x86_64":
-        pytest.skip("the number of the system call is that of x86_64")
-    with holding(code, source / "home/ann/data", "os.O_RDWR") as pid:
-        assert only(search(source), pid).writable
-
-
 def test_a_loop_device_over_a_file_of_the_tree(source: Path) -> None:
     image = source / "home/ann/image"
     image.write_bytes(bytes(1 << 20))
@@ -275,12 +218,6 @@ def test_a_tree_that_was_swapped_for_a_symlink_is_not_followed(source: Path) -> 
     assert any(sentence.startswith("home/ann: Not a directory") for sentence in writers.unseen)
     (source / "home/ann").unlink()
     assert any(sentence.startswith("home/ann: No such file") for sentence in search(source).unseen)
-
-
-def test_many_descriptors_are_all_found(source: Path) -> None:
-    code = "held = [os.open(sys.argv[1] + '/many-%d' % n, os.O_RDWR | os.O_CREAT) for n in range(900)]"
-    with holding(code, source / "home/ann") as pid:
-        assert len(found_of(search(source), pid)) == 900
 
 
 def test_processes_that_cannot_be_read_are_unseen(source: Path) -> None:
