@@ -85,18 +85,3 @@ def test_killed_in_the_middle_of_any_hook_the_same_command_goes_on(hooked: HookS
 
     assert hooked.run()[0] == 0
     assert hooked.calls() == []
-
-
-@pytest.mark.parametrize("where", ["pre-pass.d/20-b", "post-batch.d/20-b"])
-def test_interrupted_in_the_middle_of_a_hook_it_is_ended_and_called_again(hooked: HookSite, where: str) -> None:
-    hang_at(hooked, where)
-    with in_the_middle(hooked) as program:
-        program.send_signal(signal.SIGINT)
-    assert program.returncode == 130
-    assert not carriers(tokens(hooked))
-    assert hooked.rows("SELECT count(*) FROM hook_calls WHERE outcome = 'interrupted'") == [(1,)]
-    hooked.calls()
-
-    assert hooked.run()[0] == 0
-    assert [call.split()[0] for call in hooked.calls()] == (IN_ORDER if where.startswith("pre") else IN_ORDER[6:])
-    assert hooked.copied() == ["alice"]

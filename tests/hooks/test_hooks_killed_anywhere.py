@@ -3,61 +3,29 @@
 import asyncio
 import functools
 import sqlite3
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from migrator.core.errors import Refused
-from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStage, HookStep
+from migrator.hooks.model import HookCall, HookStep
 from migrator.transfer.model import RunStopped
 from migrator.transfer.run import run_batches
+from tests.hooks.fake_hooks import FakeHooks, hook
 from tests.support import run_world
 from tests.support.fake_streams import Fault
 from tests.support.kills import Death, Killed
 from tests.support.run_world import ALICE, World, in_loop, small_world
 
 STEPS = (HookStep.BATCH, HookStep.PASS)
-PRE, POST = ["pre-batch", "pre-pass"], ["post-pass", "post-batch"]
-
-
-def hook(step: HookStep, event: HookEvent) -> Hook:
-    return Hook(stage=HookStage(step=step, event=event), name=b"10-x", path=b"/10-x")
-
-
-@dataclass
-class FakeHooks:
-    """The `Hooks` port: one hook for every stage that `run` calls, each of which lets it go on."""
-
-    directory: bytes = b"/hooks"
-    site_file: bytes = b"/site.toml"
-    timeout_s: float = 600.0
-    found: HooksFound = field(
-        default_factory=lambda: HooksFound(hooks=tuple(hook(step, event) for step in STEPS for event in HookEvent))
-    )
-    before_find: Callable[[], None] = lambda: None
-    in_call: Callable[[HookCall], None] = lambda _: None
-    calls: list[tuple[str, str]] = field(default_factory=list)
-    unended: bool = False
-
-    def find(self) -> HooksFound:
-        self.before_find()
-        return self.found
-
-    async def call(self, call: HookCall) -> HookResult:
-        self.calls.append((call.hook.stage.name, dict(call.environment)["MIGRATOR_STATE"]))
-        self.in_call(call)
-        return HookResult(exit_code=0)
-
-    async def end(self, _: str) -> bool:
-        return not self.unended
+PRE, POST = ["pre-batch.d/10-x", "pre-pass.d/10-x"], ["post-pass.d/10-x", "post-batch.d/10-x"]
 
 
 @pytest.fixture
 def hooks(monkeypatch: pytest.MonkeyPatch) -> FakeHooks:
     """Hooks that every run of a `World` gets."""
-    made = FakeHooks()
+    made = FakeHooks(dict.fromkeys((*PRE, *POST), 0))
     monkeypatch.setattr(run_world, "run_batches", functools.partial(run_batches, hooks=made))
     return made
 
@@ -113,11 +81,11 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
             streams, before = len(world.streams.streams), len(hooks.calls)
             asyncio.run(world.run())
             assert world.is_copied()
-            stages = [stage for stage, _ in hooks.calls]
+            stages = [call.split()[0] for call in hooks.calls]
             # The guards were asked before anything was copied, in each run that copied.
             if len(world.streams.streams) > streams:
                 assert stages[before : before + 2] == PRE
-            done = [stage for stage, state in hooks.calls if state == "done"]
+            done = [call.split()[0] for call in hooks.calls if call.endswith(" done:")]
             assert list(dict.fromkeys(done)) == POST
             ended = rows(directory, "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage")
             assert {count for (count,) in ended} == {1}
@@ -137,7 +105,7 @@ async def test_a_pass_whose_streams_are_stopped_says_so_to_the_hooks_after_it(wo
     world.streams.faults[ALICE + b"/sub/f01"] = Fault("stop", times=1)
     with pytest.raises(RunStopped):
         await world.run()
-    assert hooks.calls == [("pre-batch", ""), ("pre-pass", ""), ("post-pass", "stopped"), ("post-batch", "stopped")]
+    assert hooks.calls == [f"{name} :" for name in PRE] + [f"{name} stopped:" for name in POST]
 
 
 @in_loop
@@ -160,7 +128,7 @@ async def test_a_hook_of_an_earlier_run_that_cannot_be_ended_is_not_called_besid
     await world.run()
     calls, records = len(hooks.calls), world.ledger.hooks
     step = records.open_step(run_id=1, step=HookStep.BATCH, subject="left by a killed run", at_s=1.0)
-    records.intend(step_id=step.id, hook=hook(HookStep.BATCH, HookEvent.PRE), token="left", at_s=1.0)
+    records.intend(step_id=step.id, hook=hook(PRE[0]), token="left", at_s=1.0)
     hooks.unended = True
     with pytest.raises(Refused, match="10-x of an earlier run cannot be ended"):
         await world.run()
