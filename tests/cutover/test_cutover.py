@@ -1,4 +1,4 @@
-"""Every state of a cutover with every look at the world: what is done next."""
+"""What a cutover does next, where the simulated user of `test_cutover_machine` does not come to, and what it needs for a switch."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
 from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems
-from migrator.operations.model import Finished, Halt
+from migrator.operations.model import Halt
 
 S, C = cutover.CutoverState, cutover.CutoverStep
 OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = cutover.TopSeen
@@ -27,8 +27,6 @@ BACK_BEFORE = (
     S.SWITCHING_BACK,
     S.ROLLBACK_REVERTING,
 )
-BEFORE = (S.FREEZING, S.FROZEN, S.FINAL_PASS, S.VERIFYING, S.VERIFIED, S.SWITCHING)
-BACKWARDS = BACK_BEFORE[:-1]
 PROVEN = (S.VERIFIED, S.SWITCHING, S.ROLLBACK_VERIFIED, S.SWITCHING_BACK)
 
 
@@ -76,70 +74,26 @@ def revert_of(state: cutover.CutoverState) -> cutover.CutoverStep:
 @pytest.mark.parametrize(
     ("state", "changes", "expected"),
     [
-        (S.PLANNED, {}, cutover.act_of(C.FREEZE)),
-        (S.FREEZING, {}, cutover.act_of(C.FREEZE)),
-        (S.FREEZING, {"source_top": PARTLY}, cutover.act_of(C.FREEZE)),
-        (S.FREEZING, {"source_top": FROZEN}, cutover.act_of(C.FREEZE, seen_done=True)),
-        (S.FROZEN, {}, cutover.act_of(C.FINAL_PASS)),
-        (S.FINAL_PASS, {"copied": None}, cutover.act_of(C.FINAL_PASS)),
         (S.FINAL_PASS, {"copied": replace(PASS, finished_at_s=None, changed=4)}, cutover.act_of(C.FINAL_PASS)),
         (S.FINAL_PASS, {"copied": replace(PASS, id=6, failed=1)}, cutover.act_of(C.FINAL_PASS)),
-        (S.FINAL_PASS, {}, cutover.act_of(C.VERIFY)),
-        (S.VERIFYING, {"proof": None}, cutover.act_of(C.VERIFY)),
         (S.VERIFYING, {"proof": replace(PROOF, catalog="c8", differences=9)}, cutover.act_of(C.VERIFY)),
         (S.VERIFYING, {"proof": replace(PROOF, id=8)}, cutover.act_of(C.VERIFY)),
-        (S.VERIFYING, {}, cutover.act_of(C.VERIFY, seen_done=True)),
-        (S.VERIFIED, {}, cutover.act_of(C.SWITCH)),
         (S.VERIFIED, {"link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.SWITCH)),
-        (S.SWITCHING, {}, cutover.act_of(C.SWITCH)),
-        (S.SWITCHING, {"link": ON_TARGET}, cutover.act_of(C.SWITCH, seen_done=True)),
-        (S.SWITCHING, {"link": ON_TARGET, "proof": None, "writing": None}, cutover.act_of(C.SWITCH, seen_done=True)),
         (S.SWITCHING, {"link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.SWITCH)),
-        (S.SWITCHED, {}, cutover.act_of(C.THAW)),
-        (S.SWITCHED, {"target_top": OPEN}, cutover.act_of(C.THAW, seen_done=True)),
-        (S.THAWING, {"target_top": PARTLY}, cutover.act_of(C.THAW)),
-        (S.THAWING, {"target_top": OPEN}, cutover.act_of(C.THAW, seen_done=True)),
-        (S.THAWED, {}, cutover.act_of(C.RETAIN)),
+        (S.SWITCHING, {"link": ON_TARGET, "proof": None, "writing": None}, cutover.act_of(C.SWITCH, seen_done=True)),
         (S.THAWED, {"target_top": OTHER, "link": cutover.LinkSeen.UNTOLD}, cutover.act_of(C.RETAIN)),
-        (S.ROLLBACK_FREEZING, {}, cutover.act_of(C.ROLLBACK_FREEZE)),
-        (S.ROLLBACK_FREEZING, {"target_top": FROZEN}, cutover.act_of(C.ROLLBACK_FREEZE, seen_done=True)),
-        (S.ROLLBACK_FROZEN, {}, cutover.act_of(C.CARRY_BACK)),
-        (S.CARRYING_BACK, {"copied": None}, cutover.act_of(C.CARRY_BACK)),
-        (S.CARRYING_BACK, {}, cutover.act_of(C.ROLLBACK_VERIFY)),
-        (S.ROLLBACK_VERIFYING, {"proof": None}, cutover.act_of(C.ROLLBACK_VERIFY)),
         (
             S.ROLLBACK_VERIFYING,
             {"proof": replace(PROOF, manifest=None)},
             cutover.act_of(C.ROLLBACK_VERIFY, seen_done=True),
         ),
         (S.ROLLBACK_VERIFIED, {"backup": cutover.BackupSeen.MISSING}, cutover.act_of(C.SWITCH_BACK)),
-        (S.SWITCHING_BACK, {}, cutover.act_of(C.SWITCH_BACK)),
-        (S.SWITCHING_BACK, {"link": ON_SOURCE}, cutover.act_of(C.SWITCH_BACK, seen_done=True)),
-        (S.SWITCHED_BACK, {}, cutover.act_of(C.ROLLBACK_THAW)),
-        (S.ROLLBACK_THAWING, {"source_top": OPEN}, cutover.act_of(C.ROLLBACK_THAW, seen_done=True)),
     ],
 )
-def test_the_way_forward(state: cutover.CutoverState, changes: dict[str, Any], expected: cutover.CutoverAct) -> None:
+def test_what_the_machine_does_not_come_to(
+    state: cutover.CutoverState, changes: dict[str, Any], expected: cutover.CutoverAct
+) -> None:
     assert next_step(record(state), world(state, **changes)) == expected
-    if expected.intent is not state:
-        assert expected.intent in cutover.CUTOVER_TRANSITIONS[state]
-    if expected.result is not expected.intent:
-        assert expected.result in cutover.CUTOVER_TRANSITIONS[expected.intent]
-
-
-@pytest.mark.parametrize("state", [S.PLANNED, *BEFORE, *BACKWARDS])
-def test_what_failed_before_the_switch_is_given_up(state: cutover.CutoverState) -> None:
-    step = next_step(record(state, failure="EIO"), world(state))
-    done = state in (S.PLANNED, S.FREEZING, S.ROLLBACK_FREEZING)
-    assert step == cutover.act_of(revert_of(state), seen_done=done, reason="EIO")
-
-
-@pytest.mark.parametrize(("state", "link"), [(S.SWITCHING, ON_TARGET), (S.SWITCHING_BACK, ON_SOURCE)])
-def test_a_switch_that_failed_and_was_made_was_made(state: cutover.CutoverState, link: cutover.LinkSeen) -> None:
-    step = next_step(record(state, failure="killed"), world(state, link=link))
-    assert isinstance(step, cutover.CutoverAct)
-    assert step.seen_done
-    assert step.result in (S.SWITCHED, S.SWITCHED_BACK)
 
 
 @pytest.mark.parametrize("state", PROVEN)
@@ -190,15 +144,6 @@ def test_what_only_the_way_there_needs(state: cutover.CutoverState, changes: dic
     assert said in step.reason
 
 
-@pytest.mark.parametrize("state", [*BEFORE[1:], *BACKWARDS[1:]])
-def test_a_tree_that_was_thawed_by_hand_is_given_up(state: cutover.CutoverState) -> None:
-    side = "target_top" if state in cutover.ROLLBACK_STATES else "source_top"
-    step = next_step(record(state), world(state, **{side: OPEN}))
-    assert isinstance(step, cutover.CutoverAct)
-    assert (step.step, step.seen_done) == (revert_of(state), True)
-    assert "by somebody else" in step.reason
-
-
 def test_what_this_program_did_not_leave_is_not_touched() -> None:
     strange: list[tuple[cutover.CutoverState, dict[str, Any]]] = []
     for state in set(S) - cutover.ENDED_STATES - {S.RETAINED, S.PURGING, S.PURGED}:
@@ -235,40 +180,6 @@ def test_what_this_program_did_not_leave_is_not_touched() -> None:
             assert "its mode is 0777" in step.words
         if "link_holds" in changes:
             assert "/mnt/\\x0a" in step.words
-
-
-@pytest.mark.parametrize("state", [*sorted(cutover.ENDED_STATES), S.RETAINED, S.PURGING, S.PURGED])
-def test_what_is_over_is_over_whatever_is_seen(state: cutover.CutoverState) -> None:
-    seen = cutover.Seen(link=cutover.LinkSeen.OTHER, source_top=OTHER, target_top=UNKNOWN)
-    step = next_step(record(state, failure="a writer"), seen)
-    assert isinstance(step, Finished)
-    assert step.state is state
-    assert step.words.startswith("alice works on the ")
-    assert ("a writer" in step.words) is (state is S.REVERTED)
-
-
-@pytest.mark.parametrize("state", [S.SWITCHED, S.THAWED, S.RETAINED])
-def test_a_rollback_begins(state: cutover.CutoverState) -> None:
-    begin = cutover.act_of(C.ROLLBACK_FREEZE)
-    assert begin_rollback(record(state, failure="no mail"), world(state)) == begin
-    assert begin.intent in cutover.CUTOVER_TRANSITIONS[state]
-    own_mode = begin_rollback(record(state), world(state, target_top=OTHER))
-    assert own_mode == begin if state is not S.SWITCHED else isinstance(own_mode, Halt)
-    for changes in (
-        {"link": ON_SOURCE},
-        {"link": cutover.LinkSeen.OTHER},
-        {"source_top": OPEN},
-        {"target_top": UNKNOWN},
-    ):
-        assert isinstance(begin_rollback(record(state), world(state, **changes)), Halt)
-
-
-@pytest.mark.parametrize("state", [S.PLANNED, *BEFORE])
-def test_a_rollback_before_the_switch_gives_the_cutover_up(state: cutover.CutoverState) -> None:
-    step = begin_rollback(record(state), world(state))
-    done = state in (S.PLANNED, S.FREEZING)
-    assert step == cutover.act_of(C.REVERT, seen_done=done, reason="a rollback was asked for before the switch")
-    assert isinstance(begin_rollback(record(state), world(state, link=cutover.LinkSeen.OTHER)), Halt)
 
 
 def test_a_rollback_waits_for_the_end_of_a_switch_and_of_a_thaw_and_needs_a_source() -> None:

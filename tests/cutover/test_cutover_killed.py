@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 
 from migrator.cutover import files as switching
+from migrator.cutover.catalogs import SwitchedCatalogFiles
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.model import CutoverStep
+from migrator.fs.moving import MovingTarget
 from migrator.fs.writing import MountedTarget
+from migrator.ledger.ledger import PassRecords
 from migrator.ledger.operations import CutoverRecords
+from migrator.ledger.plans import PlanRecords
 from tests.support.cut_site import CutSite, Snapshot, change, cut_site, top_facts
 from tests.support.xfs import missing_for_xfs, xfs
 
@@ -184,6 +188,47 @@ def test_killed_inside_every_single_change_of_a_top_or_a_link(site: CutSite, ver
     site.assert_works_on(SIDES[verb], expected)
     assert top_facts(site.tree()) == top
     assert deaths >= 6
+
+
+def death_after(kind: type, name: str) -> Callable[[], None]:
+    """The program ends itself when a method has done its work for the first time."""
+
+    def patch() -> None:
+        method = getattr(kind, name)
+
+        def dying(*words: Any, **rest: Any) -> None:
+            method(*words, **rest)
+            die()
+
+        setattr(kind, name, dying)
+
+    return patch
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (SwitchedCatalogFiles, "write"),
+        (PlanRecords, "record"),
+        (PassRecords, "start"),
+        (MovingTarget, "move"),
+        (PassRecords, "started"),
+        (PassRecords, "finish"),
+    ],
+)
+def test_killed_in_the_middle_of_carrying_back(site: CutSite, kind: type, name: str) -> None:
+    site.cutover()
+    top = top_facts(site.tree())
+    change(site.tree())
+    expected = site.snapshot()
+    assert killed(site, "rollback", death_after(kind, name))
+    assert_safe(site, expected, name)
+    # The user waits frozen: the same command finishes what is left.
+    site.call("rollback", "--user", "ann")
+    site.assert_works_on("source", expected)
+    assert top_facts(site.tree()) == top
+    assert not list(site.site.source.path.rglob(".migrator-copy-*"))
 
 
 @pytest.mark.exhaustive

@@ -3,14 +3,13 @@
 import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from migrator.cutover.files import MountedTops
-from migrator.cutover.model import OpenFile, OpenKind, TopSeen, Writers
+from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
 from migrator.cutover.writers import BrickWriters
 from migrator.gluster.volume import GlusterCommands, GlusterSource
@@ -184,56 +183,6 @@ def test_a_brick_that_is_down_is_unseen(lab: LabHandle, hosts: LabHosts, tree: P
     (sentence,) = writers.unseen
     assert sentence.startswith(f"brick {brick.name}: no process of Gluster's has it open")
     assert why_not_frozen(writers, vouched=False)
-
-
-def tops_of(lab: LabHandle, relative: Path) -> list[tuple[int, int, int, dict[str, bytes]]]:
-    """The top on every brick: owner, group, mode, ACLs."""
-    found = []
-    for brick in lab.bricks:
-        top = lab.brick_directory(brick) / relative
-        acls = {name: os.getxattr(top, name) for name in os.listxattr(top) if name.startswith("system.posix_acl")}
-        found.append((top.stat().st_uid, top.stat().st_gid, top.stat().st_mode & 0o7777, acls))
-    return found
-
-
-@pytest.mark.exhaustive
-def test_a_top_is_closed_through_the_mount_and_put_back_byte_for_byte(lab: LabHandle, tree: Path, public: Path) -> None:
-    tree.chmod(0o2770)
-    run_tool("setfacl", "-m", f"u:{UID + 1}:rwx,m::rwx", str(tree))
-    run_tool("setfacl", "-d", "-m", f"u:{UID + 2}:r-x", str(tree))
-    (tree / "data").write_bytes(b"x")
-    os.chown(tree / "data", UID, UID)
-    before = tops_of(lab, tree.relative_to(lab.source))
-    assert len(before[0][3]) == 2
-    tops = MountedTops(os.fsencode(lab.source))
-    kept = tops.read_top(TREE)
-    assert kept.gfid is not None
-    assert len(kept.gfid) == 16
-    seen = public / TREE.decode()
-    assert as_user(seen, UID) == as_user(seen, UID + 1) == "opened"
-    tops.freeze(TREE, kept)
-    assert tops.look(TREE, kept).state is TopSeen.FROZEN
-    assert set(map(str, tops_of(lab, tree.relative_to(lab.source)))) == {str((0, kept.gid, 0o2500, {}))}
-    assert as_user(seen, UID) == as_user(seen, UID + 1) == "refused"
-    assert (tree / "data").read_bytes() == b"x"
-    tops.thaw(TREE, kept)
-    assert tops.read_top(TREE) == kept
-    assert tops_of(lab, tree.relative_to(lab.source)) == before
-    assert as_user(seen, UID) == as_user(seen, UID + 1) == "opened"
-
-
-def as_user(tree: Path, uid: int) -> str:
-    """What somebody who is not root finds at the top."""
-    act = f"ls {tree} && : > {tree}/new-{uid}"
-    done = subprocess.run(
-        ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "sh", "-c", act],
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode == 0:
-        return "opened"
-    assert b"Permission denied" in done.stderr
-    return "refused"
 
 
 @pytest.mark.guarantee("open-files")

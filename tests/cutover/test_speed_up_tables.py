@@ -2,16 +2,13 @@
 
 import io
 import re
-from xml.etree import ElementTree as ET
 
-import pytest
 from rich.console import Console
 
 from migrator.core.entry import UserTree
 from migrator.cutover.model import SpeedUp, TreeTest, UserSpeedUps, Verdict
 from migrator.cutover.rules_speed import sums
 from migrator.cutover.view import speed_up_blocks
-from migrator.render.charts import bar_svg
 from migrator.render.document import BarChart, Document, Section
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
@@ -70,21 +67,6 @@ def test_median_noise_and_single_runs_are_told_in_every_form() -> None:
         assert "4.00 times as fast (3.60 to 4.40)" in text
         assert "8.00 times as fast (1 run: noise not known)" in text
         assert "250 ms" in text
-
-
-def test_all_bars_have_one_scale_and_a_line_where_both_are_alike() -> None:
-    root = ET.fromstring(str(bar_svg(chart(*USERS), "c")))
-    bars = [float(bar.get("width", "0")) for bar in root.iter("rect")]
-    assert bars[0] / bars[1] == pytest.approx(8.0, rel=0.02)
-    assert bars[2] / bars[0] == pytest.approx(2.0, rel=0.02), "beside those of another user, too"
-    (line,) = [one for one in root.iter("line") if one.get("class") == "limit"]
-    start = float(next(root.iter("rect")).get("x", "0"))
-    assert (float(line.get("x1", "0")) - start) / bars[0] == pytest.approx(0.25, rel=0.02)
-    words = [node.text for node in root.iter("text")]
-    assert {"ann", "ben", "8.00 times as fast (1 run: noise not known)", "as fast as the source"} <= set(words)
-    summary = root.find("desc")
-    assert summary is not None
-    assert "Medians over all users: ls -lR 6.00, read a sample 0.50" in (summary.text or "")
 
 
 def test_a_user_is_text_in_every_output() -> None:
