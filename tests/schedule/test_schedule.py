@@ -8,7 +8,7 @@ from migrator.core.units import DAY_S, TIB
 from migrator.schedule import model as schedule_model
 from migrator.schedule import rules as schedule_rules
 from migrator.schedule.rules_play import play
-from tests.support.schedules import TB, Replay, batch, facts, field_example, subvolume
+from tests.support.schedules import Replay, batch, facts, subvolume
 
 
 def outcome(site: schedule_model.ScheduleFacts) -> schedule_model.Outcome:
@@ -19,41 +19,6 @@ def obstacle(site: schedule_model.ScheduleFacts) -> schedule_model.Obstacle:
     found = outcome(site).obstacle
     assert found is not None
     return found
-
-
-def test_the_field_example_day_by_day() -> None:
-    found = outcome(field_example(85 * TIB))
-    # 85 TiB x 0.9 are 84.1 TB: four batches of 20 TB, 0.23 days each. They are purged two weeks and 67 minutes later; then
-    # 260 TB lie on eight bricks, 32.5 TB on each, and on seven they are 84 % of them: one can go. That takes 7.2 days at
-    # 50 MiB/s. A day later it is room for 39.6 TB more on the target: two batches. And so on, two batches for a brick.
-    begun = [round(step.begins_day, 1) for step in found.batches]
-    assert begun == [0, 0.2, 0.5, 0.7, 23.1, 23.4, 45.6, 45.8, 67.7, 68, 89.4, 89.6, 110.4, 110.7, 130.4, 130.6, 148.1]
-    cleared = [round(step.cleared_day or 0, 1) for step in found.subvolumes]
-    assert cleared == [22.1, 44.6, 66.7, 88.4, 109.4, 129.4, 147.1, 162.4]
-    moved = [round(step.moved_bytes / TB, 1) for step in found.subvolumes]
-    assert moved == [32.5, 31.4, 30, 28, 25, 20, 10, 0]
-    assert [(step.host, round(step.free_day or 0, 1)) for step in found.hosts] == [
-        ("gl1", 44.6),
-        ("gl2", 88.4),
-        ("gl3", 129.4),
-        ("gl4", 162.4),
-    ]
-    assert Replay(field_example(85 * TIB), found).run().worst == []
-
-
-def test_the_field_example_with_too_little_to_begin_with() -> None:
-    # 60 TiB x 0.9 are 59.4 TB: two batches. Then 300 TB lie on bricks of 351.8 TB, 97 % of them without one: none can go.
-    site = field_example(60 * TIB)
-    assert obstacle(site) == schedule_model.Obstacle(
-        kind=schedule_model.ObstacleKind.TARGET_BYTES,
-        day=pytest.approx(14.51, abs=0.01),  # type: ignore[arg-type]
-        batch=3,
-        lacking_bytes=60 * TB - 60 * TIB * 9 // 10,
-    )
-    # Four batches must fit, and a little more for each brick after.
-    more_bytes = schedule_rules.remedies(site, range(17)).more_bytes
-    assert more_bytes is not None
-    assert 80 * TB - 60 * TIB * 0.9 <= more_bytes <= 85 * TIB * 0.9 - 60 * TIB * 0.9
 
 
 def test_a_worked_example() -> None:
@@ -109,22 +74,6 @@ def test_less_is_copied_while_a_drain_moves_files() -> None:
     twice = play(schedule_rules.changed(site, schedule_model.Change.COPY_HALVED), (0, 1), (0, 1)).batches[0]
     assert twice.moved_day == pytest.approx(10 / 3 + 8 - 10 / 12)
     assert Replay(site, found).run().worst == []
-
-
-def test_who_adds_faster_than_a_drain_lets_copy_is_copied_after_it() -> None:
-    site = facts(
-        [subvolume(1, total=1000, free=940), subvolume(2, total=1000, free=990)],
-        [batch(1, [10, 10], days=4, in_drain=40)],
-        outside=[50, 0],
-        growth=4,
-        drain=0.2,
-        retain=100,
-    )
-    # 20 grow by 20 % a day: in a day of the drain a tenth of one is copied, and 0.8 come to it.
-    found = play(site, (0,), (0, 1))
-    cleared_day = found.subvolumes[0].cleared_day or 0.0
-    moved_day = found.batches[0].moved_day
-    assert moved_day - cleared_day + cleared_day / 10 == pytest.approx(4 * (1 + 0.2 * moved_day))
 
 
 def test_growth_is_copied_and_counts_on_both_sides() -> None:
@@ -289,8 +238,3 @@ def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
         "any more"
     )
     assert schedule_rules.schedule_problem(schedule_model.Schedule(problem="no bricks"), 0.0) is None
-
-
-def test_without_bricks_or_batches_there_is_nothing_to_schedule() -> None:
-    with pytest.raises(ValueError, match="bricks and batches"):
-        schedule_rules.make_schedule(facts([], [batch(1, [])]))

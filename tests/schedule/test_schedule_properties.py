@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from migrator.schedule.model import KeptFacts, ObstacleKind, Outcome, Placed, ScheduleFacts
 from migrator.schedule.rules import best_outcome, drain_orders, is_possible, with_room
-from migrator.schedule.rules_play import SourceSide, play
+from migrator.schedule.rules_play import play
 from tests.support.schedules import Replay, batch, facts, subvolume
 
 
@@ -71,36 +71,6 @@ def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
             assert [step.retired for step in outcome.subvolumes] == [False] * (len(site.subvolumes) - 1) + [True]
             assert outcome.done_day is not None
             assert all(host.free_day is not None and host.free_day <= outcome.done_day for host in outcome.hosts)
-
-
-@given(sites(), st.data())
-def test_the_sum_of_bytes_is_kept(site: ScheduleFacts, data: st.DataObject) -> None:
-    source = SourceSide(site)
-    left = {one.number for one in site.batches}
-    moved_at: dict[int, float] = {}
-    day = 0.0
-    base = sum(one.placed.all_bytes for one in site.kept) + site.outside.all_bytes
-    for _ in range(data.draw(st.integers(0, 8))):
-        day += data.draw(st.integers(0, 5))
-        step = data.draw(st.sampled_from(["drain", "move", "purge"]))
-        live = [one for one in site.batches if one.number in left and one.number not in moved_at]
-        moved = [one for one in site.batches if one.number in left and one.number in moved_at]
-        if step == "drain" and len(source.active) > 1:
-            source.takes_out(data.draw(st.sampled_from(source.active)))
-        elif step == "move" and live:
-            one = data.draw(st.sampled_from(live))
-            source.settle(one.placed, day)
-            moved_at[one.number] = day
-        elif step == "purge" and moved:
-            one = data.draw(st.sampled_from(moved))
-            source.remove(one.placed, grown_until_day=moved_at[one.number])
-            left.discard(one.number)
-        expected = base + sum(
-            one.placed.all_bytes * (1 + site.growth_share * moved_at.get(one.number, day))
-            for one in site.batches
-            if one.number in left
-        )
-        assert sum(source.content(place, day) for place in source.active) == pytest.approx(expected, abs=1e-6)
 
 
 @given(sites())

@@ -26,7 +26,7 @@ class Walks:
     """Bricks with these names. The `BrickWalks` port. `wiped` are bricks no more."""
 
     wiped: Collection[str] = ()
-
+    volume_id = VOLUME_ID
     hosts: Collection[str] = ("gl3",)
 
     def __init__(self, *names: bytes) -> None:
@@ -37,7 +37,9 @@ class Walks:
     async def walk(self, brick: Brick, *, listener: BrickListener, own: bool = False, **_: Any) -> BrickTotals:
         if brick.name in self.wiped:
             raise ToolFailed(f"{brick.name} is no root of a brick")
-        await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7))
+        await listener.hello(
+            BrickHello(volume_id=self.volume_id, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7)
+        )
         names = [name for name in self._names if own or not name.startswith(b".migrator-")]
         if names:
             await listener.rows(memoryview(b"\0".join(names)))
@@ -55,6 +57,16 @@ def audited(names: Sequence[bytes], left: LeftListFile | None = None) -> AuditSe
             (BRICK,), volume_id=VOLUME_ID, walks=Walks(*names), read_block=block, clock=VirtualClock(), left=left
         )
     )
+
+
+@pytest.mark.guarantee("drain-commit")
+def test_an_empty_directory_in_the_place_of_a_brick_proves_nothing() -> None:
+    walks = Walks()
+    walks.volume_id = "another"
+    audit = asyncio.run(
+        audit_bricks((BRICK,), volume_id=VOLUME_ID, walks=walks, read_block=block, clock=VirtualClock())
+    )
+    assert (audit.left, audit.whole, len(audit.reasons)) == (0, False, 1)
 
 
 def test_what_a_purge_has_kept_is_left_as_everything_else() -> None:

@@ -24,7 +24,6 @@ from migrator.hosts.process import LocalProcesses
 from migrator.lab import cluster
 from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick
-from tests.bricks.drain.test_drain_audit_on_cluster import left_behind
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import SMALL
 from tests.support.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until
@@ -317,6 +316,20 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
     assert (told["bricks"], told["state"]) == ([brick.name], "wiped")
 
 
+def left_behind(brick: Path) -> Path:
+    """A file of data, which is returned, and a link-to file."""
+    link = brick / "home" / "elsewhere"
+    link.touch()
+    os.setxattr(link, "trusted.glusterfs.dht.linkto", b"vol1-client-0\0")
+    link.chmod(0o1000)
+    stray = brick / "home" / "left behind"
+    stray.write_bytes(b"data")
+    for path in (link, stray):
+        # Gluster knows both: without it nobody could tell what they are.
+        os.setxattr(path, "trusted.gfid", os.urandom(16))
+    return stray
+
+
 @pytest.mark.guarantee("drain-commit")
 def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> None:
     lab, brick = drains.lab, drains.brick()
@@ -436,13 +449,3 @@ def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_befo
     assert set(told) >= set(DrainStanding.__dataclass_fields__)
     assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
     assert drains.option() is None
-
-
-def test_what_cannot_be_drained_is_refused_before_anything_is_touched(drains: Drains) -> None:
-    several = sorted(drains.names())[:2]
-    done = drains.site.json("brick", "drain", *several, "--accept-open-files", code=4)
-    assert any("one after the other" in reason for reason in done["reasons"])
-    assert drains.state() == ""
-    unknown: subprocess.CompletedProcess[str] = drains.site.call("brick", "drain", "gl9:/nowhere")
-    assert unknown.returncode == 2
-    assert drains.names() >= set(several)

@@ -1,21 +1,14 @@
 """Drains that fail, over a simulated volume: by files, by room, by reboots, by a host that tells nothing any more."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from migrator.bricks.drain.model import DrainEnding
 from migrator.core.events import EventKind
 from migrator.gluster.model import TaskStatus
-from tests.bricks.drain.drain_site import S, Site, drain_site
+from tests.bricks.drain.drain_site import S, Site
 from tests.bricks.drain.drain_world import LEAVING
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with drain_site(tmp_path) as made:
-        yield made
 
 
 def test_files_that_could_not_be_moved_stop_the_commit_until_they_are(site: Site) -> None:
@@ -106,15 +99,6 @@ def test_a_host_that_is_silent_for_long_fails_the_drain_and_the_same_command_goe
     assert site.stop().ending is DrainEnding.TAKEN_BACK
 
 
-def test_a_silent_host_that_was_helped_between_two_calls_goes_on_with_the_same_task(site: Site) -> None:
-    loses_its_mover(site, looks=10_000)
-    assert site.drain(stall_s=600.0).ending is DrainEnding.HALTED
-    task = site.volume.task
-    site.glusterd.meanwhile = [*[nothing] * 30, becomes(site, silent=False)]
-    assert site.drain(commit=False).ending is DrainEnding.WAITS
-    assert site.volume.task is task
-
-
 def killed(site: Site) -> None:
     """What moves files, without a word to glusterd."""
     assert site.volume.task is not None
@@ -162,23 +146,6 @@ def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> N
     assert site.volume.reachable() == set(range(1, 10))
 
 
-def test_what_waits_for_a_brick_and_goes_on_after_it_is_no_other_task(site: Site) -> None:
-    def goes_on() -> None:
-        assert site.volume.task is not None
-        site.volume.task.dead = False
-
-    site.glusterd.meanwhile = [
-        nothing,
-        lambda: waits_for_brick(site),
-        *[nothing] * 500,
-        becomes(site, brick_up=True),
-        *[nothing] * 20,
-        goes_on,
-    ]
-    assert site.drain(commit=False).ending is DrainEnding.WAITS
-    assert site.volume.tasks_made == 1
-
-
 def test_what_a_call_before_saw_of_a_run_time_counts_for_nothing(site: Site) -> None:
     """Its host was put right between the two calls."""
 
@@ -193,17 +160,6 @@ def test_what_a_call_before_saw_of_a_run_time_counts_for_nothing(site: Site) -> 
     assert site.volume.tasks_made == 1
 
 
-def test_a_process_that_is_killed_every_time_is_left_to_an_admin(site: Site) -> None:
-    site.glusterd.meanwhile = [lambda: killed(site)] * 10_000
-    done = site.drain()
-    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, S.FAILED)
-    assert "on gl3 no process moves files any more" in done.words
-    assert LEAVING in site.volume.inside
-    site.glusterd.meanwhile = []
-    assert site.drain().ending is DrainEnding.DONE
-    assert site.volume.reachable() == set(range(1, 10))
-
-
 def reboots(site: Site, *, looks: int) -> None:
     """The host goes and comes again, its brick after some looks more, and Gluster breaks off for want of it."""
 
@@ -216,28 +172,12 @@ def reboots(site: Site, *, looks: int) -> None:
     site.glusterd.meanwhile = [nothing, goes, nothing, nothing, comes, *[nothing] * looks, is_up]
 
 
-def test_bricks_that_come_up_after_their_host_are_waited_for_where_the_drain_was_just_begun(site: Site) -> None:
-    goes, comes = becomes(site, peer_up=False), becomes(site, peer_up=True, brick_up=False)
-    site.glusterd.meanwhile = [goes, nothing, comes, *[nothing] * 40, becomes(site, brick_up=True)]
-    assert site.drain().ending is DrainEnding.DONE
-    assert site.volume.tasks_made == 1
-
-
 def test_what_breaks_off_by_a_reboot_begins_anew_by_itself_when_the_brick_is_up(site: Site) -> None:
     reboots(site, looks=20)
     assert site.drain().ending is DrainEnding.DONE
     assert site.volume.tasks_made == 2
     assert site.volume.reachable() == set(range(1, 10))
     assert site.volume.options == {}
-
-
-def test_what_breaks_off_by_a_reboot_waits_for_people_where_the_brick_stays_down(site: Site) -> None:
-    reboots(site, looks=10_000)
-    done = site.drain()
-    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, S.FAILED)
-    assert f"brick {LEAVING} is down" in done.words
-    site.glusterd.meanwhile, site.volume.brick_up = [], True
-    assert site.drain().ending is DrainEnding.DONE
 
 
 def test_a_drain_that_breaks_off_every_time_is_not_restarted_forever(site: Site) -> None:

@@ -1,8 +1,5 @@
 """What is asked before a drain begins, over a simulated volume: guards, sources that are purged first, a dry run."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from migrator.bricks.drain.model import BrickMarks, DrainEnding, TreeOnBricks
@@ -11,8 +8,8 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.units import GIB
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
 from migrator.ledger.ledger import Ledger
-from tests.bricks.drain.drain_site import Site, drain_site
-from tests.bricks.drain.drain_world import LEAVING, STAYING
+from tests.bricks.drain.drain_site import Site
+from tests.bricks.drain.drain_world import LEAVING
 
 ALICE, BOB = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob"))
 
@@ -23,12 +20,6 @@ TO_THE_TARGET = (
     (CutoverStep.SWITCH, CutoverState.SWITCHING, CutoverState.SWITCHED),
     (CutoverStep.THAW, CutoverState.THAWING, CutoverState.THAWED),
 )
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with drain_site(tmp_path) as made:
-        yield made
 
 
 def test_sources_of_users_on_the_target_are_purged_first_or_accepted(site: Site) -> None:
@@ -86,12 +77,6 @@ def test_a_guard_stops_it_before_anything_is_written_down(site: Site, name: str,
     assert (site.volume.task, site.volume.options) == (None, {})
     if name == "open_files":
         assert site.drain(accept_open_files=True).ending is DrainEnding.DONE
-
-
-def test_no_room_stops_it(site: Site) -> None:
-    site.volume.room = False
-    done = site.drain()
-    assert any(f"{STAYING} has 0 B beyond cluster.min-free-disk" in reason for reason in done.reasons), done.reasons
 
 
 def test_a_dry_run_changes_nothing_and_says_the_word(site: Site) -> None:

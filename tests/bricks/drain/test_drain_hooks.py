@@ -10,7 +10,7 @@ from migrator.core.errors import Refused
 from migrator.hooks.model import HookCall, HookResult
 from migrator.ledger.ledger import open_ledger
 from tests.bricks.drain.drain_world import LEAVING
-from tests.bricks.drain.hooked_drain import EVERYTHING, WORD, HookedSite, S
+from tests.bricks.drain.hooked_drain import WORD, HookedSite, S
 from tests.support.kills import Killed, new_ledger
 
 TOLD_OF_THE_WAY_OUT = [
@@ -59,13 +59,6 @@ def test_an_audit_that_finds_something_is_told_to_be_refused_and_why(site: Hooke
     assert site.hooks.reasons == [("post-audit", "", left), ("post-fail", "drain", left)]
 
 
-def test_an_audit_without_a_commit_has_its_hooks_and_so_has_the_one_of_the_next_call(site: HookedSite) -> None:
-    assert site.drain(commit=False).ending is DrainEnding.WAITS
-    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT[:3]
-    assert site.drain().ending is DrainEnding.DONE
-    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT[1:]
-
-
 def test_hooks_after_a_step_that_fail_are_a_warning_and_no_more(site: HookedSite) -> None:
     site.hooks.exit_codes = dict.fromkeys(("post-audit", "post-commit", "post-drain"), 1)
     assert site.drain().ending is DrainEnding.DONE
@@ -74,18 +67,6 @@ def test_hooks_after_a_step_that_fail_are_a_warning_and_no_more(site: HookedSite
         f"the hook post-{step}.d/50-do after the {step} of {LEAVING}" for step in ("drain", "commit", "audit")
     ]
     assert site.owes_nothing()
-
-
-def test_a_pager_that_fails_is_a_warning_too(site: HookedSite) -> None:
-    site.volume.unmovable, site.volume.silent_failures = {5}, True
-    site.hooks.exit_codes = {"post-fail": 3}
-    done = site.drain()
-    assert (done.ending, site.state) == (DrainEnding.HALTED, S.FAILED)
-    assert any(
-        words.startswith("the hook post-fail.d/50-do after the failure of the drain") for words in site.warnings()
-    )
-    site.volume.unmovable = set()
-    assert site.drain().ending is DrainEnding.DONE
 
 
 @pytest.mark.parametrize("code", [1, 62])
@@ -130,47 +111,6 @@ def test_a_drain_that_goes_on_after_all_tells_who_was_asked_to_take_it_back(
     assert site.owes_nothing()
 
 
-def test_what_a_killed_audit_owes_is_told_when_the_drain_is_taken_back(
-    site: HookedSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-
-        async def dies(*_: object, **__: object) -> None:
-            raise Killed
-
-        patch.setattr("migrator.bricks.drain.steps.audit_bricks", dies)
-        with pytest.raises(Killed):
-            site.drain()
-    assert site.state is S.AUDITING
-    assert site.stop().ending is DrainEnding.TAKEN_BACK
-    assert site.hooks.called() == [
-        ("pre-drain", ""),
-        ("pre-audit", ""),
-        ("pre-stop", ""),
-        ("post-stop", "done"),
-        ("post-audit", "stopped"),
-        ("post-drain", "stopped"),
-    ]
-    assert site.owes_nothing()
-
-
-def test_a_drain_that_is_stopped_by_hand_is_taken_back_without_asking(site: HookedSite) -> None:
-    def stops() -> None:
-        site.glusterd.meanwhile = []
-        site.volume.stop()
-
-    site.glusterd.meanwhile = [stops]
-    assert site.drain().ending is DrainEnding.TAKEN_BACK
-    assert site.hooks.called() == [("pre-drain", ""), ("post-drain", "stopped")]
-
-
-def test_what_a_call_puts_right_itself_is_told_to_nobody(site: HookedSite) -> None:
-    site.volume.raced = 3
-    assert site.drain().ending is DrainEnding.DONE
-    assert site.hooks.called() == TOLD_OF_THE_WAY_OUT
-    assert site.volume.reachable() == EVERYTHING
-
-
 def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedSite) -> None:
     site.volume.raced, site.volume.fills = 1, True
     for _ in range(3):
@@ -186,12 +126,6 @@ def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedS
     assert site.drain().ending is DrainEnding.HALTED
     assert site.hooks.called()[-1] == ("post-fail", "failed")
     assert [stage for stage, _, _ in site.hooks.reasons].count("post-fail") == 2
-
-
-def test_a_guard_before_the_beginning_is_no_failure(site: HookedSite) -> None:
-    site.open_files = 3
-    assert site.drain().ending is DrainEnding.HALTED
-    assert site.hooks.called() == []
 
 
 def test_a_host_that_stays_away_is_told_once_for_each_watch_that_it_has_ended(site: HookedSite) -> None:
@@ -225,10 +159,3 @@ def test_a_stop_that_gluster_refuses_is_told_as_that(site: HookedSite) -> None:
     site.volume.silent = False
     assert site.stop().ending is DrainEnding.TAKEN_BACK
     assert site.hooks.called() == [("post-stop", "done"), ("post-drain", "stopped")]
-
-
-def test_bricks_that_are_out_are_not_taken_back_and_nobody_is_rung_for_the_question(site: HookedSite) -> None:
-    site.drain()
-    site.hooks.called()
-    assert site.stop().ending is DrainEnding.HALTED
-    assert site.hooks.called() == []

@@ -1,8 +1,7 @@
 """What Gluster leaves on drained bricks, over a simulated volume: the audit, and what a recovery brings back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,8 @@ from migrator.bricks.drain.steps import DrainMachine
 from migrator.bricks.recover.model import RecoverySummary
 from migrator.core.errors import Refused
 from migrator.gluster.model import BrickHeal, VolumeState, VolumeTask
-from tests.bricks.drain.drain_site import S, Site, drain_site
+from tests.bricks.drain.drain_site import S, Site
 from tests.bricks.drain.drain_world import LEAVING
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with drain_site(tmp_path) as made:
-        yield made
 
 
 def test_what_the_audit_finds_stops_the_commit_whatever_gluster_says(site: Site) -> None:

@@ -1,9 +1,5 @@
 """Drains over a simulated volume, killed and disturbed anywhere: no file is lost by them, and they always end."""
 
-from collections.abc import Callable
-from itertools import product
-
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -243,63 +239,3 @@ class DrainMachine(RuleBasedStateMachine):
 
 DrainMachine.TestCase.settings = settings(stateful_step_count=25)
 TestDrainMachine = DrainMachine.TestCase
-
-
-def machine_after(far: int) -> DrainMachine:
-    machine = DrainMachine()
-    machine.has_come_some_way(far, NORMAL)
-    return machine
-
-
-def if_there_is_a_task(event: Callable[[DrainMachine], None]) -> Callable[[DrainMachine], None]:
-    return lambda machine: event(machine) if machine.world.task is not None else None
-
-
-def begins_one(machine: DrainMachine) -> None:
-    if machine.world.task is None and LEAVING in machine.world.inside:
-        machine.admin_begins_one()
-
-
-def begins_it_anew(machine: DrainMachine) -> None:
-    machine.world.stop()
-    begins_one(machine)
-
-
-def forces_it_out(machine: DrainMachine) -> None:
-    if LEAVING in machine.world.inside:
-        machine.admin_forces_it_out(really=True)
-
-
-EVENTS: list[Callable[[DrainMachine], None]] = [
-    lambda _: None,
-    begins_one,
-    begins_it_anew,
-    forces_it_out,
-    lambda machine: machine.world.stop(),
-    if_there_is_a_task(lambda machine: machine.admin_commits_it()),
-    if_there_is_a_task(lambda machine: machine.the_process_that_moves_dies(stalled=True)),
-    if_there_is_a_task(lambda machine: machine.the_host_reboots_and_glusterd_loses_what_moves(long=True)),
-    lambda machine: machine.glusterd_comes_and_goes(up=False),
-    lambda machine: machine.the_host_comes_and_goes(up=False),
-    lambda machine: machine.room_comes_and_goes(room=False),
-    lambda machine: machine.files_cannot_be_moved(unmovable=True, silent=True),
-    lambda machine: machine.files_cannot_be_moved(unmovable=True, silent=False),
-    lambda machine: machine.user_writes(LEAVING),
-    lambda machine: machine.somebody_writes_at_the_commit(),
-    lambda machine: machine.is_to_be_taken_back(),
-]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("far", range(14))
-def test_after_every_act_every_end_of_it_and_every_two_disturbances(far: int) -> None:
-    for dies, fails, first, second in product(DEATHS, (False, True), EVENTS, EVENTS):
-        machine = machine_after(far)
-        first(machine)
-        machine.go(Luck(dies=dies, fails=fails))
-        machine.nothing_is_lost_but_what_people_took_away()
-        second(machine)
-        machine.go(Luck())
-        machine.nothing_is_lost_but_what_people_took_away()
-        machine.options_are_never_forgotten()
-        machine.teardown()

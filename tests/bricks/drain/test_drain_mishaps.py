@@ -41,15 +41,6 @@ esac
 exec "%(gluster)s" "$@"
 """
 
-KILLING_THE_MOVER = """tries=0
-until pid=$(cat %(pid_file)s) && grep -aq rebalance/vol1 "/proc/$pid/cmdline" && kill -9 "$pid"; do
-    tries=$((tries + 1))
-    [ $tries -lt 600 ] || break
-    sleep 0.1
-done
-kill -CONT %(brick)s
-"""
-
 
 @pytest.fixture(scope="module")
 def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drains]:
@@ -230,18 +221,6 @@ def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, b
     # It is looked at while the host is away: nothing is concluded from that.
     wait_until(lambda: drains.state() in ("started", "draining"), "it is watched")
     lab.boot_host(lab.host_of(brick))
-    ended(drains, brick, before, running)
-
-
-def test_a_drain_whose_mover_is_killed_is_begun_anew_by_itself(drains: Drains, before: Mapping[str, str]) -> None:
-    """Gluster says for good that it is in progress."""
-    lab, brick = drains.lab, brick_of(drains, 1, 3)
-    held = stand_still(drains, brick)
-    # As soon as Gluster has begun it.
-    pid_file = f"{lab.mover_directory(lab.host_of(brick))}/*.pid"
-    (drains.marks / "after").write_text(KILLING_THE_MOVER % {"pid_file": pid_file, "brick": held})
-    running = start(drains, brick)
-    wait_until(lambda: "no process moves files any more" in said(drains), "it is found", deadline_s=2 * DEADLINE_S)
     ended(drains, brick, before, running)
 
 

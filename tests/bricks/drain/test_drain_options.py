@@ -1,8 +1,6 @@
 """What a drain changes of the volume's options, over a simulated volume: the throttle, and what is put back by whom."""
 
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -12,16 +10,10 @@ from migrator.core.errors import UsageError
 from migrator.core.events import EventKind
 from migrator.core.probe import Probe, ProbeSide
 from migrator.core.windows import Window
-from tests.bricks.drain.drain_site import VOLUME_ID, S, Site, drain_site
+from tests.bricks.drain.drain_site import VOLUME_ID, S, Site
 from tests.bricks.drain.drain_world import LAZY, NORMAL, THROTTLE
 from tests.support.fakes import VirtualClock
 from tests.support.kills import Death, Killed
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with drain_site(tmp_path) as made:
-        yield made
 
 
 def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site: Site) -> None:

@@ -233,40 +233,24 @@ def test_linked_symlinks_are_listed() -> None:
     assert ", and 2 more" in problem
 
 
-def test_the_last_subvolume_stays() -> None:
-    (problem,) = structure_problems(volume(1), ("gl1:/b",))
-    assert "the last subvolume" in problem
-    (problem,) = structure_problems(volume(3, replicas=3), ("gl1:/b", "gl2:/b", "gl3:/b"))
-    assert "the last subvolume" in problem
-    assert "the last subvolume" in problems(state=volume(1), versions={"gl1": "10.3"})[0]
-
-
-def test_a_set_goes_whole_and_alone() -> None:
-    state = volume(6, replicas=3)
-    assert structure_problems(state, ("gl4:/b", "gl6:/b", "gl5:/b")) == ()
-    (problem,) = structure_problems(state, ("gl4:/b", "gl5:/b"))
-    assert "gl6:/b belongs to it too" in problem
-    (problem,) = structure_problems(volume(4), ("gl1:/b", "gl2:/b"))
-    assert "2 subvolumes at once" in problem
-
-
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "bricks", "words"),
     [
-        (volume(6, disperse_count=3), "dispersed"),
-        (volume(4, stripe_count=2), "striped"),
-        (volume(3, options=(("features.shard", "on"),)), "sharded"),
-        (volume(4, replicas=3), "not understood"),
+        (volume(1), ("gl1:/b",), "the last subvolume"),
+        (volume(3, replicas=3), ("gl1:/b", "gl2:/b", "gl3:/b"), "the last subvolume"),
+        (volume(6, replicas=3), ("gl4:/b", "gl5:/b"), "gl6:/b belongs to it too"),
+        (volume(4), ("gl1:/b", "gl2:/b"), "2 subvolumes at once"),
+        (volume(6, disperse_count=3), ("gl1:/b",), "dispersed"),
+        (volume(4, stripe_count=2), ("gl1:/b",), "striped"),
+        (volume(3, options=(("features.shard", "on"),)), ("gl1:/b",), "sharded"),
+        (volume(4, replicas=3), ("gl1:/b",), "not understood"),
+        (volume(), (), "has no brick"),
+        (volume(), ("gl1:/b", "gl9:/b"), "has no brick"),
     ],
 )
-def test_volumes_that_are_never_drained(state: VolumeState, words: str) -> None:
-    found = structure_problems(state, ("gl1:/b",))
-    assert any(words in problem for problem in found)
-
-
-def test_a_brick_that_the_volume_has_not() -> None:
-    for bricks in ((), ("gl9:/b",), ("gl1:/b", "gl9:/b")):
-        assert "has no brick" in structure_problems(volume(), bricks)[0]
+def test_what_is_never_drained(state: VolumeState, bricks: tuple[str, ...], words: str) -> None:
+    assert any(words in problem for problem in structure_problems(state, bricks))
+    assert structure_problems(volume(6, replicas=3), ("gl4:/b", "gl6:/b", "gl5:/b")) == ()
 
 
 def test_marks_of_an_earlier_drain_are_told_with_the_command_that_takes_them_off() -> None:

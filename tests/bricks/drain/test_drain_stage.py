@@ -1,23 +1,14 @@
 """Drains driven over a simulated volume: the way out, the way back, and kills at every call."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from migrator.bricks.drain.model import DrainEnding
 from migrator.bricks.shared import read_bricks
-from migrator.core.errors import ExitCode, LockHeld, ToolFailed
+from migrator.core.errors import ExitCode, LockHeld
 from migrator.gluster.model import TaskStatus
-from tests.bricks.drain.drain_site import REQUEST, S, Site, drain_site
+from tests.bricks.drain.drain_site import REQUEST, S, Site
 from tests.bricks.drain.drain_world import LEAVING, NORMAL, THROTTLE
 from tests.support.kills import Death, Killed
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with drain_site(tmp_path) as made:
-        yield made
 
 
 def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
@@ -64,14 +55,6 @@ def test_what_was_taken_back_already_is_told_and_nothing_is_done(site: Site) -> 
     assert site.ledger.runs.latest() == before
 
 
-def test_what_comes_to_the_brick_before_the_commit_is_seen_no_more(site: Site) -> None:
-    """The guard is the last audit: a write after it is Gluster's own business, which sends new files elsewhere."""
-    states: list[bool] = []
-    site.glusterd.before_commit = lambda: states.append("run" in site.locks.held)
-    assert site.drain().ending is DrainEnding.DONE
-    assert states == [True]
-
-
 def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
     site.locks.held.add("run")
     with pytest.raises(LockHeld):
@@ -82,16 +65,6 @@ def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) ->
     assert (done.ending, site.state) == (DrainEnding.WAITS, S.AUDITED)
     assert LEAVING in site.volume.inside
     assert site.locks.held == set()
-
-
-def test_glusterd_that_is_away_for_a_while_is_waited_for(site: Site) -> None:
-    with pytest.raises(Killed):
-        site.drain(death=Death(left=28))
-    site.volume.glusterd_up = False
-    with pytest.raises(ToolFailed):
-        site.drain()
-    site.volume.glusterd_up = True
-    assert site.drain().ending is DrainEnding.DONE
 
 
 def nothing() -> None:

@@ -66,26 +66,3 @@ def test_a_few_samples_tell_what_all_do(tmp_path: Path, seed: int) -> None:
     assert drain_standing.standing(drain, few) == drain_standing.standing(drain, every)
     assert addition_standing.standing(addition, few) == addition_standing.standing(addition, every)
     assert sorted(map(repr, last_counts(few))) == sorted(map(repr, last_counts(every)))
-
-
-def test_of_a_drain_of_weeks_few_are_read(tmp_path: Path) -> None:
-    every = [
-        DrainSample(
-            task_id="t",
-            at_s=30.0 * turn,
-            host="h",
-            status=TaskStatus.IN_PROGRESS,
-            runtime_s=30.0 * turn,
-            files=turn,
-            size_bytes=turn,
-            lookups=turn,
-            failures=0,
-            skipped=0,
-        )
-        for turn in range(5000)
-    ]
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
-        drain = plan_drain(ledger)
-        assert list(ledger.drains.telling_samples(drain.id, recent_s=WINDOW_S)) == []
-        ledger.drains.add_samples(drain.id, every)
-        assert len(ledger.drains.telling_samples(drain.id, recent_s=WINDOW_S)) <= WINDOW_S / 30.0 + 2
