@@ -6,7 +6,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -501,7 +500,7 @@ async def _version(hosts: Hosts, name: str) -> str | None:
     return None
 
 
-# The ports for the directories of a volume.
+# The port for the directories of a volume.
 
 
 class DirectoryWalks(Protocol):
@@ -517,43 +516,4 @@ class DirectoryWalks(Protocol):
     ) -> int:
         """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents' gfids.
         Returns the number of unreadable ones. Raises ToolFailed, HostLost, UsageError, and what `take` raises.
-        """
-
-
-class KnownDirectories(Protocol):
-    """The recorded directories of one addition, on disk. Synchronous, for one thread."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether a complete walk is recorded."""
-
-    def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
-        """The recorded directories, by gfid."""
-
-    def keep(self, found: Sequence[DirectoryFacts]) -> None:
-        """Record these; they replace earlier records of the same gfids."""
-
-    def done(self) -> None:
-        """A walk is complete: make its records durable. Without this call they are dropped."""
-
-    def remove(self) -> None:
-        """Delete all records."""
-
-
-class DirectoryMemory(Protocol):
-    """The recorded directories of all additions."""
-
-    def opened(self, addition_id: int) -> AbstractContextManager[KnownDirectories]:
-        """The records of one addition, for the length of the block; created if missing. Raises MigratorError, OSError."""
-
-
-class DirectoryMender(Protocol):
-    """Restores owner, mode and ACLs of directories through the mount. Blocking."""
-
-    def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
-        """A directory as users see it; None if it is gone or has another gfid. Raises OSError."""
-
-    def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
-        """Restore owner, mode and ACLs of `wanted` if the directory still is as `seen`. Returns its new state, None if it does
-        not have them. Raises OSError.
         """

@@ -95,7 +95,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
     words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
     if step.step is not model.AdditionStep.PREPARE or record.side is model.AdditionSide.TARGET:
         return machine.summary(record, model.AdditionEnding.PLANNED, words)
-    problems = problems_before(record, seen, request.wish, prepared=True)
+    problems = () if seen is None else problems_before(record, seen, request.wish, prepared=True)
     if problems and not await _prepares(call):
         return machine.why_halted(record, against(record, problems))
     words += ", and the pre-add hooks have to put this right" if problems else ""

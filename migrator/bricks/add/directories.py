@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from migrator.bricks.add import rules_directories
+from migrator.bricks.add.known_directories import KnownDirectoryFile
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
 from migrator.bricks.add.stage import AdditionCall, DirectoryWorld, look_everywhere_at, subject_of, walk_new, walk_older
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.units import several
-from migrator.gluster.looks import KnownDirectories
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
 
 _PAUSE_S, _PAUSE_FACTOR = 1.0, 2.0
@@ -175,7 +175,7 @@ class _Suspect:
 class _Sweep:
     """One walk: what is right is remembered, and what is not is kept for a look through the mount."""
 
-    known: KnownDirectories
+    known: KnownDirectoryFile
     suspects: dict[bytes, _Suspect] = field(default_factory=dict)
     copies: dict[bytes, DirectoryFacts] = field(default_factory=dict)
 

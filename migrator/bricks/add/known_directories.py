@@ -6,6 +6,8 @@ import sqlite3
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 
 from migrator.bricks.add.rules_directories import same_owner
@@ -17,29 +19,18 @@ from migrator.gluster.model import DirectoryFacts
 # The database: asked by gfid, on disk, so that memory stays bounded.
 
 
-_COLUMNS = (
-    "gfid",
-    "path",
-    "above",
-    "mode",
-    "uid",
-    "gid",
-    "access",
-    "default_access",
-    "changed_ns",
-    "modified_ns",
-)
+_COLUMNS = tuple(one.name for one in fields(DirectoryFacts))
 _SCHEMA = f"""
-    CREATE TABLE IF NOT EXISTS directories (gfid PRIMARY KEY, {", ".join(_COLUMNS[1:])}) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS walks (number INTEGER PRIMARY KEY);
+    CREATE TABLE IF NOT EXISTS directories (gfid PRIMARY KEY, {", ".join(f'"{name}"' for name in _COLUMNS if name != "gfid")}) WITHOUT ROWID;
 """
-_KEEP = f"REPLACE INTO directories ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 -- ours
+_NAMES = ", ".join(f'"{name}"' for name in _COLUMNS)
+_KEEP = f"REPLACE INTO directories ({_NAMES}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 -- ours
 _ASKED_AT_ONCE = 500
 _CACHE_KIB = 64 * 1024
 
 
 class DirectoryFiles:
-    """The `DirectoryMemory` port: a file for each addition in a directory of the state directory."""
+    """The recorded directories of all additions: a file for each in a directory of the state directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -65,64 +56,32 @@ class DirectoryFiles:
 
 
 class KnownDirectoryFile:
-    """The `KnownDirectories` port."""
+    """The recorded directories of one addition. Synchronous, for one thread."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
-
-    @property
-    def whole(self) -> bool:
-        """Whether a walk has been kept to its end."""
-        return self._connection.execute("SELECT 1 FROM walks").fetchone() is not None
 
     def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
         """By gfid what is known of them."""
         found: dict[bytes, DirectoryFacts] = {}
         for start in range(0, len(gfids), _ASKED_AT_ONCE):
             asked = gfids[start : start + _ASKED_AT_ONCE]
-            query = f"SELECT {', '.join(_COLUMNS)} FROM directories WHERE gfid IN ({', '.join('?' * len(asked))})"  # noqa: S608 -- ours
+            query = f"SELECT {_NAMES} FROM directories WHERE gfid IN ({', '.join('?' * len(asked))})"  # noqa: S608 -- ours
             for row in self._connection.execute(query, asked):
-                gfid, path, above, mode, uid, gid, access, default, changed_ns, modified_ns = row
-                found[gfid] = DirectoryFacts(
-                    path=path,
-                    gfid=gfid,
-                    above=above,
-                    mode=mode,
-                    uid=uid,
-                    gid=gid,
-                    access=access,
-                    default=default,
-                    changed_ns=changed_ns,
-                    modified_ns=modified_ns,
-                )
+                facts = DirectoryFacts(**dict(zip(_COLUMNS, row, strict=True)))
+                found[facts.gfid] = facts
         return found
 
     def keep(self, found: Sequence[DirectoryFacts]) -> None:
         """Keep these, in the place of what is known of the same gfids."""
-        self._connection.executemany(
-            _KEEP,
-            (
-                (
-                    one.gfid,
-                    one.path,
-                    one.above,
-                    one.mode,
-                    one.uid,
-                    one.gid,
-                    one.access,
-                    one.default,
-                    one.changed_ns,
-                    one.modified_ns,
-                )
-                for one in found
-            ),
-        )
+        of_each = attrgetter(*_COLUMNS)
+        self._connection.executemany(_KEEP, map(of_each, found))
 
     def done(self) -> None:
-        """What was kept lasts from now on."""
-        for statement in ("INSERT INTO walks DEFAULT VALUES", "COMMIT", "BEGIN"):
-            self._connection.execute(statement)
+        """A walk is complete: what was kept lasts from now on. Without this call it is dropped."""
+        self._connection.execute("COMMIT")
+        self._connection.execute("BEGIN")
 
     def remove(self) -> None:
         """Forget everything. The file goes; what is open goes on in what nobody sees."""
@@ -143,7 +102,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE)
 
 
 class MountedDirectories:
-    """The `DirectoryMender` port."""
+    """Restores owner, mode and ACLs of directories through the mount. Blocking."""
 
     def __init__(self, root: bytes) -> None:
         self._root = root

@@ -262,7 +262,7 @@ class NewPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionSeen:
-    """What a look at the world says, after the record was read. None everywhere: that look failed, or was not made.
+    """What a look at the world says, after the record was read. None in a field: that look failed, or was not made.
 
     `state` is the source volume with its peers, bricks and heals, `tasks` every task that its status lists, `progress` the
     counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to which
@@ -273,8 +273,8 @@ class AdditionSeen:
     the other bricks that are up hold against each, so that it has to be healed there first.
     """
 
-    state: VolumeState | None
-    tasks: tuple[VolumeTask, ...] | None
+    state: VolumeState
+    tasks: tuple[VolumeTask, ...]
     progress: TaskProgress | None = None
     owners: Mapping[str, str] | None = None
     places: Mapping[str, NewPlace] | None = None

@@ -9,7 +9,7 @@ from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import RATE_WINDOW_S, DrainRate, drain_rate, last_looked, rebalance_way_out
 from migrator.core.paths import show
 from migrator.core.units import several
-from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeTask, remove_brick_of
+from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import are_few
 from migrator.operations.model import Finished, Halt
 from migrator.report.model import Blocker
@@ -43,9 +43,9 @@ _END_BACK = model.AdditionAct(step=_A.FINISH, intent=_S.TAKING_BACK, result=_S.T
 def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     """What is done next with a brick that takes its own place, in every state before the last ones."""
     name = record.bricks[0]
-    brick = None if seen.state is None else next((one for one in seen.state.bricks if one.name == name), None)
+    brick = next((one for one in seen.state.bricks if one.name == name), None)
     if brick is None and record.state in model.UNTOUCHED_STATES:
-        return rules_guards.against(record, in_place_problems(record, seen, wish))
+        return rules_guards.against(record, problems_before(record, seen, wish, prepared=False))
     if brick is None:
         # While it is put in, Gluster lists it not at all for a moment.
         return Halt(
@@ -73,28 +73,27 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
     if record.state is _S.RESETTING and not brick.online:
         return _RESET_SEEN
     if record.state in (_S.OFFLINE, _S.PREPARING) and not brick.online:
-        problems = in_place_problems(record, seen, wish)
-        return rules_guards.against(record, problems) if problems else _PREPARE
-    return _reset(record, seen, wish)
-
-
-def in_place_problems(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> tuple[str, ...]:
-    """Problems of taking the brick offline and putting it in again: while it is away, its files have one copy less."""
-    return tuple(
-        dict.fromkeys((*rules_guards.health_problems(record, seen), *rules_guards.swap_problems(record, seen, wish)))
-    )
+        return _unless_refused(_PREPARE, record, seen, wish)
+    return _unless_refused(_RESET, record, seen, wish)
 
 
 def healed(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool:
     """Whether every copy is the same again: the exchanged brick is listed, and nothing waits."""
-    heals = () if seen.state is None or seen.state.heals is None else seen.state.heals
+    heals = seen.state.heals or ()
     listed = record.bricks[0] in {one.brick for one in heals}
     return listed and all(one.status == "Connected" and one.entries == 0 for one in heals)
 
 
-def _reset(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    problems = in_place_problems(record, seen, wish)
-    return rules_guards.against(record, problems) if problems else _RESET
+def _unless_refused(
+    act: model.AdditionAct,
+    record: model.AdditionRecord,
+    seen: model.AdditionSeen,
+    wish: model.Wish,
+    *,
+    prepared: bool = False,
+) -> model.Step:
+    problems = problems_before(record, seen, wish, prepared=prepared)
+    return rules_guards.against(record, problems) if problems else act
 
 
 def _put_in(
@@ -110,15 +109,14 @@ def _put_in(
     new = _is_new(record, place)
     if brick.online:
         # What it held before, on a disk that was mounted again: nothing was put in.
-        return _PUT_IN_SEEN if new else _reset(record, seen, wish)
+        return _PUT_IN_SEEN if new else _unless_refused(_RESET, record, seen, wish)
     if new and place.volume_id and place.entries:
         # It has been filled from the others already, and is down again.
         return _PUT_IN_SEEN
-    if rules_guards.place_problems(record, seen, wish):
+    if any(rules_guards.place_problems(record, seen, wish)):
         # It was right once: after a reboot hooks may mount it again.
         return _RESET_SEEN if record.state is _S.ADDING else _PREPARE
-    problems = in_place_problems(record, seen, wish)
-    return rules_guards.against(record, problems) if problems else _PUT_IN
+    return _unless_refused(_PUT_IN, record, seen, wish)
 
 
 def _in_again(
@@ -171,7 +169,7 @@ def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) 
     place = (seen.places or {}).get(brick.name)
     if place is None or place.unread:
         return "what lies there is not known" + (f" ({place.unread})" if place is not None else "")
-    volume_id = "" if seen.state is None else seen.state.volume_id.replace("-", "")
+    volume_id = seen.state.volume_id.replace("-", "")
     if not place.own:
         return f"no file system is mounted at {rules_guards.path_of(brick.name)}"
     if place.volume_id != volume_id or not place.has_gluster_directory:
@@ -210,8 +208,7 @@ def watched(
     record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching, *, anew: bool = False
 ) -> model.Step:
     """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files."""
-    missing = ("the state of the volume is not known",) if seen.state is None else parts_missing(seen.state)
-    if missing:
+    if missing := parts_missing(seen.state):
         return Halt(
             words=f"whether the {what.words} of volume {record.volume} still runs is not known: not every host answers",
             reasons=missing,
@@ -220,7 +217,7 @@ def watched(
         )
     if halt := _drained(record, seen):
         return halt
-    task = next((one for one in seen.tasks or () if one.kind is TaskKind.REBALANCE), None)
+    task = next((one for one in seen.tasks if one.kind is TaskKind.REBALANCE), None)
     if anew:
         return _after_others(record, task, what)
     notes = record.notes
@@ -289,7 +286,7 @@ def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
 
 
 def _drained(record: model.AdditionRecord, seen: model.AdditionSeen) -> Halt | None:
-    other = next((one for one in seen.tasks or () if one.unfinished and one.kind is not TaskKind.REBALANCE), None)
+    other = next((one for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE), None)
     if other is None:
         return None
     of = f" of {', '.join(other.bricks)}" if other.bricks else ""
@@ -340,8 +337,8 @@ _ADD = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
 _ADD_SEEN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
 
 
-def next_step(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    """What is done next. An addition that has failed waits: see `begin_again`."""
+def next_step(record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish) -> model.Step:
+    """What is done next; `seen` None: Gluster does not answer. An addition that has failed waits: see `begin_again`."""
     state = record.state
     if state in (_S.HEALED, _S.SETTLED) and wish.take_back:
         return Halt(words=f"there is nothing to take back: {rules_guards.finished_words(record)}", hint="")
@@ -354,7 +351,9 @@ def next_step(record: model.AdditionRecord, seen: model.AdditionSeen, wish: mode
             words=f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             hint=f"put that right, {rules_guards.AGAIN}",
         )
-    if halt := _cannot_tell(record, seen):
+    if seen is None:
+        return _unknown(record)
+    if halt := _elsewhere(record, seen.state):
         return halt
     if record.side is model.AdditionSide.TARGET:
         return _to_target(record, seen)
@@ -371,13 +370,15 @@ def next_step(record: model.AdditionRecord, seen: model.AdditionSeen, wish: mode
     return _ADD_SEEN if inside else _before(record, seen, wish)
 
 
-def begin_again(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
+def begin_again(record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish) -> model.Step:
     """What the wish to add begins with where an attempt has failed. The caller asks this once, and then `next_step`; in every
     other state it is the same as `next_step`.
     """
     if record.state is not _S.FAILED:
         return next_step(record, seen, wish)
-    if halt := _cannot_tell(record, seen):
+    if seen is None:
+        return _unknown(record)
+    if halt := _elsewhere(record, seen.state):
         return halt
     if record.in_place:
         return next_in_place(record, seen, wish)
@@ -385,7 +386,7 @@ def begin_again(record: model.AdditionRecord, seen: model.AdditionSeen, wish: mo
     if inside is None:
         return next_step(record, seen, wish)
     if not inside:
-        return _prepare(record, seen, wish)
+        return _unless_refused(_PREPARE, record, seen, wish)
     return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
 
 
@@ -419,24 +420,28 @@ def problems_before(
 ) -> tuple[str, ...]:
     """All problems of adding now; with `prepared` also what lies where the bricks are to be."""
     if record.side is model.AdditionSide.TARGET:
-        return rules_guards.target_problems(record, seen)
+        return tuple(rules_guards.target_problems(record, seen))
     found = [
         *rules_guards.health_problems(record, seen),
-        *(rules_guards.swap_problems if record.instead_of else rules_guards.before_problems)(record, seen, wish),
+        *(
+            rules_guards.swap_problems(record, seen)
+            if record.instead_of
+            else rules_guards.before_problems(record, seen, wish)
+        ),
+        *(rules_guards.place_problems(record, seen, wish) if prepared else ()),
     ]
-    if prepared:
-        found.extend(rules_guards.place_problems(record, seen, wish))
     return tuple(dict.fromkeys(found))
 
 
-def _cannot_tell(record: model.AdditionRecord, seen: model.AdditionSeen) -> Halt | None:
-    state = seen.state
-    if state is None or seen.tasks is None:
-        return Halt(
-            words=f"the state of volume {record.volume} is not known",
-            hint=f"see `gluster volume status`, and that glusterd runs, {rules_guards.AGAIN}",
-            look_again=True,
-        )
+def _unknown(record: model.AdditionRecord) -> Halt:
+    return Halt(
+        words=f"the state of volume {record.volume} is not known",
+        hint=f"see `gluster volume status`, and that glusterd runs, {rules_guards.AGAIN}",
+        look_again=True,
+    )
+
+
+def _elsewhere(record: model.AdditionRecord, state: VolumeState) -> Halt | None:
     if (state.volume, state.volume_id) != (record.volume, record.volume_id):
         return Halt(
             words=f"volume {state.volume} is another one than the addition was begun on (its id is {state.volume_id})",
@@ -451,7 +456,7 @@ def _cannot_tell(record: model.AdditionRecord, seen: model.AdditionSeen) -> Halt
 
 def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | None:
     """Whether the bricks are in the volume; None where only some of them are."""
-    names = {brick.name for brick in seen.state.bricks} if seen.state is not None else set()
+    names = {brick.name for brick in seen.state.bricks}
     inside = names.intersection(record.bricks)
     if not inside:
         return False
@@ -461,23 +466,16 @@ def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | No
 
 
 def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    if record.state in (_S.PLANNED, _S.PREPARING):
-        return _prepare(record, seen, wish)
-    if record.state is _S.PREPARED and rules_guards.place_problems(record, seen, wish):
-        # It was right once: after a reboot hooks may mount it again.
-        return _prepare(record, seen, wish)
-    if problems := problems_before(record, seen, wish, prepared=True):
-        return rules_guards.against(record, problems)
-    return _ADD
-
-
-def _prepare(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    problems = problems_before(record, seen, wish, prepared=False)
-    return rules_guards.against(record, problems) if problems else _PREPARE
+    # It was right once when it was prepared: after a reboot hooks may mount it again.
+    if record.state in (_S.PLANNED, _S.PREPARING) or (
+        record.state is _S.PREPARED and any(rules_guards.place_problems(record, seen, wish))
+    ):
+        return _unless_refused(_PREPARE, record, seen, wish)
+    return _unless_refused(_ADD, record, seen, wish, prepared=True)
 
 
 def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
-    if problems := rules_guards.target_problems(record, seen):
+    if problems := tuple(rules_guards.target_problems(record, seen)):
         return rules_guards.against(record, problems)
     if record.state in (_S.PLANNED, _S.PREPARING):
         return _PREPARE
@@ -486,7 +484,7 @@ def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.
 
 
 def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    leaving = remove_brick_of(seen.tasks or (), record.bricks)
+    leaving = remove_brick_of(seen.tasks, record.bricks)
     if leaving is not None:
         return Halt(
             words=f"somebody drains {', '.join(leaving.bricks)} again",
@@ -500,7 +498,7 @@ def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish:
     if record.state is _S.LAYOUT:
         return watched(record, seen, _LAYOUT)
     if not wish.rebalance:
-        task = next((one for one in seen.tasks or () if one.id == record.notes.task_id), None)
+        task = next((one for one in seen.tasks if one.id == record.notes.task_id), None)
         if task is not None and task.unfinished:
             return Halt(
                 words=f"a rebalance is under way, and none is wanted: {task.id}",

@@ -74,12 +74,8 @@ SMALLEST_SHARE = 0.8
 """Of the smallest of the others: Gluster places files by their names, and the smallest brick is full first."""
 
 
-def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
+def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
     """Problems of the places of the new bricks."""
-    return tuple(_places(record, seen, wish))
-
-
-def _places(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
     if seen.places is None:
         yield "what lies where the bricks are to be is not known"
         return
@@ -168,7 +164,7 @@ def _removal(place: NewPlace, path: str) -> str:
 
 def _stale(place: NewPlace, path: str, seen: AdditionSeen) -> Iterator[str]:
     """Marks are told apart by whose they are; the command is told only where nothing has the brick."""
-    own = seen.state is not None and place.volume_id == seen.state.volume_id.replace("-", "")
+    own = place.volume_id == seen.state.volume_id.replace("-", "")
     whose = (
         "of this volume"
         if own
@@ -212,7 +208,7 @@ def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iter
 def _unequal(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
     """The smallest brick of a set decides what the set takes."""
     state = seen.state
-    size = 1 if state is None else max(state.replica_count, 1) * max(state.disperse_count, 1)
+    size = max(state.replica_count, 1) * max(state.disperse_count, 1)
     if size == 1 or record.instead_of is not None:
         return
     for start in range(0, len(record.bricks), size):
@@ -224,16 +220,16 @@ def _unequal(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
 
 
 def _others(record: AdditionRecord, seen: AdditionSeen) -> Mapping[str, BrickRoom] | None:
-    if seen.rooms is None or seen.state is None:
+    if seen.rooms is None:
         return None
     arbiters = {brick.name for brick in seen.state.bricks if brick.arbiter}
     left_out = {*arbiters, *record.bricks, record.instead_of}
     return {name: room for name, room in seen.rooms.items() if name not in left_out}
 
 
-def _arbiter(name: str, record: AdditionRecord, state: VolumeState | None) -> bool:
+def _arbiter(name: str, record: AdditionRecord, state: VolumeState) -> bool:
     """Whether a new brick will hold names alone: the last of a set, where the volume has arbiters."""
-    if state is None or not any(brick.arbiter for brick in state.bricks):
+    if not any(brick.arbiter for brick in state.bricks):
         return False
     if record.instead_of is not None:
         return any(brick.arbiter for brick in state.bricks if brick.name == record.instead_of)
@@ -247,41 +243,10 @@ _TWO = 2
 """Copies, of which Gluster asks for no quorum by itself."""
 
 
-def health_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
+def health_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
     """Whether the volume is well, and nothing moves files."""
-    return tuple(_health(record, seen))
-
-
-def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:
-    """Whether these bricks make whole sets that the volume can take."""
-    if seen.state is None:
-        return ("the state of the volume is not known: see `gluster volume status`",)
-    return (
-        *_sets(record, seen.state),
-        *_foreign(record, seen),
-        *_versions(record, seen.state, seen, wish),
-        *strange_problems(seen.strange or ()),
-    )
-
-
-def swap_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> tuple[str, ...]:  # noqa: ARG001 - as the other
-    """Whether one brick can take the place of another."""
-    if seen.state is None:
-        return ("the state of the volume is not known: see `gluster volume status`",)
-    return (*_swap(record, seen.state, seen), *_foreign(record, seen))
-
-
-def target_problems(record: AdditionRecord, seen: AdditionSeen) -> tuple[str, ...]:
-    """Reasons not to give bricks to the target."""
-    return tuple(_target(record, seen))
-
-
-def _health(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    state = seen.state
-    if state is None:
-        return
-    yield from condition_problems(state, instead_of=record.instead_of)
-    for task in seen.tasks or ():
+    yield from condition_problems(seen.state, instead_of=record.instead_of)
+    for task in seen.tasks:
         if task.unfinished:
             of = f" of {', '.join(task.bricks)}" if task.bricks else ""
             yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
@@ -289,6 +254,16 @@ def _health(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
     yield from (
         f"the addition of {name} has not come to its end: give that command again first" for name in seen.additions
     )
+
+
+def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
+    """Whether these bricks make whole sets that the volume can take."""
+    yield from _sets(record, seen.state)
+    yield from _foreign(record, seen)
+    if wish.rebalance:
+        hosts = {brick.host for brick in seen.state.bricks} | {host_of(name) for name in record.bricks}
+        yield from version_problems(seen.versions, hosts, otherwise="; --no-rebalance moves no file")
+    yield from strange_problems(seen.strange or ())
 
 
 def _sets(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
@@ -325,7 +300,10 @@ def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
             yield f"host {host_of(name)} of the new brick is not connected"
 
 
-def _swap(record: AdditionRecord, state: VolumeState, seen: AdditionSeen) -> Iterator[str]:
+def swap_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    """Whether one brick can take the place of another."""
+    yield from _foreign(record, seen)
+    state = seen.state
     old = record.instead_of
     names = [brick.name for brick in state.bricks]
     if old not in names:
@@ -407,13 +385,8 @@ def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
             yield f"{name} is named {count} times"
 
 
-def _versions(record: AdditionRecord, state: VolumeState, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
-    if wish.rebalance:
-        hosts = {brick.host for brick in state.bricks} | {host_of(name) for name in record.bricks}
-        yield from version_problems(seen.versions, hosts, otherwise="; --no-rebalance moves no file")
-
-
-def _target(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+def target_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
+    """Reasons not to give bricks to the target."""
     if record.instead_of is not None:
         yield "--instead-of is for bricks of the source"
     yield from _foreign(record, seen)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from migrator.bricks import shared
 from migrator.bricks.add import model
+from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.rules import may_add
 from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
@@ -19,7 +20,7 @@ from migrator.core.tasks import Blocking, told
 from migrator.core.units import HOUR_S, format_duration, several
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
-from migrator.gluster.looks import DirectoryMemory, DirectoryMender, DirectoryWalks
+from migrator.gluster.looks import DirectoryWalks
 from migrator.gluster.rules import is_on, subvolumes
 from migrator.gluster.volume import VolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
@@ -73,8 +74,8 @@ class DirectoryWorld:
     """What directories are given back by, where they lose owner and mode. `mount` is where people see the volume."""
 
     walks: DirectoryWalks
-    memory: DirectoryMemory
-    mender: DirectoryMender
+    memory: DirectoryFiles
+    mender: MountedDirectories
     mount: bytes
 
 
@@ -214,12 +215,12 @@ class AdditionLooker:
     def __post_init__(self) -> None:
         self.not_whole_s = self.call.now_s()
 
-    async def see(self, record: model.AdditionRecord) -> model.AdditionSeen:
-        """Only what this state needs is asked."""
+    async def see(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
+        """Only what this state needs is asked. None where Gluster does not answer."""
         world = self.call.world
         found = await told(world.volume.state_and_tasks())
         if found is None:
-            return model.AdditionSeen(state=None, tasks=None)
+            return None
         state, tasks = found
         self.copies = max(state.replica_count, 1)
         if record.side is model.AdditionSide.TARGET or may_add(record):

@@ -52,57 +52,13 @@ def notes_in_place(
     """Which file system lies there when a step begins."""
     if place is None or place.unread or not place.own or not place.filesystem_id:
         return model.NO_ADDITION_NOTES
-    if act.step is model.AdditionStep.RESET and model.AdditionState.RESETTING not in record.times:
-        # Later ones may be new already.
-        return (
-            model.AdditionNotes(filesystem_before=place.filesystem_id) if place.volume_id else model.NO_ADDITION_NOTES
-        )
+    # Later resets may find a new one already.
+    first_reset = act.step is model.AdditionStep.RESET and model.AdditionState.RESETTING not in record.times
+    if first_reset and place.volume_id:
+        return model.AdditionNotes(filesystem_before=place.filesystem_id)
     if act.step is model.AdditionStep.ADD and act.seen_done:
         return model.AdditionNotes(filesystem_id=place.filesystem_id)
     return model.NO_ADDITION_NOTES
-
-
-async def take_offline(call: stage.AdditionCall, record: model.AdditionRecord) -> str:
-    """End the brick's process, and wait until Gluster knows. Returns what is to be said. May be called again. Raises ToolFailed."""
-    (name,) = record.bricks
-    await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
-    await call.world.volume.take_offline(name)
-    await _until(call, name, online=False)
-    return f"{name} is offline: until its new file system is filled, its files have a copy less"
-
-
-async def put_in(call: stage.AdditionCall, looker: stage.AdditionLooker, record: model.AdditionRecord) -> None:
-    """Take the new file system into the volume, after one more look. Raises Refused, ToolFailed."""
-    (name,) = record.bricks
-    seen = await looker.see(record)
-    if problems := problems_before(record, seen, call.request.wish, prepared=True):
-        raise Refused("; ".join(problems), hint=OFFLINE_HINT)
-    place = looker.places[name]
-    await call.world.volume.put_in(name, marked=begun_to_put_in(record, place))
-
-
-async def serve_again(call: stage.AdditionCall, record: model.AdditionRecord) -> str:
-    """Start the brick with what it has, and wait until it is up. Returns what is to be said. May be called again. Raises ToolFailed."""
-    (name,) = record.bricks
-    await call.world.volume.start_bricks()
-    await _until(call, name, online=True)
-    return f"{name} is up again with what it held"
-
-
-async def _until(call: stage.AdditionCall, name: str, *, online: bool) -> None:
-    clock = call.world.clock
-    end_s = clock.monotonic_s() + _LIMIT_S
-    while True:
-        found = await told(call.world.volume.state_and_tasks())
-        bricks = () if found is None else found[0].bricks
-        if any(brick.name == name and brick.online is online for brick in bricks):
-            return
-        if clock.monotonic_s() >= end_s:
-            raise ToolFailed(
-                f"{name} is not {'up' if online else 'down'} after {_LIMIT_S:.0f} s",
-                hint="see the log of the brick on its host (/var/log/glusterfs/bricks)",
-            )
-        await clock.sleep(_POLL_S)
 
 
 # Locks and steps of every addition, for the engine.
@@ -133,7 +89,7 @@ _Done = Done[model.AdditionState, model.AdditionNotes]
 class AdditionMachine(
     Engine[
         model.AdditionRecord,
-        model.AdditionSeen,
+        model.AdditionSeen | None,
         model.AdditionState,
         model.AdditionStep,
         model.AdditionNotes,
@@ -196,16 +152,18 @@ class AdditionMachine(
         await self.call.tell_failure(self.records.read(record.id), summary)
         return summary
 
-    async def snapshot(self, record: model.AdditionRecord) -> model.AdditionSeen:
+    async def snapshot(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
         return await self.looker.see(record)
 
-    def next_step(self, record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
+    def next_step(self, record: model.AdditionRecord, seen: model.AdditionSeen | None) -> model.Step:
         wish = self.call.request.wish
         if record.state is model.AdditionState.FAILED and not self._begun:
             return rules.begin_again(record, seen, wish)
         return rules.next_step(record, seen, wish)
 
-    async def prepare(self, record: model.AdditionRecord, act: _Act, _: model.AdditionSeen) -> model.AdditionNotes:
+    async def prepare(
+        self, record: model.AdditionRecord, act: _Act, _: model.AdditionSeen | None
+    ) -> model.AdditionNotes:
         self._begun = True
         if act.step in _CHANGES and not act.seen_done:
             self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, f"addition of {record.shown_bricks}"))
@@ -244,7 +202,7 @@ class AdditionMachine(
         """Why it does not go on."""
         return self.summary(record, model.AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
 
-    def stuck(self, record: model.AdditionRecord, _: model.AdditionSeen) -> model.AdditionSummary:
+    def stuck(self, record: model.AdditionRecord, _: model.AdditionSeen | None) -> model.AdditionSummary:
         words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
         self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, words)
         hint = "solve that, then run the same command again: it resumes there"
@@ -306,10 +264,43 @@ class AdditionMachine(
         return await deeds[act.step](record)
 
     async def _reset(self, record: model.AdditionRecord) -> _Done:
-        return Done(words=await take_offline(self.call, record))
+        """End the brick's process, and wait until Gluster knows."""
+        (name,), world = record.bricks, self.call.world
+        await world.blocking(lambda: world.back_up(f"addition-{record.id}"), timeout_s=600.0)
+        await world.volume.take_offline(name)
+        await self._until(name, online=False)
+        return Done(words=f"{name} is offline: until its new file system is filled, its files have a copy less")
 
     async def _take_back(self, record: model.AdditionRecord) -> _Done:
-        return Done(words=await serve_again(self.call, record))
+        """Start the brick with what it has, and wait until it is up."""
+        (name,) = record.bricks
+        await self.call.world.volume.start_bricks()
+        await self._until(name, online=True)
+        return Done(words=f"{name} is up again with what it held")
+
+    async def _until(self, name: str, *, online: bool) -> None:
+        end_s = self.clock.monotonic_s() + _LIMIT_S
+        while True:
+            found = await told(self.call.world.volume.state_and_tasks())
+            bricks = () if found is None else found[0].bricks
+            if any(brick.name == name and brick.online is online for brick in bricks):
+                return
+            if self.clock.monotonic_s() >= end_s:
+                raise ToolFailed(
+                    f"{name} is not {'up' if online else 'down'} after {_LIMIT_S:.0f} s",
+                    hint="see the log of the brick on its host (/var/log/glusterfs/bricks)",
+                )
+            await self.clock.sleep(_POLL_S)
+
+    async def _look_once_more(self, record: model.AdditionRecord) -> None:
+        """Raises Refused where something is not as it has to be."""
+        seen = await self.looker.see(record)
+        problems: tuple[str, ...] = ("the state of the volume is not known",)
+        if seen is not None:
+            problems = problems_before(record, seen, self.call.request.wish, prepared=True)
+        if problems:
+            hint = OFFLINE_HINT if record.in_place else "solve it, then run the same command again"
+            raise Refused("; ".join(problems), hint=hint)
 
     async def _prepare(self, record: model.AdditionRecord) -> _Done:
         call = self.call
@@ -317,10 +308,7 @@ class AdditionMachine(
             return Done(words=f"{record.shown_bricks} belongs to no volume")
         await call.world.blocking(lambda: call.world.back_up(f"addition-{record.id}"), timeout_s=600.0)
         await self._call_hooks(record)
-        seen = await self.looker.see(record)
-        if problems := rules.problems_before(record, seen, call.request.wish, prepared=True):
-            hint = OFFLINE_HINT if record.in_place else "solve it, then run the same command again"
-            raise Refused("; ".join(problems), hint=hint)
+        await self._look_once_more(record)
         sizes = [place.total_bytes for place in self.looker.places.values()]
         size_bytes = None if None in sizes else sum(one for one in sizes if one)
         shown = "" if size_bytes is None else f", {format_size(size_bytes)} in all"
@@ -337,7 +325,10 @@ class AdditionMachine(
         # Clients make directories on the new bricks as soon as these are there.
         await know_directories(self.call, record)
         if record.in_place:
-            await put_in(self.call, self.looker, record)
+            await self._look_once_more(record)
+            (name,) = record.bricks
+            marked = begun_to_put_in(record, self.looker.places[name])
+            await self.call.world.volume.put_in(name, marked=marked)
         elif record.instead_of is not None:
             await self.call.world.volume.replace(record.instead_of, record.bricks[0])
         else:
@@ -369,7 +360,7 @@ class AdditionMachine(
             return await self._until_moved(record)
 
     async def _until_moved(self, record: model.AdditionRecord) -> _Done:
-        call, heard_s, began_s = self.call, self.call.now_s(), self.call.world.clock.monotonic_s()
+        call, heard_s, began_s = self.call, self.call.now_s(), self.clock.monotonic_s()
         while True:
             found = await told(call.world.volume.state_and_tasks())
             tasks = () if found is None else found[1]
@@ -380,7 +371,7 @@ class AdditionMachine(
                 heard_s = now_s
                 call.world.ledger.additions.add_samples(record.id, samples_of(progress, now_s))
                 self.looker.progress = progress
-                self._show(record, progress, call.world.clock.monotonic_s() - began_s)
+                self._show(record, progress, self.clock.monotonic_s() - began_s)
                 moving = any(one.status in _MOVING for one in progress.counters)
                 if not moving or progress.task_id != record.notes.task_id:
                     return Done()
@@ -388,7 +379,8 @@ class AdditionMachine(
                 return Done()
             await self._follow_throttle(record)
             await call.world.clock.sleep(call.request.poll_s)
-            if (await self.looker.see(record)).stalled:
+            seen = await self.looker.see(record)
+            if seen is not None and seen.stalled:
                 return Done()
 
     def _show(self, record: model.AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from migrator.gluster.model import TaskProgress, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
 
 
@@ -31,6 +32,9 @@ class NothingAsked:
 
     async def rebalance(self) -> str:
         raise AssertionError("nothing is to be moved")
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        raise AssertionError("there is no task")
 
     async def option(self, name: str) -> str:
         assert name == LOOKUP_OPTION

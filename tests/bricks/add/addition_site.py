@@ -1,14 +1,16 @@
 """Everything that an addition works with: a real ledger over a simulated volume, whose tasks users feel."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from migrator.app import new_token
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.stage import AdditionWorld, Scan
+from migrator.bricks.add.stage import AdditionWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules
 from migrator.core.errors import ToolFailed
@@ -21,7 +23,7 @@ from tests.bricks.add.addition_commands import NothingAsked
 from tests.bricks.add.addition_world import NEW, ROOM, World
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import DoingHooks, Killed
+from tests.support.kills import Death, DoingHooks, Killed, dying, ticking
 
 LOOKS = 9
 """How often the task is looked at before it has come to its end."""
@@ -48,9 +50,7 @@ class Glusterd(NothingAsked):
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         seen = self.volume.see()
-        assert seen.state is not None
-        assert seen.tasks is not None
-        return replace(seen.state, options=tuple(self.options.items())), tuple(seen.tasks)
+        return replace(seen.state, options=tuple(self.options.items())), seen.tasks
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
         return dict.fromkeys(self.volume.inside, ROOM)
@@ -108,52 +108,91 @@ class Glusterd(NothingAsked):
             raise Killed
 
 
+class Quick(Glusterd):
+    """Whatever is begun has come to its end at the second look."""
+
+    during: Callable[[], None] = staticmethod(lambda: None)
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        found = self.volume.see().progress
+        self.during()
+        self.volume.moves()
+        return found
+
+
+def world_of(ledger: Ledger, death: Death | None, **ports: Any) -> AdditionWorld:
+    """The ports of an addition: fakes, unless given. The program is killed before one of its calls if `death` says so."""
+
+    async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
+        return dict.fromkeys(hosts, "11.1")
+
+    async def room() -> add_model.TargetRoom:
+        raise AssertionError("nothing goes to the target")
+
+    given: dict[str, Any] = {
+        "source_root": b"/mnt/gl",
+        "target_root": b"/mnt/beegfs",
+        "disks": empty_disks,
+        "versions": versions,
+        "target_room": room,
+        "back_up": lambda _: None,
+        "hooks": None,
+        "ledger": ledger,
+        "locks": FakeLocks(),
+        "files": FakeRunFiles(),
+        "progress": FakeProgress(),
+        "clock": VirtualClock(),
+        "blocking": inline,
+        "tokens": new_token,
+        **ports,
+    }
+    if death is not None:
+        given |= {name: dying(given[name], death) for name in ("volume", "hooks", "ledger")}
+        calls = ("places", "versions", "target_room", "back_up", "blamed")
+        given |= {name: ticking(given[name], death) for name in calls if name in given}
+    return AdditionWorld(**given)
+
+
 @dataclass
 class Site:
-    """Everything that an addition works with."""
+    """Everything that an addition works with; `ports` take the place of others."""
 
     ledger: Ledger
     volume: World = field(default_factory=lambda: World(mounted=True))
+    side: add_model.AdditionSide = add_model.AdditionSide.SOURCE
+    wish: add_model.Wish = field(default_factory=add_model.Wish)
     clock: VirtualClock = field(default_factory=VirtualClock)
-    throttle: str | None = "aggressive"
-    scan: Scan | None = None
+    locks: FakeLocks = field(default_factory=FakeLocks)
     hooks: DoingHooks | None = None
+    throttle: str | None = "aggressive"
+    max_latency_s: float | None = 0.05
+    glusterd_of: Callable[[World, Ledger, VirtualClock], Glusterd] = Glusterd
+    ports: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.glusterd = Glusterd(self.volume, self.ledger, self.clock)
+        self.glusterd = self.glusterd_of(self.volume, self.ledger, self.clock)
 
-    def add(self) -> add_model.AdditionSummary:
-        async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
-            return dict.fromkeys(hosts, "11.1")
+    async def places(self, _: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
+        return {NEW: self.volume.place}
 
-        async def places(_: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
-            return {NEW: self.volume.place}
-
-        async def room() -> add_model.TargetRoom:
-            raise AssertionError("nothing goes to the target")
-
-        world = AdditionWorld(
+    def add(self, death: Death | None = None, *, dry_run: bool = False, brick: str = NEW) -> add_model.AdditionSummary:
+        throttle = ThrottleRules(throttle=self.throttle, max_latency_s=self.max_latency_s)
+        world = world_of(
+            self.ledger,
+            death,
             volume=self.glusterd,
-            source_root=b"/mnt/gl",
-            target_root=b"/mnt/beegfs",
-            places=places,
-            disks=empty_disks,
-            versions=versions,
-            target_room=room,
-            back_up=lambda _: None,
-            hooks=self.hooks,
-            ledger=self.ledger,
-            locks=FakeLocks(),
-            files=FakeRunFiles(),
-            progress=FakeProgress(),
-            clock=self.clock,
-            blocking=inline,
-            tokens=(lambda: "token") if self.hooks is None else self.hooks.new_token,
-            throttle=ThrottleRules(throttle=self.throttle, windows=(), local_time=lambda _: (0, 0), max_latency_s=0.05),
-            scan=self.scan,
+            **{
+                "places": self.places,
+                "locks": self.locks,
+                "clock": self.clock,
+                "hooks": self.hooks,
+                "tokens": new_token if self.hooks is None else self.hooks.new_token,
+                "throttle": throttle,
+                **self.ports,
+            },
         )
         request = add_model.AdditionRequest(
-            bricks=(NEW,), side=add_model.AdditionSide.SOURCE, pid=1, wish=add_model.Wish(), poll_s=60.0
+            bricks=(brick,), side=self.side, pid=1, wish=self.wish, dry_run=dry_run, poll_s=60.0, seen_within_s=300.0
         )
         return asyncio.run(add_bricks(request, world))
 

@@ -53,7 +53,7 @@ def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
     site: Site, found: list[list[str] | MigratorError], doubts: tuple[str, ...]
 ) -> None:
     scans = Scans(*found)
-    site.scan = scans
+    site.ports["scan"] = scans
     done = site.add()
     assert (done.ending, done.reasons) == (AdditionEnding.DOUBTED if doubts else AdditionEnding.DONE, doubts)
     assert done.exit_code is (ExitCode.ATTENTION if doubts else ExitCode.DONE)
@@ -68,7 +68,7 @@ def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
 
 def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None:
     scans = Scans(Refused("2 entries wait to be healed"))
-    site.scan = scans
+    site.ports["scan"] = scans
     done = site.add()
     assert done.ending is AdditionEnding.DOUBTED
     assert done.reasons == ("the bricks could not be read after the rebalance: 2 entries wait to be healed",)

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -13,25 +13,26 @@ import pytest
 
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.stage import AdditionWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import read_bricks
 from migrator.bricks.view import addition_document
 from migrator.core.errors import Refused
-from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
+from tests.bricks.add.addition_commands import NothingAsked
+from tests.bricks.add.addition_site import world_of
 from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, dying, killed_everywhere, new_ledger, ticking
+from tests.support.fakes import FakeLocks, VirtualClock
+from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
 S, E = add_model.AdditionState, add_model.AdditionEnding
 
 
 @dataclass
-class Glusterd:
+class Glusterd(NothingAsked):
     """The `AdditionCommands` port over the simulated volume. Users write meanwhile, and what waits is healed look by look."""
 
     volume: ReplicaWorld
@@ -61,27 +62,6 @@ class Glusterd:
     async def owners(self) -> Mapping[str, str]:
         return dict.fromkeys(ALL, "vol1")
 
-    async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        raise AssertionError("there is no task")
-
-    async def add(self, bricks: Sequence[str]) -> None:
-        raise AssertionError("nothing is added")
-
-    async def replace(self, old: str, new: str) -> None:
-        raise AssertionError("nothing is replaced")
-
-    async def fix_layout(self) -> str:
-        raise AssertionError("no layout is changed")
-
-    async def rebalance(self) -> str:
-        raise AssertionError("nothing is moved")
-
-    async def option(self, name: str) -> str:
-        raise AssertionError("no option is asked")
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        raise AssertionError("no option is changed")
-
 
 @dataclass
 class Site:
@@ -105,11 +85,6 @@ class Site:
         once_more: bool = False,
         dry_run: bool = False,
     ) -> add_model.AdditionSummary:
-        death = death or Death(left=1 << 30)
-
-        async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
-            return dict.fromkeys(hosts, "11.1")
-
         async def places(_: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
             return {OWN: self.volume.place()}
 
@@ -117,27 +92,16 @@ class Site:
             assert (state.volume_id, name) == (VOLUME_ID, OWN)
             return self.volume.blamed
 
-        async def room() -> add_model.TargetRoom:
-            raise AssertionError("nothing goes to the target")
-
-        world = AdditionWorld(
-            volume=dying(self.glusterd, death),
-            source_root=b"/mnt/gl",
-            target_root=b"/mnt/beegfs",
-            places=ticking(places, death),
-            disks=empty_disks,
-            versions=ticking(versions, death),
-            target_room=room,
-            back_up=ticking(lambda _: None, death),
-            hooks=dying(self.hooks, death),
-            ledger=dying(self.ledger, death),
-            locks=self.locks,
-            files=FakeRunFiles(),
-            progress=FakeProgress(),
-            clock=self.clock,
-            blocking=inline,
+        world = world_of(
+            self.ledger,
+            death,
+            volume=self.glusterd,
+            places=places,
+            blamed=blamed,
+            hooks=self.hooks,
             tokens=self.hooks.new_token,
-            blamed=ticking(blamed, death),
+            locks=self.locks,
+            clock=self.clock,
         )
         request = add_model.AdditionRequest(
             bricks=(OWN,),

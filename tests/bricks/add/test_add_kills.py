@@ -1,7 +1,6 @@
 """Additions with their hooks, to the source and to the target, killed before every call of anything that they work with."""
 
-import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,17 +9,13 @@ from typing import Any
 import pytest
 
 from migrator.bricks.add import model as add_model
-from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.stage import AdditionWorld
-from migrator.bricks.shared import ThrottleRules
 from migrator.core.units import GIB
-from migrator.gluster.model import TaskProgress, VolumeTask
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
-from tests.bricks.add.addition_site import Glusterd
+from tests.bricks.add.addition_site import Glusterd, Quick, Site
 from tests.bricks.add.addition_world import EMPTY, NEW, World
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, dying, killed_everywhere, new_ledger, ticking
+from tests.support.fakes import VirtualClock
+from tests.support.kills import DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
 pytestmark = pytest.mark.exhaustive
 
@@ -28,31 +23,23 @@ S = add_model.AdditionState
 STALE = replace(EMPTY, exists=True, volume_id="76", entries=("home",))
 
 
-class Quick(Glusterd):
-    """Whatever is begun has come to its end at the second look."""
-
-    async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        found = self.volume.see().progress
-        self.volume.moves()
-        return found
-
-
 @dataclass
-class Site:
-    """What an addition works with. What a brick has left is on the place of the new one until a hook makes a file system."""
+class Dying(Site):
+    """What a brick has left is on the place of the new one until a hook makes a file system."""
 
-    ledger: Ledger
-    wish: add_model.Wish = field(default_factory=add_model.Wish)
-    side: add_model.AdditionSide = add_model.AdditionSide.SOURCE
-    volume: World = field(default_factory=lambda: World(mounted=True, place=STALE))
-    locks: FakeLocks = field(default_factory=FakeLocks)
+    throttle: str | None = "normal"
+    max_latency_s: float | None = None
+    glusterd_of: Callable[[World, Ledger, VirtualClock], Glusterd] = Quick
     given: set[str] = field(default_factory=set)
-    hooks: DoingHooks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.hooks = DoingHooks({HookStep.ADD: self._hook})
-        self.clock = VirtualClock()
-        self.glusterd = Quick(self.volume, self.ledger, self.clock)
+        super().__post_init__()
+        self.volume.place = STALE
+        self.called = self.hooks = DoingHooks({HookStep.ADD: self._hook})
+        self.ports = {"target_room": self._room}
+
+    async def _room(self) -> add_model.TargetRoom:
+        return add_model.TargetRoom(total_bytes=50 * GIB, storage_targets=3 + len(self.given))
 
     def _hook(self) -> None:
         if self.side is add_model.AdditionSide.TARGET:
@@ -62,40 +49,6 @@ class Site:
         assert NEW not in self.volume.inside, "a file system was made on a brick that is in use"
         self.volume.place = EMPTY
 
-    def add(self, death: Death | None = None) -> add_model.AdditionSummary:
-        death = death or Death(left=1 << 30)
-
-        async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
-            return dict.fromkeys(hosts, "11.1")
-
-        async def places(_: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
-            return {NEW: self.volume.place}
-
-        async def room() -> add_model.TargetRoom:
-            return add_model.TargetRoom(total_bytes=50 * GIB, storage_targets=3 + len(self.given))
-
-        world = AdditionWorld(
-            volume=dying(self.glusterd, death),
-            source_root=b"/mnt/gl",
-            target_root=b"/mnt/beegfs",
-            places=ticking(places, death),
-            disks=empty_disks,
-            versions=ticking(versions, death),
-            target_room=ticking(room, death),
-            back_up=ticking(lambda _: None, death),
-            hooks=dying(self.hooks, death),
-            ledger=dying(self.ledger, death),
-            locks=self.locks,
-            files=FakeRunFiles(),
-            progress=FakeProgress(),
-            clock=self.clock,
-            blocking=inline,
-            tokens=self.hooks.new_token,
-            throttle=ThrottleRules(throttle="normal", windows=(), local_time=lambda _: (0, 0), max_latency_s=None),
-        )
-        request = add_model.AdditionRequest(bricks=(NEW,), side=self.side, pid=1, wish=self.wish, poll_s=1.0)
-        return asyncio.run(add_bricks(request, world))
-
     @property
     def state(self) -> add_model.AdditionState | None:
         record = self.ledger.additions.latest("v", (NEW,), self.side)
@@ -103,7 +56,7 @@ class Site:
 
     def has_left(self) -> tuple[object, ...]:
         """What is simulated, as it lies there."""
-        return (self.volume, self.glusterd.options, self.hooks, sorted(self.given))
+        return (self.volume, self.glusterd.options, self.called, sorted(self.given))
 
     def comes_to_its_end(self) -> None:
         """By the same command."""
@@ -113,14 +66,14 @@ class Site:
         assert self.locks.held == set()
         (record,) = self.ledger.additions.all()
         assert not record.notes.options
-        assert self.hooks.told() == ["post-add"]
+        assert self.called.told() == ["post-add"]
         assert not self.ledger.hooks.unfinished((HookStep.ADD,))
 
 
-def every_remains(memory: Path, died_in: set[add_model.AdditionState | None], **of: Any) -> Iterator[Site]:
+def every_remains(memory: Path, died_in: set[add_model.AdditionState | None], **of: Any) -> Iterator[Dying]:
     """A site for everything that a killed addition can leave; the states that they died in are added to the set."""
     prepared = new_ledger(memory / "prepared.db")
-    for site, _ in killed_everywhere(prepared, lambda ledger: Site(ledger, **of), Site.add, died_in):
+    for site, _ in killed_everywhere(prepared, lambda ledger: Dying(ledger, **of), Dying.add, died_in):
         yield site
 
 
@@ -149,7 +102,7 @@ def test_killed_before_any_call_a_disk_is_given_to_the_target(memory: Path) -> N
 
 def test_killed_again_and_again_one_call_later_each_time_it_is_added_once(memory: Path) -> None:
     with copied(new_ledger(memory / "prepared.db"), memory / "ledger.db") as ledger:
-        site, lives = Site(ledger), 0
+        site, lives = Dying(ledger), 0
         for death in deaths():
             lives += 1
             with suppress(Killed):
@@ -157,6 +110,6 @@ def test_killed_again_and_again_one_call_later_each_time_it_is_added_once(memory
         assert lives > len(S)
         site.comes_to_its_end()
         assert (site.volume.added, site.volume.even) == (1, True)
-        before = list(site.hooks.calls)
+        before = list(site.called.calls)
         site.comes_to_its_end()
-        assert site.hooks.calls == before, "nothing is left to be done"
+        assert site.called.calls == before, "nothing is left to be done"

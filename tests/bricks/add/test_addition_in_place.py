@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.bricks.add import model as add
-from migrator.bricks.add.rules import begin_again, in_place_problems, next_step, problems_before
+from migrator.bricks.add.rules import begin_again, next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeTask
 from migrator.operations.model import Finished, Halt
@@ -49,8 +49,12 @@ def after(state: add.AdditionState, look: add.AdditionSeen, *, take_back: bool =
     return next_step(record(state), look, add.Wish(take_back=take_back))
 
 
+def refused(one: add.AdditionRecord, look: add.AdditionSeen, wish: add.Wish) -> tuple[str, ...]:
+    return problems_before(one, look, wish, prepared=False)
+
+
 def only(look: add.AdditionSeen) -> str:
-    (problem,) = in_place_problems(record(), look, add.Wish())
+    (problem,) = refused(record(), look, add.Wish())
     return problem
 
 
@@ -66,22 +70,22 @@ def test_nothing_speaks_against_it_on_a_healthy_set_nor_where_the_brick_is_dead(
         seen(ReplicaWorld(blamed={OWN: 7})),
         seen(away(), places=None),
     ):
-        assert in_place_problems(record(), look, add.Wish()) == ()
+        assert refused(record(), look, add.Wish()) == ()
 
 
 def test_the_only_copy_is_never_taken_offline() -> None:
-    alone = replace(seen().state, replica_count=1, heals=())  # type: ignore[type-var]
+    alone = replace(seen().state, replica_count=1, heals=())
     told = only(seen(state=alone))
     assert "only copy" in told
     assert "take it offline" in told
     assert "drain the old one" in told
-    dispersed = replace(seen().state, replica_count=1, disperse_count=3)  # type: ignore[type-var]
+    dispersed = replace(seen().state, replica_count=1, disperse_count=3)
     assert "dispersed" in only(seen(state=dispersed))
-    assert "has no brick gl9:/b" in in_place_problems(record(name="gl9:/b"), seen(), add.Wish())[0]
+    assert "has no brick gl9:/b" in refused(record(name="gl9:/b"), seen(), add.Wish())[0]
 
 
 def test_every_other_copy_has_to_be_up_and_whole() -> None:
-    down = in_place_problems(record(), seen(ReplicaWorld(others_up=False)), add.Wish())
+    down = refused(record(), seen(ReplicaWorld(others_up=False)), add.Wish())
     assert any(f"brick {SECOND} is down" in problem for problem in down)
     assert f"3 entries at least wait to be healed on {THIRD}" in only(seen(blamed={THIRD: 3, OWN: 9}))
     assert "are whole is not known" in only(seen(blamed=None))

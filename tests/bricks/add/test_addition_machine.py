@@ -75,7 +75,7 @@ STEPS = st.one_of(
 
 def call(world: World, wish: Wish, *, dies: str = "", fails: bool = False, again: bool = False) -> object:
     """One step of the program; what was decided."""
-    step = (begin_again if again else next_step)(world.record, world.see(), wish)
+    step = (begin_again if again else next_step)(world.record, world.look(), wish)
     if isinstance(step, AdditionAct):
         try:
             world.carry_out(step, dies=dies, fails=fails)

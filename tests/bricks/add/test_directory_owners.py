@@ -115,7 +115,6 @@ def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> 
     every = [facts(number) for number in range(1200)]
     gfids = [one.gfid for one in every]
     with files.opened(3) as known:
-        assert not known.whole
         known.keep(every)
         assert known.of(gfids) == {one.gfid: one for one in every}
     with files.opened(3) as known:
@@ -126,7 +125,6 @@ def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> 
     with files.opened(4) as other:
         assert other.of(gfids) == {}
     with files.opened(3) as known:
-        assert known.whole
         assert known.of(gfids)[every[1].gfid] == every[1]
         known.keep([facts(1, path=b"renamed")])
         known.done()
@@ -134,7 +132,7 @@ def test_what_was_kept_to_an_end_lasts_and_nothing_else_does(tmp_path: Path) -> 
         known.remove()
     assert [path.name for path in (tmp_path / "additions").iterdir()] == ["4-directories.db"]
     with files.opened(3) as known:
-        assert not known.whole
+        assert known.of(gfids) == {}
         known.remove()
         known.remove()
 
