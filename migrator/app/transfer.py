@@ -34,7 +34,7 @@ from migrator.transfer.executors import HostExecutor, LocalExecutor, PlaceCompil
 from migrator.transfer.governor import Governing
 from migrator.transfer.lanes import HostLane, Lanes, MakeWay, MoverLane, VolumeGuard
 from migrator.transfer.model import DRIVERS, Limits, PassLimits, StreamsBy, copies_ranges
-from migrator.transfer.ports import BrickRefused, BrickRules, Driver, Driving, Engine, Way
+from migrator.transfer.ports import BrickRefused, BrickRules, Driving, Engine, Way
 
 if TYPE_CHECKING:
     from migrator.hosts.slurm import SlurmHosts
@@ -147,7 +147,7 @@ def driving(site: Site, engine: str) -> Driving | None:
     from migrator.transfer.executors import SystemExecutor
 
     privileged = os.geteuid() == 0
-    driver: Driver = (
+    driver = (
         Fpsync(locate_fpsync(), privileged=privileged)
         if engine == "fpsync"
         else Parsyncfp2(locate_parsyncfp2(), privileged=privileged)

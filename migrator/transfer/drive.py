@@ -9,6 +9,7 @@ before size and times of a file prove anything.
 import asyncio
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
@@ -21,7 +22,10 @@ from migrator.transfer.attempt import Stream, Unended, remove_before_stream, syn
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
-from migrator.transfer.ports import DriverReader, DriverWork, Driving
+from migrator.transfer.ports import DriverWork, Driving
+
+if TYPE_CHECKING:
+    from migrator.transfer.engines.drivers import DriverReader
 
 _ALL = 2**31 - 1
 _BROUGHT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
@@ -97,7 +101,7 @@ class _Step:
                 return
             self._finish(stream, AttemptState.INTERRUPTED, ChunkState.PENDING, outcome.counters)
 
-    async def _prepare(self, chunk: ChunkRecord) -> tuple[Command, DriverReader] | None:
+    async def _prepare(self, chunk: ChunkRecord) -> tuple[Command, "DriverReader"] | None:
         """The command and its reader; None if the driver cannot take the tree. Raises MigratorError if the directory of the
         driver cannot be made.
         """
@@ -131,7 +135,7 @@ class _Step:
         return command, driving.driver.reader(view, directory)
 
     async def _attempt(
-        self, chunk: ChunkRecord, command: Command, reader: DriverReader
+        self, chunk: ChunkRecord, command: Command, reader: "DriverReader"
     ) -> tuple[Stream, Outcome | None]:
         """Run the driver once, with its intent in the ledger; no outcome if it cannot be ended."""
         executor, token = self._driving.executor, str(command.token)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.errors import MigratorError
@@ -12,10 +11,10 @@ from migrator.fs.model import TargetCapabilities
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
-from migrator.transfer.model import Outcome, StopReason, StreamCounters
+from migrator.transfer.model import Outcome, StreamCounters
 
 if TYPE_CHECKING:
-    from migrator.transfer.engines.drivers import DriverDirectories
+    from migrator.transfer.engines.drivers import Driver, DriverDirectories
     from migrator.transfer.executors import SystemExecutor
 
 # Engines turn a chunk into a command, and its output into an outcome; executors run that command on a host, confined.
@@ -145,11 +144,9 @@ class Executor(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriverView:
-    """Where a driver sees things: absolute paths of the tree on both sides, and of its own directory."""
+class DriverView(StreamView):
+    """Where a driver sees the tree, and its own directory."""
 
-    source_tree: bytes
-    target_tree: bytes
     work: bytes
 
 
@@ -168,42 +165,11 @@ class DriverWork:
     recopy: bool = False
 
 
-class DriverReader(StreamReader, Protocol):
-    """Follows one run of a driver: its output, and the logs in its directory. DONE with a message: it left something out."""
-
-    @property
-    def trouble(self) -> tuple[StopReason, str] | None:
-        """An error that no file is to blame for, as soon as a stream reports it: the driver itself would continue through
-        its whole queue.
-        """
-
-
-class Driver(Protocol):
-    """A program that copies whole trees. It starts nothing itself."""
-
-    @property
-    def name(self) -> str:
-        """As in `--engine`."""
-
-    @property
-    def files(self) -> Sequence[bytes]:
-        """Absolute paths of the programs that it consists of: the confinement makes them visible."""
-
-    def refusal(self, view: DriverView) -> str | None:
-        """Why it cannot take a tree at these paths; None if it can."""
-
-    def command(self, work: DriverWork, view: DriverView) -> Command:
-        """The argv of a new run; nothing of an earlier one is in its directory."""
-
-    def reader(self, view: DriverView, directory: Path) -> DriverReader:
-        """A new reader for one run."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driving:
     """The parts of the driver step."""
 
-    driver: Driver
+    driver: "Driver"
     executor: "SystemExecutor"
     states: "DriverDirectories"
     part_files: int

@@ -23,10 +23,10 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, ListedPath
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, World
 from migrator.transfer.drive import run_driver_step
-from migrator.transfer.engines.drivers import DriverDirectories
+from migrator.transfer.engines.drivers import Driver, DriverDirectories
 from migrator.transfer.executors import SystemExecutor
 from migrator.transfer.model import AttemptRecord, ChunkRecord, RunRequest
-from migrator.transfer.ports import Driver, Driving
+from migrator.transfer.ports import Driving
 from migrator.transfer.run_files import RunFiles
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeChunkLists, FakeProgress, inline

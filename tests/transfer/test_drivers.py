@@ -15,9 +15,7 @@ from migrator.hosts.ports import Completed
 from migrator.transfer.engines.drivers import (
     DriverDirectories,
     Fpsync,
-    FpsyncPrograms,
     Parsyncfp2,
-    Parsyncfp2Programs,
     rsync_words,
 )
 from migrator.transfer.model import StopReason, StreamCounters, Verdict
@@ -27,16 +25,8 @@ REFUSED_BY_PARSYNCFP2 = re.compile(r"-[a-zA-Z]+[vh]|-[vh]|--del")
 """Its own checks of rsync's options are crude: anywhere in a word, so that `--archive` and `--hard-links` are refused as too noisy."""
 
 VIEW = DriverView(source_tree=b"/source", target_tree=b"/target", work=b"/work")
-FPSYNC = Fpsync(
-    FpsyncPrograms(fpsync=b"/usr/bin/fpsync", fpart=b"/usr/bin/fpart", rsync=b"/usr/bin/rsync"), privileged=True
-)
-PARSYNCFP2 = Parsyncfp2(
-    Parsyncfp2Programs(
-        program=b"/opt/pfp/parsyncfp2",
-        helpers=(b"/opt/pfp/scut",),
-    ),
-    privileged=True,
-)
+FPSYNC = Fpsync([b"/usr/bin/fpsync", b"/usr/bin/fpart", b"/usr/bin/rsync"], privileged=True)
+PARSYNCFP2 = Parsyncfp2([b"/opt/pfp/parsyncfp2", b"/opt/pfp/scut"], privileged=True)
 RUN = "1795228800-10811"
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from migrator.core.states import AttemptState, ChunkState
 from migrator.core.units import KIB
 from migrator.lab.model import OddFiles
 from migrator.transfer.drive import doubtful_trees
-from migrator.transfer.engines.drivers import Fpsync, FpsyncPrograms, locate_fpsync
+from migrator.transfer.engines.drivers import Fpsync, locate_fpsync
 from migrator.transfer.model import StopReason
 from tests.support.driver_world import DriverWorld
 from tests.support.snapshots import snapshot
@@ -26,7 +26,7 @@ SLOW = 24 * KIB
 """Bytes per second of a driver that is ended in the middle: it must be at work for some seconds."""
 
 
-def programs() -> FpsyncPrograms:
+def programs() -> Sequence[bytes]:
     try:
         return locate_fpsync()
     except ToolFailed as error:
@@ -140,10 +140,10 @@ def test_ended_in_the_middle_it_is_begun_again(world: DriverWorld, *, rebooted: 
 def test_a_missing_program_stops_it(world: DriverWorld) -> None:
     with pytest.raises(ToolFailed, match="fpsync was not found"):
         locate_fpsync(path="/nowhere")
-    world.driver = Fpsync(replace(programs(), fpsync=b"/usr/bin/no-fpsync"), privileged=True)
+    world.driver = Fpsync([b"/usr/bin/no-fpsync", *programs()[1:]], privileged=True)
     asyncio.run(world.drive())
     assert world.under_way.stop_found is not None
     assert world.under_way.stop_found[0] is StopReason.TOOL_MISSING
-    world.driver = Fpsync(replace(programs(), rsync=b"/usr/bin/no-rsync"), privileged=True)
+    world.driver = Fpsync([*programs()[:2], b"/usr/bin/no-rsync"], privileged=True)
     asyncio.run(world.drive())
     assert world.under_way.stop_found[0] is StopReason.TOOL_MISSING, world.under_way.stop_found

@@ -11,7 +11,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.states import AttemptState, ChunkState
 from migrator.core.units import KIB
 from migrator.lab.model import OddFiles
-from migrator.transfer.engines.drivers import Parsyncfp2, Parsyncfp2Programs, locate_parsyncfp2
+from migrator.transfer.engines.drivers import Parsyncfp2, locate_parsyncfp2
 from tests.support.driver_world import DriverWorld
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.needs_root
 STAND_IN = Path(__file__).resolve().parent.parent / "fixtures" / "parsyncfp2"
 
 
-def stand_in() -> Parsyncfp2Programs:
+def stand_in() -> list[bytes]:
     for name in ("perl", "fpart", "rsync", "ps"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
-    return Parsyncfp2Programs(program=os.fsencode(STAND_IN), helpers=())
+    return [os.fsencode(STAND_IN)]
 
 
 @pytest.fixture(params=["stand-in", "real"])

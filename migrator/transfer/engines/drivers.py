@@ -3,10 +3,12 @@
 import os
 import re
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
@@ -64,15 +66,37 @@ def search_path(programs: Sequence[bytes]) -> str:
     return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
 
 
-def _refusal(name: str, files: Sequence[bytes], view: DriverView) -> str | None:
-    """Both drivers paste the paths of both trees and of their directory into shell commands."""
-    if all(map(is_plain, (view.source_tree, view.target_tree, view.work, *files))):
-        return None
-    return f"{name} can take no tree whose path holds anything but letters, digits and ._/+@%-"
+class Driver(ABC):
+    """A program that copies whole trees, in runs that it starts nothing of itself. `files` are absolute paths: of the program,
+    then of those that it needs. `privileged`: they run as root.
+    """
+
+    name: ClassVar[str]
+    """As in `--engine`."""
+
+    def __init__(self, files: Sequence[bytes], *, privileged: bool) -> None:
+        self.files = tuple(files)
+        self._privileged = privileged
+
+    def refusal(self, view: DriverView) -> str | None:
+        """Why it cannot take a tree: it pastes the paths of both trees and of its directory into shell commands."""
+        if all(map(is_plain, (view.source_tree, view.target_tree, view.work, *self.files))):
+            return None
+        return f"{self.name} can take no tree whose path holds anything but letters, digits and ._/+@%-"
+
+    @abstractmethod
+    def command(self, work: DriverWork, view: DriverView) -> Command:
+        """The argv of a new run; nothing of an earlier one is in its directory."""
+
+    @abstractmethod
+    def reader(self, view: DriverView, directory: Path) -> "DriverReader":
+        """A new reader for one run."""
 
 
-class _Reader(OutputReader):
-    """Follows one run of a driver. `trouble` is set as soon as a stream reports an error that no file is to blame for."""
+class DriverReader(OutputReader, ABC):
+    """Follows one run of a driver: its output, and the logs in its directory. `trouble` is set as soon as a stream reports an
+    error that no file is to blame for: the driver itself would continue through its whole queue.
+    """
 
     def __init__(self, view: DriverView, directory: Path, *, keep_bytes: int) -> None:
         super().__init__(keep_bytes=keep_bytes)
@@ -85,6 +109,14 @@ class _Reader(OutputReader):
     @property
     def counters(self) -> StreamCounters:
         return StreamCounters(files=self._files, size_bytes=self._size_bytes)
+
+    @abstractmethod
+    def stdout(self, piece: bytes) -> None:
+        """Take a piece of standard output, cut anywhere."""
+
+    @abstractmethod
+    def outcome(self, completed: Completed) -> Outcome:
+        """Judge the run, once it has ended. DONE with a message: it left something out."""
 
     def _look_for_trouble(self, part: PartLog) -> None:
         self.trouble = self.trouble or rules.stop_of(
@@ -154,34 +186,13 @@ _PART_STDERR_BYTES = 64 * KIB
 _MOST_PARTS_READ = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FpsyncPrograms:
-    """Absolute paths."""
-
-    fpsync: bytes
-    fpart: bytes
-    rsync: bytes
-
-
-class Fpsync:
-    """Turns trees into runs of fpsync. `privileged`: they run as root."""
+class Fpsync(Driver):
+    """fpsync, fpart and rsync."""
 
     name = "fpsync"
 
-    def __init__(self, programs: FpsyncPrograms, *, privileged: bool) -> None:
-        self._programs = programs
-        self._privileged = privileged
-
-    @property
-    def files(self) -> Sequence[bytes]:
-        """The programs."""
-        return (self._programs.fpsync, self._programs.fpart, self._programs.rsync)
-
-    def refusal(self, view: DriverView) -> str | None:
-        return _refusal(self.name, self.files, view)
-
     def command(self, work: DriverWork, view: DriverView) -> Command:
-        """Always a new run."""
+        fpsync, _, rsync = self.files
         limit = work.bwlimit_bytes_per_s
         words = rsync_words(
             work.capabilities,
@@ -193,8 +204,8 @@ class Fpsync:
         words += ["--no-human-readable", "--info=progress2,stats2", "--outbuf=L"]
         return Command(
             argv=(
-                *(self._programs.fpsync, b"-n", b"%d" % work.jobs, b"-t", view.work, b"-vv"),
-                *(b"-f", b"%d" % work.part_files, b"-s", b"%d" % work.part_bytes, b"-T", self._programs.rsync),
+                *(fpsync, b"-n", b"%d" % work.jobs, b"-t", view.work, b"-vv"),
+                *(b"-f", b"%d" % work.part_files, b"-s", b"%d" % work.part_bytes, b"-T", rsync),
                 *(b"-o", " ".join(words).encode("ascii")),
                 # Instead of its own: those leave out files that may be users'. This one is on anyway.
                 *(b"-O", b"-e"),
@@ -206,11 +217,10 @@ class Fpsync:
         )
 
     def reader(self, view: DriverView, directory: Path) -> "FpsyncReader":
-        """A new reader for one run."""
         return FpsyncReader(view, directory)
 
 
-class FpsyncReader(_Reader):
+class FpsyncReader(DriverReader):
     """Its own lines show which parts are in flight, the logs of their rsyncs how far they are."""
 
     def __init__(self, view: DriverView, directory: Path) -> None:
@@ -290,30 +300,10 @@ _LOGGED = re.compile(rb".*\] ([<>ch][fLDS]\S+)_(\d+)")
 """A line of rsync's log under `--log-file-format=%i_%l`: what was done, and the file's size."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parsyncfp2Programs:
-    """Absolute paths."""
-
-    program: bytes
-    helpers: Sequence[bytes]
-
-
-class Parsyncfp2:
-    """Turns trees into runs of parsyncfp2. `privileged`: they run as root."""
+class Parsyncfp2(Driver):
+    """parsyncfp2 and its helpers."""
 
     name = "parsyncfp2"
-
-    def __init__(self, programs: Parsyncfp2Programs, *, privileged: bool) -> None:
-        self._programs = programs
-        self._privileged = privileged
-
-    @property
-    def files(self) -> Sequence[bytes]:
-        """The programs."""
-        return (self._programs.program, *self._programs.helpers)
-
-    def refusal(self, view: DriverView) -> str | None:
-        return _refusal(self.name, self.files, view)
 
     def command(self, work: DriverWork, view: DriverView) -> Command:
         """Always a new run: resuming one takes the number of its next chunk, which is not known for sure."""
@@ -325,7 +315,7 @@ class Parsyncfp2:
         # The root of a tree is one directory for it: its chunks name paths below, beginning with `./`.
         return Command(
             argv=(
-                self._programs.program,
+                self.files[0],
                 b"--NP=%d" % work.jobs,
                 b"--chunksize=%d" % rules.chunk_size_for(work.size_bytes, work.part_bytes),
                 b"--startdir=" + view.source_tree,
@@ -350,11 +340,10 @@ class Parsyncfp2:
         )
 
     def reader(self, view: DriverView, directory: Path) -> "Parsyncfp2Reader":
-        """A new reader for one run."""
         return Parsyncfp2Reader(view, directory)
 
 
-class Parsyncfp2Reader(_Reader):
+class Parsyncfp2Reader(DriverReader):
     """The logs of its rsyncs show how far it is, their messages come on its standard error."""
 
     def __init__(self, view: DriverView, directory: Path) -> None:
@@ -399,19 +388,16 @@ _HELPERS = ("fpart", "rsync", "scut", "stats", "perl", "ps", "awk", "ip")
 """What parsyncfp2 needs; it reports only some of them as missing."""
 
 
-def locate_fpsync(*, path: str | None = None) -> FpsyncPrograms:
+def locate_fpsync(*, path: str | None = None) -> Sequence[bytes]:
     """fpsync, fpart and rsync; `path` as in the environment. Raises ToolFailed."""
-    install = "apt install fpart rsync"
-    return FpsyncPrograms(
-        fpsync=_find("fpsync", path, install), fpart=_find("fpart", path, install), rsync=_find("rsync", path, install)
-    )
+    return [_find(name, path, "apt install fpart rsync") for name in ("fpsync", "fpart", "rsync")]
 
 
-def locate_parsyncfp2(*, path: str | None = None) -> Parsyncfp2Programs:
+def locate_parsyncfp2(*, path: str | None = None) -> Sequence[bytes]:
     """parsyncfp2 and its helpers. Raises ToolFailed, also for a version that copies to no mounted file system."""
     install = "copy parsyncfp2, scut and stats from its repository into /usr/local/bin; apt install fpart iproute2"
     program = _find("parsyncfp2", path, install)
-    helpers = tuple(_find(name, path, install) for name in _HELPERS)
+    helpers = [_find(name, path, install) for name in _HELPERS]
     try:
         with Path(os.fsdecode(program)).open("rb") as file:
             problem = rules.parsyncfp2_problem(file.read(_SCRIPT_BYTES))
@@ -419,7 +405,7 @@ def locate_parsyncfp2(*, path: str | None = None) -> Parsyncfp2Programs:
         raise ToolFailed(f"{show(program)} cannot be read: {error.strerror}") from error
     if problem is not None:
         raise ToolFailed(f"{show(program)} cannot be used: {problem}", hint=install)
-    return Parsyncfp2Programs(program=program, helpers=helpers)
+    return [program, *helpers]
 
 
 def _find(name: str, path: str | None, install: str) -> bytes:
