@@ -63,8 +63,8 @@ class Moved:
     """What one call of `apply_moves` did, without earlier calls.
 
     `renamed` paths have their new names; `displaced` paths were in their way, or were no directory where one has to be, and
-    are in the trash. `trashed` counts the vanished paths; `reappeared` ones are on the source again and `doubtful` ones could
-    not be looked up: both stay.
+    are in the trash. `trashed` counts the vanished paths; `left` ones are on the source again, or could not be looked up: they
+    stay.
 
     `to_send`: renames whose paths were not on the target, or not as listed; complete unless the call was stopped. The new
     names have to be sent; for a directory, everything in it.
@@ -75,8 +75,7 @@ class Moved:
     renamed: int = 0
     displaced: int = 0
     trashed: int = 0
-    reappeared: int = 0
-    doubtful: int = 0
+    left: int = 0
     to_send: list[Rename] = field(default_factory=list)
     stop: tuple[StopReason, str] | None = None
 
@@ -270,12 +269,12 @@ class _Carrying:
             elif isinstance(entry, OSError):
                 if (reason := stop_reason(entry.errno)) is not None:
                     raise _StepStopped(reason, f"looking at {show(gone.path)} on the source: {_words(entry)}")
-                self.moved.doubtful += 1
+                self.moved.left += 1
             elif (entry.type is EntryType.DIRECTORY) is not (kind is EntryType.DIRECTORY):
                 # What has its name on the source cannot be created on the target before this one is gone.
                 proven.append(gone)
             else:
-                self.moved.reappeared += 1
+                self.moved.left += 1
         return proven
 
     def _trash_one(self, gone: Gone) -> None:
@@ -391,15 +390,14 @@ def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
             (moved.renamed, "renamed"),
             (moved.trashed, "moved to the trash"),
             (moved.displaced, "in the way of others, moved to the trash"),
-            (moved.reappeared, "on the source again, left alone"),
-            (moved.doubtful, "not known to be gone, left alone"),
+            (moved.left, "on the source again or not known to be gone, left alone"),
             (len(moved.to_send), "to be sent with the next pass instead of being renamed"),
         )
         if count
     ]
     if said:
         batch = under_way.batch.number
-        severity = Severity.WARNING if moved.doubtful or moved.to_send else Severity.INFO
+        severity = Severity.WARNING if moved.left or moved.to_send else Severity.INFO
         message = f"{title} over batch {batch}, on the target: {'; '.join(said)}"
         under_way.invocation.say(EventKind.PASS_MOVED, severity, f"batch {batch}", message)
 

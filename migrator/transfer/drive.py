@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _ALL = 2**31 - 1
 _BROUGHT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
 """Kinds of chunks that a driver copies too."""
-_TRIES = 3
 _DOUBTFUL = (StopReason.IO_ERROR, StopReason.DISCONNECTED, StopReason.TARGET_STUCK, StopReason.TARGET_READ_ONLY)
 
 
@@ -88,18 +87,13 @@ class _Step:
         self._meter = meter
 
     async def drive(self, chunk: ChunkRecord) -> None:
-        """One tree; tried again if something from outside ended the driver."""
-        for number in range(1, _TRIES + 1):
-            prepared = await self._prepare(chunk)
-            if prepared is None:
-                return
-            stream, outcome = await self._attempt(chunk, *prepared)
-            if outcome is None:
-                return
-            if outcome.verdict is not Verdict.INTERRUPTED or number == _TRIES:
-                self._follow(chunk, stream, outcome)
-                return
-            self._finish(stream, AttemptState.INTERRUPTED, ChunkState.PENDING, outcome.counters)
+        """One tree."""
+        prepared = await self._prepare(chunk)
+        if prepared is None:
+            return
+        stream, outcome = await self._attempt(chunk, *prepared)
+        if outcome is not None:
+            self._follow(chunk, stream, outcome)
 
     async def _prepare(self, chunk: ChunkRecord) -> tuple[Command, "DriverReader"] | None:
         """The command and its reader; None if the driver cannot take the tree. Raises MigratorError if the directory of the
@@ -188,8 +182,8 @@ class _Step:
             if outcome.verdict is Verdict.STOP:
                 self._pass.stop(reason, outcome.message)
             else:
-                # Something keeps killing it. Its tree counts as doubtful, so the chunks send everything again.
-                self._leave_out(chunk, f"{outcome.message}, {_TRIES} times")
+                # Its tree counts as doubtful, so the chunks send everything again.
+                self._leave_out(chunk, outcome.message)
             return
         state = AttemptState.SUCCEEDED if outcome.verdict is Verdict.DONE else AttemptState.FAILED
         self._finish(stream, state, ChunkState.DONE, outcome.counters)

@@ -38,8 +38,8 @@ from migrator.transfer.drive import doubtful_trees, run_driver_step
 from migrator.transfer.lanes import Routes
 from migrator.transfer.pool import run_step
 from migrator.transfer.rules import stop_reason
-from migrator.transfer.rules_convergence import FIXED_S, bytes_to_read, check_cost, decide
-from migrator.verify.model import DigestPolicy, VerificationRecord, earlier_verifications
+from migrator.transfer.rules_convergence import FIXED_S, check_cost, decide
+from migrator.verify.model import DigestPolicy, earlier_verifications
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -149,13 +149,11 @@ def check_of_trees(
             continue
         files += usage.files + usage.directories + 1
         earlier = earlier_verifications(ledger.verifications.covering(tree), wanted) if wanted else ()
-        size_bytes += bytes_to_read(
-            usage.size_bytes,
-            share,
-            proven_share=_proven_share(earlier[0]) if earlier else 0.0,
-            changed_bytes=(
-                _changed_bytes(ledger, plan.name, batch, tree, since_s=earlier[0].started_at_s) if earlier else 0
-            ),
+        # An earlier verification proves everything but what was sent since.
+        size_bytes += (
+            min(_changed_bytes(ledger, plan.name, batch, tree, since_s=earlier[0].started_at_s), usage.size_bytes)
+            if earlier
+            else usage.size_bytes
         )
     s_per_path, s_per_byte = check_cost(records)
     return transfer.FreezeCheck(
@@ -165,11 +163,6 @@ def check_of_trees(
         size_bytes=size_bytes,
         fixed_s=FIXED_S,
     )
-
-
-def _proven_share(record: VerificationRecord) -> float:
-    """The same for every tree: the ledger has only the sum of all trees."""
-    return 1.0 if record.size_bytes <= 0 else min(record.proven_bytes / record.size_bytes, 1.0)
 
 
 def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, since_s: float) -> int:

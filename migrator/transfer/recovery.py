@@ -11,13 +11,10 @@ from migrator.hosts.ports import HostLost
 from migrator.ledger.model import SiteRecord
 from migrator.site.rules_guards import health_problems
 from migrator.transfer.attempt import OpenAttempt, remove_after_crash
-from migrator.transfer.context import Invocation, World
+from migrator.transfer.context import Invocation
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.model import AttemptRecord
-from migrator.transfer.ports import Lane
 
-_ORPHAN_TRIES = 3
-_ORPHAN_PAUSE_S = 5.0
 LEASE_MARGIN_S = 15.0
 """Time for a host to end its streams after its lease (TERM, grace, KILL)."""
 
@@ -89,7 +86,7 @@ async def _end_on_all_hosts(
             _require_lease_over(invocation, host, last_s, "site.toml does not name it any more")
             continue
         try:
-            stuck += await _end(world, lane, tokens)
+            stuck += await lane.end_orphans(tokens)
         except HostLost as error:
             _require_lease_over(invocation, host, last_s if lane.ends_by_lease else math.inf, error.message)
     return stuck
@@ -105,14 +102,3 @@ def _require_lease_over(invocation: Invocation, host: str, last_s: float, why: s
         cause="the host cannot be reached; it ends them by itself when its lease runs out, or its job ends",
         hint=f"run the same command again {when}when the host, or the batch system, answers",
     )
-
-
-async def _end(world: World, lane: Lane, tokens: Sequence[str]) -> Sequence[str]:
-    left: Sequence[str] = tokens
-    for number in range(_ORPHAN_TRIES):
-        if number:
-            await world.clock.sleep(_ORPHAN_PAUSE_S)
-        left = await lane.end_orphans(left)
-        if not left:
-            break
-    return left

@@ -15,35 +15,9 @@ from migrator.transfer.model import FileProblem, RetryPolicy, Stopped, StopReaso
 # A failed chunk: retry it later, split it, or give it up.
 
 
-# Permanent errors of one file. Others may be temporary (a file being replaced, ESTALE, EBUSY).
-_LASTING = frozenset(
-    {
-        errno.EACCES,
-        errno.EPERM,
-        errno.ENAMETOOLONG,
-        errno.ELOOP,
-        errno.EINVAL,
-        errno.EFBIG,
-        errno.E2BIG,
-        errno.ENOTSUP,
-        errno.ENXIO,
-        errno.EMLINK,
-        errno.EOVERFLOW,
-    }
-)
-
-
 def delay_s(failures: int, policy: RetryPolicy) -> float:
     """How long a chunk waits after so many failures (1: the first): exponential, bounded."""
-    if failures < 1:
-        return 0.0
-    doublings = min(failures - 1, 32)
-    return min(policy.first_delay_s * 2.0**doublings, policy.longest_delay_s)
-
-
-def is_lasting(problem: FileProblem) -> bool:
-    """Whether a bad file is not worth another try."""
-    return problem.errno in _LASTING
+    return min(policy.first_delay_s * 2.0 ** (failures - 1), policy.longest_delay_s)
 
 
 # Errors that no chunk is to blame for, and their messages.

@@ -357,16 +357,6 @@ _PART = 0.05
 _CHECK_FACTORS = (0.01, 100.0)
 
 
-def bytes_to_read(size_bytes: int, share: float, *, proven_share: float = 0.0, changed_bytes: int = 0) -> int:
-    """The content of a tree of which `share` is read: `proven_share` of its bytes lie in a manifest that can be carried over,
-    and `changed_bytes` were sent since that was made.
-    """
-    if share <= 0.0:
-        return 0
-    missing = max(share - proven_share, 0.0) / share
-    return min(round(size_bytes * missing) + changed_bytes, max(size_bytes, changed_bytes))
-
-
 def check_cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float]:
     """Seconds per path and per byte read: those assumed, with the factor by which the last verifications took longer. What
     they hardly had (paths or bytes) they tell nothing about: it stays as assumed.

@@ -12,7 +12,7 @@ from migrator.transfer.attempt import BY_DESCRIPTOR, Attempt, OpenAttempt, Resul
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict
-from migrator.transfer.rules import delay_s, is_lasting
+from migrator.transfer.rules import delay_s
 
 _SHOWN_STDERR_BYTES = 300
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
@@ -79,7 +79,7 @@ class Settlement:
             self._through_mount(chunk, paths, attempt, why)
             return None
         failures = self._count_failure(chunk)
-        if failures < self._pass.request.retry.tries and not all(map(is_lasting, bad)):
+        if failures < self._pass.request.retry.tries:
             return self._try_again(chunk, attempt, failures, why)
         attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
         self.bad(bad)

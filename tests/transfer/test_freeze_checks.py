@@ -12,7 +12,7 @@ from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S
 from migrator.transfer.passes import check_of_trees
-from migrator.transfer.rules_convergence import ASSUMED_S_PER_PATH, bytes_to_read, check_cost
+from migrator.transfer.rules_convergence import ASSUMED_S_PER_PATH, check_cost
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
@@ -95,28 +95,8 @@ def test_of_a_verified_one_what_was_sent_since(ledger: Ledger) -> None:
     delta(ledger, 2, at_s=50.0, size_bytes=30)
     delta(ledger, 3, at_s=60.0, size_bytes=7)
     assert to_read(ledger) == to_read(ledger, None) == 37
-    verified(ledger, at_s=70.0, proven=0.5)
-    assert to_read(ledger) == USAGE.size_bytes // 2
-
-
-@pytest.mark.parametrize(
-    ("share", "proven_share", "changed_bytes", "size_bytes"),
-    [
-        (1.0, 0.0, 0, 1000),
-        (1.0, 1.0, 0, 0),
-        (1.0, 0.75, 0, 250),
-        (1.0, 1.0, 40, 40),
-        (1.0, 0.5, 900, 1000),
-        (1.0, 1.0, 9000, 9000),
-        (0.1, 0.05, 0, 500),
-        (0.1, 1.0, 0, 0),
-        (0.0, 0.0, 0, 0),
-    ],
-)
-def test_only_what_no_manifest_covers_has_to_be_read(
-    share: float, proven_share: float, changed_bytes: int, size_bytes: int
-) -> None:
-    assert bytes_to_read(1000, share, proven_share=proven_share, changed_bytes=changed_bytes) == size_bytes
+    verified(ledger, at_s=70.0, whole=False)
+    assert to_read(ledger) == 37
 
 
 def took(elapsed_s: float, *, paths: int, read_bytes: int, carried_bytes: int = 0) -> VerificationRecord:
