@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from types import MappingProxyType
 
 from migrator.core.probe import OVER_PROBES, UNDER_PROBES, UNDER_SHARE, ProbeSide
@@ -67,7 +66,7 @@ def braked(
 # Throughput is measured for a while with one number of streams, then with another. The gain of the additional streams is
 # compared with their share if each had done as much as those before. More streams are kept if that ratio is large enough,
 # fewer if it is small: so the number settles near the knee of the curve and not at its end, where every further stream only
-# makes users wait. If the samples are too noisy to decide, measuring takes longer; if they stay so, nothing changes.
+# makes users wait. Noise may keep a try that brings little, or undo one that brings much; the next try corrects it.
 #
 # A unit of work is what a stream does in one second by the measured cost of files and bytes, so that a part of the migration
 # with small files does not look like a loss of speed.
@@ -83,8 +82,6 @@ KEEP_FEWER = 0.15
 
 _STEP = 4
 """After the doubling: a quarter more or fewer."""
-_LONGEST_LOOKS = 3
-"""The longest measurement of an unclear result, in multiples of `settle_s`."""
 _FEWEST_SAMPLES = 3
 REST_S = 600.0
 """Pause after tries in both directions that changed nothing; doubled each time."""
@@ -106,11 +103,10 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The mean rate of a number of streams, and its standard error."""
+    """The mean rate of a number of streams."""
 
     level: int
     rate: float
-    error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,26 +147,18 @@ def climbed(climb: Climb, flow: Flow, *, ceiling: int, settle_s: float) -> Climb
     measured_s = sum(one.interval_s for one in climb.flows)
     if measured_s < settle_s or len(climb.flows) < _FEWEST_SAMPLES:
         return climb
-    found = _measured(climb)
+    found = Measured(level=climb.level, rate=fmean(flow.rate for flow in climb.flows))
     if climb.base is None or climb.base.level == climb.level:
         return _try_another(replace(climb, base=found, flows=()), ceiling)
-    return _judge(climb, found, climb.base, ceiling, last=measured_s >= _LONGEST_LOOKS * settle_s)
+    return _judge(climb, found, climb.base, ceiling)
 
 
-def _judge(climb: Climb, found: Measured, base: Measured, ceiling: int, *, last: bool) -> Climb:
-    if base.rate <= 0:
-        return _back(climb, base) if climb.level > base.level else replace(climb, base=found, flows=())
-    share = (found.rate / base.rate - 1) / (found.level / base.level - 1)
-    error = abs(_ratio_error(found, base) / (found.level / base.level - 1))
+def _judge(climb: Climb, found: Measured, base: Measured, ceiling: int) -> Climb:
     more = climb.level > base.level
-    border = KEEP_MORE if more else KEEP_FEWER
-    if abs(share - border) < error and not last:
-        return climb
-    # What is unclear to the end is left as it was.
-    kept = share - error >= border if more else share + error <= border
-    if not last:
-        kept = share >= border if more else share <= border
-    if kept:
+    if base.rate <= 0:
+        return _back(climb, base) if more else replace(climb, base=found, flows=())
+    share = (found.rate / base.rate - 1) / (found.level / base.level - 1)
+    if share >= KEEP_MORE if more else share <= KEEP_FEWER:
         return _try_another(replace(climb, base=found, flows=(), fruitless=0), ceiling)
     return _back(climb, base)
 
@@ -194,19 +182,6 @@ def _try_another(climb: Climb, ceiling: int) -> Climb:
     if more > level:
         return replace(climb, level=more, up=True)
     return replace(climb, rest_left_s=REST_S, base=None)
-
-
-def _measured(climb: Climb) -> Measured:
-    rates = [flow.rate for flow in climb.flows]
-    error = stdev(rates) / sqrt(len(rates))
-    return Measured(level=climb.level, rate=fmean(rates), error=error)
-
-
-def _ratio_error(one: Measured, other: Measured) -> float:
-    """The standard error of the ratio of two rates."""
-    if one.rate <= 0 or other.rate <= 0:
-        return 0.0
-    return one.rate / other.rate * sqrt((one.error / one.rate) ** 2 + (other.error / other.rate) ** 2)
 
 
 # The decision: how many streams may run now, on each host and in all, and why.
