@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from migrator.core.states import ChunkState, PassKind, PassState
-from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.rules import problem_words, would_be_called
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks
+from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
+from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.context import Invocation, World
@@ -47,13 +47,28 @@ class Place:
         )
 
 
-async def preview_hooks(world: World, hooks: Hooks | None, *, idle: bool) -> tuple[tuple[str, ...], GuardFinding]:
-    """For a dry run: the hooks that a run over a batch would call, in order, and their problems."""
+async def preview_hooks(
+    world: World, hooks: Hooks | None, plan: Plan, batch: Batch, *, idle: bool
+) -> tuple[tuple[str, ...], GuardFinding]:
+    """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
     if hooks is None:
         return (), GuardFinding(guard="hooks", problems=())
     found = await find_hooks(hooks, world.blocking)
-    calls = () if idle else would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS))
-    return calls, GuardFinding(guard="hooks", problems=problem_words(found))
+    finding = GuardFinding(guard="hooks", problems=problem_words(found))
+    if not idle:
+        return would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)), finding
+    owed: list[str] = []
+    delta = world.ledger.passes.find(plan.name, batch.number, PassKind.DELTA)
+    passes = [Place(batch=batch, kind=PassKind.SEED)]
+    passes += [Place(batch=batch, kind=PassKind.DELTA, number=delta.number)] if delta else []
+    for place in (*passes, Place(batch=batch)):
+        hooked = place.hooked(plan)
+        step = world.ledger.hooks.open_since(hooked.step, hooked.key)
+        if step is not None:
+            after = hooked.stage(HookEvent.POST)
+            called = called_hooks(world.ledger.hooks, after, step)
+            owed += [shown(hook) for hook in in_order(found.hooks, after) if hook.name not in called]
+    return tuple(owed), finding
 
 
 def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:

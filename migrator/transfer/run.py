@@ -410,7 +410,7 @@ async def _preview(
     if problem := bases.problem_of_part(world.ledger, plan, chosen):
         findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(problem,)))
     finished = left.record is not None and not left.chunks and not at_most
-    to_call, hook_finding = await preview_hooks(world, hooks, idle=finished)
+    to_call, hook_finding = await preview_hooks(world, hooks, plan, batch, idle=finished)
     return transfer.BatchSummary(
         batch=batch.number,
         chunks=left.chunks,
