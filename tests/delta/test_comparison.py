@@ -277,14 +277,3 @@ def test_what_is_reaped_is_sent_only_when_it_is_unsettled_by_name(world: World, 
     assert world.compare(reap_list=reaped).changes.nothing
     assert world.compare(reap_list=reaped, unsettled_trees=[A]).files == {OTHER}
     assert world.compare(reap_list=reaped, unsettled=[F]).files == {F}
-
-
-@pytest.mark.parametrize("facts", [{"size_bytes": 11}, {"mtime_ns": 7}, {"ctime_ns": 7, "mode": 0o600}])
-def test_what_was_reaped_and_changed_is_sent_and_counts_for_sent_from_then_on(
-    world: World, reaped: Path, facts: dict[str, object]
-) -> None:
-    changed = change(world.source.entries(), F, **facts)
-    assert world.compare(reap_list=reaped, now=changed).files == {F}
-    assert world.compare(reap_list=reaped, base=changed, now=changed).changes.nothing
-    again = world.compare(reap_list=reaped, base=changed, now=changed, unsettled_trees=[A])
-    assert again.files == {F, OTHER}

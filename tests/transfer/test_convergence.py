@@ -116,13 +116,6 @@ def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
         assert found.next_pass_s == pytest.approx(50 + 10 + 5)
 
 
-def test_without_a_delta_pass_nothing_is_predicted() -> None:
-    assert predict([], at_s=0.0, cost=COST, check=NO_CHECK) is None
-    assert predict([SEED], at_s=7000.0, cost=COST, check=NO_CHECK) is None
-    # The catalog that it was compared with is not known: neither is the time of its changes.
-    assert predict([FIRST], at_s=FIRST.finished_at_s, cost=COST, check=NO_CHECK) is None
-
-
 NOTHING = replace(delta(1, scanned_at_s=7200.0, files=0), changes={})
 SHORT = transfer.PassLimits(max_freeze_s=60.0, max_delta_passes=5)
 
@@ -255,20 +248,6 @@ def test_more_churn_never_predicts_a_shorter_freeze(
     assert more.least_freeze_s == less.least_freeze_s
     assert more.churn_files_per_h >= less.churn_files_per_h * (1 - 1e-12)
     assert more.churn_bytes_per_h >= less.churn_bytes_per_h * (1 - 1e-12)
-
-
-@given(passes=histories(), cost=costs, check=checks, later_s=seconds, longer_s=seconds)
-def test_a_freeze_that_begins_later_is_never_shorter_nor_below_the_least(
-    passes: list[transfer.PassFacts], cost: TransferCost, check: transfer.FreezeCheck, later_s: float, longer_s: float
-) -> None:
-    at_s = passes[-1].finished_at_s + later_s
-    soon = predict(passes, at_s=at_s, cost=cost, check=check)
-    late = predict(passes, at_s=at_s + longer_s, cost=cost, check=check)
-    assert soon is not None
-    assert late is not None
-    assert late.freeze_s >= soon.freeze_s * (1 - 1e-12)
-    assert soon.freeze_s >= soon.least_freeze_s * (1 - 1e-12)
-    assert soon.least_freeze_s >= 0.0
 
 
 ALICE, BOB = b"home/alice", b"home/bob"

@@ -115,21 +115,3 @@ def test_other_ends(exit_code: int, verdict: Verdict) -> None:
     outcome = judged(exit_code=exit_code, stderr=b"in \x1b words\n")
     assert outcome.verdict is verdict
     assert "in \\x1b words" in outcome.message
-
-
-@pytest.mark.parametrize(
-    ("step", "code", "verdict", "stop"),
-    [
-        ("target-tree", errno.ENOENT, Verdict.STOP, StopReason.MOUNT_CHANGED),
-        ("source-root", errno.ENOTCONN, Verdict.STOP, StopReason.DISCONNECTED),
-        ("namespace", errno.ENOMEM, Verdict.RETRY, None),
-        ("program", errno.ENOENT, Verdict.STOP, StopReason.TOOL_MISSING),
-        ("source-tree", errno.ENOENT, Verdict.DONE, None),
-    ],
-)
-def test_a_confinement_that_could_not_be_set_up(
-    step: str, code: int, verdict: Verdict, stop: StopReason | None
-) -> None:
-    outcome = judged(exit_code=125, stderr=f"migrator-jail: {step}: {code}: words\n".encode())
-    assert (outcome.verdict, outcome.stop) == (verdict, stop)
-    assert [problem.path for problem in outcome.suspects] == (PATHS if step == "source-tree" else [])

@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import socket
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -112,34 +110,3 @@ def test_nothing_but_the_target_the_work_directory_and_tmp_can_be_written(place:
     assert (place.tree("target") / "x").exists()
     assert (place.work / "x").exists()
     assert not Path("/tmp", name).exists(), "its /tmp is one of its own"
-
-
-def test_there_is_no_network(place: Place) -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        port = server.getsockname()[1]
-        accepted = threading.Event()
-        script = (
-            "perl -MIO::Socket::INET -e "
-            f'\'print IO::Socket::INET->new(PeerAddr=>"127.0.0.1:{port}") ? "there" : "gone"\''
-        )
-        assert place.says(script) == "gone"
-        assert not accepted.is_set()
-    assert place.says("cat /proc/net/dev | grep -c : ").strip() in ("1", "2"), "lo at the most, and it is down"
-
-
-def test_it_lasts_until_the_last_process_has_ended_and_tells_how_the_first_did(place: Place) -> None:
-    code, out, _ = asyncio.run(place.run("(read line < /work/fifo; echo late > /target/late) & exit 3", token="t"))
-    assert code == 3
-    assert out == ""
-    # Without its fifo the child fails at once; with one it is waited for.
-    os.mkfifo(place.work / "pipe")
-
-    async def both() -> tuple[int, str, str]:
-        task = asyncio.create_task(place.run("(read line < /work/pipe; echo $line) & exit 4"))
-        await asyncio.to_thread((place.work / "pipe").write_text, "late\n")
-        return await task
-
-    assert asyncio.run(both())[:2] == (4, "late\n")
-    assert asyncio.run(place.run("kill -9 $$"))[0] == 128 + 9

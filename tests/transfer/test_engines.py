@@ -13,7 +13,6 @@ from migrator.transfer.ports import ChunkWork, Engine, StreamView
 from tests.support.native_copy import direct_engine
 from tests.support.streams import Streams, engine_of, make_trees
 
-KINDS = [ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES]
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"
 
@@ -27,17 +26,6 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 def work(*names: bytes, kind: ChunkKind = ChunkKind.FILES) -> ChunkWork:
     paths = [ListedPath(path=TREE + b"/" + name, size_bytes=1) for name in names]
     return ChunkWork(kind=kind, tree=TREE, paths=paths, capabilities=TargetCapabilities())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_command_is_a_pure_function_of_the_work(engine: Engine, kind: ChunkKind) -> None:
-    first, second = (engine.command(work(b"one", b"two", kind=kind), VIEW) for _ in range(2))
-    assert first == second
-    assert first.argv[0] == engine.program
-    assert engine.program.startswith(b"/")
-    assert first.token is None
-    assert first.timeout_s is None
-    assert not first.environment
 
 
 @pytest.mark.parametrize("exit_code", [*range(1, 256), *range(-64, 0)])

@@ -4,16 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from migrator.core.states import PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.plan.model import ASSUMED_RATE_BYTES_PER_S
 from migrator.transfer.passes import check_of_trees
-from migrator.transfer.rules_convergence import ASSUMED_S_PER_PATH, check_cost
-from migrator.verify.model import DigestPolicy, VerificationRecord
+from migrator.verify.model import DigestPolicy
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
 
@@ -97,31 +93,3 @@ def test_of_a_verified_one_what_was_sent_since(ledger: Ledger) -> None:
     assert to_read(ledger) == to_read(ledger, None) == 37
     verified(ledger, at_s=70.0, whole=False)
     assert to_read(ledger) == 37
-
-
-def took(elapsed_s: float, *, paths: int, read_bytes: int, carried_bytes: int = 0) -> VerificationRecord:
-    return verification(
-        started_at_s=1000.0,
-        finished_at_s=1000.0 + elapsed_s,
-        paths=paths,
-        size_bytes=read_bytes + carried_bytes,
-        digested_files=paths,
-        digested_bytes=read_bytes,
-        carried_bytes=carried_bytes,
-        manifest=None,
-        manifest_digest=None,
-    )
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(-10.0, 1e6), st.integers(0, 10**8), st.integers(0, 10**15)).map(
-            lambda one: took(one[0], paths=one[1], read_bytes=one[2])
-        ),
-        max_size=6,
-    )
-)
-def test_no_record_makes_it_free_or_endless(records: list[VerificationRecord]) -> None:
-    s_per_path, s_per_byte = check_cost(records)
-    assert ASSUMED_S_PER_PATH / 100 <= s_per_path <= ASSUMED_S_PER_PATH * 100
-    assert 0.01 / ASSUMED_RATE_BYTES_PER_S <= s_per_byte * 1.000001 <= 100.001 / ASSUMED_RATE_BYTES_PER_S

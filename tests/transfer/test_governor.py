@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.core.probe import ProbeSide
 from migrator.core.windows import Opening
-from migrator.transfer import rules_governor as transfer_rules_governor
+from migrator.transfer import rules_governor as rules
 from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Limits, StreamsBy, Tuned
 
 SETTLE_S = 60.0
@@ -19,11 +19,9 @@ MINUTE_S = 60.0
 Curve = Callable[[int], float]
 
 
-def settings(
-    jobs: int = 32, *, max_latency_s: float | None = None, max_load: float | None = None
-) -> transfer_rules_governor.Settings:
+def settings(jobs: int = 32, *, max_latency_s: float | None = None, max_load: float | None = None) -> rules.Settings:
     given_limits = Limits(max_latency_s=max_latency_s, max_load=max_load)
-    return transfer_rules_governor.settings_now({"gl1": jobs}, given_limits, NO_CONTROLS, Opening(open=True))
+    return rules.settings_now({"gl1": jobs}, given_limits, NO_CONTROLS, Opening(open=True))
 
 
 def knee_at(knee: int, each: float = 100.0) -> Curve:
@@ -36,40 +34,38 @@ class Machine:
     """A host under the governor, with streams as many as are allowed at once. Latency grows with streams."""
 
     curve: Curve
-    now: transfer_rules_governor.Settings
+    now: rules.Settings
     noise: float = 0.0
     latency_s: Callable[[int], float] = lambda _: 0.001
     load: Callable[[int], float] = lambda _: 0.0
     by: StreamsBy = StreamsBy.MEASURED
     seed: int = 1
     at_s: float = 0.0
-    state: transfer_rules_governor.GovernorState = field(init=False)
+    state: rules.GovernorState = field(init=False)
     seen: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.state = transfer_rules_governor.first_state(self.now, self.by)
+        self.state = rules.first_state(self.now, self.by)
         self.random = random.Random(self.seed)
 
     @property
     def streams(self) -> int:
-        return transfer_rules_governor.streams_on_hosts(self.state, self.now)["gl1"]
+        return rules.streams_on_hosts(self.state, self.now)["gl1"]
 
     @property
     def decision(self) -> GovernorRecord:
-        return transfer_rules_governor.decide(self.state, self.now, NO_CONTROLS)
+        return rules.decide(self.state, self.now, NO_CONTROLS)
 
     def minutes(self, count: int) -> "Machine":
         for _ in range(int(count * MINUTE_S / SAMPLE_S)):
             self.at_s += SAMPLE_S
             rate = self.curve(self.streams) * max(1.0 + self.random.gauss(0.0, self.noise), 0.0)
-            flow = transfer_rules_governor.Flow(interval_s=SAMPLE_S, work=rate * SAMPLE_S)
-            self.state = transfer_rules_governor.after_flow(self.state, flow, self.now, settle_s=SETTLE_S)
+            flow = rules.Flow(interval_s=SAMPLE_S, work=rate * SAMPLE_S)
+            self.state = rules.after_flow(self.state, flow, self.now, settle_s=SETTLE_S)
             if self.at_s % 30 < SAMPLE_S:
-                self.state = transfer_rules_governor.after_load(self.state, "gl1", self.load(self.streams), self.now)
+                self.state = rules.after_load(self.state, "gl1", self.load(self.streams), self.now)
             if self.at_s % MINUTE_S < SAMPLE_S:
-                self.state = transfer_rules_governor.after_probe(
-                    self.state, ProbeSide.TARGET, self.latency_s(self.streams), self.now
-                )
+                self.state = rules.after_probe(self.state, ProbeSide.TARGET, self.latency_s(self.streams), self.now)
             self.seen.append(self.streams)
         return self
 
@@ -114,50 +110,33 @@ def test_streams_go_while_probes_pass_the_limit_and_come_back_when_they_do_not()
 
 def test_the_load_of_a_host_counts_there_alone() -> None:
     hosts = {"gl1": 4, "gl2": 4, "watcher": 0}
-    now = transfer_rules_governor.settings_now(hosts, Limits(max_load=8.0), NO_CONTROLS, Opening(open=True))
-    state = transfer_rules_governor.first_state(now)
+    now = rules.settings_now(hosts, Limits(max_load=8.0), NO_CONTROLS, Opening(open=True))
+    state = rules.first_state(now)
     for _ in range(2):
-        state = transfer_rules_governor.after_load(state, "gl1", 20.0, now)
-        state = transfer_rules_governor.after_load(state, "gl2", 2.0, now)
-        state = transfer_rules_governor.after_load(state, "watcher", 99.0, now)
-    found = transfer_rules_governor.decide(state, now, NO_CONTROLS)
+        state = rules.after_load(state, "gl1", 20.0, now)
+        state = rules.after_load(state, "gl2", 2.0, now)
+        state = rules.after_load(state, "watcher", 99.0, now)
+    found = rules.decide(state, now, NO_CONTROLS)
     assert dict(found.hosts) == {"gl1": 2, "gl2": 4, "watcher": 0}
     assert (found.bound, found.streams, found.most) == (Bound.LOAD, 6, 8)
     assert "load of gl1 20.0, the limit is 8" in found.reason
     for _ in range(4 * 4):
-        state = transfer_rules_governor.after_load(state, "gl1", 2.0, now)
-    assert dict(transfer_rules_governor.decide(state, now, NO_CONTROLS).hosts) == {"gl1": 4, "gl2": 4, "watcher": 0}
-
-
-def test_a_host_whose_streams_never_end_does_not_keep_the_brake_from_others() -> None:
-    now = transfer_rules_governor.settings_now(
-        {"gl1": 8, "gl2": 8}, Limits(max_latency_s=0.05), NO_CONTROLS, Opening(open=True)
-    )
-    state = transfer_rules_governor.first_state(now)
-    for _ in range(30):
-        allowed = transfer_rules_governor.streams_on_hosts(state, now)
-        state = transfer_rules_governor.after_probe(
-            state, ProbeSide.SOURCE, 9.0, now, at_work={"gl1": 8, "gl2": allowed["gl2"]}
-        )
-    assert transfer_rules_governor.streams_on_hosts(state, now) == {"gl1": 1, "gl2": 1}
+        state = rules.after_load(state, "gl1", 2.0, now)
+    assert dict(rules.decide(state, now, NO_CONTROLS).hosts) == {"gl1": 4, "gl2": 4, "watcher": 0}
 
 
 def test_what_is_tuned_takes_the_place_of_what_was_given_and_a_window_is_never_passed() -> None:
     given_limits = Limits(bwlimit_bytes_per_s=1000, max_latency_s=0.05, max_load=3.0)
     tuned = Controls(tuned=Tuned(limits=Limits(jobs=9, bwlimit_bytes_per_s=500, max_load=4.0), since_s=0.0, by="anna"))
     hosts = {"localhost": 4, "watcher": 0}
-    free = transfer_rules_governor.settings_now(hosts, given_limits, tuned, Opening(open=True))
+    free = rules.settings_now(hosts, given_limits, tuned, Opening(open=True))
     assert (free.gate, free.hosts) == (Gate.OPEN, {"localhost": 9, "watcher": 0})
     assert free.limits == Limits(bwlimit_bytes_per_s=500, max_latency_s=0.05, max_load=4.0)
     none = Controls(tuned=Tuned(limits=Limits(max_load=0.0), since_s=0.0, by="anna"))
-    assert transfer_rules_governor.settings_now(hosts, given_limits, none, Opening(open=True)).limits.max_load == 0.0
-    windowed = transfer_rules_governor.settings_now(
-        hosts, given_limits, tuned, Opening(open=True, jobs=2, bwlimit_bytes_per_s=100)
-    )
+    assert rules.settings_now(hosts, given_limits, none, Opening(open=True)).limits.max_load == 0.0
+    windowed = rules.settings_now(hosts, given_limits, tuned, Opening(open=True, jobs=2, bwlimit_bytes_per_s=100))
     assert (windowed.hosts, windowed.limits.bwlimit_bytes_per_s) == ({"localhost": 2, "watcher": 0}, 100)
-    wide = transfer_rules_governor.settings_now(
-        hosts, given_limits, NO_CONTROLS, Opening(open=True, jobs=99, bwlimit_bytes_per_s=9999)
-    )
+    wide = rules.settings_now(hosts, given_limits, NO_CONTROLS, Opening(open=True, jobs=99, bwlimit_bytes_per_s=9999))
     assert (wide.hosts, wide.limits.bwlimit_bytes_per_s) == ({"localhost": 4, "watcher": 0}, 1000)
 
 
@@ -167,22 +146,18 @@ class Storm:
 
     steps: tuple[tuple[str, float], ...]
 
-    def states(
-        self, now: transfer_rules_governor.Settings
-    ) -> Iterator[tuple[transfer_rules_governor.GovernorState, transfer_rules_governor.Settings]]:
-        state = transfer_rules_governor.first_state(now)
+    def states(self, now: rules.Settings) -> Iterator[tuple[rules.GovernorState, rules.Settings]]:
+        state = rules.first_state(now)
         for kind, figure in self.steps:
             if kind == "flow":
-                state = transfer_rules_governor.after_flow(
-                    state, transfer_rules_governor.Flow(interval_s=30.0, work=figure), now, settle_s=SETTLE_S
-                )
+                state = rules.after_flow(state, rules.Flow(interval_s=30.0, work=figure), now, settle_s=SETTLE_S)
             elif kind == "load":
-                state = transfer_rules_governor.after_load(state, "gl1", figure, now)
+                state = rules.after_load(state, "gl1", figure, now)
             elif kind == "jobs":
                 before, now = now, replace(now, hosts={host: int(figure) % 40 + 1 for host in now.hosts})
-                state = transfer_rules_governor.changed(state, before, now)
+                state = rules.changed(state, before, now)
             else:
-                state = transfer_rules_governor.after_probe(state, ProbeSide(kind), figure / 100.0, now)
+                state = rules.after_probe(state, ProbeSide(kind), figure / 100.0, now)
             yield state, now
 
 
@@ -193,35 +168,33 @@ STEPS = st.lists(
 
 @given(STEPS.map(lambda steps: Storm(tuple(steps))))
 def test_never_more_than_the_limits_and_never_fewer_than_one(storm: Storm) -> None:
-    begin = transfer_rules_governor.settings_now(
+    begin = rules.settings_now(
         {"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True)
     )
     for state, now in storm.states(begin):
-        found = transfer_rules_governor.decide(state, now, NO_CONTROLS)
+        found = rules.decide(state, now, NO_CONTROLS)
         assert all(1 <= dict(found.hosts)[host] <= most for host, most in now.hosts.items())
         assert found.streams <= found.most
 
 
 @given(STEPS.map(lambda steps: Storm(tuple(steps))))
 def test_when_the_storm_is_over_all_streams_come_back(storm: Storm) -> None:
-    now = transfer_rules_governor.settings_now(
+    now = rules.settings_now(
         {"gl1": 16, "gl2": 5}, Limits(max_latency_s=0.5, max_load=30.0), NO_CONTROLS, Opening(open=True)
     )
-    state = transfer_rules_governor.first_state(now, StreamsBy.FIXED)
+    state = rules.first_state(now, StreamsBy.FIXED)
     for kind, figure in storm.steps:
         if kind == "jobs":
             # The edge of a window.
             before, now = now, replace(now, hosts={"gl1": int(figure) % 16 + 1, "gl2": int(figure) % 5 + 1})
-            state = transfer_rules_governor.changed(state, before, now)
+            state = rules.changed(state, before, now)
         elif kind in ("source", "target"):
-            state = transfer_rules_governor.after_probe(
-                state, ProbeSide(kind), figure / 100.0, now, at_work={"gl1": int(figure) % 16}
-            )
+            state = rules.after_probe(state, ProbeSide(kind), figure / 100.0, now, at_work={"gl1": int(figure) % 16})
         else:
-            state = transfer_rules_governor.after_load(state, "gl2", figure, now, at_work={"gl2": int(figure) % 5})
+            state = rules.after_load(state, "gl2", figure, now, at_work={"gl2": int(figure) % 5})
     for _ in range(100):
         for side in ProbeSide:
-            state = transfer_rules_governor.after_probe(state, side, 0.01, now, at_work={"gl1": 16, "gl2": 5})
+            state = rules.after_probe(state, side, 0.01, now, at_work={"gl1": 16, "gl2": 5})
         for host in now.hosts:
-            state = transfer_rules_governor.after_load(state, host, 1.0, now)
-    assert transfer_rules_governor.streams_on_hosts(state, now) == now.hosts
+            state = rules.after_load(state, host, 1.0, now)
+    assert rules.streams_on_hosts(state, now) == now.hosts

@@ -22,31 +22,17 @@ _PLAIN = TargetCapabilities()
 
 
 def _command(
-    *paths: bytes,
-    kind: ChunkKind = ChunkKind.FILES,
-    capabilities: TargetCapabilities = _PLAIN,
-    features: RsyncFeatures = _NEW,
-    privileged: bool = True,
-    tree: bytes = b"home/alice",
-    bwlimit_bytes_per_s: int | None = None,
-    recopy: bool = False,
+    *, kind: ChunkKind = ChunkKind.FILES, capabilities: TargetCapabilities = _PLAIN, features: RsyncFeatures = _NEW
 ) -> Command:
-    engine = RsyncEngine(program=b"/usr/bin/rsync", features=features, privileged=privileged)
-    work = ChunkWork(
-        kind=kind,
-        tree=tree,
-        paths=[ListedPath(path=path, size_bytes=0) for path in paths],
-        capabilities=capabilities,
-        bwlimit_bytes_per_s=bwlimit_bytes_per_s,
-        recopy=recopy,
-    )
-    return engine.command(work, _VIEW)
+    engine = RsyncEngine(program=b"/usr/bin/rsync", features=features, privileged=True)
+    paths = [ListedPath(path=b"home/alice/x", size_bytes=0)]
+    return engine.command(ChunkWork(kind=kind, tree=b"home/alice", paths=paths, capabilities=capabilities), _VIEW)
 
 
 @pytest.mark.parametrize("kind", [ChunkKind.DIRECTORIES, ChunkKind.FILES, ChunkKind.DIRECTORY_TIMES])
 @pytest.mark.parametrize("capabilities", [_PLAIN, BEEGFS_CAPABILITIES])
 def test_what_must_always_and_never_be_there(kind: ChunkKind, capabilities: TargetCapabilities) -> None:
-    argv = _command(b"home/alice/x", kind=kind, capabilities=capabilities).argv
+    argv = _command(kind=kind, capabilities=capabilities).argv
     assert {
         b"--archive",
         b"--numeric-ids",
@@ -64,14 +50,14 @@ def test_what_must_always_and_never_be_there(kind: ChunkKind, capabilities: Targ
 
 
 def test_what_the_target_keeps_decides() -> None:
-    plain, beegfs = _command(b"home/alice/x").argv, _command(b"home/alice/x", capabilities=BEEGFS_CAPABILITIES).argv
+    plain, beegfs = _command().argv, _command(capabilities=BEEGFS_CAPABILITIES).argv
     assert b"--modify-window=-1" in plain
     assert b"--modify-window=-1" not in beegfs
     assert b"--filter=+x security.**" in plain
     assert b"--filter=+x security.**" not in beegfs
     assert {b"--acls", b"--xattrs", b"--hard-links", b"--sparse", b"--fsync"} <= set(beegfs)
     assert b"--fsync" not in plain
-    assert b"--fsync" not in _command(b"home/alice/x", features=_OLD, capabilities=BEEGFS_CAPABILITIES).argv
+    assert b"--fsync" not in _command(features=_OLD, capabilities=BEEGFS_CAPABILITIES).argv
     nothing = TargetCapabilities(
         keeps_acls=False,
         keeps_user_xattrs=False,
@@ -82,7 +68,7 @@ def test_what_the_target_keeps_decides() -> None:
         makes_devices=False,
         makes_sockets=False,
     )
-    argv = _command(b"home/alice/x", capabilities=nothing).argv
+    argv = _command(capabilities=nothing).argv
     assert not {b"--acls", b"--xattrs", b"--hard-links", b"--sparse"} & set(argv)
     assert {b"--omit-link-times", b"--no-devices", b"--no-specials"} <= set(argv)
 

@@ -1,17 +1,14 @@
 """The real program over real file systems that fail: kills, signals, full, read-only, frozen, cut off from power."""
 
-import os
 import random
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from migrator.core.units import MIB
 from tests.support.run_site import RealSite, fill_tree, unfreeze, wait_for
 from tests.support.xfs import XfsMount
 
@@ -99,28 +96,6 @@ def test_a_target_cut_off_from_power_has_what_was_done(site: RealSite) -> None:
 
 
 @pytest.mark.exhaustive
-def test_a_target_that_gets_full_stops_the_pool_and_tells_what_to_do(
-    scratch: Path, xfs_source: XfsMount, tiny_xfs: XfsMount
-) -> None:
-    for site in made_site(scratch, xfs_source, tiny_xfs):
-        ballast = tiny_xfs.path / "ballast"
-        with site.started(*SLOWER) as process:
-            wait_for(site.streams, "streams")
-            fill_up(ballast)
-            _, said = process.communicate(timeout=600)
-            assert process.returncode == 1, said
-            assert "the target is full" in said
-            assert "df -h" in said
-        refused = site.run()
-        assert refused.returncode == 4
-        assert "lacks" in refused.stderr
-        with given_back(tiny_xfs.path):
-            ballast.unlink()
-        assert site.run().returncode == 0
-        assert site.differences() == ""
-
-
-@pytest.mark.exhaustive
 def test_a_frozen_target_is_stuck_and_does_not_hold_the_program(
     scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
 ) -> None:
@@ -146,31 +121,3 @@ def came_so_far(site: RealSite, process: "subprocess.Popen[str]", attempts: int)
 
 def has_no_streams(site: RealSite) -> bool:
     return not site.streams()
-
-
-@contextmanager
-def given_back(mount: Path) -> Iterator[None]:
-    """What is removed in the block has been given back after it: XFS does that later, by itself."""
-    kept = [path.lstat() for path in mount.glob("ballast/*")] or [(mount / "ballast").lstat()]
-    before = os.statvfs(mount)
-    yield
-    bytes_less = sum(facts.st_blocks for facts in kept) * 512
-    wait_for(partial(has_room, mount, before, bytes_less, len(kept)), "room")
-
-
-def has_room(mount: Path, before: os.statvfs_result, size_bytes: int, inodes: int) -> bool:
-    """So much more than before, but for what the file system itself has taken."""
-    now = os.statvfs(mount)
-    more_bytes, more_inodes = (now.f_bfree - before.f_bfree) * now.f_frsize, now.f_ffree - before.f_ffree
-    return more_bytes >= 0.9 * size_bytes - MIB and more_inodes >= 0.9 * inodes
-
-
-def fill_up(file: Path) -> None:
-    """Write until there is no room at all."""
-    with open(file, "wb", buffering=0) as stream:
-        for size_bytes in (MIB, 4096):
-            try:
-                while True:
-                    stream.write(bytes(size_bytes))
-            except OSError:
-                continue

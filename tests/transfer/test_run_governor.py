@@ -272,17 +272,6 @@ async def test_probes_that_pass_the_limit_take_streams_away(governed: Governed) 
 
 @pytest.mark.exhaustive
 @in_loop
-async def test_the_load_of_a_host_takes_streams_away(governed: Governed) -> None:
-    governed.limits, governed.loads.load = Limits(max_load=8.0), 20.0
-    await governed.run(jobs=4)
-    assert governed.world.is_copied()
-    assert {record.max_load for record in governed.records} == {8.0}
-    assert [record.streams for record in governed.records][:3] == [4, 2, 1]
-    assert {record.bound for record in governed.records[1:]} == {Bound.LOAD}
-
-
-@pytest.mark.exhaustive
-@in_loop
 async def test_chunks_that_would_take_too_long_are_halved_before_they_begin(governed: Governed) -> None:
     governed.cost = TransferCost(s_per_file=500.0, s_per_byte=0.0, streams=1, basis="measured")
     await governed.run()

@@ -31,17 +31,6 @@ def test_hooks_are_called_in_order_around_each_batch_and_pass(hooked: HookSite) 
     assert hooked.calls() == []
 
 
-def test_a_dry_run_calls_none_and_says_which(hooked: HookSite) -> None:
-    hooked.all_hooks()
-    code, said = hooked.run("--user-batch", "1", "--dry-run")
-    assert code == 0
-    assert ", ".join(IN_ORDER) in " ".join(said.split())
-    batch = hooked.summary("--dry-run")
-    assert batch["hooks"] == IN_ORDER
-    assert hooked.calls() == []
-    assert hooked.rows("SELECT count(*) FROM hook_steps") == [(0,)]
-
-
 def test_a_pre_hook_that_refuses_ends_the_run_with_its_name_and_its_words(hooked: HookSite) -> None:
     hooked.all_hooks()
     hooked.hook("pre-batch.d/15-guard", "echo first; printf 'quota of caf\\351 is out\\n' >&2; exit 1")
@@ -77,22 +66,6 @@ def test_a_pre_hook_that_skips_leaves_the_other_batches_alone(hooked: HookSite) 
     batch = hooked.summary()
     assert str(batch["skipped"]).startswith("batch 1 is skipped")
     assert not batch["nothing_to_do"]
-
-
-@pytest.mark.exhaustive
-def test_a_hook_that_hangs_is_ended_and_refuses(scratch: Path) -> None:
-    hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
-    hooked.prepare()
-    hooked.hook("pre-pass.d/10-hang", "echo waiting; sleep 1000 & sleep 1000")
-    for limit in ("1s", "10s", "1min"):
-        hooked.site.write(more=f'[hooks]\ntimeout = "{limit}"\n')
-        code, said = hooked.run()
-        assert code == 4
-        assert "pre-pass.d/10-hang refused it (ended after its time limit" in said
-        if "waiting" in said:  # a slow machine may not have come so far
-            break
-    assert "waiting" in said
-    assert hooked.copied() == []
 
 
 def test_all_hooks_are_checked_before_anything_is_started(hooked: HookSite) -> None:

@@ -59,13 +59,14 @@ async def test_while_files_are_moved_between_bricks_nothing_is_taken_to_be_gone(
     assert (world.vanished, len(world.attention)) == (1, 0)
 
 
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO])
 @in_loop
-async def test_a_bad_file_does_not_sink_its_chunk(world: World) -> None:
+async def test_a_bad_file_does_not_sink_its_chunk(world: World, code: int) -> None:
     bad = ALICE + b"/sub/f03"
-    world.streams.faults[bad] = Fault("bad", code=errno.EACCES)
+    world.streams.faults[bad] = Fault("bad", code=code)
     summary = await world.run()
     assert world.is_copied(bad)
-    assert [(problem.path, problem.errno) for problem in world.attention] == [(bad, errno.EACCES)]
+    assert [(problem.path, problem.errno) for problem in world.attention] == [(bad, code)]
     assert (summary.exit_code, summary.batches[0].files, world.batch_state) == (3, 7, BatchState.SEEDED)
     said = {event.kind: event for event in world.progress.events}
     for kind in (EventKind.PASS_FINISHED, EventKind.RUN_FINISHED):
@@ -111,30 +112,6 @@ async def test_a_chunk_that_keeps_failing_is_split_until_the_bad_file_stands_alo
     assert summary.exit_code == 3
     attempts = sum(1 for kind, _ in world.streams.streams if kind is ChunkKind.FILES)
     assert attempts <= 3 + 2 * 4 + 3
-
-
-@in_loop
-async def test_a_chunk_that_fails_once_is_tried_again_later(world: World) -> None:
-    world.streams.faults[ALICE + b"/sub/f03"] = Fault("crash", times=2)
-    summary = await world.run()
-    assert world.is_copied()
-    assert summary.exit_code == 0
-    assert [event.kind for event in world.progress.events].count(EventKind.CHUNK_RETRIED) == 2
-    assert not any(event.kind is EventKind.CHUNK_SPLIT for event in world.progress.events)
-
-
-@in_loop
-async def test_a_file_that_cannot_be_read_costs_that_file(world: World) -> None:
-    bad = ALICE + b"/sub/f03"
-    world.streams.faults[bad] = Fault("bad", code=errno.EIO)
-    summary = await world.run()
-    assert world.is_copied(bad)
-    assert [problem.path for problem in world.attention] == [bad]
-    assert summary.exit_code == 3
-    world.streams.faults.clear()
-    await world.run()
-    assert world.is_copied()
-    assert not world.attention
 
 
 @in_loop

@@ -1,7 +1,6 @@
 """Runs whose streams work on the nodes of a real Slurm cluster, and what happens when Slurm takes the nodes away."""
 
 import os
-import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from tests.support.run_site import RealSite, fill_tree, wait_for
 from tests.support.slurm import Slurm
 from tests.support.xfs import XfsMount
-from tests.transfer.test_run_faults import SLOW, SLOWER, came_so_far
+from tests.transfer.test_run_faults import SLOWER, came_so_far
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -53,14 +52,4 @@ def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, sl
         _, said = process.communicate(timeout=800)
         assert process.returncode == 0, said
     assert "is lost" in said
-    assert site.differences() == ""
-
-
-def test_kill_9_leaves_no_job_and_the_same_command_goes_on(site: RealSite, slurm: Slurm) -> None:
-    with site.started(*SLOW) as process:
-        wait_for(partial(came_so_far, site, process, 3), "attempts")
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    done = site.run()
-    assert done.returncode == 0, done.stderr
     assert site.differences() == ""

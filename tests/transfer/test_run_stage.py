@@ -11,15 +11,15 @@ from migrator.core.errors import Interrupted, Refused
 from migrator.core.progress import RunProgress
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.transfer.model import RunStopped, StopReason
-from tests.support import run_world
 from tests.support.fake_streams import Fault
+from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_in_ranges, small_world
 
 
-@run_world.in_loop
-async def test_ranges_run_beside_files_and_are_put_in_place_when_all_are_there(world: run_world.World) -> None:
-    path = run_world.ALICE + b"/sub/big"
+@in_loop
+async def test_ranges_run_beside_files_and_are_put_in_place_when_all_are_there(world: World) -> None:
+    path = ALICE + b"/sub/big"
     world.source.add(path, b"big")
-    run_world.plan_in_ranges(world, path, [1, 50, 50])
+    plan_in_ranges(world, path, [1, 50, 50])
     before: list[set[tuple[ChunkKind, ChunkState]]] = []
 
     def look(at: bytes) -> None:
@@ -43,8 +43,8 @@ async def test_ranges_run_beside_files_and_are_put_in_place_when_all_are_there(w
     assert (shown[-1].files, shown[-1].size_bytes) == (9, 101 + content_bytes)
 
 
-@run_world.in_loop
-async def test_nothing_counts_as_done_before_a_sync(world: run_world.World) -> None:
+@in_loop
+async def test_nothing_counts_as_done_before_a_sync(world: World) -> None:
     seen: list[bool] = []
     finish = world.ledger.passes.finish
 
@@ -61,9 +61,9 @@ async def test_nothing_counts_as_done_before_a_sync(world: run_world.World) -> N
 
 
 @pytest.mark.parametrize("reason", list(StopReason))
-@run_world.in_loop
-async def test_every_stop_reason_stops_the_pool_and_splits_nothing(world: run_world.World, reason: StopReason) -> None:
-    world.streams.faults[run_world.ALICE + b"/sub/f03"] = Fault("stop", times=1, stop=reason, code=errno.ENOSPC)
+@in_loop
+async def test_every_stop_reason_stops_the_pool_and_splits_nothing(world: World, reason: StopReason) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("stop", times=1, stop=reason, code=errno.ENOSPC)
     with pytest.raises(RunStopped) as caught:
         await world.run()
     error = caught.value
@@ -82,9 +82,9 @@ async def test_every_stop_reason_stops_the_pool_and_splits_nothing(world: run_wo
     assert world.is_copied()
 
 
-@run_world.in_loop
+@in_loop
 async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_and_times_say(
-    world: run_world.World,
+    world: World,
 ) -> None:
     world.target.sync_errors = [errno.EIO]
     with pytest.raises(RunStopped) as caught:
@@ -97,9 +97,9 @@ async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_an
     assert world.streams.recopied[tried:] == [True] * tried + [False] * (len(world.streams.recopied) - 2 * tried)
 
 
-@run_world.in_loop
-async def test_a_stream_that_stands_still_is_ended_and_stops_the_pool(world: run_world.World) -> None:
-    world.streams.faults[run_world.ALICE + b"/sub/f03"] = Fault("hang", times=1)
+@in_loop
+async def test_a_stream_that_stands_still_is_ended_and_stops_the_pool(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
     with pytest.raises(RunStopped) as caught:
         await world.run()
     assert caught.value.stopped.reason is StopReason.TARGET_STUCK
@@ -110,9 +110,9 @@ async def test_a_stream_that_stands_still_is_ended_and_stops_the_pool(world: run
 
 
 @pytest.mark.guarantee("one-stream")
-@run_world.in_loop
-async def test_a_stream_that_cannot_be_ended_keeps_its_chunk(world: run_world.World) -> None:
-    world.streams.faults[run_world.ALICE + b"/sub/f03"] = Fault("hang", times=1)
+@in_loop
+async def test_a_stream_that_cannot_be_ended_keeps_its_chunk(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
 
     def hang(path: bytes) -> None:
         world.streams.unendable = path.endswith(b"f03") or world.streams.unendable
@@ -130,9 +130,9 @@ async def test_a_stream_that_cannot_be_ended_keeps_its_chunk(world: run_world.Wo
     assert world.is_copied()
 
 
-@run_world.in_loop
-async def test_being_cancelled_twice_stops_cleanly(world: run_world.World) -> None:
-    world.streams.faults[run_world.ALICE + b"/sub/f03"] = Fault("hang", times=1)
+@in_loop
+async def test_being_cancelled_twice_stops_cleanly(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
     reached = asyncio.Event()
     world.streams.before_path = lambda path: reached.set() if path.endswith(b"f03") else None
     task = asyncio.create_task(world.run())
@@ -151,57 +151,57 @@ async def test_being_cancelled_twice_stops_cleanly(world: run_world.World) -> No
     assert world.is_copied()
 
 
-@run_world.in_loop
+@in_loop
 async def test_a_tree_that_vanished_does_not_sink_the_batch(tmp_path: Path) -> None:
-    world = run_world.small_world(tmp_path, trees=(run_world.ALICE, run_world.BOB))
-    world.source.remove(run_world.BOB)
+    world = small_world(tmp_path, trees=(ALICE, BOB))
+    world.source.remove(BOB)
     summary = await world.run()
     assert world.is_copied()
-    assert summary.batches[0].trees_gone == (run_world.BOB,)
+    assert summary.batches[0].trees_gone == (BOB,)
     assert world.vanished == 1
     assert world.batch_state is BatchState.SEEDED
 
 
-@run_world.in_loop
-async def test_paths_that_do_not_fit_are_copied_by_descriptor(world: run_world.World) -> None:
-    long = {run_world.ALICE + b"/sub/f02", run_world.ALICE + b"/sub"}
+@in_loop
+async def test_paths_that_do_not_fit_are_copied_by_descriptor(world: World) -> None:
+    long = {ALICE + b"/sub/f02", ALICE + b"/sub"}
     world.streams.too_long = long
     await world.run()
     assert world.is_copied()
     assert not any(long.intersection(paths) for _, paths in world.streams.streams)
 
 
-@run_world.in_loop
+@in_loop
 async def test_links_across_trees_are_made_and_fall_back_to_copies(tmp_path: Path) -> None:
-    world = run_world.small_world(tmp_path, files=1, trees=(run_world.ALICE, run_world.BOB))
-    there, gone = run_world.ALICE + b"/sub/f00", run_world.ALICE + b"/sub/never"
-    world.source.add(run_world.BOB + b"/link", same_as=there)
+    world = small_world(tmp_path, files=1, trees=(ALICE, BOB))
+    there, gone = ALICE + b"/sub/f00", ALICE + b"/sub/never"
+    world.source.add(BOB + b"/link", same_as=there)
     world.source.add(gone, b"x")
     for name in (b"/one", b"/two"):
-        world.source.add(run_world.BOB + name, same_as=gone)
+        world.source.add(BOB + name, same_as=gone)
     rows = [
-        run_world.listed(run_world.BOB + b"/link", 0, 1, there),
-        *(run_world.listed(run_world.BOB + name, 0, 2, gone) for name in (b"/one", b"/two")),
+        listed(BOB + b"/link", 0, 1, there),
+        *(listed(BOB + name, 0, 2, gone) for name in (b"/one", b"/two")),
     ]
-    rows.append(run_world.listed(run_world.BOB + b"/removed", 0, 3, there))
-    world.lists.add(run_world.LIST, ChunkKind.LINKS, run_world.BOB, rows)
+    rows.append(listed(BOB + b"/removed", 0, 3, there))
+    world.lists.add(LIST, ChunkKind.LINKS, BOB, rows)
     await world.run()
     assert world.target.groups() == {
-        frozenset({there, run_world.BOB + b"/link"}),
-        frozenset({run_world.BOB + b"/one", run_world.BOB + b"/two"}),
+        frozenset({there, BOB + b"/link"}),
+        frozenset({BOB + b"/one", BOB + b"/two"}),
     }
     assert world.vanished == 1
 
 
-@run_world.in_loop
-async def test_a_lost_plan_of_a_killed_run_does_not_hold_up_others(world: run_world.World) -> None:
+@in_loop
+async def test_a_lost_plan_of_a_killed_run_does_not_hold_up_others(world: World) -> None:
     world.ledger.passes.start(
         plan="plan",
         batch=1,
         kind=PassKind.SEED,
         catalog="c",
-        chunk_list=run_world.LIST,
-        chunks=world.lists.chunks(run_world.LIST),
+        chunk_list=LIST,
+        chunks=world.lists.chunks(LIST),
         at_s=1.0,
     )
     chunk = world.ledger.passes.pending(1, "files", 9)[0]
@@ -213,8 +213,8 @@ async def test_a_lost_plan_of_a_killed_run_does_not_hold_up_others(world: run_wo
     assert world.is_copied()
 
 
-@run_world.in_loop
-async def test_a_batch_is_copied_in_the_order_of_a_pass_and_a_finished_one_not_again(world: run_world.World) -> None:
+@in_loop
+async def test_a_batch_is_copied_in_the_order_of_a_pass_and_a_finished_one_not_again(world: World) -> None:
     summary = await world.run()
     assert world.is_copied()
     assert (summary.exit_code, world.batch_state, world.pass_state) == (0, BatchState.SEEDED, PassState.DONE)

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import MakeXfs
 from tests.support.beegfs_tool import FakeTool, fake_tool, targets
 from tests.support.run_site import RealSite, unfreeze, wait_for
 from tests.support.xfs import XfsMount
-from tests.transfer.test_run_faults import SLOW, SLOWER, fill_up, given_back, has_no_streams, made_site
+from tests.transfer.test_run_faults import SLOW, made_site
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -73,24 +72,3 @@ def is_told(site: RealSite, process: "subprocess.Popen[str]") -> bool:
 
 def has_looked(tool: FakeTool, process: "subprocess.Popen[str]", times: int) -> bool:
     return lists(tool) >= times or process.poll() is not None
-
-
-def test_a_full_target_is_named(scratch: Path, xfs_source: XfsMount, make_xfs: MakeXfs) -> None:
-    target = make_xfs(size_bytes=320 << 20)
-    for site in made_site(scratch, xfs_source, target):
-        tool = as_beegfs(site, scratch)
-        with site.started(*SLOWER) as process:
-            wait_for(site.streams, "streams")
-            tool.tell(targets("cap-emergency"))
-            fill_up(target.path / "ballast")
-            _, said = process.communicate(timeout=600)
-            assert process.returncode == 1, said
-        assert "the target is full" in said
-        assert "target_storage_201" in said
-        assert "target_storage_101" not in said
-        with given_back(target.path):
-            (target.path / "ballast").unlink()
-        tool.tell(targets(""))
-        wait_for(partial(has_no_streams, site), "the end of the streams")
-        assert site.run().returncode == 0
-        assert site.differences() == ""
