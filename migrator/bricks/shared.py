@@ -47,17 +47,20 @@ if TYPE_CHECKING:
 # #1918 there). So the option is turned off before the layout changes, and stays off.
 
 
-class LookupOptions(Protocol):
-    """What is asked of the volume. Both raise ToolFailed."""
+class VolumeOptions(Protocol):
+    """What is asked of the volume. All raise ToolFailed."""
+
+    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its options."""
 
     async def option(self, name: str) -> str:
         """An option as it is in effect, set or not."""
 
     async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option."""
+        """Set an option, or reset it to its default."""
 
 
-async def look_everywhere(volume: LookupOptions, say: Callable[[str], None]) -> None:
+async def look_everywhere(volume: VolumeOptions, say: Callable[[str], None]) -> None:
     """Have clients ask all bricks for a name that is not where its layout has it. `say` tells people. It is not put back: only
     a rebalance of the whole volume brings every file to where its layout has it. May be called again. Raises ToolFailed.
     """
@@ -139,16 +142,6 @@ LAZY = "lazy"
 
 _HISTORY_S = 1.0 * HOUR_S
 """How far a process that has just begun looks back at probes: far enough to go on where a killed one was."""
-
-
-class VolumeOptions(Protocol):
-    """What is asked of the volume. Both raise ToolFailed."""
-
-    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its options."""
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option, or reset it to its default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from migrator.bricks.add.model import (
     BrickStandings,
     NewPlace,
 )
-from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary, RetainedSource
+from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary
 from migrator.bricks.drain.rules_preflight import retained_words
 from migrator.bricks.model import BrickFacts, BrickListing, BrickState, TaskFacts
 from migrator.bricks.retire import model as retire
@@ -346,8 +346,8 @@ def _result(summary: DrainSummary) -> Iterator[document.Block]:
 
 
 def _check(check: DrainCheck) -> Iterator[document.Block]:
-    told = [f"{host}: {version or _UNKNOWN}" for host, version in sorted((check.versions or {}).items())]
-    links = check.linked_symlinks
+    told = [f"{host}: {version or _UNKNOWN}" for host, version in sorted(check.versions.items())]
+    links, retained = check.linked_symlinks, check.retained
     yield document.facts(
         [
             ("on the disks", _size(check.used_bytes, _UNKNOWN)),
@@ -362,8 +362,11 @@ def _check(check: DrainCheck) -> Iterator[document.Block]:
             ("cluster.min-free-disk", check.min_free_disk or _UNKNOWN),
             ("GlusterFS", ", ".join(told) or _UNKNOWN),
             ("open files", _count(check.open_files, _UNKNOWN)),
-            ("symlinks with several names", _count(None if links is None else len(links), _UNKNOWN)),
-            ("sources of users on the target", _retained(check.retained)),
+            ("symlinks with several names", format_count(len(links))),
+            (
+                "sources of users on the target",
+                f"{retained_words(retained)}: they are moved for nothing" if retained else "none",
+            ),
         ]
     )
     if links:
@@ -389,12 +392,6 @@ def _check(check: DrainCheck) -> Iterator[document.Block]:
                 for name, size, free, inodes in sorted(sizes)
             ],
         )
-
-
-def _retained(sources: Sequence[RetainedSource] | None) -> str:
-    if sources is None:
-        return _UNKNOWN
-    return f"{retained_words(sources)}: they are moved for nothing" if sources else "none"
 
 
 # ---

@@ -90,7 +90,7 @@ class Moving:
         )
         self.throttling = Throttle(
             call=call,
-            volume=self.volume,
+            volume=self.volume,  # type: ignore[arg-type]
             rules=ThrottleRules(
                 throttle=self.throttle,
                 windows=self.windows,

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from migrator.bricks.drain import model
-from migrator.bricks.drain.rules_progress import standing
 from migrator.bricks.drain.stage import DRAIN_STEPS, LOG, DrainCall, DrainLooker, DrainWorld, Guarding
 from migrator.bricks.drain.steps import DrainMachine, owes_hooks, wipe_permission
 from migrator.bricks.shared import Throttle, left_changed
@@ -44,6 +43,7 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
             hint=f"bricks are named as in `migrator brick list`: {', '.join(sorted(_names(asked.state)))}",
         )
     site = _site(world)
+    unmade = DrainCall(world=world, request=request, site=site, run_id=None)
     word: str | None = None
     problems: tuple[str, ...] = ()
     if request.confirm is not None or request.dry_run:
@@ -60,9 +60,9 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
         )
     if asked.known is not None and _is_given_away(asked):
         words = f"there is nothing to do: {asked.known.shown_bricks} was drained and handed over before"
-        return _nothing_to_do(asked.known, world, model.DrainEnding.DONE, words, dry_run=request.dry_run)
+        return _nothing_to_do(unmade, asked.known, model.DrainEnding.DONE, words)
     if request.dry_run or _begins(asked):
-        previewed = await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked)
+        previewed = await _preview(unmade, asked)
         if request.dry_run or previewed.ending is model.DrainEnding.HALTED:
             return replace(previewed, dry_run=request.dry_run, confirm=word, wipe_problems=problems)
 
@@ -83,12 +83,13 @@ async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.Dr
     directories is put right. Where that was done already, nothing is. Raises as `drain_bricks`; UsageError where this program
     has begun no drain of these bricks that could be taken back.
     """
-    asked = await _asked(request, world)
+    asked, site = await _asked(request, world), _site(world)
+    unmade = DrainCall(world=world, request=request, site=site, run_id=None)
     known, owes = asked.known, not request.dry_run and _owes_hooks(asked, world)
     if known is not None and known.state is model.DrainState.STOPPED and not owes and _is_at_rest(asked, world):
         words = f"there is nothing to take back: the drain of {known.shown_bricks} was taken back before, "
         words += "and none is under way"
-        return _nothing_to_do(known, world, model.DrainEnding.TAKEN_BACK, words, dry_run=request.dry_run)
+        return _nothing_to_do(unmade, known, model.DrainEnding.TAKEN_BACK, words)
     ended = known is None or known.state in model.DRAIN_ENDED_STATES
     if known is None or (ended and not owes and not left_changed(world.ledger, asked.state)):
         raise UsageError(
@@ -96,10 +97,9 @@ async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.Dr
             hint="`migrator brick list` shows the tasks of Gluster; stop by hand what was begun by hand "
             "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
         )
-    site, record = _site(world), known
     if request.dry_run:
-        return await _preview(DrainCall(world=world, request=request, site=site, run_id=None), asked, back=True)
-    return await _make(STOP_VERB, request, world, site, lambda: record, back=True)
+        return await _preview(unmade, asked, back=True)
+    return await _make(STOP_VERB, request, world, site, lambda: known, back=True)
 
 
 def _owes_hooks(asked: _Asked, world: DrainWorld) -> bool:
@@ -125,17 +125,10 @@ def _is_given_away(asked: _Asked) -> bool:
 
 
 def _nothing_to_do(
-    record: model.DrainRecord, world: DrainWorld, ending: model.DrainEnding, words: str, *, dry_run: bool
+    call: DrainCall, record: model.DrainRecord, ending: model.DrainEnding, words: str
 ) -> model.DrainSummary:
-    return model.DrainSummary(
-        volume=record.volume,
-        bricks=record.bricks,
-        back=ending is model.DrainEnding.TAKEN_BACK,
-        dry_run=dry_run,
-        ending=ending,
-        words=words,
-        standing=standing(record, world.ledger.drains.samples(record.id)),
-    )
+    back = ending is model.DrainEnding.TAKEN_BACK
+    return replace(_machine(call, back=back).summary(record, ending, words), dry_run=call.request.dry_run)
 
 
 async def _asked(request: model.DrainRequest, world: DrainWorld) -> _Asked:

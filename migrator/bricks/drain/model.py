@@ -304,34 +304,35 @@ class DrainFacts:
 
     `task_of_record` is the id of the drain that this attempt has begun itself, where one is left that failed. `rooms` are
     those of all bricks; `load` is what the leaving subvolume holds. `min_free_disk` is the volume's option as it is in
-    effect (`10%`, or bytes), `quorum` the problems of the pool's quorum. `versions` are those of GlusterFS by host of the
-    volume. `open_files` counts descriptors of clients on the leaving bricks, `open_files_accepted` that they were
-    accepted by name. `linked_symlinks` are symlinks with several names, on the leaving bricks. `drains_elsewhere` names other
-    bricks of which a drain has not ended. `retained` is what users who work on the target still have there,
-    `retained_accepted` that it is moved for nothing. `marks` are those of
-    earlier drains on the leaving bricks; none are asked for while a drain of its own (`task_of_record`) has left some. `strange` is
-    what was put on the bricks of the volume past Gluster. `catalog_is_old` says that files were
-    moved between bricks, by another drain or an addition, since the scan that `load` is by.
+    effect (`10%`, or bytes). `versions` are those of GlusterFS by host of the volume. `open_files` counts descriptors of
+    clients on the leaving bricks, `open_files_accepted` that they were accepted by name. `drains_elsewhere` names other
+    bricks of which a drain has not ended.
+
+    `scanned`: a whole catalog knows the bricks. `catalog_is_old`: files were moved between bricks since then, by another drain
+    or an addition. By it, `linked_symlinks` are symlinks with several names on the leaving bricks, and `retained` is what users
+    who work on the target still have there; `retained_accepted`: it is moved for nothing. `strange` is what was put on the
+    bricks of the volume past Gluster. `marks` are those of earlier drains on the leaving bricks; none are asked for while a
+    drain of its own (`task_of_record`) has left some.
     """
 
     bricks: tuple[str, ...]
-    state: VolumeState | None
-    tasks: tuple[VolumeTask, ...] | None
+    state: VolumeState
+    tasks: tuple[VolumeTask, ...]
     task_of_record: str | None
     rooms: Mapping[str, BrickRoom] | None
     load: BrickLoad | None
     min_free_disk: str | None
-    quorum: tuple[str, ...] | None
-    versions: Mapping[str, str | None] | None
+    versions: Mapping[str, str | None]
     open_files: int | None
     open_files_accepted: bool
-    linked_symlinks: tuple[bytes, ...] | None
-    drains_elsewhere: tuple[str, ...] | None
-    retained: tuple[RetainedSource, ...] | None = ()
+    drains_elsewhere: tuple[str, ...]
+    scanned: bool
+    catalog_is_old: bool = False
+    linked_symlinks: tuple[bytes, ...] = ()
+    retained: tuple[RetainedSource, ...] = ()
     retained_accepted: bool = False
+    strange: tuple[StrangeFiles, ...] = ()
     marks: tuple[BrickMarks, ...] | None = ()
-    strange: tuple[StrangeFiles, ...] | None = ()
-    catalog_is_old: bool | None = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -535,15 +536,15 @@ class DrainCheck:
     used_inodes: int | None
     rooms: Mapping[str, BrickRoom] | None
     min_free_disk: str | None
-    versions: Mapping[str, str | None] | None
+    versions: Mapping[str, str | None]
     open_files: int | None
     catalog: str | None
     catalog_at_s: float | None
     files: int | None
     size_bytes: int | None
     largest_bytes: int | None
-    linked_symlinks: tuple[bytes, ...] | None
-    retained: tuple[RetainedSource, ...] | None = ()
+    linked_symlinks: tuple[bytes, ...] = ()
+    retained: tuple[RetainedSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

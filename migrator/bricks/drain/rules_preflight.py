@@ -50,13 +50,9 @@ def retained_sources(
     return tuple(sorted(found, key=lambda one: (-one.size_bytes, one.tree)))
 
 
-def retained_problems(sources: Sequence[model.RetainedSource] | None, *, accepted: bool) -> Iterator[str]:
+def retained_problems(sources: Sequence[model.RetainedSource], *, accepted: bool) -> Iterator[str]:
     """Why a drain should wait for a purge."""
-    if accepted:
-        return
-    if sources is None:
-        yield "what users on the target still have on the bricks is not known: run `migrator scan --via bricks`"
-    elif sources:
+    if sources and not accepted:
         later_s = max(one.due_in_s for one in sources)
         due = f", in {format_duration(later_s)} when [cutover] retain is over" if later_s > 0 else ""
         yield (
@@ -112,37 +108,39 @@ _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 <<
 
 def failure_causes(facts: model.DrainFacts) -> tuple[str, ...]:
     """What may have made a drain fail: bricks, hosts and heals, and too little room for the files."""
-    state = facts.state
-    if state is None:
-        return ()
-    room = () if structure_problems(state, facts.bricks) else _room(facts, state)
-    return (*condition_problems(state), *room)
+    room = () if structure_problems(facts.state, facts.bricks) else _room(facts)
+    return (*condition_problems(facts.state), *room)
 
 
 @collected
 def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
     """Every reason against draining these bricks now, with what to do next; none if it may begin."""
     state = facts.state
-    if state is None:
-        yield "the state of the volume is not known: see `gluster volume status`"
-    else:
-        structure = structure_problems(state, facts.bricks)
-        yield from structure
-        yield from condition_problems(state)
-        if not structure:
-            yield from _room(facts, state)
-    yield from _tasks(facts)
-    yield from _told("the quorum of the pool", facts.quorum)
-    hosts = {brick.host for brick in facts.state.bricks} if facts.state is not None else set()
-    yield from version_problems(facts.versions, hosts)
-    yield from _old_catalog(facts)
+    structure = structure_problems(state, facts.bricks)
+    yield from structure
+    yield from condition_problems(state)
+    if not structure:
+        yield from _room(facts)
+    for task in facts.tasks:
+        if task.unfinished and task.id != facts.task_of_record:
+            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
+            yield f"{task.name} ({task.status.value}){of} has not ended: wait for its end, commit it or stop it"
+    for name in facts.drains_elsewhere:
+        yield f"a drain of {name} is under way: finish it, or take it back with `migrator brick stop`"
+    yield from version_problems(facts.versions, {brick.host for brick in state.bricks})
+    # The largest file, linked symlinks and what users still have there are those of the time of the scan.
+    if not facts.scanned:
+        yield "what lies on the bricks is not known: run `migrator scan --via bricks`"
+    elif facts.catalog_is_old:
+        yield (
+            "files were moved between bricks since the newest scan of them (by a drain or an addition), so what lies on these "
+            "now is not known: run `migrator scan --via bricks`"
+        )
     yield from _open_files(facts)
     yield from _linked_symlinks(facts.linked_symlinks)
     yield from _marked(facts.marks)
-    if facts.strange is None:
-        yield ("whether files were put on bricks past Gluster is not known: run `migrator scan --via bricks`")
     told = {one.brick for one in facts.marks or () if one.strange}
-    yield from strange_problems([one for one in facts.strange or () if one.brick not in told])
+    yield from strange_problems([one for one in facts.strange if one.brick not in told])
     yield from retained_problems(facts.retained, accepted=facts.retained_accepted)
 
 
@@ -165,30 +163,6 @@ def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> 
             yield f"{several(heal.entries, 'entry', 'entries')} wait to be healed on {heal.brick}: wait until they are"
 
 
-def _tasks(facts: model.DrainFacts) -> Iterator[str]:
-    if facts.tasks is None:
-        yield "whether another task moves files is not known: see `gluster volume status VOLUME tasks`"
-    for task in facts.tasks or ():
-        if task.unfinished and task.id != facts.task_of_record:
-            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
-            yield f"{task.name} ({task.status.value}){of} has not ended: wait for its end, commit it or stop it"
-    if facts.drains_elsewhere is None:
-        yield "whether another drain is under way is not known: see `migrator brick list`"
-    for name in facts.drains_elsewhere or ():
-        yield f"a drain of {name} is under way: finish it, or take it back with `migrator brick stop`"
-
-
-def _old_catalog(facts: model.DrainFacts) -> Iterator[str]:
-    """Its largest file, its linked symlinks and what users still have there are those of the time of the scan."""
-    if facts.catalog_is_old is None:
-        yield "whether files were moved between bricks since they were scanned is not known: run `migrator scan --via bricks`"
-    elif facts.catalog_is_old:
-        yield (
-            "files were moved between bricks since the newest scan of them (by a drain or an addition), so what lies on these "
-            "now is not known: run `migrator scan --via bricks`"
-        )
-
-
 def catalog_is_old(
     scanned_at_s: float,
     drains: Sequence[model.DrainRecord],
@@ -205,20 +179,15 @@ def catalog_is_old(
     return any(scanned_at_s < at_s for at_s in (*drained, *balanced))
 
 
-def _room(facts: model.DrainFacts, state: VolumeState) -> Iterator[str]:
+def _room(facts: model.DrainFacts) -> Iterator[str]:
     """Gluster places a file by its name and not by room: every brick has to take its share of all, and the largest file."""
     rooms, load, min_free_disk = facts.rooms, facts.load, facts.min_free_disk
-    if rooms is None or load is None or min_free_disk is None:
-        for known, what in (
-            (rooms, "the room on the bricks"),
-            (load, "what the bricks hold"),
-            (min_free_disk, "the option cluster.min-free-disk"),
-        ):
-            if known is None:
-                yield f"{what} is not known, so it may not fit elsewhere"
+    if rooms is None or min_free_disk is None or load is None:
+        if facts.scanned:
+            yield "the room on the bricks is not known: see `gluster volume status VOLUME detail`"
         return
     leaving = set(facts.bricks)
-    staying = [members for members in subvolumes(state) if not leaving & {brick.name for brick in members}]
+    staying = [members for members in subvolumes(facts.state) if not leaving & {brick.name for brick in members}]
     sizes = [min((_total(rooms, brick) for brick in members if not brick.arbiter), default=0) for members in staying]
     disks = Counter(_disk(rooms, brick) for members in staying for brick in members)
     for members, size_bytes in zip(staying, sizes, strict=True):
@@ -299,10 +268,8 @@ def _open_files(facts: model.DrainFacts) -> Iterator[str]:
         )
 
 
-def _linked_symlinks(paths: Sequence[bytes] | None) -> Iterator[str]:
-    if paths is None:
-        yield "whether symlinks on the bricks have several names is not known: run `migrator scan --via bricks`"
-    elif paths:
+def _linked_symlinks(paths: Sequence[bytes]) -> Iterator[str]:
+    if paths:
         more = f", and {len(paths) - _DRAIN_PREFLIGHT_SHOWN:,} more" if len(paths) > _DRAIN_PREFLIGHT_SHOWN else ""
         yield (
             f"{several(len(paths), 'symlink')} with several names cannot be moved, and would make the drain fail: "
@@ -337,10 +304,3 @@ def unmark_command(path: str) -> str:
     """
     files = f"find {shlex.quote(path)} -xdev -name .glusterfs -prune -o -type f -links +2 ! -perm 1000 ! -perm -3000"
     return f"`{files} -exec setfattr -h -x trusted.glusterfs.dht.linkto {{}} + 2>/dev/null`"
-
-
-def _told(what: str, problems: Sequence[str] | None) -> Iterator[str]:
-    if problems is None:
-        yield f"{what} is not known: see `migrator doctor`"
-    else:
-        yield from problems

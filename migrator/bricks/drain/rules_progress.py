@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from migrator.bricks.drain import model
 from migrator.core.units import MINUTE_S, format_duration, several
-from migrator.gluster.model import DiskFacts, TaskProgress, TaskStatus, VolumeState
+from migrator.gluster.model import DiskFacts, TaskProgress, TaskStatus
 from migrator.report.model import Blocker
 
 # Rate, end and stalls.
@@ -247,20 +247,6 @@ def last_looked(at_s: float | None, now_s: float) -> str:
     makes no time of it that is yet to come.
     """
     return "" if at_s is None else f", last looked at {format_duration(max(now_s - at_s, 0.0))} ago"
-
-
-def quorum_problems(state: VolumeState | None) -> tuple[str, ...] | None:
-    """Whether the pool keeps its quorum; None where its hosts are not known. Without one glusterd stops its bricks."""
-    if state is None or state.peers_down is None:
-        return None
-    options = dict(state.options)
-    if options.get("cluster.server-quorum-type", "none").lower() != "server" or not state.peers_down:
-        return ()
-    hosts = {brick.host for brick in state.bricks} | set(state.peers_down)
-    return (
-        f"{several(len(state.peers_down), 'host')} of {len(hosts)} are missing, and the pool has a quorum: bricks may be "
-        "stopped",
-    )
 
 
 def wipe_word(site_id: str, volume_id: str, disks: Mapping[str, DiskFacts]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import LeftListFile, ReadBlock
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
-from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, quorum_problems, samples_of, stalled
+from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
 from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.recover.stage import LeftoverBricks, VolumeRecovery
 from migrator.bricks.shared import BrickCall, StrangeLook, ThrottleRules, strange_now
@@ -136,15 +136,7 @@ class DrainCall(BrickCall):
         )
 
 
-_HOOKED_WORDS = {
-    HookStep.DRAIN: "the drain of",
-    HookStep.AUDIT: "the audit of",
-    HookStep.COMMIT: "the commit of",
-    HookStep.WIPE: "wiping",
-    HookStep.HAND_OVER: "handing over",
-    HookStep.STOP: "taking back the drain of",
-    HookStep.FAIL: "the failure of the drain of",
-}
+_STEP_WORDS = {HookStep.STOP: "stop of the drain", HookStep.FAIL: "failure of the drain"}
 
 
 def hooked(
@@ -160,7 +152,7 @@ def hooked(
         step=step,
         key=key if brick is None else f"{key} {brick}",
         subject=f"drain of {shown}",
-        words=f"{_HOOKED_WORDS[step]} {shown}",
+        words=f"the {_STEP_WORDS.get(step, step.value)} of {shown}",
     )
 
 
@@ -206,8 +198,8 @@ class Guarding:
         await self._ask_versions(state)
         tops = await self._top_directories()
         open_files = None if tops is None else await world.open_files(leaving, tops)
-        links = None if content is None else await self._still_linked(content.linked_symlinks)
-        retained = self._retained(content)
+        links = () if content is None else await self._still_linked(content.linked_symlinks)
+        retained = () if content is None else self._retained(content.trees)
         own = [(rooms or {}).get(brick.name, NO_ROOM_TOLD) for brick in leaving if not brick.arbiter]
         size = _most_used([(room.total_bytes, room.free_bytes) for room in own])
         inodes = _most_used([(room.total_inodes, room.free_inodes) for room in own])
@@ -222,23 +214,22 @@ class Guarding:
             rooms=rooms,
             load=load,
             min_free_disk=min_free_disk,
-            quorum=quorum_problems(state),
             versions=dict(self._versions),
             open_files=open_files,
             open_files_accepted=self.call.request.accept_open_files,
-            linked_symlinks=links,
             drains_elsewhere=tuple(
                 one.shown_bricks for one in world.ledger.drains.under_way() if set(one.bricks) != set(record.bricks)
             ),
-            retained=retained,
-            retained_accepted=self.call.request.accept_retained,
-            marks=await self._marks_of(record, leaving, state),
-            catalog_is_old=None
-            if catalog is None
-            else catalog_is_old(
+            scanned=catalog is not None,
+            catalog_is_old=catalog is not None
+            and catalog_is_old(
                 catalog.started_at_s, world.ledger.drains.all(), world.ledger.additions.all(), bricks=record.bricks
             ),
-            strange=await strange_now(world.ledger.scans, world.strange, state.bricks, state.volume_id),
+            linked_symlinks=links,
+            retained=retained,
+            retained_accepted=self.call.request.accept_retained,
+            strange=await strange_now(world.ledger.scans, world.strange, state.bricks, state.volume_id) or (),
+            marks=await self._marks_of(record, leaving, state),
         )
         return model.DrainCheck(
             problems=drain_problems(facts),
@@ -257,14 +248,12 @@ class Guarding:
             retained=retained,
         )
 
-    def _retained(self, content: model.BrickContent | None) -> tuple[model.RetainedSource, ...] | None:
+    def _retained(self, trees: Sequence[model.TreeOnBricks]) -> tuple[model.RetainedSource, ...]:
         """Sources of users who work on the target."""
-        if content is None:
-            return None
         world = self.call.world
-        cutovers = {one.tree: world.ledger.cutovers.latest(one.tree) for one in content.trees}
+        cutovers = {one.tree: world.ledger.cutovers.latest(one.tree) for one in trees}
         known = {tree: cutover for tree, cutover in cutovers.items() if cutover is not None}
-        return retained_sources(content.trees, known, retain_s=world.retain_s, now_s=self.call.now_s())
+        return retained_sources(trees, known, retain_s=world.retain_s, now_s=self.call.now_s())
 
     async def _top_directories(self) -> tuple[bytes, ...] | None:
         """The directories in the volume's root: whatever users can have open lies below one. None where it cannot be read."""

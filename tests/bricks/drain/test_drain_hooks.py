@@ -74,7 +74,7 @@ def test_a_hook_before_a_drain_is_taken_back_leaves_gluster_at_work(site: Hooked
     site.drain(commit=False)
     site.hooks.called()
     site.hooks.exit_codes = {"pre-stop": code}
-    with pytest.raises(Refused, match=r"taking back the drain of gl3:/b is .*pre-stop.d/50-do"):
+    with pytest.raises(Refused, match=r"the stop of the drain of gl3:/b is .*pre-stop.d/50-do"):
         site.stop()
     assert (site.state, site.volume.task is not None) == (S.AUDITED, True)
     site.hooks.exit_codes = {}
