@@ -196,6 +196,7 @@ def cut_site(
     *,
     users: tuple[str, ...] = ("ann",),
     stages: tuple[str, ...] = STAGES,
+    fill: Callable[[Path], None] | None = None,
     prepared: bool = True,
 ) -> Iterator[CutSite]:
     """A site whose users were copied and verified (where it is `prepared`); ann's top has ACLs, and each of these stages a
@@ -206,7 +207,10 @@ def cut_site(
     (directory / "links").mkdir()
     for user in users:
         tree = made.source(user)
-        fill_tree(tree, files=12, size_bytes=3000, uid=OWNERS[user])
+        if fill is None:
+            fill_tree(tree, files=12, size_bytes=3000, uid=OWNERS[user])
+        else:
+            fill(tree)
         tree.chmod(0o2750)
         made.link(user).symlink_to(tree)
     run_tool("setfacl", "-m", "u:60009:rwx", str(made.source("ann")))
