@@ -443,14 +443,6 @@ class _Here:
 # What `cutover` and `rollback` are made of.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverParts:
-    """Both worlds of a cutover."""
-
-    run: World
-    world: CutoverWorld
-
-
 def pass_engine(site: Site) -> str:
     """What final passes copy with: drivers take whole trees, and send again what is there."""
     engine = site.transfer.engine
@@ -458,7 +450,7 @@ def pass_engine(site: Site) -> str:
 
 
 @asynccontextmanager
-async def cutover_parts(
+async def cutover_world(
     wiring: app.Wiring,
     *,
     ledger: Ledger,
@@ -466,7 +458,7 @@ async def cutover_parts(
     policy: DigestPolicy,
     progress: Progress,
     ahead: bool,
-) -> AsyncIterator[CutoverParts]:
+) -> AsyncIterator[CutoverWorld]:
     """For the length of the block; `known` is the site as the ledger has it. `ahead`: reach the brick servers at once."""
     site = wiring.site
     engine = pass_engine(site)
@@ -512,7 +504,11 @@ async def cutover_parts(
             source_trees = MountedTarget(wiring.source_root)
             stack.callback(source_trees.close)
             place = link_place(site)
-            world = CutoverWorld(
+            yield CutoverWorld(
+                run=run,
+                hooks=wiring.hooks(),
+                locks=wiring.locks(),
+                files=wiring.run_files(),
                 freezer=MountedTops(wiring.source_root),
                 trees=target,
                 source_trees=source_trees,
@@ -531,7 +527,6 @@ async def cutover_parts(
                 to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
             )
-            yield CutoverParts(run=run, world=world)
 
 
 def _writers(wiring: app.Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> WriterSearch:

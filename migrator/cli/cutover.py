@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.cutover import cutover_parts, pass_engine
+from migrator.app.cutover import cutover_world, pass_engine
 from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
@@ -105,19 +105,10 @@ def _move(
             )
 
             async def work(shown: Progress, request: CutoverRequest = request) -> CutoverSummary:
-                async with cutover_parts(
+                async with cutover_world(
                     wiring, ledger=ledger, known=known, policy=policy, progress=shown, ahead=not dry_run
-                ) as parts:
-                    call = CutoverCall(
-                        request=request,
-                        run=parts.run,
-                        world=parts.world,
-                        locks=wiring.locks(),
-                        files=wiring.run_files(),
-                        hooks=wiring.hooks(),
-                        back=back,
-                    )
-                    return await call.make()
+                ) as world:
+                    return await CutoverCall(request=request, world=world, back=back).make()
 
             with open_progress(sys.stderr, wiring.clock) as shown:
                 summaries.append(run_to_end(work(shown), when_interrupted="the same command resumes"))

@@ -222,6 +222,20 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes]):
         """Whether its user may be frozen."""
         return self.state in UNDER_WAY_STATES
 
+    @property
+    def frozen_since_s(self) -> float | None:
+        """Since when the user cannot work, on the way there or back; None if they can."""
+        if self.state in ROLLBACK_STATES:
+            # A user who was not yet thawed on the target has been frozen since the cutover.
+            begun = self.frozen_at_s if self.thawed_at_s is None else None
+            return begun if begun is not None else self.times.get(CutoverState.ROLLBACK_FREEZING, self.since_s)
+        return self.frozen_at_s if self.under_way and self.thawed_at_s is None else None
+
+    @property
+    def purge(self) -> PurgeSum | None:
+        """What a purge was to free, or has freed."""
+        return self.notes.purge
+
 
 _TOPS = {_S.FREEZING: "frozen_top", _S.ROLLBACK_FREEZING: "frozen_target_top"}
 """What has to be known before a freeze, so that it can be thawed. It counts with the state's change to that intent alone."""
@@ -696,15 +710,6 @@ class BackupTold:
     trees: tuple[UserTree, ...]
     began_at_s: float
     note: str
-
-
-def frozen_since_s(record: CutoverRecord) -> float | None:
-    """Since when the user of a tree cannot work, on the way there or back; None if they can."""
-    if record.state in ROLLBACK_STATES:
-        # A user who was not yet thawed on the target has been frozen since the cutover.
-        begun = record.frozen_at_s if record.thawed_at_s is None else None
-        return begun if begun is not None else record.times.get(CutoverState.ROLLBACK_FREEZING, record.since_s)
-    return record.frozen_at_s if record.under_way and record.thawed_at_s is None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

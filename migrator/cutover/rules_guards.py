@@ -1,6 +1,7 @@
 """Preflight checks before a freeze, and the states of cutovers for people. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from math import isnan
 from typing import assert_never
 
@@ -98,21 +99,7 @@ def newest_attempts(records: Sequence[model.CutoverRecord]) -> tuple[model.Cutov
 
 def cutover_facts(record: model.CutoverRecord) -> model.CutoverFacts:
     """What is shown of an attempt."""
-    return model.CutoverFacts(
-        tree=record.tree,
-        plan=record.plan,
-        batch=record.batch,
-        attempt=record.attempt,
-        state=record.state,
-        since_s=record.since_s,
-        predicted_freeze_s=record.predicted_freeze_s,
-        frozen_at_s=record.frozen_at_s,
-        thawed_at_s=record.thawed_at_s,
-        freeze_s=record.freeze_s,
-        failure=record.failure,
-        purge=record.notes.purge,
-        frozen_since_s=model.frozen_since_s(record),
-    )
+    return model.CutoverFacts(**{one.name: getattr(record, one.name) for one in fields(model.CutoverFacts)})
 
 
 def outcome_of(

@@ -20,9 +20,8 @@ from migrator.cutover.rules import begin_rollback, closed_already, is_closed, mi
 from migrator.cutover.rules_guards import cutover_facts, cutover_problems, outcome_of, state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
-from migrator.hooks.stage import CutoverPlace, Hooks, find_hooks
+from migrator.hooks.stage import CutoverPlace, find_hooks
 from migrator.ledger.call import recorded_run
-from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.operations.model import Halt
 from migrator.plan.model import Plan
@@ -30,7 +29,7 @@ from migrator.plan.rules_forecast import choose_cost
 from migrator.site.rules_guards import capacity_problems, health_problems
 from migrator.site.rules_links import check_switch_hooks, leads_elsewhere, link_problem
 from migrator.transfer.bases import covers
-from migrator.transfer.context import LOG, Invocation, World
+from migrator.transfer.context import LOG, Invocation
 from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
 from migrator.transfer.hooks import Hooking
 from migrator.transfer.model import FileProblemKind
@@ -39,7 +38,6 @@ from migrator.transfer.recovery import recover
 from migrator.transfer.rules_convergence import predict_freeze
 from migrator.transfer.run import VERB as RUN_LOCK
 from migrator.transfer.run import moves_of
-from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -81,7 +79,6 @@ class Guarding:
     async def problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
         """Every failed check, as a sentence."""
         sight, ledger = self.sight, self.sight.ledger
-        record = _as_planned(sight, tree, batch)
         plan = ledger.plans.read(sight.plan.name)
         failed_chunks, bad_files = self._failed(tree, batch)
         request = sight.request
@@ -100,17 +97,17 @@ class Guarding:
             predicted_freeze_s=predicted_freeze_s,
             max_freeze_s=request.max_freeze_s,
             freeze_accepted=request.accept_freeze,
-            target_top=await self._top(record),
-            backup=sight.backup(record),
+            target_top=await self._top(tree),
+            backup=sight.backup(tree.path, batch),
             link=await self._link(tree),
             capacity=capacity,
             mounts=await self._mounts(),
-            freeze=await self._freeze(record),
+            freeze=await self._freeze(tree),
             # No time limit: a look at many files takes long, and nobody is frozen yet.
             lacking_archives=await asyncio.to_thread(steps.lacking_archives, sight, tree.path),
         )
         # With servers down, quotas would wait for them.
-        limits = await self._limits(tree, record) if capacity == () else ()
+        limits = await self._limits(tree) if capacity == () else ()
         return (*paused, *problems, *limits)
 
     def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
@@ -146,9 +143,9 @@ class Guarding:
             sum(is_beneath(one.path, tree.path) for one in bad),
         )
 
-    async def _top(self, record: model.CutoverRecord) -> model.TargetTop:
+    async def _top(self, tree: UserTree) -> model.TargetTop:
         try:
-            entry = await self.sight.entry(self.sight.run.target, record.tree.path)
+            entry = await self.sight.entry(self.sight.run.target, tree.path)
         except OSError:
             return model.TargetTop.UNKNOWN
         if entry is None:
@@ -190,7 +187,7 @@ class Guarding:
         room = capacity_problems(storage.room(capacity), 0, 0, run.inodes_free, run.reserve_bytes)
         return (*room, *storage_problems(storage, run))
 
-    async def _limits(self, tree: UserTree, record: model.CutoverRecord) -> tuple[str, ...]:
+    async def _limits(self, tree: UserTree) -> tuple[str, ...]:
         """Quotas on the target that would keep the user from writing; none if they cannot be read."""
         sight = self.sight
         owned = max(
@@ -205,7 +202,7 @@ class Guarding:
         words = room_to_work([owner], look.quotas)
         if isinstance(sight, steps.Cutting):
             for warning in words.warnings:
-                sight.say(EventKind.QUOTA_NEAR, Severity.WARNING, record, warning)
+                sight.say(EventKind.QUOTA_NEAR, Severity.WARNING, tree, warning)
         return words.problems
 
     async def _mounts(self) -> tuple[str, ...]:
@@ -216,41 +213,26 @@ class Guarding:
             *health_problems(health, health),
         )
 
-    async def _freeze(self, record: model.CutoverRecord) -> tuple[str, ...] | None:
+    async def _freeze(self, tree: UserTree) -> tuple[str, ...] | None:
         found = await self._hooks()
         try:
-            top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(record.tree.path))
+            top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(tree.path))
         except OSError:
             return None
-        unseen = await self.sight.writing(record.tree.path, back=False, unseen_only=True)
+        unseen = await self.sight.writing(tree.path, back=False, unseen_only=True)
         if found is None or unseen is None:
             return None
         problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks), *unseen)
         return tuple(one for one in problems if one is not None)
 
     async def _hooks(self) -> HooksFound | None:
-        hooks = self.sight.hooks
+        hooks = self.sight.world.hooks
         if hooks is None:
             return HooksFound()
         try:
             return await find_hooks(hooks, self.sight.run.blocking)
         except MigratorError:
             return None
-
-
-def _as_planned(sight: steps.Sight, tree: UserTree, batch: int) -> model.CutoverRecord:
-    """The record that an attempt would have."""
-    now_s = sight.now_s()
-    return model.CutoverRecord(
-        id=0,
-        plan=sight.plan.name,
-        batch=batch,
-        tree=tree,
-        attempt=0,
-        state=model.CutoverState.PLANNED,
-        times={model.CutoverState.PLANNED: now_s},
-        predicted_freeze_s=None,
-    )
 
 
 # Hooks that are still owed for an attempt that has ended.
@@ -302,7 +284,7 @@ class Beginning:
         # A call that was killed right after the thaw has not recorded the user as retained.
         comparison = steps.TreeComparison(cutting=cutting)
         if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
-            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"goes on: {state_words(record.state)}")
+            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"goes on: {state_words(record.state)}")
             return await comparison.after(machine, await machine.drive(record), record)
         if record is not None:
             await call_owed(machine, record)
@@ -312,7 +294,7 @@ class Beginning:
             )
         found = await self.preview(tree, batch)
         for problem in found.problems:
-            cutting.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"{tree.user}: cutover", problem)
+            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, problem)
         if found.problems:
             return found
         await comparison.before(tree)
@@ -326,7 +308,7 @@ class Beginning:
         predicted_s = record.predicted_freeze_s
         predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
         message = f"{tree.user} is moved to the target; of the freeze {predicted}"
-        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, message)
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, message)
         comparison.keep(record)
         return await comparison.after(machine, await machine.drive(record), record)
 
@@ -340,9 +322,9 @@ class Beginning:
             return _on_source(tree, batch, record)
         unseen = await self._unseen_back(record)
         if problem := unseen or await steps.retained_source_problem(cutting, record):
-            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, problem)
+            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record.tree, problem)
             return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
-        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record, f"{tree.user} is moved back to the source")
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"{tree.user} is moved back to the source")
         return await machine.drive(record)
 
     async def preview(self, tree: UserTree, batch: int) -> model.TreeOutcome:
@@ -421,11 +403,7 @@ class CutoverCall:
     """
 
     request: model.CutoverRequest
-    run: World
     world: steps.CutoverWorld
-    locks: Locks
-    files: RunFiles
-    hooks: Hooks | None
     back: bool = False
 
     async def make(self) -> model.CutoverSummary:
@@ -434,13 +412,13 @@ class CutoverCall:
         A cancellation reverts the cutover of the frozen user (after the switch it is completed) and leaves the others; then
         Interrupted is raised. Raises UsageError, Refused, LockHeld, LedgerCorrupt too.
         """
-        plan, site = read_plan(self.run, self.request.run)
+        plan, site = read_plan(self.world.run, self.request.run)
         if self.request.dry_run:
             return await self._preview(plan, site)
         users = ", ".join(tree.user for trees in self.request.trees.values() for tree in trees)
         purpose = f"{self._verb} of {users}"
-        run = self.run
-        with self.locks.hold(RUN_LOCK, purpose), self.files.open(self._verb, run.clock.now_s()) as directory:
+        world, run = self.world, self.world.run
+        with world.locks.hold(RUN_LOCK, purpose), world.files.open(self._verb, run.clock.now_s()) as directory:
             # The latest run, of whatever verb, may have left streams and calls of hooks.
             earlier = run.ledger.runs.latest()
             try:
@@ -456,17 +434,15 @@ class CutoverCall:
                     invocation = Invocation(
                         world=run, request=self.request.run, run_id=recorded.id, directory=directory
                     )
-                    hooking = Hooking(invocation=invocation, hooks=self.hooks, plan=plan, site=site)
+                    hooking = Hooking(invocation=invocation, hooks=world.hooks, plan=plan, site=site)
                     await hooking.begin(steps.OWN_STEPS)
                     await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
                     first = Copying(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
                     cutting = steps.Cutting(
-                        world=self.world,
+                        world=world,
                         request=self.request,
-                        run=run,
                         plan=plan,
                         site=site,
-                        hooks=self.hooks,
                         capabilities=await first.capabilities(),
                         invocation=invocation,
                         hooking=hooking,
@@ -501,10 +477,8 @@ class CutoverCall:
         sight = steps.Sight(
             world=self.world,
             request=self.request,
-            run=self.run,
             plan=plan,
             site=site,
-            hooks=self.hooks,
             capabilities=site.capabilities or TargetCapabilities(),
         )
         beginning = Beginning(guarding=Guarding(sight=sight))
@@ -520,7 +494,7 @@ class CutoverCall:
     def _with_frozen(self, error: MigratorError) -> MigratorError:
         """The error, with the users who may be frozen by this call or an earlier one."""
         try:
-            frozen = self.run.ledger.cutovers.under_way()
+            frozen = self.world.run.ledger.cutovers.under_way()
         except MigratorError:
             return error
         if not frozen:

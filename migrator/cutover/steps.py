@@ -38,6 +38,7 @@ from migrator.fs.model import Side, TargetCapabilities
 from migrator.fs.ports import FileSystem, TargetTrees
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
+from migrator.ledger.locks import Locks
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
@@ -51,6 +52,7 @@ from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.hooks import Hooking, Place
+from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ class Comparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverWorld:
-    """What a cutover touches beside what a run does. `links` and `place` are None where hooks make the switch.
+    """What a cutover touches: `run` is what a run touches. `links` and `place` are None where hooks make the switch.
 
     `freezer` closes tops on the source, `trees` opens and closes them on the target; `source_trees` opens those on the
     source for users who come back. `source_writers` and `target_writers`
@@ -95,6 +97,10 @@ class CutoverWorld:
     after; None where the site does not want that.
     """
 
+    run: World
+    hooks: Hooks | None
+    locks: Locks
+    files: RunFiles
     freezer: MountedTops
     trees: TargetTrees
     source_trees: TargetTrees
@@ -126,12 +132,15 @@ class Sight:
 
     world: CutoverWorld
     request: model.CutoverRequest
-    run: World
     plan: Plan
     site: SiteRecord
-    hooks: Hooks | None
     capabilities: TargetCapabilities
     _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def run(self) -> World:
+        """What a run touches."""
+        return self.world.run
 
     @property
     def ledger(self) -> "Ledger":
@@ -181,7 +190,7 @@ class Sight:
             writing=await self.writing(record.tree.path, back=back) if phase in _SEARCHED else None,
             copied=copied,
             proof=proof,
-            backup=self.backup(record),
+            backup=self.backup(record.tree.path, record.batch),
             link_holds=holds,
             top_differences=(*source_words, *target_words),
         )
@@ -198,14 +207,14 @@ class Sight:
         reasons = rules.what_is_unseen if unseen_only else rules.why_not_frozen
         return reasons(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
 
-    def backup(self, record: model.CutoverRecord) -> model.BackupSeen:
+    def backup(self, tree: bytes, batch: int) -> model.BackupSeen:
         """Whether the backup is recorded that the site asks for: one of this tree, made after the last pass but the final."""
         if not self.request.wants_backup:
             return model.BackupSeen.NOT_ASKED
-        backup_s = self.ledger.target_backups.latest(record.tree.path)
+        backup_s = self.ledger.target_backups.latest(tree)
         before = [
             one.finished_at_s
-            for one in self.ledger.passes.of_batch(record.plan, record.batch)
+            for one in self.ledger.passes.of_batch(self.plan.name, batch)
             if one.kind is not PassKind.FINAL and one.finished_at_s is not None
         ]
         recorded = backup_s is not None and backup_s >= max(before, default=0.0)
@@ -308,9 +317,9 @@ class Cutting(Sight):
     hooking: Hooking
     verb: str
 
-    def say(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
+    def say(self, kind: EventKind, severity: Severity, tree: UserTree, message: str) -> None:
         """An event about one user."""
-        self.invocation.say(kind, severity, f"{record.tree.user}: {self.verb}", message)
+        self.invocation.say(kind, severity, f"{tree.user}: {self.verb}", message)
 
 
 # Archives of reaped files: handed over with the tree, taken back with it, and checked before the freeze.
@@ -391,7 +400,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
         if not overwrite or isinstance(error, OSError):
             return f"whether somebody changed {name} since the cutover cannot be told: {reason_of(error)}"
         message = f"what was changed in {name} cannot be told, and is overwritten: {error.message}"
-        cutting.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, message)
+        cutting.say(EventKind.CUTOVER_STEP, Severity.WARNING, record.tree, message)
         return ""
     if not changes:
         return ""
@@ -407,7 +416,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
     except OSError as error:
         return f"{words}, and cannot be moved to the trash of the source: {error.strerror or error}"
     message = f"{words}, and {several(kept, 'path')} of these went to the trash of the source: {listed}"
-    cutting.say(EventKind.CUTOVER_STEP, Severity.WARNING, record, message)
+    cutting.say(EventKind.CUTOVER_STEP, Severity.WARNING, record.tree, message)
     return ""
 
 
@@ -494,7 +503,7 @@ class TreeMachine(
         return dict.fromkeys(model.CutoverStep, self._make)
 
     def say(self, kind: EventKind, severity: Severity, record: model.CutoverRecord, message: str) -> None:
-        self.cutting.say(kind, severity, record, message)
+        self.cutting.say(kind, severity, record.tree, message)
 
     def announce(self, record: model.CutoverRecord, act: _Act) -> None:
         self.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
@@ -894,7 +903,7 @@ class TreeComparison:
             comparing.records.add(record.id, visited.measurements)
             found = speed_ups(comparing.records.of(record.id))
             if words := user_words(record.tree.user, found):
-                self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record, words)
+                self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record.tree, words)
         except asyncio.CancelledError:
             machine.note_cancelled()
             return outcome
@@ -919,6 +928,5 @@ class TreeComparison:
         return visited
 
     def _failed(self, tree: UserTree, side: Side, why: str) -> None:
-        subject = f"{tree.user}: {self.cutting.verb}"
         message = f"the tree could not be measured on the {side.value}: {why}; that changes nothing of the cutover"
-        self.cutting.invocation.say(EventKind.COMPARISON_FAILED, Severity.WARNING, subject, message)
+        self.cutting.say(EventKind.COMPARISON_FAILED, Severity.WARNING, tree, message)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from migrator import __version__
 from migrator.core.windows import WindowStanding
-from migrator.cutover.model import frozen_since_s
 from migrator.fs.model import CapacitySample, Side
 from migrator.report.model import MetricFacts, MetricFamily
 from migrator.report.rules_metrics import families
@@ -47,7 +46,7 @@ def read_metrics(
 
 
 def _frozen(ledger: "Ledger") -> tuple[float, ...]:
-    found = map(frozen_since_s, ledger.cutovers.under_way())
+    found = [one.frozen_since_s for one in ledger.cutovers.under_way()]
     return tuple(since_s for since_s in found if since_s is not None)
 
 

@@ -21,7 +21,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.windows import WindowStanding
-from migrator.cutover.model import ROLLBACK_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState, frozen_since_s
+from migrator.cutover.model import ROLLBACK_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report import model
@@ -410,7 +410,7 @@ def test_a_user_is_frozen_on_the_way_there_and_back() -> None:
             frozen_at_s=frozen,
             thawed_at_s=thawed,
         )
-        return frozen_since_s(record)
+        return record.frozen_since_s
 
     assert since_s(CutoverState.PLANNED) is None
     assert since_s(CutoverState.THAWED, 10.0, 20.0) is since_s(CutoverState.REVERTED, 10.0, 20.0) is None
