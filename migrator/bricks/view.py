@@ -18,7 +18,7 @@ from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.gluster.model import ListedDirectory
 from migrator.render import document
-from migrator.render.document import paths
+from migrator.render.document import figure, paths, text, wide
 
 # ---
 # The bricks of a volume, for people.
@@ -46,14 +46,8 @@ def brick_document(listing: BrickListing) -> document.Document:
 
 
 def _bricks(listing: BrickListing) -> Iterator[document.Block]:
-    columns = [
-        document.wide("brick"),
-        document.figure("set"),
-        document.text("state"),
-        document.text("device"),
-        document.text("fs"),
-    ]
-    columns += map(document.figure, ("size", "free", "free, %", "free inodes", "files", "bytes"))
+    columns = [wide("brick"), figure("set"), text("state"), text("device"), text("fs")]
+    columns += map(figure, ("size", "free", "free, %", "free inodes", "files", "bytes"))
     yield document.table("", columns, [_brick(brick) for brick in listing.bricks])
     down = [brick.name for brick in listing.bricks if brick.state is not BrickState.UP]
     if down and listing.started:
@@ -96,13 +90,7 @@ def _uses(listing: BrickListing) -> Iterator[document.Block]:
         (name, use.user or _OUTSIDE, _count(use.files), _size(use.size_bytes), _size(use.allocated_bytes))
         for name, use in uses
     ]
-    columns = [
-        document.wide("brick"),
-        document.wide("user"),
-        document.figure("files"),
-        document.figure("bytes"),
-        document.figure("on disk"),
-    ]
+    columns = [wide("brick"), wide("user"), figure("files"), figure("bytes"), figure("on disk")]
     yield document.table("", columns, rows, limit=_USES_SHOWN, note="A hard-linked file's bytes count once.")
 
 
@@ -112,8 +100,8 @@ def _tasks(listing: BrickListing) -> Iterator[document.Block]:
             "Nothing moves files, and nothing waits for a commit." if listing.started else "Not known."
         )
         return
-    columns = [document.text("task"), document.wide("bricks"), document.text("state")]
-    columns += [*map(document.figure, ("moved", "bytes", "failures", "skipped")), document.wide("id")]
+    columns = [text("task"), wide("bricks"), text("state")]
+    columns += [*map(figure, ("moved", "bytes", "failures", "skipped")), wide("id")]
     yield document.table("", columns, [_task(task) for task in listing.tasks])
 
 
@@ -130,12 +118,7 @@ def _faults(listing: BrickListing) -> Iterator[document.Block]:
     stopping = sum(fault.stops_drain for fault in listing.faults)
     if stopping:
         yield document.paragraph(f"{several(stopping, 'fault')} of this version stop every drain.", alert=True)
-    columns = [
-        document.wide("what happens"),
-        document.wide("what to do"),
-        document.text("versions"),
-        document.wide("reported as"),
-    ]
+    columns = [wide("what happens"), wide("what to do"), text("versions"), wide("reported as")]
     rows = [(fault.fault, fault.advice, fault.versions, fault.reference or document.NONE) for fault in listing.faults]
     yield document.table("", columns, rows)
 
@@ -173,16 +156,16 @@ def addition_document(summary: AdditionSummary) -> document.Document:
 
 def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
     """How far every addition is."""
-    columns = [document.wide("bricks"), document.text("to"), document.text("state"), document.text("since")]
-    columns += map(document.figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
-    columns.append(document.text("last look"))
+    columns = [wide("bricks"), text("to"), text("state"), text("since")]
+    columns += map(figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
+    columns.append(text("last look"))
     return document.table("", columns, [_standing(one) for one in additions])
 
 
 def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[document.Block]:
     """Directories that lost owner or mode on the way to new bricks and wait for people, if there are any."""
     if directories:
-        columns = [document.wide("directory"), document.wide("why it waits"), document.wide("what puts it right")]
+        columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
         rows = [(show(one.path), one.reason, one.command) for one in directories]
         yield document.table("Directories that wait for an admin", columns, rows, limit=_DIRECTORIES)
 
@@ -231,12 +214,12 @@ def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
     given = summary.side is AdditionSide.TARGET and summary.ending is AdditionEnding.DONE
     if summary.places and not given:
         columns = [
-            document.wide("brick"),
-            document.text("mounted at"),
-            document.text("device"),
-            document.text("file system"),
-            document.figure("size"),
-            document.wide("holds"),
+            wide("brick"),
+            text("mounted at"),
+            text("device"),
+            text("file system"),
+            figure("size"),
+            wide("holds"),
         ]
         yield document.table("", columns, [_addition_document_row(place) for place in summary.places])
 
@@ -300,11 +283,9 @@ def brick_standings_document(bricks: BrickStandings) -> document.Document:
 
 def drain_table(drains: Sequence[DrainStanding]) -> document.Block:
     """How far every drain is."""
-    columns = [document.wide("bricks"), document.text("state"), document.text("since")]
-    columns += map(
-        document.figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left")
-    )
-    columns.append(document.text("looked at"))
+    columns = [wide("bricks"), text("state"), text("since")]
+    columns += map(figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left"))
+    columns.append(text("looked at"))
     return document.table("", columns, [_row(one) for one in drains])
 
 
@@ -377,12 +358,7 @@ def _check(check: DrainCheck) -> Iterator[document.Block]:
             "Give each of these names a symlink of its own: `cp -P NAME NAME.new`, then `mv -T NAME.new NAME`."
         )
     if check.rooms:
-        columns = [
-            document.wide("brick that stays"),
-            document.figure("size"),
-            document.figure("free"),
-            document.figure("free inodes"),
-        ]
+        columns = [wide("brick that stays"), figure("size"), figure("free"), figure("free inodes")]
         sizes = ((name, room.total_bytes, room.free_bytes, room.free_inodes) for name, room in check.rooms.items())
         yield document.table(
             "",
@@ -466,7 +442,7 @@ def _cover(cover: retire.CoverFound) -> Iterator[document.Block]:
     ]
     yield document.table(
         "Not proven to be on the target",
-        [document.text("which"), document.figure("paths"), document.figure("bytes")],
+        [text("which"), figure("paths"), figure("bytes")],
         rows,
     )
     listed = [(show(one.path), one.words) for one in cover.examples]

@@ -172,8 +172,8 @@ class TreeOnBrick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubvolumeFacts:
-    """Bricks that hold the same files and are drained together. Room is that of the copy with the least; `free_inodes` None:
-    unknown. The target gains `added_bytes` when all its bricks are re-formatted for it.
+    """Bricks that hold the same files and are drained together. Room is that of the copy with the least. The target gains
+    `added_bytes` when all its bricks are re-formatted for it.
     """
 
     number: int
@@ -181,27 +181,24 @@ class SubvolumeFacts:
     hosts: tuple[str, ...]
     total_bytes: int
     free_bytes: int
-    free_inodes: int | None
     added_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """Allocated bytes and files by subvolume, in order; `unplaced_`: on an unknown one."""
+    """Allocated bytes and files by subvolume, in order."""
 
     size_bytes: tuple[int, ...]
     files: tuple[int, ...]
-    unplaced_bytes: int = 0
-    unplaced_files: int = 0
 
     @property
     def all_bytes(self) -> int:
-        return sum(self.size_bytes) + self.unplaced_bytes
+        return sum(self.size_bytes)
 
     @property
     def all_files(self) -> int:
         """Of all subvolumes."""
-        return sum(self.files) + self.unplaced_files
+        return sum(self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

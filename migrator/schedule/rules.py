@@ -442,14 +442,12 @@ def _subvolume(number: int, members: Sequence[Brick], rooms: Mapping[str, BrickR
     # An arbiter holds names without content, so its bytes do not count.
     data = [found[brick.name] for brick in members if not brick.arbiter]
     tightest = min(data, key=lambda room: room.free_bytes or 0)
-    inodes = [room.free_inodes for room in found.values() if room.free_inodes is not None]
     return model.SubvolumeFacts(
         number=number,
         bricks=tuple(brick.name for brick in members),
         hosts=tuple(dict.fromkeys(brick.host for brick in members)),
         total_bytes=tightest.total_bytes or 0,
         free_bytes=tightest.free_bytes or 0,
-        free_inodes=min(inodes, default=None),
         added_bytes=sum(room.total_bytes or 0 for room in found.values()),
     )
 
@@ -459,29 +457,28 @@ def _size(room: BrickRoom) -> int | None:
 
 
 class Placement:
-    """Usage of subvolumes by trees. Files of bricks that have left the volume are unplaced."""
+    """Usage of subvolumes by trees. What lies on no known brick counts on all of them, by their size."""
 
     def __init__(self, sets: Sequence[model.SubvolumeFacts], uses: Iterable[model.TreeOnBrick]) -> None:
-        self._count = len(sets)
+        self._weights = [one.total_bytes for one in sets]
         place_of = {brick: place for place, one in enumerate(sets) for brick in one.bricks}
-        self._of_tree: dict[bytes | None, list[tuple[int, model.TreeOnBrick]]] = {}
+        self._of_tree: dict[bytes | None, list[tuple[int | None, model.TreeOnBrick]]] = {}
         for use in uses:
-            place = self._count if use.brick is None else place_of.get(use.brick, self._count)
+            place = None if use.brick is None else place_of.get(use.brick)
             self._of_tree.setdefault(use.tree, []).append((place, use))
 
     def of(self, trees: Iterable[bytes | None]) -> model.Placed:
         """The usage of these trees together; None is outside every tree."""
-        size_bytes, files = [0] * (self._count + 1), [0] * (self._count + 1)
+        size_bytes, files = ([0] * len(self._weights) for _ in range(2))
         for tree in trees:
             for place, use in self._of_tree.get(tree, ()):
-                size_bytes[place] += use.allocated_bytes
-                files[place] += use.files
-        return model.Placed(
-            size_bytes=tuple(size_bytes[:-1]),
-            files=tuple(files[:-1]),
-            unplaced_bytes=size_bytes[-1],
-            unplaced_files=files[-1],
-        )
+                for amounts, amount in ((size_bytes, use.allocated_bytes), (files, use.files)):
+                    if place is not None:
+                        amounts[place] += amount
+                    else:
+                        for other, weight in enumerate(self._weights):
+                            amounts[other] += ceil(amount * weight / sum(self._weights))
+        return model.Placed(size_bytes=tuple(size_bytes), files=tuple(files))
 
 
 def batch_facts(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from migrator.bricks.drain.model import OUT_STATES, CopyTally, DrainCopying, DrainSample, DrainState, last_counts
 from migrator.core.units import HOUR_S, MIB, format_duration, format_size, several
-from migrator.plan.model import CostSums, TransferCost, least_squares
+from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import choose_cost, copy_s
 
 # --- Cost of a drain per file and byte
@@ -19,9 +19,6 @@ ASSUMED_S_PER_FILE = 0.014
 
 ENOUGH_S = HOUR_S
 """Moving time of all drains together; less measures momentary load."""
-
-ENOUGH_DRAINS = 3
-"""With fewer drains, a fit of two figures would only show how two drains differed."""
 
 MOVED_STATES = OUT_STATES | {DrainState.DRAINED, DrainState.AUDITING, DrainState.AUDITED, DrainState.COMMITTING}
 """States in which Gluster has moved all files, so the drain's time is a valid measurement."""
@@ -74,43 +71,22 @@ def drain_tally(samples: Sequence[DrainSample]) -> DrainTally:
 
 
 def drain_cost(tallies: Sequence[DrainTally]) -> DrainCost:
-    """The cost measured in finished drains; it reproduces their total time. From `ENOUGH_DRAINS` on, files and bytes are fitted
-    as for copying. With fewer, or if they cannot be separated, both assumed figures are scaled by the same factor.
-    """
+    """The cost measured in finished drains; it reproduces their total time. Both assumed figures are scaled by the same factor."""
     found = [one for one in tallies if one.moving_s > 0 and (one.files or one.size_bytes)]
     assumed = assumed_drain_cost()
     taken_s = sum(one.moving_s for one in found)
     if taken_s < ENOUGH_S:
         return assumed
-    s_per_file, s_per_byte = least_squares(_sums(found)) if len(found) >= ENOUGH_DRAINS else (0.0, 0.0)
-    apart = s_per_file > 0 and s_per_byte > 0
-    if not apart:
-        s_per_file, s_per_byte = assumed.s_per_file, assumed.s_per_byte
     files, size_bytes = sum(one.files for one in found), sum(one.size_bytes for one in found)
-    factor = taken_s / (files * s_per_file + size_bytes * s_per_byte)
-    s_per_file, s_per_byte = s_per_file * factor, s_per_byte * factor
-    how = "" if apart else ", with files and bytes weighed as assumed before any drain"
+    factor = taken_s / (files * assumed.s_per_file + size_bytes * assumed.s_per_byte)
+    s_per_file, s_per_byte = assumed.s_per_file * factor, assumed.s_per_byte * factor
     return DrainCost(
         s_per_file=s_per_file,
         s_per_byte=s_per_byte,
         basis=(
             f"measured here: {several(len(found), 'drain')} of {several(files, 'file')} and {format_size(size_bytes)} took "
-            f"{format_duration(taken_s)}, so {1 / s_per_byte / MIB:.0f} MiB/s and {s_per_file * 1000:.1f} ms a file{how}"
+            f"{format_duration(taken_s)}, so {1 / s_per_byte / MIB:.0f} MiB/s and {s_per_file * 1000:.1f} ms a file"
         ),
-    )
-
-
-def _sums(tallies: Sequence[DrainTally]) -> CostSums:
-    return CostSums(
-        attempts=len(tallies),
-        files=sum(one.files for one in tallies),
-        size_bytes=sum(one.size_bytes for one in tallies),
-        seconds=sum(one.moving_s for one in tallies),
-        files_files=sum(one.files**2 for one in tallies),
-        files_bytes=sum(one.files * one.size_bytes for one in tallies),
-        bytes_bytes=sum(one.size_bytes**2 for one in tallies),
-        files_seconds=sum(one.files * one.moving_s for one in tallies),
-        bytes_seconds=sum(one.size_bytes * one.moving_s for one in tallies),
     )
 
 

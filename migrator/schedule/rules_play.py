@@ -61,18 +61,16 @@ class Amount:
 
     def __init__(self, subvolumes: int, growth_share: float) -> None:
         self._base = [0.0] * subvolumes
-        self._unplaced = 0.0
         self._growth_share = growth_share
         self._settled = 0.0
         self._live = 0.0
 
-    def add(self, placed: Sequence[int], unplaced: int, *, live: bool) -> None:
+    def add(self, placed: Sequence[int], *, live: bool) -> None:
         """Add initial content; with `live` it grows."""
         for place, amount in enumerate(placed):
             self._base[place] += amount
-        self._unplaced += unplaced
         if live:
-            self._live += (sum(placed) + unplaced) * self._growth_share
+            self._live += sum(placed) * self._growth_share
 
     def settle(self, whole: float, day: float) -> None:
         """Content that was `whole` initially stops growing on this day."""
@@ -80,16 +78,15 @@ class Amount:
         self._live -= growth
         self._settled += growth * day
 
-    def remove(self, placed: Sequence[int], unplaced: int, *, grown_until_day: float) -> None:
+    def remove(self, placed: Sequence[int], *, grown_until_day: float) -> None:
         """Remove content that grew until that day."""
         for place, amount in enumerate(placed):
             self._base[place] -= amount
-        self._unplaced -= unplaced
-        self._settled -= (sum(placed) + unplaced) * self._growth_share * grown_until_day
+        self._settled -= sum(placed) * self._growth_share * grown_until_day
 
     def loose(self, gone: Sequence[int], day: float) -> float:
         """The content spread over all active subvolumes: that of the drained ones, and all growth."""
-        return sum(self._base[other] for other in gone) + self._unplaced + self._settled + self._live * day
+        return sum(self._base[other] for other in gone) + self._settled + self._live * day
 
     def on(self, place: int, share: float, loose: float) -> float:
         """The content of one subvolume, which takes `share` of `loose`."""
@@ -122,17 +119,12 @@ class SourceSide:
         self._overhead = [
             max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self.facts, content, strict=True)
         ]
-        files_loose = self.files.loose((), 0.0)
-        self._most_files = [
-            None if one.free_inodes is None else one.free_inodes + self.files.on(place, self._share(place), files_loose)
-            for place, one in enumerate(self.facts)
-        ]
         # One that exceeds its limit from the start is limited by its size until it has fallen below the limit.
         self._above = {place for place in self.active if not within(content[place], self._limit(place))}
 
     def _add(self, placed: model.Placed, *, live: bool) -> None:
-        self.bytes.add(placed.size_bytes, placed.unplaced_bytes, live=live)
-        self.files.add(placed.files, placed.unplaced_files, live=live)
+        self.bytes.add(placed.size_bytes, live=live)
+        self.files.add(placed.files, live=live)
 
     def settle(self, placed: model.Placed, day: float) -> None:
         """The users of this content work on the target from now on."""
@@ -141,8 +133,8 @@ class SourceSide:
 
     def remove(self, placed: model.Placed, *, grown_until_day: float) -> None:
         """This content was purged."""
-        self.bytes.remove(placed.size_bytes, placed.unplaced_bytes, grown_until_day=grown_until_day)
-        self.files.remove(placed.files, placed.unplaced_files, grown_until_day=grown_until_day)
+        self.bytes.remove(placed.size_bytes, grown_until_day=grown_until_day)
+        self.files.remove(placed.files, grown_until_day=grown_until_day)
 
     def _share(self, place: int) -> float:
         return self._weights[place] / self._active_weight
@@ -173,24 +165,13 @@ class SourceSide:
     def room_without(self, place: int, day: float) -> bool:
         """Whether all others would be within their limits on that day if this one was drained."""
         self.takes_out(place)
-        bytes_loose, files_loose = self._loose(day)
-        kept = all(
-            within(self.bytes.on(other, self._share(other), bytes_loose), self._limit(other))
-            and self._files_fit(other, files_loose)
-            for other in self.active
-        )
+        loose = self.bytes.loose(self._gone, day)
+        kept = all(within(self.bytes.on(other, self._share(other), loose), self._limit(other)) for other in self.active)
         self._gone.pop()
         self.active.append(place)
         self.active.sort()
         self._active_weight += self._weights[place]
         return kept
-
-    def _loose(self, day: float) -> tuple[float, float]:
-        return self.bytes.loose(self._gone, day), self.files.loose(self._gone, day)
-
-    def _files_fit(self, place: int, files_loose: float) -> bool:
-        most = self._most_files[place]
-        return most is None or within(self.files.on(place, self._share(place), files_loose), most)
 
     def note_emptied(self, day: float) -> None:
         """Subvolumes that have fallen below their limit must keep it from now on."""
@@ -206,19 +187,13 @@ class SourceSide:
         """A subvolume that exceeds its limit by growth alone before that day, the day on which it does, and the excess in
         bytes at the end; None if there is none.
         """
-        bytes_loose, files_loose = self._loose(day)
-        found = []
+        loose, found = self.bytes.loose(self._gone, day), []
         for place in self.active:
-            share = self._share(place)
-            for amount, loose, most in (
-                (self.bytes, bytes_loose, self.limit(place)),
-                (self.files, files_loose, self._most_files[place]),
-            ):
-                held = amount.on(place, share, loose)
-                if most is not None and not within(held, most):
-                    rate = amount.rate(share)
-                    over_day = day - (held - most) / rate if rate > 0 else day
-                    found.append((place, over_day, held - most if amount is self.bytes else 0.0))
+            share, most = self._share(place), self.limit(place)
+            held = self.bytes.on(place, share, loose)
+            if not within(held, most):
+                rate = self.bytes.rate(share)
+                found.append((place, day - (held - most) / rate if rate > 0 else day, held - most))
         return min(found, key=lambda one: one[1]) if found else None
 
 

@@ -37,20 +37,14 @@ def state(*names: str, replica: int = 1, disperse: int = 0, arbiter: str = "") -
     )
 
 
-def room(total: int, free: int, inodes: int | None = None) -> BrickRoom:
-    return BrickRoom(total_bytes=total, free_bytes=free, total_inodes=inodes, free_inodes=inodes)
+def room(total: int, free: int) -> BrickRoom:
+    return BrickRoom(total_bytes=total, free_bytes=free)
 
 
 def test_a_set_has_the_room_of_its_fullest_copy_and_gives_all_its_disks() -> None:
     volume = state("a:/b", "b:/b", "c:/b", replica=3, arbiter="c:/b")
-    (found,) = volume_facts(volume, {"a:/b": room(100, 40, 9), "b:/b": room(90, 20, 8), "c:/b": room(5, 1, 7)})
-    assert (found.number, found.total_bytes, found.free_bytes, found.free_inodes, found.added_bytes) == (
-        1,
-        90,
-        20,
-        7,
-        195,
-    )
+    (found,) = volume_facts(volume, {"a:/b": room(100, 40), "b:/b": room(90, 20), "c:/b": room(5, 1)})
+    assert (found.number, found.total_bytes, found.free_bytes, found.added_bytes) == (1, 90, 20, 195)
     assert found.hosts == ("a", "b", "c")
 
 
@@ -76,8 +70,8 @@ def test_where_users_are() -> None:
         ],
     )
     alice = found.of([ALICE.path, b"home/nobody"])
-    assert alice == Placed(size_bytes=(30, 10), files=(3, 1), unplaced_bytes=6, unplaced_files=3)
-    assert (alice.all_bytes, alice.all_files) == (46, 7)
+    assert alice == Placed(size_bytes=(34, 14), files=(5, 3))
+    assert (alice.all_bytes, alice.all_files) == (48, 8)
     assert found.of([None]).size_bytes == (0, 70)
 
 

@@ -35,8 +35,7 @@ def sites(draw: st.DrawFn, *, growth: bool = True, most: int = 3) -> ScheduleFac
         used = sum(one.placed.size_bytes[place] for one in batches) + outside[place]
         used += sum(one.placed.size_bytes[place] for one in kept) + draw(st.integers(0, 3))
         total = used + draw(st.integers(0, 60))
-        inodes = draw(st.none() | st.integers(0, 100))
-        volumes.append(subvolume(place + 1, total=max(total, 1), free=max(total, 1) - used, inodes=inodes))
+        volumes.append(subvolume(place + 1, total=max(total, 1), free=max(total, 1) - used))
     return facts(
         volumes,
         batches,
@@ -153,23 +152,18 @@ def target_takes(site: ScheduleFacts, way: Way) -> bool:
 
 
 def others_take(site: ScheduleFacts, moved: int, drained: frozenset[int]) -> bool:
-    """Whether what stays keeps every limit of the others, in bytes and in files."""
+    """Whether what stays keeps every limit of the others."""
     every = [*(one.placed for one in site.batches), *(one.placed for one in site.kept), site.outside]
     stays = [*(one.placed for one in site.batches[moved:]), site.outside]
     stay = set(range(len(site.subvolumes))) - drained
     whole = sum(site.subvolumes[place].total_bytes for place in stay)
     moving_bytes = sum(placed.size_bytes[place] for placed in stays for place in drained)
-    moving_files = sum(placed.files[place] for placed in stays for place in drained)
     for place in stay:
         one = site.subvolumes[place]
         share = one.total_bytes / whole
         overhead = one.total_bytes - one.free_bytes - sum(placed.size_bytes[place] for placed in every)
         held = sum(placed.size_bytes[place] for placed in stays) + moving_bytes * share
         if held + max(overhead, 0) > one.total_bytes * site.max_fill + 1e-6:
-            return False
-        files = sum(placed.files[place] for placed in stays) + moving_files * share
-        most = None if one.free_inodes is None else one.free_inodes + sum(placed.files[place] for placed in every)
-        if most is not None and files > most + 1e-6:
             return False
     return True
 
@@ -193,9 +187,7 @@ def test_what_grows_over_its_limit_first_is_the_obstacle() -> None:
         [subvolume(1, total=10, free=0)],
         [batch(1, [10])],
         target=0,
-        kept=(
-            KeptFacts(placed=Placed(size_bytes=(0,), files=(0,), unplaced_bytes=0, unplaced_files=0), freed_day=1.0),
-        ),
+        kept=(KeptFacts(placed=Placed(size_bytes=(0,), files=(0,)), freed_day=1.0),),
         max_fill=0.5,
         growth=1.0,
         trash_keep=1.0,

@@ -18,7 +18,6 @@ def subvolume(
     free: int = 50,
     host: str = "",
     added: int | None = None,
-    inodes: int | None = None,
 ) -> schedule.SubvolumeFacts:
     """One brick on a host of its own, which gives the target its size."""
     name = host or f"gl{number}"
@@ -28,7 +27,6 @@ def subvolume(
         hosts=(name,),
         total_bytes=total,
         free_bytes=free,
-        free_inodes=inodes,
         added_bytes=total if added is None else added,
     )
 
@@ -118,7 +116,7 @@ def field_example(target_bytes: int) -> schedule.ScheduleFacts:
 class Replay:
     """What lies where when the steps of an outcome are carried out one after the other, by plain bookkeeping.
 
-    `source[batch][subvolume]` are bytes, `names` files; what a drain moves arrives at its end. A batch is on the target from
+    `source[batch][subvolume]` are bytes; what a drain moves arrives at its end. A batch is on the target from
     when it begins: its place is taken then.
     """
 
@@ -126,7 +124,6 @@ class Replay:
     outcome: schedule.Outcome
     day: float = 0.0
     source: dict[int, list[float]] = field(default_factory=dict)
-    names: dict[int, list[float]] = field(default_factory=dict)
     whole: dict[int, tuple[int, int]] = field(default_factory=dict)
     on_target: dict[int, float] = field(default_factory=dict)
     inodes: dict[int, float] = field(default_factory=dict)
@@ -134,7 +131,6 @@ class Replay:
     open: set[int] = field(default_factory=set)
     gone: set[int] = field(default_factory=set)
     overhead: list[float] = field(default_factory=list)
-    most_names: list[float | None] = field(default_factory=list)
     above: set[int] = field(default_factory=set)
     joined: int = 0
     left: dict[int, float] = field(default_factory=dict)
@@ -147,7 +143,6 @@ class Replay:
         kept = {-1 - number: one.placed for number, one in enumerate(self.facts.kept)}
         every = {one.number: one.placed for one in self.facts.batches} | kept | {0: self.facts.outside}
         self.source = {number: [*map(float, placed.size_bytes)] for number, placed in every.items()}
-        self.names = {number: [*map(float, placed.files)] for number, placed in every.items()}
         self.whole = {number: (placed.all_bytes, placed.all_files) for number, placed in every.items() if number}
         self.on_target, self.inodes = dict.fromkeys(kept, 0.0), dict.fromkeys(kept, 0.0)
         self.moved = set(kept)
@@ -155,10 +150,6 @@ class Replay:
         self.open = set(places)
         used = [one.total_bytes - one.free_bytes for one in self.facts.subvolumes]
         self.overhead = [max(used[place] - self.held(place), 0.0) for place in places]
-        self.most_names = [
-            None if one.free_inodes is None else one.free_inodes + sum(held[place] for held in self.names.values())
-            for place, one in enumerate(self.facts.subvolumes)
-        ]
         self.above = {place for place in places if self.held(place) > self.limit(place)}
         obstacle = self.outcome.obstacle
         done_day = inf if self.outcome.done_day is None else self.outcome.done_day
@@ -220,7 +211,6 @@ class Replay:
             if number not in self.moved:
                 for place in self.open:
                     self.source[number][place] += added * self.share(place)
-                    self.names[number][place] += more * self.share(place)
         self.day = day
 
     def begin(self, number: int) -> None:
@@ -230,14 +220,14 @@ class Replay:
         self.inodes[number] = one.target_inodes + one.placed.all_files * grown
 
     def purge(self, number: int) -> None:
-        del self.source[number], self.names[number]
+        del self.source[number]
 
     def begin_drain(self, place: int) -> None:
         self.left[place] = self.held(place)
         self.open.discard(place)
 
     def clear(self, place: int) -> None:
-        for held in (*self.source.values(), *self.names.values()):
+        for held in self.source.values():
             for other in self.open:
                 held[other] += held[place] * self.share(other)
             held[place] = 0.0
@@ -261,9 +251,6 @@ class Replay:
                 self.worst.append(f"day {self.day}: subvolume {place + 1} holds {held}, may hold {limit}")
             elif over(held, self.facts.subvolumes[place].total_bytes - self.overhead[place]) > 0:
                 self.worst.append(f"day {self.day}: subvolume {place + 1} is full")
-            names, most = sum(held[place] for held in self.names.values()), self.most_names[place]
-            if most is not None and over(names, most) > 0:
-                self.worst.append(f"day {self.day}: subvolume {place + 1} has {names} files, may have {most}")
         if self.on_target:
             self.check_target()
 

@@ -134,14 +134,7 @@ def _nothing_to_do(
 async def _asked(request: model.DrainRequest, world: DrainWorld) -> _Asked:
     state, tasks = await world.volume.state_and_tasks()
     bricks = tuple(dict.fromkeys(request.bricks))
-    drains = world.ledger.drains
-    known = drains.latest(state.volume_id, bricks)
-    if known is None:
-        # One brick of a set stands for the set that is being drained.
-        open_ones = [
-            one for one in drains.under_way() if one.volume_id == state.volume_id and set(bricks) <= set(one.bricks)
-        ]
-        known = open_ones[-1] if open_ones else None
+    known = world.ledger.drains.latest(state.volume_id, bricks)
     seen = model.DrainSeen(state=state, tasks=tasks)
     return _Asked(state=state, seen=seen, bricks=bricks if known is None else known.bricks, known=known)
 

@@ -366,13 +366,8 @@ def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
             hint = f"check that its host can be reached (`migrator doctor`), {_AGAIN}"
             return Halt(words=f"what lies at {name} cannot be seen", hint=hint, look_again=True)
         if place is model.PlaceSeen.OTHER or (place is model.PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
-            what = (
-                "holds something that is no brick of this volume"
-                if place is model.PlaceSeen.OTHER
-                else "is not mounted"
-            )
             return Halt(
-                words=f"{name} {what}: it was changed outside of this program",
+                words=f"no brick of this volume is mounted at {name} (found: {place.value})",
                 hint=f"find out what it is; mount the brick there, or make a new file system by hand, {_AGAIN}",
             )
     if model.PlaceSeen.BRICK in found.values():

@@ -74,15 +74,10 @@ def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: 
     """How long it still takes: as long as files or bytes need, whichever is longer. None where nothing supports a figure."""
     if rate is None or left_files is None or left_bytes is None:
         return None
-    found: list[float] = []
-    for left, per_s in ((left_files, rate.files_per_s), (left_bytes, rate.bytes_per_s)):
-        if left <= 0:
-            found.append(0.0)
-        elif per_s <= 0:
-            return None
-        else:
-            found.append(left / per_s)
-    return max(found)
+    left = [
+        (size, per_s) for size, per_s in ((left_files, rate.files_per_s), (left_bytes, rate.bytes_per_s)) if size > 0
+    ]
+    return None if any(per_s <= 0 for _, per_s in left) else max((size / per_s for size, per_s in left), default=0.0)
 
 
 def stalled(

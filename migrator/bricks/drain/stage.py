@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.bricks.drain import model, rules
@@ -180,7 +180,6 @@ class Guarding:
 
     call: DrainCall
     facts: model.DrainFacts | None = None
-    _versions: dict[str, str | None] = field(default_factory=dict)
     _content: tuple[CatalogRecord, model.BrickContent] | None = None
     _marks: tuple[model.BrickMarks, ...] | None = None
 
@@ -195,7 +194,7 @@ class Guarding:
         rooms = await told(world.volume.rooms())
         min_free_disk = await told(world.volume.option(_MIN_FREE_DISK))
         catalog, content = await self.content(record) or (None, None)
-        await self._ask_versions(state)
+        versions = await world.versions(sorted({brick.host for brick in state.bricks}))
         tops = await self._top_directories()
         open_files = None if tops is None else await world.open_files(leaving, tops)
         links = () if content is None else await self._still_linked(content.linked_symlinks)
@@ -214,7 +213,7 @@ class Guarding:
             rooms=rooms,
             load=load,
             min_free_disk=min_free_disk,
-            versions=dict(self._versions),
+            versions=versions,
             open_files=open_files,
             open_files_accepted=self.call.request.accept_open_files,
             drains_elsewhere=tuple(
@@ -237,7 +236,7 @@ class Guarding:
             used_inodes=inodes,
             rooms=None if rooms is None else {name: room for name, room in rooms.items() if name not in record.bricks},
             min_free_disk=min_free_disk,
-            versions=dict(self._versions),
+            versions=versions,
             open_files=open_files,
             catalog=None if catalog is None else catalog.name,
             catalog_at_s=None if catalog is None else catalog.started_at_s,
@@ -302,12 +301,6 @@ class Guarding:
         if self._marks is None or any(one.files or one.unseen for one in self._marks):
             self._marks = await ask(leaving, state.volume_id)
         return self._marks
-
-    async def _ask_versions(self, state: VolumeState) -> None:
-        hosts = {brick.host for brick in state.bricks}
-        missing = sorted(host for host in hosts if self._versions.get(host) is None)
-        if missing:
-            self._versions.update(await self.call.world.versions(missing))
 
     async def _still_linked(self, paths: Sequence[bytes]) -> tuple[bytes, ...]:
         """Those that still have several names: they may have been put right since they were scanned."""
