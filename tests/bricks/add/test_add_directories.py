@@ -1,9 +1,9 @@
 """Directories that lose owner and mode while bricks are added: a simulated volume, whose copies change between the walks."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +17,7 @@ from migrator.bricks.add.directories import (
     put_right,
     put_right_everywhere,
 )
+from migrator.bricks.add.known_directories import DirectoryFiles
 from migrator.bricks.add.model import AdditionNotes, AdditionSide, AdditionState
 from migrator.bricks.add.stage import DirectoryWorld
 from migrator.core.errors import ToolFailed
@@ -46,37 +47,6 @@ def shut(one: DirectoryFacts) -> DirectoryFacts:
 
 
 HOME, ONE, TWO = directory(b"home"), directory(b"home/one", mode=0o2750), directory(b"home/two", uid=1002)
-
-
-class Memory:
-    """What is known, in a dictionary; what is kept without an end is forgotten."""
-
-    def __init__(self) -> None:
-        self.lasting: dict[bytes, DirectoryFacts] = {}
-        self.removed = False
-
-    @contextmanager
-    def opened(self, addition_id: int) -> Iterator["Memory"]:
-        assert addition_id == 7
-        self.kept: dict[bytes, DirectoryFacts] = {}
-        yield self
-
-    @property
-    def whole(self) -> bool:
-        return bool(self.lasting)
-
-    def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
-        known = self.lasting | self.kept
-        return {gfid: known[gfid] for gfid in gfids if gfid in known}
-
-    def keep(self, found: Sequence[DirectoryFacts]) -> None:
-        self.kept |= {one.gfid: one for one in found}
-
-    def done(self) -> None:
-        self.lasting |= self.kept
-
-    def remove(self) -> None:
-        self.removed = True
 
 
 @dataclass
@@ -146,7 +116,7 @@ class Volume:
 @dataclass
 class Site:
     volume: Volume
-    memory: Memory = field(default_factory=Memory)
+    memory: DirectoryFiles
     words: list[str] = field(default_factory=list)
     clock: VirtualClock = field(default_factory=VirtualClock)
     record: Any = field(
@@ -158,11 +128,10 @@ class Site:
     @property
     def call(self) -> Any:
         volume: Any = self.volume
-        memory: Any = self.memory
         return SimpleNamespace(
             world=SimpleNamespace(
                 volume=volume,
-                directories=DirectoryWorld(walks=volume, memory=memory, mender=volume, mount=b"/mnt/gl"),
+                directories=DirectoryWorld(walks=volume, memory=self.memory, mender=volume, mount=b"/mnt/gl"),
                 blocking=inline,
                 clock=self.clock,
                 ledger=SimpleNamespace(additions=SimpleNamespace(read=lambda _: self.record, note=self.note)),
@@ -181,13 +150,17 @@ class Site:
     def knows(self) -> None:
         asyncio.run(know_directories(self.call, self.record))
 
+    def known(self, gfid: bytes) -> DirectoryFacts | None:
+        with self.memory.opened(7) as known:
+            return known.of([gfid]).get(gfid)
+
     def puts_right(self) -> bool:
         return asyncio.run(put_right(self.call, self.record))
 
 
 @pytest.fixture
-def site() -> Site:
-    made = Site(Volume({}))
+def site(tmp_path: Path) -> Site:
+    made = Site(Volume({}), DirectoryFiles(tmp_path / "additions"))
     made.volume.set(HOME, ONE, TWO)
     made.knows()
     return made
@@ -229,22 +202,14 @@ def test_what_is_seen_is_given_back_also_where_a_new_brick_cannot_be_read(site: 
     assert any("not every copy" in words for words in site.words)
 
 
-def test_what_people_changed_counts_from_then_on(site: Site) -> None:
-    closed = replace(ONE, mode=0o700, changed_ns=5)
-    site.volume.set(closed)
-    assert not site.puts_right()
-    site.volume.set(shut(closed))
-    assert site.puts_right()
-    assert site.volume.directories[ONE.gfid].mode == 0o700
-
-
-def test_one_that_was_made_since_is_known_from_the_first_walk_that_has_seen_it(site: Site) -> None:
-    new = directory(b"home/new", uid=1003)
-    site.volume.set(new)
-    site.puts_right()
-    site.volume.set(shut(new))
-    assert site.puts_right()
-    assert site.volume.directories[new.gfid].uid == 1003
+def test_what_people_changed_or_made_counts_from_the_first_walk_that_has_seen_it(site: Site) -> None:
+    for since in (replace(ONE, mode=0o700, changed_ns=5), directory(b"home/new", uid=1003)):
+        site.volume.set(since)
+        assert not site.puts_right()
+        site.volume.set(shut(since))
+        assert site.puts_right()
+        now = site.volume.directories[since.gfid]
+        assert (now.mode, now.uid) == (since.mode, since.uid)
 
 
 def test_one_that_was_never_seen_open_waits_until_it_is_put_right_or_gone(site: Site) -> None:
@@ -259,37 +224,32 @@ def test_one_that_was_never_seen_open_waits_until_it_is_put_right_or_gone(site: 
     assert "home/new, home/newer" in site.words[-1]
     said = len(site.words)
     forget_directories(site.call, site.record)
-    assert not site.memory.removed
+    assert site.known(HOME.gfid)
     site.volume.set(replace(first, mode=0o700, uid=1))
     site.volume.directories.pop(second.gfid)
     site.puts_right()
     assert site.listed == []
     assert len(site.words) == said
     forget_directories(site.call, site.record)
-    assert site.memory.removed
+    assert not site.known(HOME.gfid)
 
 
-def test_what_may_be_of_people_is_listed_and_not_touched(site: Site) -> None:
+def test_what_may_be_of_people_is_listed_and_not_touched_unless_another_copy_tells_more(site: Site) -> None:
+    # Nobody would have made it so, whatever its times are.
+    site.volume.set(replace(ONE, mode=0o700))
+    assert not site.puts_right()
+    assert site.listed == [b"home/one"]
     doubtful = replace(ONE, mode=0o750, changed_ns=5, modified_ns=5)
     site.volume.set(doubtful)
     assert not site.puts_right()
     assert site.volume.directories[ONE.gfid] == doubtful
     (listed,) = site.record.notes.directories
     assert listed.command == "chown 1001:1001 /mnt/gl/home/one && chmod 2750 /mnt/gl/home/one"
-
-
-def test_another_copy_may_tell_that_no_user_has_done_it(site: Site) -> None:
-    site.volume.set(replace(ONE, mode=0o750, changed_ns=5, modified_ns=5))
+    # Of no user, by the time of another copy.
     site.volume.copies[ONE.gfid] = replace(ONE, mode=0o750)
     assert site.puts_right()
     assert site.volume.directories[ONE.gfid].mode == 0o2750
     assert site.listed == []
-
-
-def test_what_nobody_would_have_made_so_is_not_given_back_by_equal_times(site: Site) -> None:
-    site.volume.set(replace(ONE, mode=0o700))
-    assert not site.puts_right()
-    assert site.listed == [b"home/one"]
 
 
 def test_times_that_nobody_keeps_tell_nothing(site: Site) -> None:
@@ -322,22 +282,18 @@ def test_what_changes_between_the_walk_and_the_look_is_left_to_the_next_walk(sit
     assert site.listed == []
 
 
-def test_copies_on_new_bricks_are_written_anew_once_the_layout_is_done(site: Site) -> None:
-    site.volume.copies[TWO.gfid] = replace(TWO, default=b"inherited")
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_copies_on_new_bricks_are_written_anew_once_the_layout_is_done(site: Site, is_shown: bool) -> None:
+    copy = replace(TWO, default=b"inherited")
+    site.volume.copies[TWO.gfid] = copy
+    if is_shown:
+        site.volume.shown[TWO.gfid] = copy
     assert not site.puts_right()
     assert site.volume.copies
     asyncio.run(put_right_everywhere(site.call, site.record))
     assert not site.volume.copies
     # Looked at again, as something was done.
     assert site.volume.walked[-4:] == [OLD, NEW, OLD, NEW]
-
-
-def test_a_mount_that_shows_such_a_copy_is_no_hindrance(site: Site) -> None:
-    copy = replace(TWO, default=b"inherited")
-    site.volume.copies[TWO.gfid] = copy
-    site.volume.shown[TWO.gfid] = copy
-    asyncio.run(put_right_everywhere(site.call, site.record))
-    assert not site.volume.copies
 
 
 def test_what_has_lost_its_mode_and_inherits_an_acl_on_another_copy_gets_both_back(site: Site) -> None:
@@ -375,9 +331,11 @@ def test_no_arbiter_and_no_new_brick_tells_what_is_right(site: Site) -> None:
     site.volume.broken = {OLD}
     with pytest.raises(ToolFailed, match="no brick tells"):
         site.knows()
-    site.volume.set(shut(ONE))
+    site.volume.set(shut(ONE), replace(HOME, mode=0o711, changed_ns=5))
     assert not site.puts_right()
     assert "cannot be seen (no brick tells" in site.words[-1]
+    # A walk that broke off leaves what was known.
+    assert site.known(HOME.gfid) == HOME
 
 
 def test_another_brick_tells_owners_but_no_times(site: Site) -> None:
@@ -388,13 +346,6 @@ def test_another_brick_tells_owners_but_no_times(site: Site) -> None:
     site.volume.set(replace(TWO, gid=1001, changed_ns=5))
     assert not site.puts_right()
     assert site.listed == [b"home/two"]
-
-
-def test_a_walk_that_broke_off_leaves_what_was_known(site: Site) -> None:
-    site.volume.set(replace(HOME, mode=0o711, changed_ns=5))
-    site.volume.broken = {OLD}
-    site.puts_right()
-    assert site.memory.lasting[HOME.gfid] == HOME
 
 
 @pytest.mark.parametrize(("state", "pause_s"), [(AdditionState.LAYOUT, 1.0), (AdditionState.BALANCING, 30.0)])
@@ -421,11 +372,12 @@ def test_of_an_addition_that_is_over_what_is_shut_stays_listed(site: Site) -> No
 
 
 @pytest.mark.parametrize("change", [{"side": AdditionSide.TARGET}, {"instead_of": "gl1:/old"}])
-def test_only_new_bricks_of_the_source_cost_a_directory_anything(change: dict[str, Any]) -> None:
-    site = Site(Volume({}))
+def test_only_new_bricks_of_the_source_cost_a_directory_anything(site: Site, change: dict[str, Any]) -> None:
+    site.volume.walked.clear()
     site.record = SimpleNamespace(**{**vars(site.record), **change})
     site.knows()
     assert not site.puts_right()
     asyncio.run(put_right_everywhere(site.call, site.record))
     forget_directories(site.call, site.record)
-    assert (site.volume.walked, site.words, site.memory.removed) == ([], [], False)
+    assert (site.volume.walked, site.words) == ([], [])
+    assert site.known(HOME.gfid)

@@ -63,27 +63,22 @@ class Healing:
         asyncio.run(until_healed(call, RECORD))
 
 
-def test_it_ends_when_the_new_brick_is_listed_and_nothing_waits() -> None:
-    healing = Healing(lambda _: 0)
+@pytest.mark.parametrize(
+    ("entries", "looks", "told"),
+    [
+        (lambda _: 0, 3, []),
+        (lambda look: max(1000 - 100 * (look - 1), 0), 11, [1000, 500, 200, 100]),
+        # A crawl finds more on its way: that is no standing still. It is told every hour.
+        (lambda look: look if look < 600 else 0, 600, [1, *range(61, 600, 60)]),
+    ],
+)
+def test_it_ends_when_the_new_brick_is_listed_and_nothing_waits(
+    entries: Callable[[int], int], looks: int, told: list[int]
+) -> None:
+    healing = Healing(entries)
     healing.wait()
-    assert healing.looks == 3
-    assert healing.said == []
-
-
-def test_what_waits_is_told_at_first_and_when_it_is_half() -> None:
-    healing = Healing(lambda look: max(1000 - 100 * (look - 1), 0))
-    healing.wait()
-    assert healing.looks == 11
-    told = [int(words.split()[5].replace(",", "")) for words in healing.said]
-    assert told == [1000, 500, 200, 100]
-
-
-def test_a_long_heal_is_told_every_hour_and_may_grow() -> None:
-    """A crawl finds more on its way: that is no standing still."""
-    healing = Healing(lambda look: look if look < 600 else 0)
-    healing.wait()
-    assert healing.looks == 600
-    assert len(healing.said) == 1 + 9
+    assert healing.looks == looks
+    assert [int(words.split()[5].replace(",", "")) for words in healing.said] == told
 
 
 def test_what_does_not_change_for_too_long_is_given_to_people() -> None:
@@ -92,12 +87,8 @@ def test_what_does_not_change_for_too_long_is_given_to_people() -> None:
         healing.wait()
     assert healing.looks == 5 + 360
     assert "split-brain" in raised.value.hint
-
-
-def test_a_volume_that_does_not_tell_is_waited_for_as_long() -> None:
-    healing = Healing(lambda _: None)
     with pytest.raises(ToolFailed, match="not known, and that has not changed"):
-        healing.wait()
+        Healing(lambda _: None).wait()
 
 
 @pytest.mark.parametrize("refuses", [False, True])

@@ -239,19 +239,6 @@ def test_a_brick_that_is_dead_already_goes_the_same_way(memory: Path) -> None:
         site.comes_to_its_end()
 
 
-def test_what_comes_up_again_with_the_old_disk_is_taken_offline_again(memory: Path) -> None:
-    with a_site(memory, hooked=False) as site:
-        with pytest.raises(Refused):
-            site.add()
-        site.volume.reboots()
-        assert site.volume.state().bricks[0].online
-        with pytest.raises(Refused):
-            site.add()
-        # An exchange is refused where the brick is up.
-        site.volume.exchange()
-        site.comes_to_its_end()
-
-
 def test_what_people_put_in_by_hand_is_taken_for_done(memory: Path) -> None:
     with a_site(memory, hooked=False) as site:
         with pytest.raises(Refused):

@@ -1,7 +1,6 @@
 """An addition on a simulated volume, killed and disturbed at every place."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -147,35 +146,6 @@ def test_the_way_without_any_disturbance() -> None:
         step_of.BALANCE,
         step_of.FINISH,
     ]
-
-
-def test_a_task_that_fails_is_given_up_and_begun_anew() -> None:
-    world = World()
-    come_to(world, S.BALANCING)
-    world.breaks()
-    step = call(world, Wish())
-    assert isinstance(step, AdditionAct)
-    assert step.step is AdditionStep.GIVE_UP
-    assert "3 files could not be moved" in step.reason
-    assert isinstance(next_step(world.record, world.see(), Wish()), Halt)
-    assert isinstance(to_the_end(world, Wish()), Finished)
-    assert world.even
-
-
-def test_a_task_that_stands_still_is_given_up_and_begun_anew_when_somebody_has_stopped_it() -> None:
-    world = World()
-    come_to(world, S.BALANCING)
-    step = next_step(world.record, replace(world.see(), stalled="on gl1 no process moves files any more"), Wish())
-    assert isinstance(step, AdditionAct)
-    assert "`gluster volume rebalance vol1 stop` ends it" in step.reason
-    world.carry_out(step)
-    # Nobody has stopped it yet: it may move files all the same.
-    again = begin_again(world.record, world.see(), Wish())
-    assert isinstance(again, Halt)
-    assert "`gluster volume rebalance vol1 stop` ends it" in again.reasons[0]
-    by_hand_stop(world)
-    assert isinstance(to_the_end(world, Wish()), Finished)
-    assert world.even
 
 
 @pytest.mark.parametrize(

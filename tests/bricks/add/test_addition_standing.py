@@ -75,11 +75,8 @@ def test_a_rebalance_looks_at_every_file_and_that_is_how_long_it_takes() -> None
 )
 def test_what_is_not_known_has_no_end(changed: AdditionRecord) -> None:
     assert standing(changed, LOOKS).left_s is None
-
-
-def test_before_the_first_look_nothing_is_counted() -> None:
-    one = standing(record(S.ADDED), ())
-    assert (one.lookups, one.moved_files, one.files_per_s, one.looked_at_s) == (0, 0, None, None)
+    before = standing(changed, ())
+    assert (before.lookups, before.moved_files, before.files_per_s, before.looked_at_s) == (0, 0, None, None)
 
 
 def test_of_the_same_bricks_on_the_same_side_only_the_newest_attempt_counts() -> None:

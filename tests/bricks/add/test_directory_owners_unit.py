@@ -42,37 +42,37 @@ def after_chmod(one: DirectoryFacts) -> DirectoryFacts:
     return later(one, modified_ns=90)
 
 
-@pytest.mark.parametrize("seen", [MADE, later(MADE), after_chmod(MADE), replace(MADE, path=b"home/b")])
-def test_what_has_the_same_owner_is_right_whatever_became_of_it_otherwise(seen: DirectoryFacts) -> None:
-    assert judge(MADE, seen, ABOVE) is V.RIGHT
+ROOTS = replace(MADE, uid=0, gid=0)
 
 
-@pytest.mark.parametrize("known", [MADE, replace(MADE, mode=0), replace(MADE, gid=0), replace(MADE, uid=0, gid=0)])
+@pytest.mark.parametrize(
+    ("known", "seen", "verdict"),
+    [
+        *((MADE, seen, V.RIGHT) for seen in (MADE, later(MADE), after_chmod(MADE), replace(MADE, path=b"home/b"))),
+        # Nobody but root can shut what belongs to root.
+        (ROOTS, after_chmod(SHUT), V.DOUBTFUL),
+        (MADE, after_chmod(SHUT), V.TAKEN),
+        # What was always shut is right, and may be opened.
+        (SHUT, later(SHUT), V.RIGHT),
+        (SHUT, MADE, V.CHANGED),
+        (None, MADE, V.RIGHT),
+        (None, SHUT, V.UNKNOWN),
+        # What is given to root without a time of change was given by nobody; otherwise it is never given back without a word.
+        (MADE, replace(MADE, uid=0, mode=0o711), V.TAKEN),
+        (MADE, later(replace(MADE, uid=0, gid=0, mode=0o711)), V.DOUBTFUL),
+        (MADE, after_chmod(replace(MADE, uid=0, gid=0, mode=0o711)), V.DOUBTFUL),
+    ],
+)
+def test_what_became_of_a_directory(known: DirectoryFacts | None, seen: DirectoryFacts, verdict: V) -> None:
+    assert judge(known, seen, ABOVE) is verdict
+
+
+@pytest.mark.parametrize("known", [MADE, replace(MADE, mode=0), replace(MADE, gid=0), ROOTS])
 @pytest.mark.parametrize("above", [ABOVE, PROJECT, CLOSING, None])
 def test_what_is_shut_was_shut_by_gluster(known: DirectoryFacts, above: DirectoryFacts | None) -> None:
     renamed = replace(later(SHUT, modified_ns=90), path=b"home/b")
     for seen in (SHUT, later(SHUT), renamed):
         assert judge(known, seen, above) is V.TAKEN
-
-
-def test_what_belongs_to_root_can_be_shut_by_root_and_nothing_else_by_anybody() -> None:
-    roots = replace(MADE, uid=0, gid=0)
-    assert judge(roots, after_chmod(SHUT), ABOVE) is V.DOUBTFUL
-    assert judge(MADE, after_chmod(SHUT), ABOVE) is V.TAKEN
-
-
-def test_what_was_always_shut_is_right_and_may_be_opened() -> None:
-    assert judge(SHUT, later(SHUT), ABOVE) is V.RIGHT
-    assert judge(SHUT, MADE, ABOVE) is V.CHANGED
-
-
-def test_what_was_never_seen_is_remembered_unless_it_is_shut() -> None:
-    assert judge(None, MADE, ABOVE) is V.RIGHT
-    assert judge(None, SHUT, ABOVE) is V.UNKNOWN
-
-
-def test_what_root_got_without_a_time_of_change_was_given_by_nobody() -> None:
-    assert judge(MADE, replace(MADE, uid=0, mode=0o711), ABOVE) is V.TAKEN
 
 
 MADE_ANEW = [
@@ -124,11 +124,6 @@ def test_a_group_that_is_inherited_may_be_of_gluster_whatever_the_mode_is_by_now
     assert judge(MADE, seen, replace(PROJECT, mode=0o775)) is V.CHANGED
 
 
-def test_what_is_given_to_root_is_never_given_back_without_a_word() -> None:
-    given = replace(MADE, uid=0, gid=0, mode=0o711)
-    assert judge(MADE, later(given), ABOVE) is judge(MADE, after_chmod(given), ABOVE) is V.DOUBTFUL
-
-
 def test_a_copy_whose_time_is_no_later_was_touched_by_no_user() -> None:
     assert untouched_since(MADE, MADE)
     assert untouched_since(later(MADE), replace(MADE, mode=0))
@@ -145,8 +140,7 @@ def test_what_a_mount_does_not_tell_of_acls_is_no_difference() -> None:
     assert not same_owner(MADE, replace(MADE, default=told.access))
     assert not same_owner(MADE, replace(MADE, gid=5))
 
-
-def test_an_acl_that_says_no_more_than_a_mode_is_none() -> None:
+    # An ACL that says no more than a mode is none.
     minimal = replace(MADE, access=acl(user=7, group=5, other=5))
     assert same_owner(MADE, minimal)
     assert judge(MADE, minimal, ABOVE) is judge(minimal, MADE, ABOVE) is V.RIGHT
