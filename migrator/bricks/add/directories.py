@@ -14,6 +14,9 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.gluster.model import DirectoryFacts, ListedDirectory
+from migrator.operations.engine import reason_of
+
+_V = rules_directories.DirectoryVerdict
 
 _PAUSE_S, _PAUSE_FACTOR = 1.0, 2.0
 """Between two walks, and of how long one takes: users are shut out meanwhile, and what they make is known only when it was seen."""
@@ -69,23 +72,11 @@ async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
         await clock.sleep(max(pause_s, factor * (clock.monotonic_s() - began_s)))
 
 
-async def put_right(call: AdditionCall, record: AdditionRecord) -> bool:
+async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool = False) -> bool:
     """Give every directory back what GlusterFS has taken from it, and list those that people have to look at. What was done is
-    told, and what could not be; nothing of it stops the addition. Whether anything was given back. May be called again.
+    told, and what could not be; nothing of it stops the addition. Whether anything was given back. May be called again. `copies`:
+    copies on the new bricks that are not as the others too.
     """
-    return await _put_right(call, record, copies=False)
-
-
-async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> None:
-    """The same once a layout has come to its end, and until nothing is left to be done; copies on the new bricks that are not as
-    the others too.
-    """
-    for _ in range(_TIMES):
-        if not await _put_right(call, record, copies=True):
-            return
-
-
-async def _put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool) -> bool:
     world = _world(call, record)
     if world is None:
         return False
@@ -104,11 +95,17 @@ async def _put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool
             known.keep(found.mended)
             known.done()
     except (MigratorError, OSError, TimeoutError) as error:
-        reason = error.message if isinstance(error, MigratorError) else str(error) or "no answer"
-        _warn(call, record, f"whether directories have lost owner or mode cannot be seen ({reason})")
+        _warn(call, record, f"whether directories have lost owner or mode cannot be seen ({reason_of(error)})")
         return False
     _tell(call, record, found)
     return bool(found.mended)
+
+
+async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> None:
+    """The same once a layout has come to its end, with all copies, and until nothing is left to be done."""
+    for _ in range(_TIMES):
+        if not await put_right(call, record, copies=True):
+            return
 
 
 async def _look_closer(
@@ -144,7 +141,7 @@ async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> Addition
     try:
         left = await call.world.blocking(still_shut, timeout_s=_TIMEOUT_S)
     except (OSError, TimeoutError) as error:
-        _warn(call, record, f"whether directories are still shut cannot be seen ({str(error) or 'no answer'})")
+        _warn(call, record, f"whether directories are still shut cannot be seen ({reason_of(error)})")
         return record
     return call.world.ledger.additions.note(record.id, AdditionNotes(directories=left))
 
@@ -198,10 +195,9 @@ class _Sweep:
         right = self.known.of([one.gfid for one in found])
         for one in found:
             known = right.get(one.gfid)
-            differs = (
-                known is not None and not rules_directories.same_owner(known, one) and one.gfid not in self.suspects
-            )
-            if differs and len(self.copies) < _AT_ONCE:
+            if known is None or one.gfid in self.suspects or len(self.copies) >= _AT_ONCE:
+                continue
+            if not rules_directories.same_owner(known, one):
                 self.copies[one.path] = one
 
     def take_again(self, found: Sequence[DirectoryFacts]) -> None:
@@ -209,33 +205,23 @@ class _Sweep:
         right = self.known.of([one.gfid for one in found])
         for one in found:
             known, copy = right.get(one.gfid), self.copies.get(one.path)
-            if (
-                known is not None
-                and copy is not None
-                and copy.gfid == one.gfid
-                and rules_directories.same_owner(known, one)
-            ):
-                suspect = _Suspect(verdict=rules_directories.DirectoryVerdict.TAKEN, known=known, seen=one, copy=copy)
-                self._suspect(one.gfid, suspect)
+            if known is None or copy is None or copy.gfid != one.gfid:
+                continue
+            if rules_directories.same_owner(known, one):
+                self._suspect(one.gfid, _Suspect(verdict=_V.TAKEN, known=known, seen=one, copy=copy))
 
     def doubtful(self) -> list[bytes]:
         """Those of which another copy may tell more: whose own time does not tell enough."""
-        every = self.suspects.values()
-        return [
-            one.seen.path for one in every if one.verdict is rules_directories.DirectoryVerdict.DOUBTFUL and one.later
-        ]
+        return [one.seen.path for one in self.suspects.values() if one.verdict is _V.DOUBTFUL and one.later]
 
     def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
         """On another brick, of directories that are doubtful."""
         for copy in found:
             one = self.suspects.get(copy.gfid)
-            if (
-                one is not None
-                and one.known is not None
-                and one.later
-                and rules_directories.untouched_since(one.known, copy)
-            ):
-                one.verdict = rules_directories.DirectoryVerdict.TAKEN
+            if one is None or one.known is None or not one.later:
+                continue
+            if rules_directories.untouched_since(one.known, copy):
+                one.verdict = _V.TAKEN
 
     def _suspect(self, gfid: bytes, suspect: "_Suspect") -> None:
         if len(self.suspects) < _AT_ONCE:
@@ -259,7 +245,7 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
             if shown is None or not one.is_as(shown):
                 # Gone, renamed, or changed since: the next walk sees what it is by now.
                 continue
-            if one.verdict is rules_directories.DirectoryVerdict.TAKEN and one.known is not None:
+            if one.verdict is _V.TAKEN and one.known is not None:
                 now = world.mender.put_back(shown, one.known)
                 if now is not None:
                     known = replace(one.known, path=now.path, above=one.seen.above, changed_ns=now.changed_ns)

@@ -1,11 +1,11 @@
 """Preflight checks of an addition, and of the places of new bricks. An unknown fact is a failed check. Pure."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, NewPlace, Wish
 from migrator.bricks.drain.rules_preflight import condition_problems
-from migrator.bricks.model import BrickRoom
 from migrator.core.units import format_size, several
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import disk_problems, is_on, subvolumes, version_problems
@@ -43,17 +43,18 @@ def finished_words(record: AdditionRecord) -> str:
     return f"{record.shown_bricks} is in volume {record.volume}, and directories take new files there"
 
 
-def removal_commands(path: str, *, gluster_directory: bool, volume_id: bool, gfid: bool) -> str:
-    """What takes off what Gluster has left on an empty brick."""
-    quoted = "'" + path.replace("'", "'\\''") + "'"
+def _unmarking(place: NewPlace) -> str:
+    """What takes off the marks that Gluster has left on an empty brick."""
+    quoted = shlex.quote(path_of(place.name))
     commands = []
-    if volume_id:
+    if place.volume_id:
         commands.append(f"setfattr -x trusted.glusterfs.volume-id {quoted}")
-    if gfid:
+    if place.gfid:
         commands.append(f"setfattr -x trusted.gfid {quoted}")
-    if gluster_directory:
+    if place.has_gluster_directory:
         commands.append(f"rm -rf -- {quoted}/.glusterfs")
-    return " && ".join(commands)
+    shown = " && ".join(commands)
+    return f"on {host_of(place.name)}, `{shown}` takes them off; a new file system does too"
 
 
 def host_of(name: str) -> str:
@@ -91,8 +92,6 @@ def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> It
     for (host, mount), count in mounts.items():
         if count > 1:
             yield f"{count} of the new bricks lie on one file system ({host}:{mount})"
-    if not wish.accept_unlike:
-        yield from _unequal(record, seen)
 
 
 def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
@@ -122,7 +121,7 @@ def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Itera
     if place.others:
         yield f"other things lie on the same file system as {place.name}: {', '.join(place.others[:3])}"
     if place.stale:
-        yield from _stale(place, path, seen)
+        yield from _stale(place, seen)
 
 
 def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
@@ -140,10 +139,7 @@ def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
     if not place.filesystem_id:
         yield f"which file system is mounted at {place.mount} on {host_of(place.name)} cannot be told from others: XFS can"
     elif place.stale and not begun_to_put_in(record, place):
-        yield (
-            f"{place.name} carries the marks of the brick, and holds no file: on {host_of(place.name)}, "
-            f"`{_removal(place, path_of(place.name))}` takes them off; a new file system does too"
-        )
+        yield f"{place.name} carries the marks of the brick, and holds no file: {_unmarking(place)}"
 
 
 def begun_to_put_in(record: AdditionRecord, place: NewPlace) -> bool:
@@ -153,49 +149,33 @@ def begun_to_put_in(record: AdditionRecord, place: NewPlace) -> bool:
     return record.state is AdditionState.ADDING and own and is_new and not place.entries
 
 
-def _removal(place: NewPlace, path: str) -> str:
-    return removal_commands(
-        path,
-        gluster_directory=place.has_gluster_directory,
-        volume_id=bool(place.volume_id),
-        gfid=bool(place.gfid),
-    )
-
-
-def _stale(place: NewPlace, path: str, seen: AdditionSeen) -> Iterator[str]:
-    """Marks are told apart by whose they are; the command is told only where nothing has the brick."""
-    own = place.volume_id == seen.state.volume_id.replace("-", "")
-    whose = (
-        "of this volume"
-        if own
-        else "of a volume that this pool may not know"
-        if place.volume_id
-        else "without a volume"
-    )
+def _stale(place: NewPlace, seen: AdditionSeen) -> Iterator[str]:
+    """The command is told only where nothing has the brick."""
     if seen.owners is None or place.name in seen.owners:
         yield f"{place.name} carries the marks of a brick, and whether it belongs to a volume is not known"
-        return
-    if place.marked_above:
+    elif place.marked_above:
         yield (
             f"directories above {place.name} carry the marks of a brick: {', '.join(place.marked_above)}; Gluster refuses it. "
             "Make a new file system"
         )
-        return
-    yield (
-        f"{place.name} was a brick {whose}, and carries its marks. No volume of this pool has it, no process serves it, and it "
-        f"holds no file: on {host_of(place.name)}, `{_removal(place, path)}` takes them off; a new file system does too"
-    )
+    else:
+        yield (
+            f"{place.name} was a brick, and carries its marks. No volume of this pool has it, no process serves it, and it "
+            f"holds no file: {_unmarking(place)}"
+        )
 
 
 def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    rooms = _others(record, seen)
-    if rooms is None:
+    if seen.rooms is None:
         yield "how large the other bricks are is not known: see `gluster volume status VOLUME detail`, or accept it by name"
         return
-    kinds = {room.filesystem for room in rooms.values() if room.filesystem}
+    arbiters = {brick.name for brick in seen.state.bricks if brick.arbiter}
+    left_out = {*arbiters, *record.bricks, record.instead_of}
+    rooms = [room for name, room in seen.rooms.items() if name not in left_out]
+    kinds = {room.filesystem for room in rooms if room.filesystem}
     if kinds and place.filesystem not in kinds:
         yield f"{place.name} is {place.filesystem}, and the other bricks are {', '.join(sorted(kinds))}: accept it by name"
-    sizes = [room.total_bytes for room in rooms.values() if room.total_bytes]
+    sizes = [room.total_bytes for room in rooms if room.total_bytes]
     if not sizes or place.total_bytes is None:
         yield f"whether {place.name} is as large as the other bricks is not known: accept it by name"
     elif place.total_bytes < SMALLEST_SHARE * min(sizes) and not _arbiter(place.name, record, seen.state):
@@ -203,28 +183,6 @@ def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iter
             f"{place.name} has {format_size(place.total_bytes)}, and the smallest of the others {format_size(min(sizes))}: it "
             "would be full first; accept it by name"
         )
-
-
-def _unequal(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    """The smallest brick of a set decides what the set takes."""
-    state = seen.state
-    size = max(state.replica_count, 1) * max(state.disperse_count, 1)
-    if size == 1 or record.instead_of is not None:
-        return
-    for start in range(0, len(record.bricks), size):
-        members = [name for name in record.bricks[start : start + size] if not _arbiter(name, record, state)]
-        sizes = [place.total_bytes or 0 for name in members if (place := (seen.places or {}).get(name)) is not None]
-        if sizes and min(sizes) < SMALLEST_SHARE * max(sizes):
-            shown = f"{format_size(min(sizes))} to {format_size(max(sizes))}"
-            yield f"the bricks of one set differ in size ({shown}), and the smallest counts for all: accept it by name"
-
-
-def _others(record: AdditionRecord, seen: AdditionSeen) -> Mapping[str, BrickRoom] | None:
-    if seen.rooms is None:
-        return None
-    arbiters = {brick.name for brick in seen.state.bricks if brick.arbiter}
-    left_out = {*arbiters, *record.bricks, record.instead_of}
-    return {name: room for name, room in seen.rooms.items() if name not in left_out}
 
 
 def _arbiter(name: str, record: AdditionRecord, state: VolumeState) -> bool:

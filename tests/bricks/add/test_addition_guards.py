@@ -1,5 +1,6 @@
 """What speaks against adding bricks, as sentences."""
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -116,10 +117,8 @@ def test_marks_are_explained_with_the_command_only_where_nothing_has_the_brick()
     name = one.bricks[0]
     marked = place(name, volume_id="aabb", gfid="01", has_gluster_directory=True, mount="/srv/it's")
     told = only(one, seen(one, places={name: marked}))
-    assert "was a brick of this volume" in told
-    assert "`setfattr -x trusted.glusterfs.volume-id '/srv/it'\\''s/data' && setfattr -x trusted.gfid " in told
-    other = only(one, seen(one, places={name: replace(marked, volume_id="ccdd")}))
-    assert "of a volume that this pool may not know" in other
+    quoted = shlex.quote("/srv/it's/data")
+    assert f"`setfattr -x trusted.glusterfs.volume-id {quoted} && setfattr -x trusted.gfid {quoted} && rm -rf" in told
     for look in (
         seen(one, places={name: marked}, owners=None),
         seen(one, places={name: marked}, owners={name: "vol2"}),
@@ -155,7 +154,7 @@ def test_sets_come_whole_and_on_different_hosts() -> None:
     arbiters = volume(3, replica=3, arbiter=True)
     sizes = {name: place(name, total_bytes=GIB if name.startswith("gl9") else 40 * TIB) for name in whole.bricks}
     assert problems(whole, seen(whole, arbiters, places=sizes)) == []
-    assert any("differ in size" in problem for problem in problems(whole, seen(whole, three, places=sizes)))
+    assert any("full first" in problem for problem in problems(whole, seen(whole, three, places=sizes)))
 
 
 def test_a_volume_that_is_not_well_or_busy() -> None:

@@ -142,7 +142,7 @@ def test_what_was_put_in_and_died_is_waited_for_and_what_was_only_marked_is_put_
 
 def test_marks_alone_on_a_file_system_that_is_to_be_prepared_are_told_with_what_takes_them_off() -> None:
     (told,) = problems_before(record(S.PREPARING), seen(away(Disk("new-1", marked=True))), add.Wish(), prepared=True)
-    assert "setfattr -x trusted.glusterfs.volume-id '/srv/b/data'" in told
+    assert "setfattr -x trusted.glusterfs.volume-id /srv/b/data" in told
     nameless = replace(ReplicaWorld(disk=NEW, up=False).place(), filesystem_id="")
     (told,) = problems_before(record(S.PREPARING), seen(away(NEW), places={OWN: nameless}), add.Wish(), prepared=True)
     assert "cannot be told from others" in told

@@ -161,7 +161,7 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
             if entry.name != ".glusterfs":
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         (stale,) = site.json(*add, code=4)["reasons"]
-        assert "was a brick of this volume" in stale
+        assert "was a brick, and carries its marks" in stale
         assert os.getxattr(directory, "trusted.glusterfs.volume-id")
         # The command that it tells does what it says.
         command = stale.split("`")[1]
