@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
@@ -27,7 +28,6 @@ from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks
 from migrator.ledger.call import recorded_run, say
 from migrator.ledger.locks import Locks
-from migrator.ledger.model import SiteRecord
 from migrator.report.model import PlannedTree
 from migrator.site.rules_links import link_path, user_problem
 from migrator.transfer.run_files import RunFiles
@@ -94,10 +94,19 @@ async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSu
             async with recorded_run(
                 world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
             ) as run:
+                calls = StepHooks(
+                    ports=world,
+                    hooks=world.hooks,
+                    site=site,
+                    source_root=request.source_root,
+                    target_root=request.target_root,
+                    run_id=run.id,
+                    say=partial(say, world, run_id=run.id),
+                )
+                await calls.begin((HookStep.ANNOUNCE,))
                 planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
-                telling = _Telling(request=request, world=world, site=site, planned=planned, run_id=run.id)
-                await telling.calls.begin((HookStep.ANNOUNCE,))
-                summary = _summary(request, [await telling.tell(one) for one in due])
+                told = [await _tell(request, calls, one, planned.get(one.tree.path)) for one in due]
+                summary = _summary(request, told)
                 run.exit_code = summary.exit_code
         except asyncio.CancelledError:
             raise Interrupted(
@@ -128,34 +137,22 @@ async def _require_hooks(world: AnnounceWorld) -> None:
 
 def _due(request: AnnounceRequest, world: AnnounceWorld) -> list[Announcement]:
     """Every tree, and whether its user is to be told. Raises Refused before anybody is told."""
-    found = []
+    found, ledger = [], world.ledger
     for batch, trees in request.trees.items():
-        predictions = world.ledger.predictions.of_batch(request.plan, batch)
+        predictions = ledger.predictions.of_batch(request.plan, batch)
         freeze_s = predictions[-1].prediction.freeze_s if predictions else None
         for tree in trees:
-            about = Announcement(tree=tree, batch=batch, outcome=Announced.WOULD_TELL, freeze_s=freeze_s)
-            if not_due := _not_due(world.ledger, tree):
-                found.append(replace(about, outcome=Announced.NOT_DUE, reason=not_due))
-            elif not request.again and _was_told(world.ledger, request, tree):
-                reason = f"was told of {begins_words(request.begins_at_s)} before"
-                found.append(replace(about, outcome=Announced.BEFORE, reason=reason))
+            outcome, reason = Announced.WOULD_TELL, ""
+            latest, step = ledger.cutovers.latest(tree.path), _hooked(request.plan, tree, request.begins_at_s)
+            told = None if request.again else ledger.hooks.latest(step.step, step.key)
+            if latest is not None and latest.state in SETTLED_STATES | UNDER_WAY_STATES:
+                outcome, reason = Announced.NOT_DUE, f"a cutover was begun already: {state_words(latest.state)}"
+            elif told is not None and told.state == HookState.DONE:
+                outcome, reason = Announced.BEFORE, f"was told of {begins_words(request.begins_at_s)} before"
             else:
                 _link(request, tree)
-                found.append(about)
+            found.append(Announcement(tree=tree, batch=batch, outcome=outcome, freeze_s=freeze_s, reason=reason))
     return found
-
-
-def _not_due(ledger: "Ledger", tree: UserTree) -> str:
-    latest = ledger.cutovers.latest(tree.path)
-    if latest is None or latest.state not in SETTLED_STATES | UNDER_WAY_STATES:
-        return ""
-    return f"a cutover was begun already: {state_words(latest.state)}"
-
-
-def _was_told(ledger: "Ledger", request: AnnounceRequest, tree: UserTree) -> bool:
-    step = _hooked(request.plan, tree, request.begins_at_s)
-    latest = ledger.hooks.latest(step.step, step.key)
-    return latest is not None and latest.state == HookState.DONE
 
 
 def _link(request: AnnounceRequest, tree: UserTree) -> bytes | None:
@@ -179,64 +176,37 @@ def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Telling:
-    """One call of the verb that tells."""
-
-    request: AnnounceRequest
-    world: AnnounceWorld
-    site: SiteRecord
-    planned: Mapping[bytes, PlannedTree]
-    run_id: int
-
-    @property
-    def calls(self) -> StepHooks:
-        """The hooks of this call."""
-        return StepHooks(
-            ports=self.world,
-            hooks=self.world.hooks,
-            site=self.site,
-            source_root=self.request.source_root,
-            target_root=self.request.target_root,
-            run_id=self.run_id,
-            say=self._say,
-        )
-
-    async def tell(self, one: Announcement) -> Announcement:
-        """Hand the facts of one user to the hooks. Raises Refused where one of them refuses."""
-        if one.outcome is not Announced.WOULD_TELL:
-            return one
-        step = _hooked(self.request.plan, one.tree, self.request.begins_at_s)
-        try:
-            told = await self.calls.tell(step, self._facts(one))
-        except HookSkipped as skipped:
-            return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
-        if not told:
-            reason = "a hook that tells users failed: see the events of `migrator status`"
-            return replace(one, outcome=Announced.FAILED, reason=reason)
-        freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
-        message = f"{one.tree.user} was told that the move of {show(one.tree.path)} begins at "
-        message += f"{begins_words(self.request.begins_at_s)}{freeze}"
-        self._say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
-        return replace(one, outcome=Announced.TOLD)
-
-    def _facts(self, one: Announcement) -> HookFacts:
-        planned = self.planned.get(one.tree.path)
-        return HookFacts(
-            run_id=self.run_id,
-            plan=self.request.plan,
-            batch=one.batch,
-            trees=(one.tree,),
-            user=one.tree.user,
-            link=_link(self.request, one.tree),
-            old_path=join(self.request.source_root, one.tree.path),
-            new_path=join(self.request.target_root, one.tree.path),
-            files=planned.files if planned else 0,
-            size_bytes=planned.size_bytes if planned else 0,
-            freeze_s=one.freeze_s,
-            begins_at_s=self.request.begins_at_s,
-            started_at_s=self.world.clock.now_s(),
-        )
-
-    def _say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        say(self.world, kind, severity, subject, message, run_id=self.run_id)
+async def _tell(
+    request: AnnounceRequest, calls: StepHooks, one: Announcement, planned: PlannedTree | None
+) -> Announcement:
+    """Hand the facts of one user to the hooks. Raises Refused where one of them refuses."""
+    if one.outcome is not Announced.WOULD_TELL:
+        return one
+    tree, step = one.tree, _hooked(request.plan, one.tree, request.begins_at_s)
+    facts = HookFacts(
+        run_id=calls.run_id,
+        plan=request.plan,
+        batch=one.batch,
+        trees=(tree,),
+        user=tree.user,
+        link=_link(request, tree),
+        old_path=join(request.source_root, tree.path),
+        new_path=join(request.target_root, tree.path),
+        files=planned.files if planned else 0,
+        size_bytes=planned.size_bytes if planned else 0,
+        freeze_s=one.freeze_s,
+        begins_at_s=request.begins_at_s,
+        started_at_s=calls.ports.clock.now_s(),
+    )
+    try:
+        told = await calls.tell(step, facts)
+    except HookSkipped as skipped:
+        return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
+    if not told:
+        reason = "a hook that tells users failed: see the events of `migrator status`"
+        return replace(one, outcome=Announced.FAILED, reason=reason)
+    freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
+    begins = begins_words(request.begins_at_s)
+    message = f"{tree.user} was told that the move of {show(tree.path)} begins at {begins}{freeze}"
+    calls.say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
+    return replace(one, outcome=Announced.TOLD)

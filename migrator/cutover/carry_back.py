@@ -372,23 +372,14 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
     # What was changed later than 2 s before the record's begin is sent again: nobody could before the end of the proof.
     at_s = proof.finished_at_s or proof.started_at_s
     name = f"switch-{now.name}"
-    opening = CatalogRecord(
+    opening = replace(
+        now,
         name=name,
         scan_id=parts.ledger.scans.start(catalog=name, via=VIA_MANIFEST, at_s=at_s, scope=(tree,)),
-        site_id=parts.site.site_id,
         via=VIA_MANIFEST,
-        trees=(record.tree,),
-        parts=(),
         started_at_s=at_s,
         finished_at_s=at_s,
-        whole=False,
-        reasons=(),
-        rows=0,
-        files=0,
-        directories=0,
-        size_bytes=0,
         problems=0,
-        scope=(tree,),
     )
     closed = await asyncio.to_thread(parts.switched.write, opening, tree=tree, proof=proof, now=now.name)
     parts.ledger.scans.finish(closed)

@@ -146,10 +146,10 @@ class SwitchedCatalogFiles:
         directory = self._directory / record.name
         directory.mkdir(parents=True, exist_ok=True)
         part = directory / part_name(0)
-        latest = open_closed(self._directory / now)
+        latest = open_closed(self._directory / now).part_files
         temporary = temporary_name(part)
         with connect(temp_dir=self._temp_dir) as connection:
-            create_entries(connection, latest.part_files, view="now_rows")
+            create_entries(connection, latest, view="now_rows")
             _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, self._hidden))
             facts = connection.execute(
                 """
@@ -170,8 +170,6 @@ class SwitchedCatalogFiles:
             files=files,
             directories=rows - files,
             size_bytes=size_bytes,
-            whole=True,
-            health_fingerprint=latest.record.health_fingerprint,
         )
         written = PartFacts(name=part.name, rows=rows, size_bytes=part.stat().st_size)
         write_record(directory / CLOSING_RECORD, closed, (written,))

@@ -181,7 +181,6 @@ def _link(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen)
         return Halt(
             words=f"where {name} leads cannot be seen",
             hint=f"put right what keeps it from being looked at, {_AGAIN}",
-            look_again=True,
         )
     if seen.link is model.LinkSeen.UNTOLD:
         return None
@@ -220,7 +219,6 @@ def _top(
         return Halt(
             words=f"{name} cannot be looked at",
             hint=f"see `migrator doctor`, put right what it finds, {_AGAIN}",
-            look_again=True,
         )
     why = "; ".join(differences) if found is model.TopSeen.OTHER else f"it is {_TOP_WORDS[found]}"
     wanted = "closed again (root's, mode 0700)" if model.TopSeen.OPEN not in expected else "as it was before the freeze"

@@ -273,7 +273,7 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
 class Beginning:
     """Begins or resumes the cutover or rollback of one tree."""
 
-    guarding: Guarding
+    sight: steps.Sight
 
     async def cut_over(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
         """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
@@ -288,14 +288,10 @@ class Beginning:
             return await comparison.after(machine, await machine.drive(record), record)
         if record is not None:
             await call_owed(machine, record)
-        if record is not None and record.state in model.SETTLED_STATES:
-            return outcome_of(
-                record, model.Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
-            )
         found = await self.preview(tree, batch)
         for problem in found.problems:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, problem)
-        if found.problems:
+        if found.ending is not model.Ending.PLANNED:
             return found
         await comparison.before(tree)
         record = cutovers.plan(
@@ -329,13 +325,14 @@ class Beginning:
 
     async def preview(self, tree: UserTree, batch: int) -> model.TreeOutcome:
         """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
-        record = self.guarding.sight.ledger.cutovers.latest(tree.path)
+        record = self.sight.ledger.cutovers.latest(tree.path)
         if record is not None and record.state in model.SETTLED_STATES:
             return outcome_of(
                 record, model.Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
             )
-        predicted_s = await asyncio.to_thread(self.guarding.predicted_freeze_s, tree, batch)
-        problems = await self.guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
+        guarding = Guarding(sight=self.sight)
+        predicted_s = await asyncio.to_thread(guarding.predicted_freeze_s, tree, batch)
+        problems = await guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
         return model.TreeOutcome(
             tree=tree,
             batch=batch,
@@ -351,17 +348,17 @@ class Beginning:
         """Why nobody would see who writes on the target, asked before a user who works there is frozen; else empty."""
         if record.state not in model.SETTLED_STATES:
             return ""
-        unseen = await self.guarding.sight.writing(record.tree.path, back=True, unseen_only=True)
+        unseen = await self.sight.writing(record.tree.path, back=True, unseen_only=True)
         return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
 
     async def preview_back(self, tree: UserTree, batch: int) -> model.TreeOutcome:
         """The first step of a rollback. Changes nothing."""
-        record = self.guarding.sight.ledger.cutovers.latest(tree.path)
+        record = self.sight.ledger.cutovers.latest(tree.path)
         if record is None or record.state in model.ENDED_STATES:
             return _on_source(tree, batch, record)
         if problem := await self._unseen_back(record):
             return _not_back(record, problem, _ASK_AGAIN)
-        step = begin_rollback(record, await self.guarding.sight.see(record))
+        step = begin_rollback(record, await self.sight.see(record))
         if isinstance(step, model.CutoverAct):
             words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
             return outcome_of(record, model.Ending.PLANNED, words)
@@ -461,7 +458,7 @@ class CutoverCall:
         return "rollback" if self.back else "cutover"
 
     async def _all_trees(self, cutting: steps.Cutting) -> model.CutoverSummary:
-        beginning = Beginning(guarding=Guarding(sight=cutting))
+        beginning = Beginning(sight=cutting)
         outcomes: list[model.TreeOutcome] = []
         for batch, trees in self.request.trees.items():
             for tree in trees:
@@ -481,7 +478,7 @@ class CutoverCall:
             site=site,
             capabilities=site.capabilities or TargetCapabilities(),
         )
-        beginning = Beginning(guarding=Guarding(sight=sight))
+        beginning = Beginning(sight=sight)
         preview = beginning.preview_back if self.back else beginning.preview
         outcomes = [await preview(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
         return self._summary(sight, outcomes)

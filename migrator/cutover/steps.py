@@ -514,13 +514,6 @@ class TreeMachine(
     async def snapshot(self, record: model.CutoverRecord) -> model.Seen:
         return await self.cutting.see(record)
 
-    def looks_again(
-        self, record: model.CutoverRecord, step: Halt, seen: model.Seen, *, looks: int, waited_s: float
-    ) -> bool:
-        """A frozen user does not wait for another snapshot."""
-        del record, step, seen, looks, waited_s
-        return False
-
     def next_step(self, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
         # Once it has turned, a rollback that had to be given up does not begin again.
         self._turned = self._turned or rules.turned_back(record.state)

@@ -13,7 +13,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.ledger.ledger import open_ledger
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site, top_facts
-from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, standing, write
+from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, standing, write
 
 pytestmark = pytest.mark.needs_root
 
@@ -22,6 +22,8 @@ pytestmark = pytest.mark.needs_root
 def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
     """A user who was moved a moment ago."""
     with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), fill=build) as made:
+        # What was copied in the last two seconds before the proof of the switch is sent back in any case.
+        let_settle()
         made.cutover()
         yield made
 
@@ -84,6 +86,7 @@ def test_what_the_target_cannot_keep_stays_as_it_was_on_the_source(scratch: Path
         with open_ledger(site.site.ledger) as ledger:
             ledger.site.record_capabilities(TargetCapabilities(keeps_security_xattrs=False), 11.0)
         site.call("run", "--all", "--json")
+        let_settle()
         site.cutover()
         with (site.target() / "kept" / "1").open("a") as grown:
             grown.write("more")
