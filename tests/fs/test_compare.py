@@ -13,7 +13,6 @@ from migrator.core.units import MIB
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import compare, compare_tree_root
-from migrator.plan.model import SurpriseKind
 from migrator.verify.model import DifferenceKind
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import entry
@@ -144,15 +143,6 @@ def test_exactly_this_is_found(
     source: dict[str, Any], target: dict[str, Any], capabilities: TargetCapabilities, differences: str, losses: str
 ) -> None:
     assert found(entry(**source), entry(**target), capabilities) == (set(differences.split()), set(losses.split()))
-
-
-def test_every_loss_says_what_of_which_path() -> None:
-    source = entry(type=EntryType.CHARACTER, rdev=os.makedev(1, 300), xattrs={b"trusted.\xff": b"123"})
-    target = entry(type=EntryType.CHARACTER, mtime_ns=1_500_000_000_000_000_000)
-    losses = {loss.kind: loss for loss in compare(source, target, BEEGFS_CAPABILITIES).losses}
-    assert losses[SurpriseKind.LOSS_DEVICE].detail == "device 1:300 is 0:0 on the target"
-    assert losses[SurpriseKind.LOSS_XATTR_NAMESPACE].detail == r"trusted.\xff of 3 bytes"
-    assert all(loss.path == source.path for loss in losses.values())
 
 
 ROOT = entry(b"home/alice", type=EntryType.DIRECTORY, mode=0o755)

@@ -24,10 +24,6 @@ def test_times_are_floored(time_ns: int, granularity_ns: int) -> None:
     assert 0 <= time_ns - floored < granularity_ns
 
 
-def test_times_before_1970_go_down() -> None:
-    assert floored_time_ns(-1_500_000_000, BEEGFS_CAPABILITIES) == -2_000_000_000
-
-
 @pytest.mark.parametrize(
     ("name", "size", "capabilities", "expected"),
     [

@@ -44,15 +44,6 @@ def names(root: Path) -> list[str]:
     return sorted(path.name for path in root.iterdir())
 
 
-def test_every_operation_is_measured_by_the_clock_that_was_given(root: Path) -> None:
-    ticks = iter(range(1, 1000))
-    made = DirectoryProber(os.fsencode(root), lambda: float(next(ticks)))
-
-    times = made.probe(0)
-
-    assert times == ProbeTimes(create_s=1.0, write_s=1.0, sync_s=1.0, stat_s=1.0, unlink_s=1.0, readdir_s=1.0)
-
-
 def test_only_the_entries_stay_and_they_are_made_once(root: Path) -> None:
     for number in range(3):
         prober(root).probe(number)
@@ -62,15 +53,6 @@ def test_only_the_entries_stay_and_they_are_made_once(root: Path) -> None:
     assert len(inodes) == ENTRIES + 1
     assert {path.name: path.stat().st_ino for path in own(root).iterdir()} == inodes
     assert own(root).stat().st_mode & 0o777 == 0o700
-
-
-def test_cleaning_leaves_nothing_and_may_be_done_again(root: Path) -> None:
-    before = names(root)
-    prober(root).probe(7)
-    prober(root).clean()
-    prober(root).clean()
-
-    assert names(root) == before
 
 
 def test_what_a_killed_process_has_left_is_taken_over(root: Path) -> None:
@@ -136,20 +118,6 @@ def test_other_threads_of_this_program_do_not_make_a_probe_slow(tmp_path: Path) 
     assert seen
     assert all(interval_s <= usual_s / 10 for interval_s in seen)
     assert sys.getswitchinterval() == usual_s
-
-
-def test_probes_are_kept_as_they_were(ledger: Ledger) -> None:
-    kept = [
-        Probe(side=ProbeSide.TARGET, at_s=100.0, times=TIMES),
-        Probe(side=ProbeSide.SOURCE, at_s=101.0, waited_s=60.0),
-        Probe(side=ProbeSide.SOURCE, at_s=161.0, failure="Read-only file system"),
-    ]
-    for probe in kept:
-        ledger.probes.add(probe)
-
-    assert list(ledger.probes.since(ProbeSide.SOURCE, 0.0)) == kept[1:]
-    assert list(ledger.probes.since(ProbeSide.SOURCE, 101.0)) == kept[2:]
-    assert list(ledger.probes.newest()) == [kept[2], kept[0]]
 
 
 def test_what_was_kept_since_is_told_by_number_whatever_the_clock_was_set_to(ledger: Ledger) -> None:

@@ -1,7 +1,6 @@
 """What every file system does when it is read: the same suite for sources and targets."""
 
 import errno
-import hashlib
 import os
 import socket
 import threading
@@ -12,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import xxhash
 
 from migrator.bench.model import BENCH_NAME
 from migrator.catalog.model import ScanProblem
@@ -101,14 +99,6 @@ def test_every_odd_file_is_seen_as_it_is(odd_tree: tuple[Path, OddFiles], make: 
     assert {entries[b"home/odd/" + path].link_group for path in odd.paths[OddKind.HARD_LINK_SAME_DIRECTORY]} != {None}
     long_targets = [entries[b"home/odd/" + path].symlink_target or b"" for path in odd.paths[OddKind.SYMLINK_LONG]]
     assert max(map(len, long_targets)) >= 1000
-
-
-def test_blocks_hold_no_more_than_was_asked_and_together_everything(make: Make, tmp_path: Path) -> None:
-    for number in range(250):
-        (tmp_path / f"f{number}").touch()
-    blocks = list(make(os.fsencode(tmp_path)).read_directory(b"", block_entries=64))
-    assert [len(block.entries) for block in blocks] == [64, 64, 64, 58]
-    assert len({entry.path for block in blocks for entry in block.entries}) == 250
 
 
 def test_what_is_the_programs_own_is_no_data_in_the_root_and_data_elsewhere(make: Make, tmp_path: Path) -> None:
@@ -218,22 +208,6 @@ def test_attributes_of_people_are_kept_and_those_of_file_systems_left_out(make_x
     assert {name: entry.xattrs[name] for name in kept} == kept
 
 
-@pytest.mark.parametrize("size_bytes", [0, 1, 4096, 5 * MIB + 3])
-def test_digests_are_those_of_the_content(make: Make, tmp_path: Path, size_bytes: int) -> None:
-    content = os.urandom(size_bytes)
-    (tmp_path / "file").write_bytes(content)
-    filesystem = make(os.fsencode(tmp_path))
-    for algorithm, expected in {
-        "xxh3_128": xxhash.xxh3_128_digest(content),
-        "sha256": hashlib.sha256(content).digest(),
-        "blake2b": hashlib.blake2b(content).digest(),
-    }.items():
-        digest = filesystem.digest(b"file", algorithm)
-        assert (digest.value, digest.size_bytes, digest.changed) == (expected, size_bytes, False)
-    with pytest.raises(ValueError, match="known: xxh3_128"):
-        filesystem.digest(b"file", "md4")
-
-
 def test_reading_for_a_digest_leaves_the_access_time_alone(make: Make, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
@@ -335,14 +309,6 @@ def test_identity_sees_a_mount_that_appears_over_the_root(make_xfs: MakeXfs, scr
         assert filesystem.look(b"below") is not None, "the root that is held stays the one that was opened"
     finally:
         unmount(root)
-
-
-def test_capacity_is_what_the_kernel_says(make: Make, tmp_path: Path) -> None:
-    capacity = make(os.fsencode(tmp_path)).capacity()
-    room = os.statvfs(tmp_path)
-    assert capacity.total_bytes == room.f_blocks * room.f_frsize
-    assert 0 < capacity.free_bytes <= capacity.total_bytes
-    assert capacity.total_inodes == (room.f_files or None)
 
 
 def test_a_file_system_without_inodes_does_not_say_zero(make: Make) -> None:

@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-import threading
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from migrator.core.units import MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.writing import TRIES
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
-from tests.support.target_sides import DEFAULT_ACL, Sides, leads_nowhere
+from tests.support.target_sides import DEFAULT_ACL, Sides
 
 pytestmark = pytest.mark.needs_root
 
@@ -92,17 +91,6 @@ def test_every_other_type_arrives(sides: Sides) -> None:
             sides.assert_equal(name)
     assert list((sides.target_path / "directory").iterdir()) == []
     assert sides.leftovers() == []
-
-
-def test_a_directory_keeps_its_content_and_loses_what_it_should_not_have(sides: Sides) -> None:
-    for root in (sides.source_path, sides.target_path):
-        (root / "directory").mkdir()
-        (root / "directory" / "content").touch()
-    os.setxattr(sides.target_path / "directory", b"user.old", b"x")
-    os.setxattr(sides.target_path / "directory", ACL_ACCESS, DEFAULT_ACL)
-    sides.copy(b"directory")
-    sides.assert_equal(b"directory")
-    assert (sides.target_path / "directory" / "content").exists()
 
 
 @pytest.mark.parametrize("existing", ["file", "symlink", "fifo"])
@@ -213,18 +201,6 @@ def test_links_are_made_and_made_again(sides: Sides) -> None:
     assert sides.leftovers() == []
 
 
-def test_links_do_not_follow_symlinks(sides: Sides) -> None:
-    outside = sides.source_path / "outside"
-    outside.mkdir()
-    (sides.target_path / "first").write_bytes(b"first")
-    (sides.target_path / "swapped").symlink_to(outside)
-    with pytest.raises(OSError, check=leads_nowhere):
-        sides.target.link(b"first", b"swapped/second")
-    assert list(outside.iterdir()) == []
-    sides.target.link(b"swapped", b"another")
-    assert (sides.target_path / "another").is_symlink()
-
-
 def test_leftovers_are_removed_and_directories_are_not(sides: Sides) -> None:
     (sides.target_path / "directory").mkdir()
     (sides.target_path / "directory" / ".file.AbC123").touch()
@@ -233,17 +209,6 @@ def test_leftovers_are_removed_and_directories_are_not(sides: Sides) -> None:
     sides.target.remove_leftover(b"nowhere/.file.AbC123")
     with pytest.raises(IsADirectoryError):
         sides.target.remove_leftover(b"directory")
-
-
-def test_sync_may_be_called_from_several_threads(sides: Sides) -> None:
-    (sides.target_path / "file").write_bytes(b"x")
-    threads = [threading.Thread(target=sides.target.sync) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    sides.target.close()
-    sides.target.sync()
 
 
 def test_a_failed_copy_leaves_the_old_file_and_no_leftover(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:

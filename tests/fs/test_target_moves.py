@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.fs import moving
-from migrator.fs.model import TRASH_NAME, place_time_s, trash_place
-from migrator.fs.moving import Expired, MovingTarget, Standing, TargetMoves
+from migrator.fs.model import TRASH_NAME, trash_place
+from migrator.fs.moving import Expired, MovingTarget, TargetMoves
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 
@@ -123,15 +122,6 @@ def test_what_cannot_be_moved_stays(target: Target) -> None:
     assert not target.there(TRASH_NAME)
 
 
-def test_a_directory_goes_with_all_that_is_in_it(target: Target) -> None:
-    target.file(b"home/a/d/x/y")
-    target.moves.move(b"home/a/d", b"home/a/e")
-    assert target.there(b"home/a/e/x/y")
-    assert not target.there(b"home/a/d")
-    target.moves.trash(b"home/a/e", PLACE, name=b"home/a/before")
-    assert target.there(in_trash(b"home/a/before/x/y"))
-
-
 @pytest.mark.parametrize("path", [b"", b"/etc/x", b"home/../x", b"home//x", b"./x", b"home/a/.."])
 def test_paths_that_are_none_lead_nowhere(target: Target, path: bytes) -> None:
     target.file(b"home/a/f")
@@ -146,18 +136,6 @@ def test_paths_that_are_none_lead_nowhere(target: Target, path: bytes) -> None:
         with pytest.raises(OSError, match="not the path of an entry"):
             call()
     assert target.there(b"home/a/f")
-
-
-def test_looks(target: Target) -> None:
-    target.file(b"home/a/f", b"12345")
-    os.utime(target.at(b"home/a/f"), ns=(0, 7_000_000_000))
-    target.symlink(b"home/a/link", b"f")
-    assert target.moves.look(b"home/a/f") == Standing(type=EntryType.FILE, size_bytes=5, mtime_ns=7_000_000_000)
-    link = target.moves.look(b"home/a/link")
-    assert link is not None
-    assert link.type is EntryType.SYMLINK
-    for nothing in (b"home/a/none", b"home/none/f", b"home/a/f/beneath", b"home/a/link/beneath"):
-        assert target.moves.look(nothing) is None
 
 
 def test_a_root_that_is_gone_is_no_answer(scratch: Path) -> None:
@@ -371,10 +349,3 @@ def test_what_cannot_be_removed_is_told_and_the_rest_goes(make_xfs: MakeXfs) -> 
         subprocess.run(["chattr", "-i", stays], check=True)
     assert target.moves.expire(BEGUN_S + 1).places == 1
     target.moves.close()
-
-
-def test_names_of_places() -> None:
-    assert PLACE == "20231114T221320Z-batch-0001-delta-0001"
-    assert place_time_s(PLACE) == BEGUN_S
-    for other in ("", "notes", "20231114T221320Z", "20231314T221320Z-x", PLACE + "/..", PLACE + "\n", "../" + PLACE):
-        assert place_time_s(other) is None

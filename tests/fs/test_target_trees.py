@@ -38,13 +38,6 @@ def test_parents_have_the_sources_owner_and_mode_and_the_tree_is_closed(sides: S
     assert sides.leftovers() == []
 
 
-def test_a_directory_above_that_is_there_already_stays_as_it_is(sides: Sides) -> None:
-    (sides.source_path / "home" / "alice").mkdir(parents=True)
-    (sides.target_path / "home").mkdir(mode=0o711)
-    sides.target.make_parents(b"home/alice", [sides.entry(b"home")])
-    assert sides.arrived(b"home").mode == 0o711
-
-
 @pytest.mark.parametrize("in_the_way", [b"home", b"home/alice"])
 @pytest.mark.parametrize("kind", ["file", "symlink"])
 def test_what_is_in_the_way_of_a_tree_is_an_error_and_stays(sides: Sides, in_the_way: bytes, kind: str) -> None:

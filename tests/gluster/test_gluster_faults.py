@@ -32,11 +32,6 @@ def test_the_version_whose_rebalance_deletes_data(version: str, deletes_data: bo
     assert any(fault.stops_drain for fault in known_faults(version)) is deletes_data
 
 
-@pytest.mark.parametrize(("version", "accepted"), [("8.6", True), ("9.0", False), ("10.3", False), ("3.12.15", True)])
-def test_a_commit_with_failures_was_accepted_by_older_versions(version: str, accepted: bool) -> None:
-    assert any("is accepted although" in fault.fault for fault in known_faults(version)) is accepted
-
-
 def test_a_version_that_is_not_known_has_every_fault() -> None:
     every = known_faults(None)
     assert every == known_faults("a version without numbers")
@@ -44,12 +39,3 @@ def test_a_version_that_is_not_known_has_every_fault() -> None:
         assert set(known_faults(version)) < set(every)
     assert every[0].stops_drain
     assert not every[-1].stops_drain
-
-
-def test_every_fault_says_which_versions_have_it_and_what_to_do() -> None:
-    every = known_faults(None)
-    assert all(fault.fault and fault.advice and fault.versions for fault in every)
-    words = {fault.reference: fault.versions for fault in every}
-    assert words["#4148"] == "from 11.0, before 11.1"
-    assert words["#885"] == "before 6.9"
-    assert words["#2350"] == "all that are known"

@@ -43,13 +43,6 @@ def overview(tmp_path: Path, answers: dict[str, str], volume: str = "vol1") -> V
     return asyncio.run(GlusterSource(bytes(tmp_path), commands, volume=volume).overview())
 
 
-def test_a_quiet_volume(tmp_path: Path) -> None:
-    found = overview(tmp_path, QUIET)
-    assert found.version == "10.3"
-    assert (found.tasks, found.progress, found.state.peers_down) == ((), {}, ())
-    assert set(found.rooms) == {brick.name for brick in found.state.bricks}
-
-
 def test_a_drain_comes_with_its_counters(tmp_path: Path) -> None:
     question = f"volume remove-brick vol1 {DRAINED} status"
     found = overview(tmp_path, {**DRAINING, question: "remove-brick-status-inprogress-later.xml"})
@@ -80,7 +73,3 @@ def test_a_volume_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
         overview(tmp_path, {"--version": "version.txt"})
     with pytest.raises(ToolFailed, match="does not exist"):
         overview(tmp_path, {**QUIET, "volume info vol1": "volume-nosuch.xml"})
-
-
-def test_an_answer_of_something_else_is_no_version(tmp_path: Path) -> None:
-    assert overview(tmp_path, {**QUIET, "--version": "volume-info-glusterd-down.xml"}).version is None

@@ -55,13 +55,6 @@ def ask(scripted: Scripted, *questions: tuple[str, ...]) -> list[bytes | None]:
     return asyncio.run(all_of_them())
 
 
-def test_one_shell_answers_one_question_after_the_other() -> None:
-    scripted = Scripted(ANSWER, ANSWER)
-    assert ask(scripted, INFO, ("pool", "list")) == [ANSWER, ANSWER]
-    assert scripted.asked == [b"volume info vol1\n", b"pool list\n"]
-    assert (scripted.begun, scripted.ended) == (1, 0)
-
-
 @pytest.mark.parametrize(
     "words",
     [

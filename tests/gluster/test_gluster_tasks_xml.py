@@ -2,32 +2,12 @@
 
 import pytest
 
-from migrator.bricks.model import BrickRoom
 from migrator.core.errors import ToolFailed
 from migrator.gluster import xml
 from migrator.gluster.model import TaskKind, TaskStatus, VolumeTask, remove_brick_of
 from tests.gluster.test_gluster_xml import RECORDED, answer
 
 DRAINED = "10.213.77.13:/srv/b2/data"
-
-
-def test_the_room_on_every_brick() -> None:
-    rooms = xml.parse_rooms(answer("volume-status-detail.xml"), "vol1")
-    assert len(rooms) == 6
-    assert rooms["10.213.77.11:/srv/b1/data"] == BrickRoom(
-        device="/dev/loop4",
-        filesystem="xfs",
-        mount_options="rw,relatime,inode64,logbufs=8,logbsize=32k,noquota",
-        total_bytes=2080374784,
-        free_bytes=2021904384,
-        total_inodes=1048576,
-        free_inodes=1045310,
-    )
-    assert xml.parse_rooms(answer("volume-status-detail.xml"), "vol2") == {}
-    # Bricks of a host whose glusterd is down have none.
-    rooms = xml.parse_rooms(answer("volume-status-detail-peer-down.xml"), "vol1")
-    assert len(rooms) == 4
-    assert not any(name.startswith("10.213.77.13:") for name in rooms)
 
 
 def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
@@ -40,48 +20,12 @@ def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
     assert (untold.free_bytes, untold.device, untold.filesystem) == (None, None, "xfs")
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "status", "bricks", "unfinished"),
-    [
-        ("volume-status-removebrick-inprogress.xml", TaskKind.REMOVE_BRICK, TaskStatus.IN_PROGRESS, (DRAINED,), True),
-        (
-            "volume-status-tasks-removebrick-completed.xml",
-            TaskKind.REMOVE_BRICK,
-            TaskStatus.COMPLETED,
-            (DRAINED,),
-            True,
-        ),
-        ("tasks-removebrick-failed.xml", TaskKind.REMOVE_BRICK, TaskStatus.FAILED, (DRAINED,), True),
-        ("tasks-fixlayout.xml", TaskKind.REBALANCE, TaskStatus.IN_PROGRESS, (), True),
-        ("tasks-rebalance-completed.xml", TaskKind.REBALANCE, TaskStatus.COMPLETED, (), False),
-    ],
-)
-def test_a_drain_is_unfinished_until_its_commit_and_a_rebalance_stays_listed(
-    name: str, kind: TaskKind, status: TaskStatus, bricks: tuple[str, ...], unfinished: bool
-) -> None:
-    (task,) = xml.parse_volume_tasks(answer(name), "vol1")
-    assert (task.kind, task.status, task.bricks, task.unfinished) == (kind, status, bricks, unfinished)
-
-
 def test_what_is_not_known_is_unfinished() -> None:
     raw = (RECORDED / "tasks-rebalance-completed.xml").read_bytes()
     (task,) = xml.parse_volume_tasks(xml.parse_answer(raw.replace(b"<status>3<", b"<status>77<")), "vol1")
     assert (task.status, task.unfinished) == (TaskStatus.UNKNOWN, True)
     (task,) = xml.parse_volume_tasks(xml.parse_answer(raw.replace(b">Rebalance<", b">Reshard<")), "vol1")
     assert (task.kind, task.name) == (TaskKind.OTHER, "Reshard")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "volume-status-tasks-none.xml",
-        "tasks-rebalance-stopped.xml",
-        "tasks-removebrick-stopped.xml",
-        "volume-status-tasks-removebrick-committed.xml",
-    ],
-)
-def test_no_task_is_left_after_stop_and_commit(name: str) -> None:
-    assert xml.parse_volume_tasks(answer(name), "vol1") == ()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from migrator.fs.model import MountIdentity, mount_fingerprint
+from migrator.fs.model import MountIdentity
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import volume_fingerprint, volume_problems, wrong_volume_problem
 
@@ -53,12 +53,6 @@ def test_the_fingerprint_changes_with_bricks_and_options_only() -> None:
     # Facts that are cut elsewhere do not look the same.
     one, other = replace(STATE, options=(("a", "b"), ("c", "d"))), replace(STATE, options=(("a", "bc=d"),))
     assert volume_fingerprint(one) != volume_fingerprint(other)
-
-
-def test_a_mounts_fingerprint_changes_with_what_is_mounted() -> None:
-    other = replace(MOUNT, root_ino=2)
-    assert mount_fingerprint(MOUNT) == mount_fingerprint(replace(MOUNT))
-    assert mount_fingerprint(MOUNT) != mount_fingerprint(other)
 
 
 def test_only_a_mount_of_the_volume_itself_will_do() -> None:

@@ -172,17 +172,6 @@ def test_of_some_trees_alone_nothing_else_is_looked_at(brick: HandBrick, walk: W
     assert nothing.end is not None
 
 
-def test_wide_directories_on_the_way_to_trees_are_gone_through(brick: HandBrick, walk: Walk) -> None:
-    for number in range(3000):
-        (brick.root / "home" / f"user-{number}" / "directory").mkdir(parents=True)
-    brick.adopt()
-    trees = [b"home/user-%d" % number for number in range(0, 3000, 3)]
-    for workers in (1, 3):
-        walked = walk(brick.root, trees=trees, only_trees=True, workers=workers)
-        assert (walked.failed, walked.ask) == ([], [])
-        assert set(walked.rows) == {b"home", *trees, *(tree + b"/directory" for tree in trees)}
-
-
 def test_pending_heals_are_counted(brick: HandBrick, walk: Walk) -> None:
     indices = brick.root / ".glusterfs" / "indices"
     for base in ("xattrop", "dirty"):

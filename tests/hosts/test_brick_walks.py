@@ -123,18 +123,6 @@ def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -
     assert (totals.ask_the_mount, totals.strange) == (1, 1)
 
 
-def test_the_compiled_program_is_placed_on_the_host_and_told_what_to_walk() -> None:
-    host = Said(STREAM)
-    walk(host)
-    assert host.commands[0].argv == (b"/placed/on h1", b"walk", b"--brick", b"/srv/b1", b"--times", b"mdata")
-    assert host.commands[0].stdin == b"a\0b\n\0"
-    assert host.commands[0].timeout_s is None
-    host = Said(STREAM)
-    walk(host, only_trees=True)
-    assert host.commands[0].argv[-2:] == (b"mdata", b"--only-trees")
-    assert host.commands[0].stdin == b"a\0b\n\0"
-
-
 @pytest.mark.parametrize(
     ("host", "said"),
     [
@@ -154,12 +142,3 @@ def test_the_compiled_program_is_placed_on_the_host_and_told_what_to_walk() -> N
 def test_a_walk_that_does_not_come_to_its_end_says_why(host: Said, said: str) -> None:
     with pytest.raises(MigratorError, match=said):
         walk(host)
-
-
-def test_what_the_listener_raises_ends_the_walk() -> None:
-    class Full(Heard):
-        async def rows(self, payload: memoryview) -> None:
-            raise OSError(28, "No space left on device")
-
-    with pytest.raises(OSError, match="No space"):
-        walk(Said(STREAM), Full())

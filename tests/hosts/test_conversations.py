@@ -65,18 +65,6 @@ def test_no_answer_ends_it(word: str) -> None:
     asyncio.run(talk())
 
 
-def test_what_is_said_unasked_belongs_to_no_question() -> None:
-    async def talk() -> None:
-        conversation = begin()
-        said = await ask(conversation, "twice")
-        if said == b"twice.":
-            with pytest.raises(ConversationOver, match="unasked"):
-                await ask(conversation, "one")
-        conversation.end()
-
-    asyncio.run(talk())
-
-
 def test_cancelling_a_question_ends_the_program() -> None:
     async def talk() -> int:
         conversation = begin()

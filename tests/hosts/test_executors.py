@@ -114,14 +114,6 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_stream_sees_its_tree_on_both_sides(world: World) -> None:
-    (world.source / "file").write_bytes(b"content")
-    completed = world.run('read line < "SOURCE/file"; echo "$line" > "TARGET/copy"; read line; echo "$line"')
-    assert completed.exit_code == 0, world.stderr
-    assert (world.target / "copy").read_bytes() == b"content\n"
-    assert world.stdout == b"from standard input\n"
-
-
 def test_every_process_carries_the_token(world: World) -> None:
     async def look() -> None:
         task = asyncio.create_task(world.execute("(while :; do read -t 0.1; done) <> <(:) & while :; do :; done"))
@@ -257,18 +249,10 @@ class TestConfined:
             unmount(below)
         assert world.stdout == b""
 
-    def test_it_says_that_streams_can_be_confined(self, world: World) -> None:
-        assert world.in_loop(world.executor.problem(BASH)) is None
-        assert world.in_loop(world.executor.problem(b"/no-such-program"))
-
     def test_root_cannot_do_without(self, world: World) -> None:
         assert world.executor.confined
         with pytest.raises(Refused):
             LocalExecutor(world.processes, source_root=b"/a", target_root=b"/b", compiled=placing(), confined=False)
-
-    def test_what_was_written_is_synced(self, world: World) -> None:
-        assert world.run("echo x > TARGET/x").exit_code == 0
-        world.in_loop(world.executor.sync())
 
     def test_a_target_that_is_not_there_cannot_be_synced(self, world: World) -> None:
         world.target_root.rename(world.target_root.with_name("elsewhere"))

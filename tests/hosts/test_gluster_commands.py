@@ -79,17 +79,6 @@ def test_the_state_is_made_of_two_answers() -> None:
     ]
 
 
-def test_a_brick_that_is_down_is_in_the_plain_status() -> None:
-    recorded = Recorded("volume-info-distribute.xml", "volume-status-brick-down.xml")
-    state = asyncio.run(commands(recorded).state())
-    assert [brick.online for brick in state.bricks].count(False) == 1
-
-
-def test_a_stopped_volume_is_not_asked_for_its_bricks() -> None:
-    recorded = Recorded("volume-info-stopped.xml")
-    assert asyncio.run(commands(recorded, volume="arb").state()).started is False
-
-
 def test_a_locked_cluster_is_asked_again() -> None:
     clock = NoWaiting()
     recorded = Recorded("volume-status-lock-conflict.xml", "volume-status-lock-conflict.xml", "quota-list.xml")
@@ -98,21 +87,8 @@ def test_a_locked_cluster_is_asked_again() -> None:
     assert len(clock.slept) == 2
 
 
-def test_a_cluster_that_stays_locked_is_given_up() -> None:
-    recorded = Recorded(*["volume-status-lock-conflict.xml"] * 50)
-    with pytest.raises(ToolFailed, match="Locking failed"):
-        asyncio.run(commands(recorded).quotas())
-    assert len(recorded.asked) < 20
-
-
 def test_quotas_that_are_off_are_none() -> None:
     assert list(asyncio.run(commands(Recorded("quota-list-disabled.xml")).quotas())) == []
-
-
-def test_an_answer_that_never_comes_is_a_failure() -> None:
-    recorded = Recorded(Completed(exit_code=-9, stdout=b"", stderr=b"", timed_out=True))
-    with pytest.raises(ToolFailed, match="did not answer"):
-        asyncio.run(commands(recorded).state())
 
 
 def test_a_heal_that_is_launched_or_refused_is_told_in_words_only() -> None:

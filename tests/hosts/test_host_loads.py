@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from migrator.hosts.local import HostLoads, LocalHost, first_figure
+from migrator.hosts.local import HostLoads, LocalHost
 from migrator.hosts.ports import Host, HostLost
 
 
@@ -37,10 +37,3 @@ def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_nothing
     assert there == pytest.approx(os.getloadavg()[0], abs=5.0)
     assert (lost, unknown) == (None, None)
     assert hosts.asked == ["gl1", "gl2"]
-
-
-@pytest.mark.parametrize(
-    ("text", "load"), [(b"12.34 5 6 1/2 3\n", 12.34), (b"0.00", 0.0), (b"", None), (b"no such file", None)]
-)
-def test_the_first_figure_of_proc_loadavg_is_that_of_one_minute(text: bytes, load: float | None) -> None:
-    assert first_figure(text) == load

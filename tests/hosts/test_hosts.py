@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import stat
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -238,19 +238,3 @@ def test_sections_that_name_no_host_or_one_twice(sections: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         expand({section: HostSpec() for section in sections})
     assert caught.value.hint
-
-
-def test_a_group_of_clustershell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from ClusterShell import NodeSet, NodeUtils
-
-    groups = tmp_path / "groups.conf"
-    groups.write_text(
-        "[Main]\ndefault: local\n[local]\nmap: test $GROUP = bricks && echo gl[1-4]\nall:\nlist: echo bricks\n"
-    )
-    make: Callable[..., object] = NodeUtils.GroupResolverConfig
-    monkeypatch.setattr(NodeSet, "RESOLVER_NOGROUP", NodeSet.RESOLVER_NOGROUP)
-    NodeSet.set_std_group_resolver(make(str(groups)))
-    try:
-        assert sorted(expand({"@bricks": HostSpec()})) == ["gl1", "gl2", "gl3", "gl4"]
-    finally:
-        NodeSet.set_std_group_resolver(None)

@@ -96,14 +96,6 @@ def test_a_killed_program_is_told_as_killed(world: JailWorld) -> None:
         assert inside.popen.wait() == -signal.SIGKILL
 
 
-def test_a_program_that_breaks_is_told_as_broken(world: JailWorld) -> None:
-    source, program = world.scratch / "trap.c", world.scratch / "trap"
-    source.write_text("int main(void) { __builtin_trap(); }\n")
-    subprocess.run(["gcc", "-static", "-o", program, source], check=True)
-    ran = world.ask(b"--file", os.fsencode(program), b"--", os.fsencode(program), before=("prlimit", "--core=0"))
-    assert ran.returncode in (-signal.SIGILL, -signal.SIGTRAP)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_the_program_decides_how_it_ends(world: JailWorld, number: signal.Signals) -> None:
     # Bash may miss a signal that comes right before a read without a limit.
@@ -121,21 +113,6 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.001)
-
-
-def test_its_reader_sees_the_end_of_its_output(world: JailWorld) -> None:
-    with world.running("echo up; exec 1>&-; read line; exit 5") as inside:
-        assert inside.popen.stdout is not None
-        assert inside.popen.stdout.read() == b""
-        assert inside.popen.poll() is None
-        assert inside.go_on() == 5
-
-
-def test_with_the_one_outside_it_dies(world: JailWorld) -> None:
-    with world.running() as inside:
-        dead = until_dead(inside.pid)
-        inside.popen.kill()
-        assert dead()
 
 
 def test_with_its_parent_all_of_it_dies(world: JailWorld) -> None:
@@ -176,20 +153,6 @@ def test_the_parent_has_to_be_the_one_that_asked(world: JailWorld) -> None:
         JAIL_FAILED,
         said("namespace", 0, "the program that asked for this stream is gone"),
     )
-
-
-USAGES: dict[str, tuple[bytes, ...]] = {
-    "no program": (),
-    "an option without a value": (b"--tree",),
-    "an unknown option": (b"--colour", b"red", b"--", BASH),
-    "the parent is not a process number": (b"--parent", b"1x", b"--", BASH),
-}
-
-
-@pytest.mark.parametrize("text", USAGES)
-def test_what_cannot_be_asked_for(world: JailWorld, text: str) -> None:
-    ran = world.ask(*USAGES[text])
-    assert (ran.returncode, ran.stderr) == (JAIL_FAILED, said("usage", 0, text))
 
 
 @pytest.mark.parametrize("tree", [b"home/../../etc", b"..", b"home//x", b"./home", b"home/", b"/home"])
@@ -242,11 +205,6 @@ def test_without_root_nothing_runs(world: JailWorld) -> None:
     before = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs")
     ran = world.ask(*world.files, b"--", BASH, b"-c", b"echo ran", before=before)
     assert (ran.returncode, ran.stdout, ran.stderr) == (JAIL_FAILED, b"", said("namespace", 1, "unshare"))
-
-
-def test_it_confines_itself(world: JailWorld) -> None:
-    ran = world.ask(*world.options(), b"--file", world.argv[0], b"--", world.argv[0], b"--version")
-    assert (ran.returncode, ran.stdout) == (0, b"migrator-native 1\n")
 
 
 def test_scripts_see_the_installed_programs_their_directory_and_nothing_else_of_the_machine(world: JailWorld) -> None:

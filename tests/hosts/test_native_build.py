@@ -67,12 +67,6 @@ def test_a_wheel_holds_the_program_and_is_for_this_architecture(checkout: Path) 
     assert (asked.returncode, asked.stderr[:6]) == (2, b"usage:")
 
 
-def test_a_build_next_to_the_sources(checkout: Path) -> None:
-    done = run(checkout, "setup.py", "-q", "build_native", "--inplace")
-    assert done.returncode == 0, done.stderr
-    assert native_program(checkout / NATIVE).architecture == platform.machine()
-
-
 @pytest.mark.parametrize("compiler", ["/no/such/compiler", "false"])
 def test_without_a_compiler_the_build_fails_and_says_what_to_do(checkout: Path, compiler: str) -> None:
     for argv in (

@@ -214,17 +214,6 @@ def test_cancelling_again_and_again_does_not_leave_it_either(processes: Processe
     in_loop(cancel())
 
 
-def test_cancellation_before_the_start_starts_nothing(processes: Processes, token: str) -> None:
-    async def cancel() -> None:
-        task = asyncio.create_task(processes.run(Command(argv=(b"sleep", b"1000"), token=token)))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not (await processes.survivors([token]))
-
-    in_loop(cancel())
-
-
 @pytest.mark.parametrize("where", ["on_start", "on_stdout", "on_stderr"])
 def test_a_callback_that_raises_ends_it(processes: Processes, token: str, where: str) -> None:
     class Trouble(Exception):
@@ -311,11 +300,6 @@ def test_the_end_of_one_token_leaves_others_alone(processes: Processes, token: s
         assert in_loop(processes.end(other, grace_s=0.0))
 
 
-def test_a_token_is_matched_whole(processes: Processes, token: str) -> None:
-    start_alone((b"sleep", b"1000"), token)
-    assert not in_loop(processes.survivors([token[:-1], token + "0", ""]))
-
-
 def test_what_starts_others_while_it_is_ended_is_ended_too(processes: Processes, token: str) -> None:
     script = "trap 'setsid sleep 1000 & setsid sleep 1000' TERM; while :; do sleep 0.1; done"
     start_alone(shell(script), token)
@@ -337,14 +321,6 @@ def test_a_relay_is_seen_at_every_look(processes: Processes, token: str, tmp_pat
         finally:
             assert in_loop(processes.end(token, grace_s=0.1))
         done.unlink()
-
-
-def test_many_at_once(processes: Processes) -> None:
-    async def many() -> list[Completed]:
-        commands = [Command(argv=(b"cat",), stdin=b"%d" % number * 1000) for number in range(30)]
-        return list(await asyncio.gather(*(processes.run(command) for command in commands)))
-
-    assert [completed.stdout for completed in in_loop(many())] == [b"%d" % number * 1000 for number in range(30)]
 
 
 def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:

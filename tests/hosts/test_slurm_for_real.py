@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from migrator.core.errors import UsageError
 from migrator.hosts.ports import Command, Completed, Host, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.slurm import SlurmHosts
@@ -69,17 +67,6 @@ def tell(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-async def refused(hosts: SlurmHosts) -> HostLost:
-    """What is said of a node that is not to be had, once Slurm has said something: on a busy machine that takes long."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while True:
-        with pytest.raises(HostLost) as caught:
-            await hosts.reach("slurm-1")
-        if "waits for a node" not in caught.value.message or "(" in caught.value.message:
-            return caught.value
-        assert time.monotonic() < deadline_s, caught.value
 
 
 async def reach_in_time(hosts: SlurmHosts) -> Host:
@@ -152,28 +139,6 @@ def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str, monke
     asyncio.run(work())
 
 
-def test_a_controller_that_hangs(slurm: Slurm, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        async with closing(slurm.hosts(nodes=2)) as hosts:
-            host = await hosts.reach("slurm-1")
-            stream = Stream(host, token)
-            await stream.up()
-            slurm.pause_controller()
-            monkeypatch.setenv("SLURM_CONF", str(slurm.impatient))
-            try:
-                with pytest.raises(HostLost, match="Slurm"):
-                    await asyncio.wait_for(hosts.reach("slurm-2"), timeout=DEADLINE_S)
-                assert not stream.task.done()
-            finally:
-                slurm.pause_controller(go_on=True)
-                monkeypatch.setenv("SLURM_CONF", str(slurm.config))
-            stream.task.cancel()
-            await asyncio.wait([stream.task])
-            assert not carriers([token])
-
-    asyncio.run(work())
-
-
 def test_a_drained_node_keeps_its_job_and_gets_no_other(slurm: Slurm, token: str) -> None:
     async def work() -> None:
         async with closing(slurm.hosts(nodes=2, patience_s=1.0)) as hosts:
@@ -203,53 +168,6 @@ def test_a_drained_node_keeps_its_job_and_gets_no_other(slurm: Slurm, token: str
             assert (await other.facts()).job != (await host.facts()).job
             stream.task.cancel()
             await asyncio.wait([stream.task])
-
-    asyncio.run(work())
-    assert slurm.jobs() == {}
-
-
-def test_a_job_that_waits_is_gone_when_nobody_wants_it_any_more(slurm: Slurm) -> None:
-    async def work() -> None:
-        async with closing(slurm.hosts(patience_s=0.3)) as hosts:
-            for node in NODES:
-                slurm.do("scontrol", "update", f"nodename={node}", "state=drain", "reason=maintenance")
-            with pytest.raises(HostLost, match="waits for a node"):
-                await hosts.reach("slurm-1")
-            await until(lambda: list(slurm.jobs().values()) == ["PENDING"])
-
-    asyncio.run(work())
-    assert slurm.jobs() == {}
-
-
-def test_every_node_has_one_job(slurm: Slurm) -> None:
-    async def work() -> None:
-        async with closing(slurm.hosts(nodes=len(NODES))) as hosts:
-            await asyncio.gather(*(hosts.reach(name) for name in hosts.names))
-            nodes = slurm.do("squeue", "--noheader", "--format=%N").split()
-            assert sorted(nodes) == sorted(NODES)
-            with pytest.raises(UsageError, match="slurm-4"):
-                await hosts.reach("slurm-4")
-
-    asyncio.run(work())
-    assert slurm.jobs() == {}
-
-
-@pytest.mark.parametrize(
-    ("options", "python", "said"),
-    [
-        (("--partition=none",), "python3", "partition"),
-        (("--no-such-option",), "python3", "no-such-option"),
-        (("--cpus-per-task=999",), "python3", "waits for a node .PartitionConfig|is not available"),
-        ((), "python2.none", "no Python 3 of that name"),
-    ],
-)
-def test_what_slurm_refuses_is_said(slurm: Slurm, options: tuple[str, ...], python: str, said: str) -> None:
-    async def work() -> None:
-        async with closing(slurm.hosts(options=options, python=python, patience_s=2.0)) as hosts:
-            for _ in range(2):
-                error = await refused(hosts)
-                assert re.search(said, error.message)
-                assert "site.toml" in error.hint + error.cause or "[slurm]" in error.hint
 
     asyncio.run(work())
     assert slurm.jobs() == {}
@@ -322,25 +240,6 @@ def test_what_a_killed_program_left_is_ended_first(slurm: Slurm, token: str) -> 
     asyncio.run(others(lambda: job not in slurm.jobs() and not carriers([token])))
     tell(stopped, signal.SIGKILL)
     asyncio.run(until(lambda: not sruns(slurm)))
-
-
-def test_the_time_limit_of_a_job(slurm: Slurm) -> None:
-    """Slurm looks for jobs beyond their limit every half a minute."""
-
-    async def work() -> None:
-        async with closing(slurm.hosts()) as hosts:
-            host = await hosts.reach("slurm-1")
-            (job,) = slurm.jobs()
-            # Not now: that would have gone by when the daemon reads it, one time in so many.
-            slurm.do("scontrol", "update", f"jobid={job}", "endtime=now+5seconds")
-            await until(lambda: job not in slurm.jobs(), within_s=2 * DEADLINE_S)
-            for _ in range(2):
-                with pytest.raises(HostLost, match="time limit"):
-                    await host.processes.run(Command(argv=(b"sleep", b"60")))
-            other = await reach_in_time(hosts)
-            assert (await other.facts()).job != job
-
-    asyncio.run(work())
 
 
 def sruns(slurm: Slurm) -> list[int]:
