@@ -397,7 +397,10 @@ async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> 
         )
     passes = world.ledger.passes
     number = pass_number(passes, plan, batch, PassKind.FINAL)
-    written, changes = await asyncio.to_thread(_nothing_to_bring, deltas, plan, batch, number, catalog)
+    trees = tuple(TreeChanges(tree=tree.path, names_before=0, bytes_before=0) for tree in batch.trees)
+    written = await asyncio.to_thread(
+        deltas.pass_lists.write_pass, plan.name, batch.number, number, (), kind=PassKind.FINAL
+    )
     record = passes.start(
         plan=plan.name,
         batch=batch.number,
@@ -405,28 +408,14 @@ async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> 
         number=number,
         catalog=catalog.name,
         base_catalog=catalog.name,
-        chunk_list=written,
+        chunk_list=written.chunk_list,
         scan_s=world.clock.monotonic_s() - began_s,
-        changes=changes,
+        changes=Changes(base=catalog.name, now=catalog.name, trees=trees),
         chunks=(),
         at_s=world.clock.now_s(),
     )
     passes.set_state(record.id, PassState.DONE, world.clock.now_s())
     return passes.read(record.id)
-
-
-def _nothing_to_bring(
-    deltas: Deltas, plan: Plan, batch: Batch, number: int, catalog: CatalogRecord
-) -> tuple[str, Changes]:
-    """An empty chunk list, and the sizes of the trees without changes. Blocking."""
-    trees = [tree.path for tree in batch.trees]
-    with deltas.comparisons.open(catalog.name, catalog.name, trees=trees, unsettled=(), unsettled_trees=()) as found:
-        sizes = found.changes.trees
-    written = deltas.pass_lists.write_pass(plan.name, batch.number, number, (), kind=PassKind.FINAL)
-    nothing = tuple(
-        TreeChanges(tree=one.tree, names_before=one.names_before, bytes_before=one.bytes_before) for one in sizes
-    )
-    return written.chunk_list, Changes(base=catalog.name, now=catalog.name, trees=nothing)
 
 
 # Expiry of the target's trash, before delta passes add to it.

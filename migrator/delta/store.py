@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -503,9 +503,7 @@ class Comparison:
 MOVES_SCHEMA = Columns[object](
     "what:string tree:binary path:binary new_path:binary? type:string size:int64? mtime_ns:int64? names:int64?"
 ).schema
-"""`what` is `rename` (with `new_path`, `size` and `mtime_ns`) or `gone` (with `names`); a row group holds one of them."""
-
-ROW_GROUP_ROWS = 20_000
+"""`what` is `rename` (with `new_path`, `size` and `mtime_ns`) or `gone` (with `names`)."""
 
 _RENAME, _GONE = "rename", "gone"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}", re.ASCII)
@@ -531,27 +529,29 @@ class MoveListFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
         sync(self._directory.parent)
         counts = {_RENAME: 0, _GONE: 0}
+        rows = chain(map(_of_rename, renames), map(_of_gone, gone))
         with (
             replacing(self._directory / move_list) as stream,
             pq.ParquetWriter(
                 stream,
                 MOVES_SCHEMA,
                 compression="zstd",
-                write_statistics=["what"],
+                write_statistics=False,
                 write_page_checksum=True,
                 use_dictionary=["what", "tree", "type"],  # type: ignore[arg-type] # a list of columns is documented
             ) as writer,
         ):
-            for block in chain(_blocks(map(_of_rename, renames)), _blocks(map(_of_gone, gone))):
+            while block := list(islice(rows, ROWS_AT_ONCE)):
                 columns = zip(*block, strict=True)
                 arrays = [pa.array(column, field.type) for column, field in zip(columns, MOVES_SCHEMA, strict=True)]
                 writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=MOVES_SCHEMA))
-                counts[block[0][0]] += len(block)
+                for row in block:
+                    counts[row[0]] += 1
         digest = self.digest(move_list)
         return WrittenMoves(move_list=move_list, digest=digest, renames=counts[_RENAME], gone=counts[_GONE])
 
     def renames(self, move_list: str) -> Iterator[Rename]:
-        for row in self._rows(move_list, _RENAME):
+        for row in takewhile(lambda row: row["what"] == _RENAME, self._rows(move_list)):
             yield Rename(
                 tree=row["tree"],
                 old=row["path"],
@@ -562,7 +562,7 @@ class MoveListFiles:
             )
 
     def gone(self, move_list: str) -> Iterator[Gone]:
-        for row in self._rows(move_list, _GONE):
+        for row in dropwhile(lambda row: row["what"] == _RENAME, self._rows(move_list)):
             yield Gone(tree=row["tree"], path=row["path"], type=EntryType(row["type"]), names=row["names"])
 
     def digest(self, move_list: str) -> str:
@@ -573,18 +573,14 @@ class MoveListFiles:
         except FileNotFoundError:
             raise _missing(move_list, file) from None
 
-    def _rows(self, move_list: str, what: str) -> Iterator[dict[str, Any]]:
+    def _rows(self, move_list: str) -> Iterator[dict[str, Any]]:
         file = self._file(move_list)
         try:
             with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
                 if not parquet.schema_arrow.equals(MOVES_SCHEMA):
                     raise _damaged(move_list, file, "it has other columns")
-                for group in range(parquet.metadata.num_row_groups):
-                    statistics = parquet.metadata.row_group(group).column(0).statistics
-                    if statistics is None or statistics.max not in (_RENAME, _GONE):
-                        raise _damaged(move_list, file, "what its rows are is not known")
-                    if statistics.max == what:
-                        yield from parquet.read_row_group(group).to_pylist()
+                for block in parquet.iter_batches(ROWS_AT_ONCE):
+                    yield from block.to_pylist()
         except FileNotFoundError:
             raise _missing(move_list, file) from None
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -609,13 +605,6 @@ def _of_rename(one: Rename) -> _Row:
 
 def _of_gone(one: Gone) -> _Row:
     return (_GONE, one.tree, one.path, None, one.type.value, None, None, one.names)
-
-
-def _blocks(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """As many rows as a row group holds at once."""
-    left = iter(rows)
-    while block := list(islice(left, ROW_GROUP_ROWS)):
-        yield block
 
 
 def _missing(move_list: str, file: Path) -> Refused:

@@ -587,7 +587,7 @@ class Attempt(Stream):
                 if under_way.governor is not None
                 else None
                 if limit is None
-                else max(limit // max(routes.streams, 1), 1)
+                else max(limit // max(sum(lane.jobs for lane in routes.open), 1), 1)
             ),
             # Files listed after the seed are known to differ, even if size and times are the same.
             recopy=self._again or under_way.kind is not PassKind.SEED,

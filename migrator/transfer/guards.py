@@ -1,7 +1,6 @@
 """What must hold before and after a batch is copied. A guard that cannot be evaluated counts as tripped."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words
 from migrator.beegfs.tool import StorageLook, look_at_quotas, look_at_storage
@@ -227,45 +226,40 @@ def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
 # Stripe settings of new user trees on the target.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stripes:
-    """Sets the stripe settings of [target] for new trees. A tree with content keeps its settings."""
+async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
+    """Whether settings are requested and the tree is missing on the target, or empty: a killed run may have only created it. A
+    tree with content keeps its settings. Raises OSError, TimeoutError.
+    """
+    request, world = invocation.request, invocation.world
+    if request.stripe is None or world.storage is None:
+        return False
 
-    invocation: Invocation
-
-    async def is_new(self, tree: bytes) -> bool:
-        """Whether settings are requested and the tree is missing on the target, or empty: a killed run may have only created
-        it. Raises OSError, TimeoutError.
-        """
-        request, world = self.invocation.request, self.invocation.world
-        if request.stripe is None or world.storage is None:
-            return False
-
-        def look() -> bool:
-            if world.target.look(tree) is None:
-                return True
-            for block in world.target.read_directory(tree, block_entries=1):
-                if block.problems:
-                    problem = block.problems[0]
-                    raise OSError(0, problem.reason, problem.path)
-                if block.entries:
-                    return False
+    def look() -> bool:
+        if world.target.look(tree) is None:
             return True
+        for block in world.target.read_directory(tree, block_entries=1):
+            if block.problems:
+                problem = block.problems[0]
+                raise OSError(0, problem.reason, problem.path)
+            if block.entries:
+                return False
+        return True
 
-        return await world.blocking(look, timeout_s=request.stall_timeout_s)
+    return await world.blocking(look, timeout_s=request.stall_timeout_s)
 
-    async def give(self, tree: bytes) -> None:
-        """Raises Refused if the tool fails: files that are made before would keep other settings."""
-        stripe, world = self.invocation.request.stripe, self.invocation.world
-        if stripe is None or world.storage is None:
-            return
-        try:
-            await world.storage.set_stripe(join(world.target.root, tree), stripe)
-        except ToolFailed as error:
-            raise Refused(
-                f"the stripe settings of {show(tree)} cannot be set: {error.message}",
-                cause="[target] stripe_count and chunk_size are given to every new tree, before anything is in it",
-                hint=error.hint or "see `migrator doctor`; or take both keys out of site.toml",
-            ) from error
-        message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
-        self.invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)
+
+async def set_stripes(invocation: Invocation, tree: bytes) -> None:
+    """Raises Refused if the tool fails: files that are made before would keep other settings."""
+    stripe, world = invocation.request.stripe, invocation.world
+    if stripe is None or world.storage is None:
+        return
+    try:
+        await world.storage.set_stripe(join(world.target.root, tree), stripe)
+    except ToolFailed as error:
+        raise Refused(
+            f"the stripe settings of {show(tree)} cannot be set: {error.message}",
+            cause="[target] stripe_count and chunk_size are given to every new tree, before anything is in it",
+            hint=error.hint or "see `migrator doctor`; or take both keys out of site.toml",
+        ) from error
+    message = f"new files in {show(tree)} are spread {stripe_words(stripe)}"
+    invocation.say(EventKind.TREE_STRIPED, Severity.INFO, show(tree), message)

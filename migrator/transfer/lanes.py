@@ -146,17 +146,14 @@ class Routes:
         )
 
     @property
-    def streams(self) -> int:
-        """How many streams may run now, on all hosts together."""
-        lanes = (lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost))
-        return sum(lane.jobs for lane in lanes)
+    def open(self) -> Sequence[Lane]:
+        """The lanes on which streams may run now."""
+        return [lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)]
 
     @property
     def hosts(self) -> frozenset[str]:
         """Hosts on which streams may run now."""
-        return frozenset(
-            lane.host for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)
-        )
+        return frozenset(lane.host for lane in self.open)
 
     def _is_served(self, brick: str | None) -> bool:
         """Whether its own lane reads the brick, and not those of the mount."""

@@ -311,7 +311,6 @@ class Copying:
     async def make_trees(self) -> None:
         """Create the directories above each tree, and the trees, closed. Also proves that the target is writable."""
         world = self.invocation.world
-        stripes = guards.Stripes(invocation=self.invocation)
         for tree in self.batch.trees:
             components = tree.path.split(b"/")
             above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
@@ -321,14 +320,14 @@ class Copying:
                 world.target.make_parents(path, like)
 
             try:
-                is_new = await stripes.is_new(tree.path)
+                is_new = await guards.wants_stripes(self.invocation, tree.path)
                 await world.blocking(make, timeout_s=self.invocation.request.stall_timeout_s)
             except TimeoutError as error:
                 raise _unwritable("it does not answer") from error
             except OSError as error:
                 raise _unwritable(f"{show(tree.path)}: {error.strerror or error}", error.errno) from error
             if is_new:
-                await stripes.give(tree.path)
+                await guards.set_stripes(self.invocation, tree.path)
 
     async def carry_out(
         self,
