@@ -191,16 +191,12 @@ class ControlRecords(Records):
         """End a pause, if there is one."""
         self._set_paused(paused=False, by=by, reason="", at_s=at_s)
 
-    def tune(self, limits: Limits, *, by: str, at_s: float, instead_of: Limits | None = None) -> bool:
-        """Replace all limits; `Limits()` removes them. Returns False, and changes nothing, if the current ones are not `instead_of`."""
+    def tune(self, limits: Limits, *, by: str, at_s: float) -> None:
+        """Replace all limits; `Limits()` removes them."""
         with self._database.write() as connection:
-            before = _limits(_newest(connection, _TUNE))
-            if instead_of not in (None, before):
-                return False
-            if before != limits:
+            if _limits(_newest(connection, _TUNE)) != limits:
                 row = columns_of(_controls, limits, kind=_TUNE, at_s=at_s, by=by, paused=0, reason="")
                 add(connection, _controls, **row)
-        return True
 
     def _set_paused(self, *, paused: bool, by: str, reason: str, at_s: float) -> None:
         with self._database.write() as connection:

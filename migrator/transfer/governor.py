@@ -343,13 +343,10 @@ class Tuning:
 
     def tune(self, limits: transfer.Limits, *, reset: bool) -> transfer.GoverningFacts:
         """Set limits; those not given keep their tuned values, or (`reset`) return to those of site.toml."""
-        while True:
-            before = self.ledger.controls.now().tuned
-            was = before.limits if before is not None else transfer.Limits()
-            now = _joined(limits, transfer.Limits() if reset else was)
-            # Whoever has tuned in the same moment is not undone: then what he has set is what is kept.
-            if self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s(), instead_of=was):
-                break
+        before = self.ledger.controls.now().tuned
+        was = before.limits if before is not None else transfer.Limits()
+        now = _joined(limits, transfer.Limits() if reset else was)
+        self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s())
         if now != was:
             self._say(
                 Severity.INFO, f"tuned by {self.by}: {limits_in_words(now) or 'limits are as given at the start'}"

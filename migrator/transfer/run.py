@@ -37,17 +37,14 @@ T = TypeVar("T")
 
 def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
     """The outcome of a run for people, in one sentence, with its severity."""
-    words = "had been finished before: nothing was copied" if run.nothing_to_do else "copied"
-    if run.nothing_to_do and any(batch.left_alone for batch in run.batches):
-        words = "nothing to do"
     skipped = [str(batch.batch) for batch in run.batches if batch.skipped]
     refused = [str(batch.batch) for batch in run.batches if batch.refusal]
-    for which, why, all_words in (
-        (skipped, "hooks", "skipped by hooks: nothing was copied"),
-        (refused, "refused", "refused: nothing was copied"),
-    ):
-        if which:
-            words = all_words if len(which) == len(run.batches) else f"{words}, but for {', '.join(which)} ({why})"
+    nothing = run.nothing_to_do or len(skipped) + len(refused) == len(run.batches)
+    words = "nothing was copied" if nothing else "copied"
+    if skipped:
+        words += f"; skipped by hooks: {', '.join(skipped)}"
+    if refused:
+        words += f"; refused: {', '.join(refused)}"
     bad = sum(len(batch.bad) for batch in run.batches)
     if bad:
         words += f"; {several(bad, 'file needs', 'files need')} attention"

@@ -170,4 +170,4 @@ def test_a_batch_that_is_refused_does_not_end_the_run(two_batches: RealSite) -> 
     said = site.migrator("run", "--all", "--deltas", "1")
     assert said.returncode == 4
     assert "batch 1 was refused, and the next one follows" in said.stderr
-    assert "but for 1 (refused)" in said.stderr
+    assert "refused: 1" in said.stderr
