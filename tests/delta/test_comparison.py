@@ -67,15 +67,6 @@ def test_one_change(world: World, path: bytes, facts: dict[str, object], kind: s
     assert (A + b"/d" in seen.directories) == (kind is not None and path.startswith(A + b"/d"))
 
 
-def test_other_trees_are_left_out_and_trees_may_have_no_rows(world: World) -> None:
-    now = one_file(world)
-    sizes = [(tree.tree, tree.names_before, tree.bytes_before) for tree in world.compare().changes.trees]
-    assert sizes == [(A, 3, 20), (B, 1, 10)]
-    seen = world.compare(now=change(now, B + b"/f", mtime_ns=7), trees=[A, b"home/nobody"])
-    assert seen.changes.nothing
-    assert [(tree.tree, tree.names_before) for tree in seen.changes.trees] == [(A, 3), (b"home/nobody", 0)]
-
-
 @pytest.mark.guarantee("ctime")
 @pytest.mark.parametrize(
     ("times", "unsettled"),

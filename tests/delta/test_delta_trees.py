@@ -5,10 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.states import PassKind
+from migrator.core.states import PassKind, PassState
+from migrator.delta.delta import unfinished_places
 from migrator.delta.model import Changes, TreeChanges
 from migrator.ledger.ledger import Ledger
 from migrator.transfer.bases import base_catalog
+from tests.support.plans import small_plan
+from tests.support.records import SITE
 
 ANN, BOB = b"home/ann", b"home/bob"
 
@@ -48,3 +51,29 @@ def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: Le
     assert (base(ANN), base(BOB)) == ("final-1", "final-2")
     passed(ledger, PassKind.DELTA, 2, (ANN, BOB))
     assert base(ANN) == base(BOB) == base(BOB, ANN) == "delta-2"
+
+
+def test_the_trash_of_a_pass_that_was_killed_is_kept_until_it_has_ended(ledger: Ledger) -> None:
+    """Renamed files lie in it and nowhere else, however old it is."""
+    ledger.site.create(SITE)
+    ledger.plans.record(small_plan(), path="plan.json", checksum="c")
+    begun = ledger.passes.start(
+        plan="plan",
+        batch=1,
+        kind=PassKind.DELTA,
+        number=3,
+        catalog="now",
+        base_catalog="base",
+        chunk_list="c",
+        move_list="m",
+        move_list_digest="d",
+        changes=Changes(base="base", now="now", trees=()),
+        chunks=(),
+        at_s=1577836800.0,
+    )
+    assert unfinished_places(ledger) == {"20200101T000000Z-batch-0001-delta-0003"}
+    ledger.passes.set_state(begun.id, PassState.STOPPED, 1.0)
+    assert unfinished_places(ledger)
+    ledger.passes.set_state(begun.id, PassState.RUNNING, 1.0)
+    ledger.passes.set_state(begun.id, PassState.DONE, 2.0)
+    assert not unfinished_places(ledger)

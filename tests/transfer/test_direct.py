@@ -42,28 +42,6 @@ def test_every_odd_file_arrives_whatever_the_length_of_its_path(
     assert snapshot(os.fsencode(target)) == before
 
 
-def test_holes_stay_holes(xfs_source: XfsMount, xfs_target: XfsMount) -> None:
-    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
-    sizes = {"end": 3 << 20, "middle": 40 << 20, "all": 9 << 20, "small": 9000, "zeros": 2 << 20}
-    for name, size in sizes.items():
-        with (source / name).open("wb") as file:
-            file.truncate(size)
-            if name == "zeros":
-                file.write(bytes(size))
-            elif name != "all":
-                file.write(b"begin")
-            if name == "middle":
-                file.seek(size - 5)
-                file.write(b"x")
-    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path)
-    ran = streams.run([TREE + b"/" + name.encode() for name in sizes], tree=TREE)
-    assert not ran.outcome.suspects
-    for name in sizes:
-        assert (source / name).read_bytes() == (target / name).read_bytes()
-        if name != "zeros":
-            assert (target / name).stat().st_blocks <= (source / name).stat().st_blocks
-
-
 def test_onto_a_target_that_keeps_less(
     odd_tree: tuple[Path, OddFiles], scratch: Path, make_xfs: MakeXfs, xfs_source: XfsMount
 ) -> None:

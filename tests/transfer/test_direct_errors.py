@@ -113,17 +113,6 @@ def test_leftovers_are_replaced_and_never_written_to(sides: tuple[Path, Path, St
     assert sorted(os.listdir(os.fsencode(target))) == sorted([*names[:-1], b"precious"])
 
 
-def test_a_user_s_file_of_a_temporary_name_is_data(sides: tuple[Path, Path, Streams]) -> None:
-    source, target, streams = sides
-    names = [copy_name(b"file"), part_name(b"file"), b"file"]
-    for name in names:
-        (source / os.fsdecode(name)).write_bytes(name)
-    for _ in range(2):
-        streams.recopy = True
-        assert not streams.run([TREE + b"/" + name for name in names], tree=TREE).outcome.suspects
-        assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
-
-
 def test_without_root_it_does_what_it_may(scratch: Path) -> None:
     source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
     (source / "file").write_text("content")

@@ -10,12 +10,10 @@ import pytest
 from migrator.core.errors import ToolFailed
 from migrator.core.states import AttemptState, ChunkState
 from migrator.core.units import KIB
-from migrator.lab.model import OddFiles
 from migrator.transfer.engines.drivers import Parsyncfp2, locate_parsyncfp2
 from tests.support.driver_world import DriverWorld
-from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount
-from tests.transfer.test_fpsync import ODD, equal_but, fill
+from tests.transfer.test_fpsync import equal_but, fill
 
 pytestmark = pytest.mark.needs_root
 
@@ -55,17 +53,4 @@ def test_a_tree_is_brought_although_it_ends_before_its_rsyncs(world: DriverWorld
     assert world.target_tree.stat().st_mode & 0o777 == 0o700, "the tree's root stays closed"
     rest = world.copy_rest()
     assert rest[1].outcome.counters.size_bytes == 0, "nothing has to be sent again"
-    assert equal_but(world) == {}
-
-
-def test_names_with_newlines_and_other_odd_ones_do_no_harm(
-    scratch: Path, odd_tree: tuple[Path, OddFiles], xfs_source: XfsMount, xfs_target: XfsMount, driver: Parsyncfp2
-) -> None:
-    before = snapshot(os.fsencode(odd_tree[0]))
-    world = DriverWorld(scratch, xfs_source.path, xfs_target.path, driver, tree=ODD, part_bytes=256 * KIB)
-    asyncio.run(world.drive())
-    assert world.under_way.stop_found is None, world.under_way.stop_found
-    assert snapshot(os.fsencode(odd_tree[0])) == before, "the source was changed"
-    assert any("with errors" in said for said in world.said), "its lists are lines: names fall apart"
-    world.copy_rest()
     assert equal_but(world) == {}

@@ -7,7 +7,6 @@ import pytest
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import BatchState, PassState
 from migrator.transfer.model import RunStopped, StopReason
-from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, LIST, World, in_loop
 
 
@@ -36,16 +35,6 @@ async def test_a_dry_run_changes_nothing(world: World) -> None:
     assert not batch.refused
     assert world.files.opened == 0
     assert not world.streams.streams
-
-
-@in_loop
-async def test_a_dry_run_after_a_stop_counts_what_is_left(world: World) -> None:
-    world.streams.faults[ALICE + b"/sub/f07"] = Fault("stop", times=1)
-    with pytest.raises(RunStopped):
-        await world.run(jobs=1)
-    left = (await world.run(dry_run=True)).batches[0]
-    done = await world.run()
-    assert (left.chunks, left.files) == (done.batches[0].chunks, done.batches[0].files)
 
 
 @in_loop

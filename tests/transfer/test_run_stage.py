@@ -8,39 +8,10 @@ from pathlib import Path
 import pytest
 
 from migrator.core.errors import Interrupted, Refused
-from migrator.core.progress import RunProgress
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
-from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_in_ranges, small_world
-
-
-@in_loop
-async def test_ranges_run_beside_files_and_are_put_in_place_when_all_are_there(world: World) -> None:
-    path = ALICE + b"/sub/big"
-    world.source.add(path, b"big")
-    plan_in_ranges(world, path, [1, 50, 50])
-    before: list[set[tuple[ChunkKind, ChunkState]]] = []
-
-    def look(at: bytes) -> None:
-        if at == path and world.streams.streams[-1][0] is ChunkKind.RANGED_FILES:
-            chunks = map(world.ledger.passes.chunk, range(1, 11))
-            before.append({(one.kind, one.state) for one in chunks if one.kind is not ChunkKind.DIRECTORY_TIMES})
-
-    world.streams.before_path = look
-    summary = await world.run(jobs=1)
-    assert world.is_copied()
-    ranges, files = ChunkKind.RANGES, ChunkKind.FILES
-    kinds = [kind for kind, _ in world.streams.streams]
-    # The largest first, whatever their kind.
-    expected = [ChunkKind.DIRECTORIES, ranges, ranges, *[files] * 4, ranges]
-    assert kinds == [*expected, ChunkKind.RANGED_FILES, ChunkKind.DIRECTORY_TIMES]
-    done = {(kind, ChunkState.DONE) for kind in (ChunkKind.DIRECTORIES, ranges, files)}
-    assert before == [done | {(ChunkKind.RANGED_FILES, ChunkState.RUNNING)}]
-    content_bytes = sum(len(b"content %d" % number) for number in range(8))
-    assert (summary.batches[0].files, summary.batches[0].size_bytes) == (9, 101 + content_bytes)
-    shown = [one for one in world.progress.snapshots if isinstance(one, RunProgress)]
-    assert (shown[-1].files, shown[-1].size_bytes) == (9, 101 + content_bytes)
+from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, small_world
 
 
 @in_loop
