@@ -114,12 +114,6 @@ def test_up_down_and_not_known() -> None:
     assert [brick.state for brick in found.bricks] == [BrickState.UP, BrickState.DOWN, BrickState.UNKNOWN]
 
 
-def test_who_uses_what() -> None:
-    found = listing(user="alice")
-    assert [brick.uses for brick in found.bricks] == [(use("alice", 3, 300),), (), (use("alice", 1, 1),)]
-    assert found.user == "alice"
-
-
 def test_of_a_replica_set_one_copy_was_read_and_the_others_hold_the_same() -> None:
     state = volume(6, replicas=3, arbiter=True)
     found = listing(state, uses={"gl2:/b": (use("alice", 3, 300),), "gl4:/b": ()})
@@ -147,11 +141,6 @@ def test_no_catalog_one_that_is_not_whole_and_one_of_other_bricks() -> None:
     assert "gl9:/b" in note
     (note,) = listing(uses={**USES, None: (use("alice", 2, 1),)}).notes
     assert note.startswith("2 files of catalog catalog-1 were read through the mount")
-
-
-def test_a_brick_that_came_after_the_catalog_is_not_known_to_be_empty() -> None:
-    found = listing(volume(4))
-    assert found.bricks[3].uses is None
 
 
 def test_what_cannot_be_told_is_said() -> None:

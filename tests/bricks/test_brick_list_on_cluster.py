@@ -102,12 +102,3 @@ def test_a_brick_that_is_down_and_a_host_that_does_not_tell(lab: LabHandle, site
         assert [one["state"] for one in of_host] == ["unknown"] * 2
         assert [one["room"]["free_bytes"] for one in of_host] == [None] * 2
         assert listing["peers_down"] == [host.address]
-
-
-def test_a_source_without_bricks_is_refused(site: LabSite) -> None:
-    text = site.file.read_text().replace('kind = "gluster"', 'kind = "posix"', 1)
-    lines = [line for line in text.splitlines() if not line.startswith(("volume", "gluster =", "via"))]
-    site.file.write_text("\n".join(lines).partition("\n[source.hosts")[0])
-    done = site.call("brick", "list")
-    assert done.returncode == 2, done.stderr
-    assert "no bricks" in done.stderr

@@ -11,9 +11,8 @@ import pytest
 
 from migrator.bricks.drain.model import DrainNotes
 from migrator.bricks.shared import THROTTLE_OPTION, Throttle, ThrottleRules
-from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
-from migrator.core.units import DAY_S, HOUR_S, MINUTE_S
+from migrator.core.units import DAY_S, MINUTE_S
 from migrator.core.windows import Window
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.ledger.ledger import Ledger, open_ledger
@@ -149,19 +148,6 @@ def test_the_target_and_missing_probes_change_nothing(ledger: Ledger) -> None:
     assert {moving.minute(None) for _ in range(200)} == {"normal"}
 
 
-def test_it_never_goes_above_what_the_window_allows(ledger: Ledger) -> None:
-    moving = Moving(ledger, windows=NIGHTS)
-    shown: dict[float, str | None] = {}
-    for _ in range(2 * 24 * 60):
-        hour = moving.now_s % DAY_S / HOUR_S
-        # Backups make it slow between 0 and 3 o'clock.
-        shown[moving.now_s % DAY_S / HOUR_S] = moving.minute(0.2 if hour < 3 else 0.01)
-    assert {value for hour, value in shown.items() if 6.1 < hour < 21.9} == {"lazy"}
-    assert {value for hour, value in shown.items() if hour > 22.1} == {"aggressive"}
-    assert {value for hour, value in shown.items() if 0.2 < hour < 2.9} == {"lazy"}
-    assert {value for hour, value in shown.items() if 3.5 < hour < 5.9} == {"aggressive"}
-
-
 def test_a_new_process_goes_on_where_a_killed_one_was_and_puts_back_what_that_has_changed(ledger: Ledger) -> None:
     moving = Moving(ledger)
     moving.volume.options[THROTTLE_OPTION] = "normal"
@@ -174,18 +160,3 @@ def test_a_new_process_goes_on_where_a_killed_one_was_and_puts_back_what_that_ha
     moving.begin()
     assert moving.restore() == f"put back: {THROTTLE_OPTION}"
     assert moving.volume.options == {THROTTLE_OPTION: "normal"}
-
-
-def test_probes_count_also_when_a_clock_was_set_back(ledger: Ledger) -> None:
-    moving = Moving(ledger)
-    moving.minute(0.2)
-    moving.now_s -= HOUR_S / 2
-    assert [moving.minute(0.2) for _ in range(2)] == ["aggressive", "normal"]
-
-
-def test_nothing_is_changed_while_it_is_not_known_what_the_options_are(ledger: Ledger) -> None:
-    moving = Moving(ledger)
-    moving.volume.known = False
-    with pytest.raises(ToolFailed, match="not known"):
-        moving.follow()
-    assert moving.volume.history == []

@@ -47,17 +47,6 @@ def test_a_drain_is_counted_by_its_last_looks() -> None:
     assert schedule_rules_drains.drain_tally([]) == schedule_rules_drains.DrainTally(files=0, size_bytes=0, moving_s=0)
 
 
-def test_a_host_that_came_back_went_on() -> None:
-    samples = [
-        sample(100, files=50, size_bytes=500, ran_s=100),
-        sample(300, files=0, size_bytes=0, ran_s=5),
-        sample(400, files=20, size_bytes=200, ran_s=90),
-    ]
-    assert schedule_rules_drains.drain_tally(samples) == schedule_rules_drains.DrainTally(
-        files=70, size_bytes=700, moving_s=190
-    )
-
-
 @pytest.mark.parametrize(
     "tallies",
     [

@@ -110,12 +110,6 @@ def test_it_is_in_the_document(scanned: World) -> None:
     assert result.plan.problems == ()
 
 
-def test_the_sparse_file_takes_its_blocks_alone(scanned: World) -> None:
-    # By its size it would need more than there is.
-    outcome = schedule_of(planned(scanned, free_bytes=400 * MIB)).orders[0].outcome
-    assert outcome.obstacle is None
-
-
 def test_an_impossible_one_is_a_problem_of_the_plan(scanned: World) -> None:
     result = planned(scanned, free_bytes=200 * MIB)
     schedule = schedule_of(result)
@@ -210,14 +204,6 @@ def moved(size_bytes: int, *, files: int, runtime_s: float) -> DrainSample:
         status=TaskStatus.COMPLETED,
         runtime_s=runtime_s,
     )
-
-
-def test_replica_sets_count_as_one(scanned: World) -> None:
-    outcome = schedule_of(planned(scanned, scheduling=PlanScheduling(volume=volume(replica=2)))).orders[0].outcome
-    assert [set(step.bricks) for step in sorted(outcome.subvolumes, key=lambda step: step.subvolume)] == [
-        set(BRICKS[:2]),
-        set(BRICKS[2:]),
-    ]
 
 
 def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned: World) -> None:

@@ -47,15 +47,6 @@ def test_a_worked_example() -> None:
     assert Replay(site, found).run().worst == []
 
 
-def test_what_is_purged_during_a_drain_need_not_be_moved() -> None:
-    site = facts([subvolume(1, free=0), subvolume(2, free=100)], [batch(1, [100, 0], days=5)], retain=0, drain=0.1)
-    # Half of 100 is moved when the rest is purged.
-    assert [step.cleared_day for step in play(site, (0,), (0, 1)).subvolumes] == [5, 5]
-    # Without the purge in between it takes its ten days.
-    later = play(replace(site, retain_days=20.0), (0,), (0, 1))
-    assert [step.cleared_day for step in later.subvolumes] == [10, 25]
-
-
 def test_less_is_copied_while_a_drain_moves_files() -> None:
     """A quarter: the drain moves 20 in ten thirds of a day, and 5/6 of the first batch's four days are done then."""
     site = facts(
@@ -101,12 +92,6 @@ def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_
     found = outcome(site)
     assert found.subvolumes[0].drain_begins_day == 7
     assert found.done_day == 31
-
-
-def test_trash_takes_room_of_the_target() -> None:
-    site = facts([subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=110, growth=1)
-    assert outcome(site).batches
-    assert obstacle(replace(site, trash_keep_days=11.0)).lacking_bytes == 1
 
 
 def test_a_brick_that_is_too_full_already_takes_nothing_and_may_empty() -> None:

@@ -18,8 +18,6 @@ from typing import Any, Self
 
 import pytest
 
-from migrator.bricks.drain.model import DrainStanding
-from migrator.core.probe import ENTRIES, PROBE_NAME
 from migrator.hosts.process import LocalProcesses
 from migrator.lab import cluster
 from migrator.lab.machine import LabTools
@@ -33,9 +31,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustiv
 
 THROTTLE = "cluster.rebal-throttle"
 SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
-NEVER_SLOW, ALWAYS_SLOW = "1h", "1ms"
-"""No mount of Gluster answers in less than a millisecond."""
-PROBED = f'[governor]\nmax_latency = "{NEVER_SLOW}"\nprobe_interval = "1s"\n'
 KILLING = """#!/bin/sh
 act=
 case " $* " in
@@ -45,12 +40,6 @@ case " $* " in
 *" fix-layout start ") act=layout ;;
 *" volume set "*) act=set ;;
 *" volume reset "*) act=reset ;;
-*" remove-brick "*" status ")
-    if [ -e "%(marks)s/still" ]; then
-        [ -s "%(marks)s/still" ] || "%(gluster)s" "$@" | sed 's:<status>3<:<status>1<:; s:completed:in progress:' >"%(marks)s/still"
-        sed "s:<runtime>[^<]*:<runtime>$(cut -d' ' -f1 /proc/uptime):g" "%(marks)s/still"
-        exit
-    fi ;;
 esac
 kill_at() {
     if [ -n "$act" ] && [ -e "%(marks)s/$act-$1" ]; then rm "%(marks)s/$act-$1"; kill -9 $PPID; fi
@@ -102,15 +91,6 @@ class Drains:
         done = self.site.call("brick", *words)
         assert done.returncode == -signal.SIGKILL, (words, done.returncode, done.stdout, done.stderr)
         assert not list(self.marks.iterdir())
-
-    def probed(self) -> dict[str, int]:
-        """How many probes of each side were kept."""
-        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
-            return dict(ledger.execute("select side, count(create_s) from probes group by side").fetchall())
-
-    def probed_at_least(self, count: int) -> bool:
-        """Whether so many probes of both sides were kept."""
-        return all(self.probed().get(side, 0) >= count for side in ("source", "target"))
 
     def state(self) -> str:
         with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
@@ -405,47 +385,3 @@ def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> 
     assert brick.name not in drains.names()
     assert drains.option() is None
     wait_until_is_there(lambda: digests(lab.source), before)
-
-
-def test_an_interrupted_watch_leaves_gluster_at_work_and_gives_way_to_users_before(drains: Drains) -> None:
-    lab, brick = drains.lab, drains.brick()
-    drains.site.file.write_text(
-        drains.site.file.read_text().replace(SETTINGS, SETTINGS.replace("lazy", "normal") + PROBED)
-    )
-    places = [root / os.fsdecode(PROBE_NAME) for root in (lab.source, drains.site.target)]
-    # The counters stand still, so that it is watched for as long as the test likes.
-    drains.mark("still")
-    watching = drains.site.start("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
-    wait_until(lambda: drains.probed_at_least(1) or watching.poll() is not None, "both sides are probed")
-    assert drains.option() == "normal"
-    assert [len(list(place.glob("entry-*"))) for place in places] == [ENTRIES, ENTRIES]
-    watching.kill()
-    watching.wait()
-    assert [place.is_dir() for place in places] == [True, True]
-    # With its quotation marks: the lab's directory may have such letters in its name.
-    text = drains.site.file.read_text()
-    assert text.count(f'"{NEVER_SLOW}"') == 1
-    drains.site.file.write_text(text.replace(f'"{NEVER_SLOW}"', f'"{ALWAYS_SLOW}"'))
-    words = ("brick", "drain", brick.name, "--accept-open-files", "--no-commit")
-    # However long the mount takes to take away what was made there.
-    watching = drains.site.start_patient("migrator.fs.probing.CLEANING_S", DEADLINE_S, *words)
-    long_s = 3 * DEADLINE_S
-    wait_until(
-        lambda: drains.probed_at_least(4) or watching.poll() is not None, "both are probed again", deadline_s=long_s
-    )
-    wait_until(lambda: drains.option() == "lazy" or watching.poll() is not None, "it gives way", deadline_s=long_s)
-    watching.send_signal(signal.SIGINT)
-    assert watching.wait(3 * DEADLINE_S) in (130, 0)
-    (drains.marks / "still").unlink()
-    assert drains.option() == "lazy"
-    # What the killed one had left is gone with what this one has made.
-    assert [place.exists() for place in places] == [False, False]
-    told = drains.site.json("status")["probes"]
-    assert [one["side"] for one in told] == ["source", "target"]
-    assert all(one["times"]["sync_s"] > 0 for one in told)
-    assert told[0]["latency_s"] > 0.001
-    assert drains.tasks() == ["Remove brick"] or "Remove brick" in drains.tasks()
-    (told,) = drains.site.json("brick", "status")["drains"]
-    assert set(told) >= set(DrainStanding.__dataclass_fields__)
-    assert drains.site.json("brick", "stop", brick.name)["ending"] == "taken-back"
-    assert drains.option() is None

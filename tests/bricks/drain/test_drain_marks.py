@@ -71,9 +71,3 @@ def test_the_command_takes_these_marks_off_and_no_others(made: HandBrick) -> Non
     left = {name for name in os.listdir(inner) if LINKTO in os.listxattr(inner / name)}
     assert left == {"link-to", "moving"}
     assert (inner / "marked").read_bytes() == b"content"
-
-
-def test_what_is_no_brick_of_the_volume_is_not_known(made: HandBrick, tmp_path: Path) -> None:
-    assert marks(made, volume=99) is None
-    assert marks(made, path=tmp_path) is None
-    assert marks(made, path=tmp_path / "missing") is None

@@ -126,21 +126,13 @@ def given_up(step: drain.Step, *words: str) -> None:
 @pytest.mark.parametrize(
     ("state", "changes", "expected"),
     [
-        (
-            S.PLANNED,
-            {"tasks": ()},
-            act(D.CHECK, S.PREFLIGHT, S.PREFLIGHT),
-        ),
+        (S.PLANNED, {"tasks": ()}, act(D.CHECK, S.PREFLIGHT, S.PREFLIGHT)),
         (S.PREFLIGHT, {"tasks": ()}, START),
         (S.STARTING, {"tasks": ()}, START),
         (S.STARTING, {}, replace(START, seen_done=True, task_id="t1")),
         (S.STARTED, {"progress": MOVING}, WATCH),
         (S.DRAINING, {"progress": MOVING}, WATCH),
-        (
-            S.DRAINING,
-            {"progress": progress(counters(status=T.NOT_STARTED))},
-            WATCH,
-        ),
+        (S.DRAINING, {"progress": progress(counters(status=T.NOT_STARTED))}, WATCH),
         (S.STARTED, {}, seen_done(WATCH)),
         (S.DRAINING, {}, seen_done(WATCH)),
         (S.DRAINED, {}, AUDIT),
@@ -150,22 +142,14 @@ def given_up(step: drain.Step, *words: str) -> None:
         (S.AUDITED, {}, COMMIT),
         (S.AUDITED, {"audit": None}, AUDIT),
         (S.AUDITED, {"audit": replace(CLEAN, started_at_s=49.0)}, AUDIT),
-        (
-            S.AUDITED,
-            {"audit": replace(CLEAN, explained=3), "may_recover": True},
-            COMMIT,
-        ),
+        (S.AUDITED, {"audit": replace(CLEAN, explained=3), "may_recover": True}, COMMIT),
         (S.COMMITTING, {}, COMMIT),
         (S.COMMITTING, {"audit": None}, AUDIT),
         # A task that moves files again had not ended.
         (S.DRAINED, {"progress": MOVING}, replace(ADOPTED, task_id="t1")),
         (S.AUDITED, {"progress": MOVING}, replace(ADOPTED, task_id="t1")),
         (S.STOPPING, {"tasks": ()}, SETTLE),
-        (
-            S.STOPPING,
-            {},
-            act(D.STOP, S.STOPPING, S.STOPPING, task_id="t1"),
-        ),
+        (S.STOPPING, {}, act(D.STOP, S.STOPPING, S.STOPPING, task_id="t1")),
         (S.SETTLING, {"tasks": ()}, SETTLE),
         *((state, {"tasks": (OTHER,)}, ADOPTED) for state in UNDER_WAY),
     ],
@@ -190,10 +174,7 @@ def test_every_act_follows_the_table_of_transitions() -> None:
     )
     for state in S:
         for look in snapshots:
-            steps = (
-                next_step(record(state), look, hand_over=True),
-                begin_again(record(state), look),
-            )
+            steps = (next_step(record(state), look, hand_over=True), begin_again(record(state), look))
             for step in (*steps, begin_stop(record(state), look)):
                 if isinstance(step, drain.DrainAct):
                     assert step.intent is state or step.intent in drain.DRAIN_TRANSITIONS[state], (state, step)
@@ -235,18 +216,8 @@ def test_a_task_is_gone_only_if_every_host_could_list_it(
         {"progress": progress(task_id="t9")},
         {"state": replace(STATE, peers_down=("gl2",))},
         {"state": replace(STATE, peers_down=None)},
-        {
-            "state": replace(
-                STATE,
-                bricks=(replace(STATE.bricks[0], online=False), *STATE.bricks[1:]),
-            )
-        },
-        {
-            "state": replace(
-                STATE,
-                bricks=(replace(STATE.bricks[0], online=None), *STATE.bricks[1:]),
-            )
-        },
+        {"state": replace(STATE, bricks=(replace(STATE.bricks[0], online=False), *STATE.bricks[1:]))},
+        {"state": replace(STATE, bricks=(replace(STATE.bricks[0], online=None), *STATE.bricks[1:]))},
     ],
 )
 def test_missing_counters_and_missing_parts_are_waited_for(state: drain.DrainState, changes: dict[str, Any]) -> None:
@@ -265,10 +236,7 @@ def test_a_host_that_is_silent_for_long_needs_an_admin(state: drain.DrainState) 
         step = next_step(record(state), seen(progress=found, silent="gl3 is silent for 6 h"))
         remedy = "`rm -f /var/lib/glusterd/vols/vol1/rebalance/*.pid && systemctl restart glusterd`"
         given_up(step, "gl3 is silent for 6 h", "on gl3", remedy)
-    halted(
-        next_step(record(S.DRAINED), seen(progress=None)),
-        "systemctl restart glusterd",
-    )
+    halted(next_step(record(S.DRAINED), seen(progress=None)), "systemctl restart glusterd")
 
 
 def test_a_replica_set_has_counters_of_every_host() -> None:
@@ -388,21 +356,14 @@ def test_completed_is_not_drained(state: drain.DrainState, found: TaskCounters, 
 
 
 @pytest.mark.parametrize("state", UNDER_WAY)
-@pytest.mark.parametrize(
-    "found",
-    [counters(status=T.FAILED), counters(failures=4)],
-    ids=["failed", "failures"],
-)
+@pytest.mark.parametrize("found", [counters(status=T.FAILED), counters(failures=4)], ids=["failed", "failures"])
 def test_a_failure_is_given_up_also_while_a_brick_is_down(state: drain.DrainState, found: TaskCounters) -> None:
     down = replace(STATE, bricks=(*STATE.bricks[:2], replace(STATE.bricks[2], online=False)))
     causes = tuple(f"brick {number} is down" for number in range(5))
     step = next_step(record(state), seen(state=down, progress=progress(found), causes=causes))
     given_up(step, "brick 0 is down; brick 1 is down; brick 2 is down; and 2 more")
     # Counters of another task prove nothing, and while any host moves files nothing has ended.
-    for other in (
-        progress(found, task_id="t0"),
-        progress(found, counters(host="gl1", status=T.IN_PROGRESS)),
-    ):
+    for other in (progress(found, task_id="t0"), progress(found, counters(host="gl1", status=T.IN_PROGRESS))):
         halted(next_step(record(state), seen(state=down, progress=other)))
 
 
@@ -416,29 +377,11 @@ def test_a_failure_is_given_up_also_while_a_brick_is_down(state: drain.DrainStat
         ((counters(failures=21),), False, False),
         ((counters(failures=3), counters(host="gl2")), True, False),
         ((counters(failures=1, skipped=1),), False, False),
-        (
-            (counters(failures=1), counters(host="gl2", status=T.IN_PROGRESS)),
-            False,
-            False,
-        ),
+        ((counters(failures=1), counters(host="gl2", status=T.IN_PROGRESS)), False, False),
         ((counters(status=T.FAILED),), False, True),
         ((counters(status=T.FAILED), counters(host="gl4")), False, True),
-        (
-            (
-                counters(status=T.FAILED),
-                counters(host="gl4", status=T.IN_PROGRESS),
-            ),
-            False,
-            False,
-        ),
-        (
-            (
-                counters(status=T.FAILED),
-                counters(host="gl4", status=T.STOPPED),
-            ),
-            False,
-            False,
-        ),
+        ((counters(status=T.FAILED), counters(host="gl4", status=T.IN_PROGRESS)), False, False),
+        ((counters(status=T.FAILED), counters(host="gl4", status=T.STOPPED)), False, False),
         ((counters(status=T.FAILED, failures=11),), False, False),
         ((counters(status=T.FAILED, skipped=1),), False, False),
     ],
@@ -462,11 +405,7 @@ def test_leftovers_stop_the_commit(state: drain.DrainState, audit: drain.AuditSe
     assert next_step(again, seen(audit=audit)) == replace(START, task_before="t1")
     assert next_step(record(state), seen(audit=audit, may_recover=True)) == act(D.RECOVER, state, state)
     # An incomplete audit proves nothing.
-    halted(
-        next_step(record(state), seen(audit=NOT_WHOLE)),
-        "gl3 is lost",
-        look_again=True,
-    )
+    halted(next_step(record(state), seen(audit=NOT_WHOLE)), "gl3 is lost", look_again=True)
 
 
 @pytest.mark.parametrize(
@@ -474,10 +413,7 @@ def test_leftovers_stop_the_commit(state: drain.DrainState, audit: drain.AuditSe
     [
         ({}, AUDIT),
         ({"progress": FAILED}, replace(START, task_before="t1")),
-        (
-            {"progress": FAILED, "may_recover": True},
-            act(D.RECOVER, S.FAILED, S.FAILED),
-        ),
+        ({"progress": FAILED, "may_recover": True}, act(D.RECOVER, S.FAILED, S.FAILED)),
         ({"progress": None}, replace(ADOPTED, task_id="t1")),
         ({"progress": None, "silent": "for 6 h"}, replace(START, task_before="t1")),
         ({"tasks": ()}, START),
@@ -485,10 +421,7 @@ def test_leftovers_stop_the_commit(state: drain.DrainState, audit: drain.AuditSe
         ({"progress": MOVING}, replace(ADOPTED, task_id="t1")),
         ({"progress": MOVING, "stalled": "dead"}, replace(START, task_before="t1")),
         # Never beside Gluster: on another host the task may go on.
-        (
-            {"progress": MOVING, "lost": "gl3", "may_recover": True},
-            replace(START, task_before="t1"),
-        ),
+        ({"progress": MOVING, "lost": "gl3", "may_recover": True}, replace(START, task_before="t1")),
     ],
 )
 def test_a_failed_drain_waits_until_it_is_asked_for_again(changes: dict[str, Any], expected: drain.DrainAct) -> None:
@@ -510,9 +443,7 @@ def test_a_drain_is_taken_back_from_every_state(state: drain.DrainState) -> None
 
 
 @pytest.mark.parametrize("state", sorted(drain.UNTOUCHED_STATES | drain.OUT_STATES))
-def test_a_drain_that_was_not_begun_is_given_up_and_a_committed_one_is_not_taken_back(
-    state: drain.DrainState,
-) -> None:
+def test_a_drain_that_was_not_begun_is_given_up_and_a_committed_one_is_not_taken_back(state: drain.DrainState) -> None:
     step = begin_stop(record(state), seen(state=None, tasks=None))
     if state in drain.OUT_STATES:
         halted(step)
@@ -533,10 +464,7 @@ def test_after_a_stop_the_layout_is_repaired() -> None:
         TaskProgress(task_id="l1", counters=()),
     ):
         assert next_step(settling, seen(tasks=(), layout=layout)) == SETTLE
-    halted(
-        next_step(settling, seen(tasks=(replace(OTHER, bricks=("gl1:/b",)),))),
-        look_again=True,
-    )
+    halted(next_step(settling, seen(tasks=(replace(OTHER, bricks=("gl1:/b",)),))), look_again=True)
 
 
 @pytest.mark.parametrize("state", [S.STOPPED, S.FAILED, S.COMMITTED])
@@ -561,9 +489,7 @@ def test_options_are_restored_when_a_drain_has_ended(state: drain.DrainState) ->
 @pytest.mark.parametrize("state", [S.COMMITTED, S.WIPING])
 def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState) -> None:
     def step(
-        place: drain.PlaceSeen | None = drain.PlaceSeen.BRICK,
-        audit: drain.AuditSeen | None = CLEAN,
-        **changes: Any,
+        place: drain.PlaceSeen | None = drain.PlaceSeen.BRICK, audit: drain.AuditSeen | None = CLEAN, **changes: Any
     ) -> drain.Step:
         places = None if place is None else {BRICK: place}
         return next_step(record(state), out(places=places, audit=audit, **changes), hand_over=True)
@@ -584,10 +510,7 @@ def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState
 @pytest.mark.parametrize("state", [S.COMMITTED, S.WIPING, S.WIPED])
 @pytest.mark.parametrize("hand_over", [True, False])
 def test_a_brick_that_is_in_a_volume_again_is_not_wiped(*, state: drain.DrainState, hand_over: bool) -> None:
-    halted(
-        next_step(record(state), seen(tasks=()), hand_over=hand_over),
-        "in the volume again",
-    )
+    halted(next_step(record(state), seen(tasks=()), hand_over=hand_over), "in the volume again")
     halted(next_step(record(state), out(state=None), hand_over=True))
 
 

@@ -113,12 +113,6 @@ def test_probes_are_nobodys_data_and_whatever_else_lies_with_them_is(made: HandB
     assert {name for name in left if b"probe" in name} == {b".migrator-probe/thesis", b"home/.migrator-probe/probe-03"}
 
 
-def test_a_name_that_was_not_found_is_missing_in_the_count(made: HandBrick) -> None:
-    outside = made.root / ".glusterfs/landfill/elsewhere"
-    os.link(made.root / "home/raw", outside)
-    assert by_name(look(made))[b"home/raw"].link_count == 2
-
-
 def test_what_is_open_or_mapped_by_anybody_is_told(made: HandBrick) -> None:
     with open(made.root / "home/raw", "rb"):
         assert {name for name, one in by_name(look(made)).items() if one.open} == {b"home/raw"}
@@ -170,17 +164,6 @@ def test_what_a_loop_device_has_is_open(made: HandBrick) -> None:
     assert not by_name(look(made))[b"home/image"].open
 
 
-def test_a_link_to_file_that_has_content_is_told_and_not_passed_over(made: HandBrick) -> None:
-    made.file("home/filling", b"half", mode=0o1000, linkto=True)
-    (reason,) = look(made).unseen
-    assert "home/filling" in reason
-
-
-def test_it_has_to_be_a_brick_of_the_volume(made: HandBrick) -> None:
-    with pytest.raises(ToolFailed, match="no brick of this volume"):
-        look(made, volume=99)
-
-
 def test_content_is_handed_out_only_while_it_is_what_was_seen(made: HandBrick, tmp_path: Path) -> None:
     left = by_name(look(made))[b"home/raw"]
     pieces: list[bytes] = []
@@ -215,3 +198,9 @@ def test_a_directory_that_is_swapped_for_a_symlink_leads_nowhere(made: HandBrick
     (made.root / "home/outside").symlink_to(tmp_path)
     assert not any(b"inner" in name for one in look(made).found for name in one.names)
     assert os.getxattr(made.root / "home/linkto", LINKTO)
+
+
+def test_a_link_to_file_that_has_content_is_told_and_not_passed_over(made: HandBrick) -> None:
+    made.file("home/filling", b"half", mode=0o1000, linkto=True)
+    (reason,) = look(made).unseen
+    assert "home/filling" in reason

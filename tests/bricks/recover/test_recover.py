@@ -174,14 +174,6 @@ def test_what_was_put_there_past_gluster_is_named_and_never_asked_for() -> None:
     assert proven(volume) == frozenset()
 
 
-def test_what_is_open_is_not_proven() -> None:
-    volume = Volume()
-    file = volume.hidden(b"content", b"home/a")
-    volume.names[b"home/a"] = File(b"content", gfid=gfid())
-    file.open = True
-    assert proven(volume) == frozenset()
-
-
 def test_the_leftover_itself_is_no_proof_of_itself() -> None:
     volume = Volume()
     volume.shown(b"content", b"home/a")
@@ -287,14 +279,6 @@ def test_a_leftover_of_a_replica_set_is_brought_back_once(volume: Volume) -> Non
     found = asyncio.run(recovery(volume).proven())
     assert set(found) == {brick.name for brick in SET}
     assert set(map(frozenset, found.values())) == {frozenset({b"home/r1", b"home/r2", b"home/empty"})}
-
-
-def test_what_waits_to_be_healed_is_named_once_and_left_as_it_is(volume: Volume) -> None:
-    volume.members, volume.blamed = SET, b"home/a"
-    summary = bring_back(volume)
-    (problem,) = summary.problems
-    assert problem.startswith("home/a: it waits to be healed")
-    assert volume.names[b"home/a"] is volume.brick[b"home/a"]
 
 
 def test_a_fifo_is_named_and_left_on_the_brick() -> None:

@@ -48,33 +48,18 @@ ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)
         (GFID, b"", {}, N.OTHER),
         (b"", b"", {}, N.OTHER),
         (b"", OTHER_GFID, {}, N.EQUAL),
+        # Another type or size is another content.
+        (GFID, OTHER_GFID, {"seen": {"size_bytes": 4}}, N.OTHER),
+        (GFID, OTHER_GFID, {"seen": {"type": EntryType.SYMLINK}}, N.OTHER),
     ],
 )
 def test_what_a_name_is(
     leftover_gfid: bytes, seen_gfid: bytes | None, facts: dict[str, Any], expected: NameState
 ) -> None:
-    seen = None if seen_gfid is None else replace(SEEN, gfid=seen_gfid)
     given: dict[str, Any] = {"copy_inode": None, "in_volume": True, **facts}
+    changes = given.pop("seen", {})
+    seen = None if seen_gfid is None else replace(SEEN, gfid=seen_gfid, **changes)
     assert recover_rules.name_state(replace(LEFT, gfid=leftover_gfid), seen, **given) is expected
-
-
-@pytest.mark.parametrize(
-    ("kind", "seen", "expected"),
-    [
-        (EntryType.FILE, SEEN, N.EQUAL),
-        (EntryType.FILE, replace(SEEN, size_bytes=4), N.OTHER),
-        (EntryType.FILE, replace(SEEN, type=EntryType.SYMLINK), N.OTHER),
-        (EntryType.SYMLINK, replace(SEEN, type=EntryType.SYMLINK, size_bytes=9), N.EQUAL),
-    ],
-)
-def test_what_can_be_equal(kind: EntryType, seen: VolumeName, expected: NameState) -> None:
-    assert recover_rules.name_state(replace(LEFT, type=kind), seen, copy_inode=None, in_volume=True) is expected
-
-
-def test_a_whole_link_group_that_nobody_has_open_may_be_brought_back() -> None:
-    assert recover_rules.against(LEFT, ABSENT) == ()
-    assert recover_rules.against(LEFT, {b"home/a": N.ITSELF, b"home/b": N.ABSENT}) == ()
-    assert recover_rules.against(LEFT, {b"home/a": N.COPY, b"home/b": N.ABSENT}) == ()
 
 
 @pytest.mark.parametrize(
@@ -89,21 +74,10 @@ def test_a_whole_link_group_that_nobody_has_open_may_be_brought_back() -> None:
     ],
 )
 def test_what_speaks_against_it(left: Leftover, states: dict[bytes, NameState], words: str) -> None:
+    for good in (ABSENT, {b"home/a": N.ITSELF, b"home/b": N.ABSENT}, {b"home/a": N.COPY, b"home/b": N.ABSENT}):
+        assert recover_rules.against(LEFT, good) == ()
     (reason,) = recover_rules.against(left, states)
     assert words in reason
-
-
-def test_it_is_done_when_every_name_has_the_copy_or_its_equal() -> None:
-    assert recover_rules.is_done({b"a": N.COPY, b"b": N.EQUAL})
-    assert not recover_rules.is_done({b"a": N.COPY, b"b": N.ITSELF})
-    assert not recover_rules.is_done({})
-
-
-def test_a_name_that_is_set_aside_is_still_its_own() -> None:
-    assert recover_rules.originals(replace(LEFT, names=(ASIDE + b"home/a", b"home/a", b"home/b"))) == (
-        b"home/a",
-        b"home/b",
-    )
 
 
 @pytest.mark.parametrize(
@@ -138,12 +112,6 @@ def test_what_was_set_aside_has_another_ctime_and_lies_aside_on_the_brick() -> N
     # A kill between the two steps of putting it back had left both names.
     both = replace(LEFT, names=(ASIDE + b"home/a", b"home/a", b"home/b"), link_count=3)
     assert recover_rules.changed(both, aside, [b"home/a"]) == ""
-
-
-def test_times_are_glusters_own_where_it_keeps_them() -> None:
-    assert recover_rules.times_of(LEFT, own=True) == (11, 31)
-    assert recover_rules.times_of(LEFT, own=False) == (10, 30)
-    assert recover_rules.times_of(replace(LEFT, own_times=None), own=True) == (10, 30)
 
 
 def test_what_is_open_on_one_copy_is_open_on_all() -> None:
@@ -185,13 +153,6 @@ def test_copies_that_do_not_agree_are_left_alone(second: BrickLeftovers, third: 
     (one,) = recover_rules.united((on("gl1:/b"), second, third), {"gl3:/b"})
     (reason,) = one.reasons
     assert words in reason
-
-
-def test_what_gluster_does_not_know_is_told_once_by_its_name() -> None:
-    strange = replace(LEFT, gfid=b"", names=(b"home/raw",))
-    first, second = (BrickLeftovers(brick=name, found=(strange,)) for name in ("gl1:/b", "gl2:/b"))
-    (one,) = recover_rules.united((first, second))
-    assert one.reasons == ()
 
 
 def test_very_many_are_no_single_files() -> None:
