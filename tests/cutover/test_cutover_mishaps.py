@@ -2,15 +2,14 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from migrator.cutover.model import CutoverStep
-from migrator.ledger.operations import CutoverRecords
 from tests.conftest import MakeXfs
+from tests.cutover.test_cutover_killed import INTENDED, death_at
 from tests.support.cut_site import CutSite, cut_site, top_facts
 from tests.support.delta_changes import let_settle
 from tests.support.run_site import wait_for
@@ -23,23 +22,6 @@ pytestmark = pytest.mark.needs_root
 def site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
     with cut_site(scratch, make_xfs(), make_xfs(), users=("ann", "ben"), stages=("pre-freeze",)) as made:
         yield made
-
-
-def dies_at(step: CutoverStep) -> Callable[[], None]:
-    """The program ends itself when the intent of a step is in the ledger."""
-
-    def patch() -> None:
-        intend = CutoverRecords.intend
-
-        def dying(self: CutoverRecords, cutover_id: int, act: Any, **rest: Any) -> int:
-            step_id = intend(self, cutover_id, act, **rest)
-            if act.step is step:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return step_id
-
-        CutoverRecords.intend = dying  # type: ignore[method-assign,assignment]
-
-    return patch
 
 
 @pytest.mark.exhaustive
@@ -78,7 +60,7 @@ def test_nobody_is_said_to_work_on_the_source_whose_top_was_closed_before(site: 
 
 @pytest.mark.exhaustive
 def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named(site: CutSite) -> None:
-    site.start("cutover", "--user", "ann", before=dies_at(CutoverStep.FINAL_PASS)).end()
+    site.start("cutover", "--user", "ann", before=death_at(CutoverStep.FINAL_PASS, INTENDED)).end()
     (site.directory / "hooks" / "pre-freeze.d" / "50-said").chmod(0o777)
 
     done = site.call("cutover", "--user", "ann", code=1)
@@ -155,7 +137,7 @@ def test_a_path_is_not_switched_to_what_is_mounted_in_the_targets_place_after_a_
     site: CutSite, scratch: Path
 ) -> None:
     """The other file system looks just like the target, down to the closed tree: only what `init` recorded tells."""
-    site.start("cutover", "--user", "ann", before=dies_at(CutoverStep.SWITCH)).end()
+    site.start("cutover", "--user", "ann", before=death_at(CutoverStep.SWITCH, INTENDED)).end()
     assert [state for state, _ in site.states()] == ["switching"]
     target, other = site.site.target.path, scratch / "other"
     run_tool("cp", "-a", str(target), str(other))

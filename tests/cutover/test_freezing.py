@@ -1,4 +1,4 @@
-"""What becomes of a tree's top, and when a tree counts as frozen."""
+"""When a tree counts as frozen."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,15 +7,9 @@ import pytest
 
 from migrator.core.events import FindingStatus
 from migrator.cutover import rules as cutover_rules
-from migrator.cutover.model import FreezeWay, FrozenTop, OpenFile, OpenKind, TopSeen, Writers
-from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.cutover.model import FreezeWay, OpenFile, OpenKind, Writers
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
-
-
-def acl(user: int, named: int, group: int, mask: int, other: int) -> bytes:
-    pairs = ((USER_OBJ, user), (USER, named), (GROUP_OBJ, group), (MASK, mask), (OTHER, other))
-    return build_acl(tuple(AclEntry(tag=tag, id=1003 if tag == USER else 0, permissions=value) for tag, value in pairs))
 
 
 def volume(options: tuple[tuple[str, str], ...]) -> VolumeState:
@@ -24,57 +18,7 @@ def volume(options: tuple[tuple[str, str], ...]) -> VolumeState:
     )
 
 
-DEFAULT = acl(7, 6, 5, 7, 0)
-TOP = FrozenTop(
-    tree=b"home/ann",
-    ino=(1 << 64) - 3,
-    gfid=bytes(range(16)),
-    uid=1001,
-    gid=1002,
-    mode=0o2770,
-    acl_access=acl(7, 7, 5, 7, 0),
-    acl_default=DEFAULT,
-)
-MASKED = acl(5, 7, 5, 0, 0)
 FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=True, brick="gl1:/srv/b1")
-
-
-@pytest.mark.parametrize(
-    "left",
-    [
-        replace(TOP, mode=0o2500, acl_access=MASKED),
-        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED),
-        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED, acl_default=None),
-        replace(TOP, uid=0, mode=0o2500, acl_access=None),
-        replace(TOP, uid=0, mode=0o0770),
-        replace(TOP, uid=0),
-    ],
-    ids=["closed", "owner", "default-acl-gone", "default-acl-back", "acl-back", "mode-back"],
-)
-def test_what_a_crash_leaves_is_known(left: FrozenTop) -> None:
-    assert cutover_rules.judge_top(TOP, left).state is TopSeen.PARTLY
-    assert cutover_rules.judge_top(TOP, TOP).state is TopSeen.OPEN
-    assert cutover_rules.judge_top(TOP, cutover_rules.frozen_form(TOP)).state is TopSeen.FROZEN
-
-
-@pytest.mark.parametrize(
-    ("now", "says"),
-    [
-        (replace(TOP, ino=5), "another directory stands in its place"),
-        (replace(TOP, gfid=None), "another directory stands in its place"),
-        (replace(TOP, gid=7), "its group is 7, and was 1002"),
-        (replace(TOP, uid=7), "its owner is 7, and was 1001"),
-        (replace(TOP, mode=0o2777), "its mode is 2777, and was 2770"),
-        (replace(TOP, acl_access=acl(7, 0, 5, 7, 0)), "its ACL is u::---,u:1003:---"),
-        (replace(TOP, acl_default=MASKED), "its default ACL is "),
-        (replace(TOP, acl_default=b"odd"), "its default ACL is not readable, and was u::rwx"),
-        (replace(cutover_rules.frozen_form(TOP), mode=0o2700), "its mode is 2700"),
-    ],
-)
-def test_what_somebody_else_changed_is_told(now: FrozenTop, says: str) -> None:
-    look = cutover_rules.judge_top(TOP, now)
-    assert look.state is TopSeen.OTHER
-    assert says in "; ".join(look.differences)
 
 
 @pytest.mark.parametrize("vouched", [False, True])

@@ -1,0 +1,215 @@
+"""Top directories of user trees: how they are written down, what is seen of them, and what a rollback makes of them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.errors import LedgerCorrupt
+from migrator.cutover import rules
+from migrator.cutover.model import FrozenTop, TopSeen
+from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.fs.model import TargetCapabilities
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.entries import entry
+
+ROOT = {"uid": 0, "gid": 0}
+NO_ACLS = replace(BEEGFS_CAPABILITIES, keeps_acls=False)
+
+
+def acl(user: int, named: int | None, group: int, mask: int | None, other: int) -> bytes:
+    pairs = ((USER_OBJ, user), (USER, named), (GROUP_OBJ, group), (MASK, mask), (OTHER, other))
+    return build_acl(
+        tuple(
+            AclEntry(tag=tag, id=1003 if tag == USER else 0, permissions=value)
+            for tag, value in pairs
+            if value is not None
+        )
+    )
+
+
+NAMED, OTHERS, PLAIN = acl(7, 7, 5, 7, 0), acl(7, 6, 5, 5, 0), acl(7, None, 5, None, 0)
+MASKED = acl(5, 7, 5, 0, 0)
+TOP = FrozenTop(
+    tree=b"home/al\xffice\n",
+    ino=(1 << 64) - 3,
+    gfid=bytes(range(16)),
+    uid=1001,
+    gid=1002,
+    mode=0o2770,
+    acl_access=NAMED,
+    acl_default=OTHERS,
+)
+FROZEN = rules.frozen_form(TOP)
+
+tops = st.builds(
+    FrozenTop,
+    tree=st.binary(min_size=1),
+    ino=st.integers(0, (1 << 64) - 1),
+    gfid=st.none() | st.binary(min_size=16, max_size=16),
+    uid=st.integers(0, (1 << 32) - 1),
+    gid=st.integers(0, (1 << 32) - 1),
+    mode=st.integers(0, 0o7777),
+    acl_access=st.none() | st.binary(),
+    acl_default=st.none() | st.binary(),
+)
+
+
+@given(tops)
+def test_a_top_comes_back_as_it_was_written_down(kept: FrozenTop) -> None:
+    text = rules.write_top(kept)
+    assert rules.read_top(text) == kept
+    for spoiled in ("", "{}", "[]", text.replace('"uid": ', '"uid": x')):
+        with pytest.raises(LedgerCorrupt, match="thawed"):
+            rules.read_top(spoiled)
+
+
+# On the source, against what was written down.
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        replace(TOP, mode=0o2500, acl_access=MASKED),
+        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED),
+        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED, acl_default=None),
+        replace(TOP, uid=0, mode=0o2500, acl_access=None),
+        replace(TOP, uid=0, mode=0o0770),
+        replace(TOP, uid=0),
+    ],
+    ids=["closed", "owner", "default-acl-gone", "default-acl-back", "acl-back", "mode-back"],
+)
+def test_what_a_crash_leaves_is_known(left: FrozenTop) -> None:
+    assert rules.judge_top(TOP, left).state is TopSeen.PARTLY
+    assert rules.judge_top(TOP, TOP).state is TopSeen.OPEN
+    assert rules.judge_top(TOP, FROZEN).state is TopSeen.FROZEN
+
+
+@pytest.mark.parametrize(
+    ("now", "says"),
+    [
+        (replace(TOP, ino=5), "another directory stands in its place"),
+        (replace(TOP, gfid=None), "another directory stands in its place"),
+        (replace(TOP, gid=7), "its group is 7, and was 1002"),
+        (replace(TOP, uid=7), "its owner is 7, and was 1001"),
+        (replace(TOP, mode=0o2777), "its mode is 2777, and was 2770"),
+        (replace(TOP, acl_access=acl(7, 0, 5, 7, 0)), "its ACL is u::---,u:1003:---"),
+        (replace(TOP, acl_default=MASKED), "its default ACL is "),
+        (replace(TOP, acl_default=b"odd"), "its default ACL is not readable, and was u::rwx"),
+        (replace(FROZEN, mode=0o2700), "its mode is 2700"),
+    ],
+)
+def test_what_somebody_else_changed_is_told(now: FrozenTop, says: str) -> None:
+    look = rules.judge_top(TOP, now)
+    assert look.state is TopSeen.OTHER
+    assert says in "; ".join(look.differences)
+
+
+# On the target, where a thaw opens it.
+
+
+def top(**changes: Any) -> Entry:
+    facts = {"mode": 0o2750, "ino": (1 << 64) - 5, "xattrs": {ACL_ACCESS: NAMED, b"user.a": b"b"}}
+    return entry(TOP.tree, **{"type": EntryType.DIRECTORY, **facts, **changes})
+
+
+CLOSED = top(uid=0, gid=0, mode=0o700, xattrs={b"user.a": b"b"})
+OPENED = rules.top_of(top())
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "seen"),
+    [
+        (CLOSED, None, TopSeen.FROZEN),
+        (top(), None, TopSeen.OTHER),
+        (None, None, TopSeen.OTHER),
+        (CLOSED, OPENED, TopSeen.FROZEN),
+        (replace(CLOSED, xattrs={ACL_DEFAULT: NAMED}), None, TopSeen.OTHER),
+        (top(), OPENED, TopSeen.OPEN),
+        # As a thaw goes: bits of the owner alone, the owner, attributes, then the mode; as closing goes: the owner first.
+        (replace(CLOSED, uid=1001, gid=1002), OPENED, TopSeen.PARTLY),
+        (replace(CLOSED, uid=1001, gid=1002, xattrs={ACL_DEFAULT: NAMED}), OPENED, TopSeen.PARTLY),
+        (top(uid=0, gid=0), OPENED, TopSeen.PARTLY),
+        # Its user may make of it what they want, and nobody else.
+        (top(mode=0o755, xattrs={}), OPENED, TopSeen.OPEN),
+        (top(uid=77), OPENED, TopSeen.OTHER),
+        # An ACL that the mode says as well counts as none.
+        (top(xattrs={}), rules.top_of(top(xattrs={ACL_ACCESS: PLAIN})), TopSeen.OPEN),
+    ],
+)
+def test_what_the_top_on_the_target_is(now: Entry | None, wanted: FrozenTop | None, seen: TopSeen) -> None:
+    assert rules.target_top(now, wanted, **ROOT)[0] is seen
+
+
+def test_a_thaw_gives_what_the_target_keeps() -> None:
+    like, now = top(), replace(CLOSED, ino=9)
+    made = rules.opened_top(like, now, TargetCapabilities())
+    assert (made.ino, made.uid, made.gid, made.mode, made.acl_access) == (9, 1001, 1002, 0o2750, NAMED)
+    assert rules.as_before(CLOSED, made).xattrs == {b"user.a": b"b", ACL_ACCESS: NAMED}
+    assert rules.opened_top(like, now, NO_ACLS).acl_access is None
+
+
+# After a rollback: what the user changed of it on the target, and nothing else.
+
+
+def frozen(mode: int = 0o750, access: bytes | None = None, default: bytes | None = None, **more: int) -> FrozenTop:
+    facts: dict[str, Any] = {"mode": mode, "acl_access": access, "acl_default": default, **more}
+    return replace(TOP, **facts)
+
+
+def carried(
+    before: FrozenTop,
+    after: FrozenTop,
+    source: dict[str, Any] | None = None,
+    target: dict[str, Any] | None = None,
+    capabilities: TargetCapabilities = BEEGFS_CAPABILITIES,
+) -> Entry:
+    now = top(uid=0, mode=0o500, mtime_ns=5, xattrs={})
+    return rules.carried_top(
+        replace(now, **(source or {})),
+        replace(now, **(target or {})),
+        source_before=before,
+        target_before=after,
+        capabilities=capabilities,
+    )
+
+
+BEFORE = frozen(access=NAMED, default=OTHERS, mode=0o770)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "capabilities", "expected"),
+    [
+        (BEFORE, BEFORE, BEEGFS_CAPABILITIES, BEFORE),
+        (frozen(), frozen(mode=0o700), BEEGFS_CAPABILITIES, frozen(mode=0o700)),
+        (frozen(), frozen(uid=60008, gid=60009), BEEGFS_CAPABILITIES, frozen(uid=60008, gid=60009)),
+        # ACLs that the user gave and took away count.
+        (frozen(), frozen(access=NAMED, mode=0o770), BEEGFS_CAPABILITIES, frozen(access=NAMED, mode=0o770)),
+        (BEFORE, frozen(access=OTHERS), BEEGFS_CAPABILITIES, frozen(access=OTHERS)),
+        (BEFORE, frozen(), BEEGFS_CAPABILITIES, frozen()),
+        # One that the target could not keep stays, and with it the mode, unless the user gave another one.
+        (BEFORE, frozen(mode=0o750), NO_ACLS, BEFORE),
+        (BEFORE, frozen(mode=0o700), NO_ACLS, frozen(access=NAMED, default=OTHERS, mode=0o700)),
+    ],
+)
+def test_what_the_user_changed_of_the_top_counts(
+    before: FrozenTop, after: FrozenTop, capabilities: TargetCapabilities, expected: FrozenTop
+) -> None:
+    made = carried(before, after, capabilities=capabilities)
+    assert (made.uid, made.gid, made.mode) == (expected.uid, expected.gid, expected.mode)
+    assert made.xattrs.get(ACL_ACCESS) == expected.acl_access
+    assert made.xattrs.get(ACL_DEFAULT) == expected.acl_default
+
+
+def test_what_the_target_cannot_keep_of_the_top_is_the_sources() -> None:
+    long = b"x" * (BEEGFS_CAPABILITIES.max_xattr_value_bytes + 1)
+    there = {b"user.kept": b"new", b"user.made": b"2"}
+    lost = {b"user.long": long, b"security.label": b"s"}
+    source = {"xattrs": {b"user.gone": b"1", b"user.kept": b"old", **lost}}
+    assert carried(frozen(), frozen(), source, {"xattrs": there}).xattrs == {**lost, **there}
+    whole, fraction, later = {"mtime_ns": 7_000_000_000}, {"mtime_ns": 7_300_000_000}, {"mtime_ns": 8_300_000_000}
+    assert carried(frozen(), frozen(), fraction, whole).mtime_ns == 7_300_000_000
+    assert carried(frozen(), frozen(), later, whole).mtime_ns == 7_000_000_000
