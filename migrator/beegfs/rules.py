@@ -391,8 +391,32 @@ def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota
         quota = quotas.get(one.uid)
         if quota is None or not one.need.size_bytes + one.need.inodes:
             continue
-        _bytes(one, quota, problems, warnings)
-        _chunk_files(one, quota, max(spread, 1), problems, warnings)
+        for used, limit, least, most, words, coming in (
+            (
+                quota.used_bytes,
+                quota.limit_bytes,
+                one.need.size_bytes,
+                one.need.size_bytes,
+                _size_words(quota),
+                f"{format_size(one.need.size_bytes)} are to come",
+            ),
+            (
+                quota.used_chunk_files,
+                quota.limit_chunk_files,
+                one.need.inodes,
+                one.need.inodes * max(spread, 1),
+                _count_words(quota),
+                f"{format_count(one.need.inodes)} files are to come, of up to {max(spread, 1)} chunk files each",
+            ),
+        ):
+            if limit is None or used is None:
+                continue
+            if used + least > limit:
+                problems.append(
+                    f"{one.shown} would be beyond the user's hard limit on the target: {words}, and {coming}"
+                )
+            elif used + most > NEARLY * limit:
+                warnings.append(f"{one.shown} will have little room on the target: {words}, and {coming}")
     return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
 
 
@@ -415,31 +439,6 @@ def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQ
             elif used > NEARLY * limit:
                 warnings.append(f"{one.shown} has little room on the target: {words}")
     return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
-
-
-def _bytes(one: OwnerNeed, quota: model.UserQuota, problems: list[str], warnings: list[str]) -> None:
-    limit = quota.limit_bytes
-    if limit is None:
-        return
-    after = quota.used_bytes + one.need.size_bytes
-    words = f"{_size_words(quota)}, and {format_size(one.need.size_bytes)} are to come"
-    if after > limit:
-        problems.append(f"{one.shown} would be beyond the user's hard limit on the target: {words}")
-    elif after > NEARLY * limit:
-        warnings.append(f"{one.shown} will have little room on the target: {words}")
-
-
-def _chunk_files(one: OwnerNeed, quota: model.UserQuota, spread: int, problems: list[str], warnings: list[str]) -> None:
-    limit, used = quota.limit_chunk_files, quota.used_chunk_files
-    if limit is None or used is None:
-        return
-    words = f"{_count_words(quota)}, and {format_count(one.need.inodes)} files are to come"
-    if used + one.need.inodes > limit:
-        problems.append(f"{one.shown} would be beyond the user's hard limit on the target: {words}")
-    elif used + one.need.inodes * spread > NEARLY * limit:
-        warnings.append(
-            f"{one.shown} may come to the user's hard limit on the target: {words}, of up to {spread} chunk files each"
-        )
 
 
 def _size_words(quota: model.UserQuota) -> str:

@@ -77,9 +77,9 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
     return _unless_refused(_RESET, record, seen, wish)
 
 
-def healed(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool:
-    """Whether every copy is the same again: the exchanged brick is listed, and nothing waits."""
-    heals = seen.state.heals or ()
+def healed(record: model.AdditionRecord, state: VolumeState) -> bool:
+    """Whether every copy is the same again. A brick that was just put in is not listed at once, and what waits for it neither."""
+    heals = state.heals or ()
     listed = record.bricks[0] in {one.brick for one in heals}
     return listed and all(one.status == "Connected" and one.entries == 0 for one in heals)
 
@@ -129,7 +129,7 @@ def _in_again(
             hint="what lies there is not known to be whole. End the brick's process, mount the file system that was put in, "
             f"start the brick (`gluster volume start {record.volume} force`), {rules_guards.AGAIN}",
         )
-    return _HEALED if brick.online and healed(record, seen) else _HEAL
+    return _HEALED if brick.online and healed(record, seen.state) else _HEAL
 
 
 def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
@@ -182,7 +182,7 @@ def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) 
 def _taking_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
     if not brick.online:
         return _serve_again(record, seen, brick)
-    return _END_BACK if healed(record, seen) else _HEAL_BACK
+    return _END_BACK if healed(record, seen.state) else _HEAL_BACK
 
 
 # Fix-layout and rebalance after an addition: started once, watched until they end.
@@ -509,7 +509,7 @@ def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish:
 
 
 def _heal(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
-    return _HEALED if healed(record, seen) else _HEAL
+    return _HEALED if healed(record, seen.state) else _HEAL
 
 
 def _finish(state: model.AdditionState) -> model.AdditionAct:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from migrator.bricks import shared
 from migrator.bricks.add import model
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
-from migrator.bricks.add.rules import may_add
+from migrator.bricks.add.rules import healed, may_add
 from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
 from migrator.catalog.model import CatalogRecord
@@ -167,9 +167,15 @@ class AdditionCall(shared.BrickCall):
         failure = shared.addition_failure(record, steps, ended, back=back)
         if failure is None:
             return
+        step = HookedStep(
+            step=HookStep.FAIL,
+            # It is known by the step of the addition at which it failed.
+            key=f"addition {record.id}: failure at step {failure.step_id}",
+            subject=subject_of(record),
+            words=f"the failure of the addition of {record.shown_bricks}",
+        )
         facts = self.facts(record, state=HookState.FAILED, failed=HookStep.ADD, reason=failure.reason)
-        tell = hooking.once if failure.certain else hooking.catch_up
-        await tell(_hooked_failure(record, failure.step_id), facts)
+        await (hooking.once if failure.certain else hooking.catch_up)(step, facts)
 
 
 def hooked(record: model.AdditionRecord) -> HookedStep:
@@ -179,16 +185,6 @@ def hooked(record: model.AdditionRecord) -> HookedStep:
         key=f"addition {record.id}",
         subject=subject_of(record),
         words=f"adding {record.shown_bricks} to the {record.side.value}",
-    )
-
-
-def _hooked_failure(record: model.AdditionRecord, step_id: int) -> HookedStep:
-    """A failure of an addition, by the step of it that it is known by."""
-    return HookedStep(
-        step=HookStep.FAIL,
-        key=f"addition {record.id}: failure at step {step_id}",
-        subject=subject_of(record),
-        words=f"the failure of the addition of {record.shown_bricks}",
     )
 
 
@@ -385,11 +381,10 @@ async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None
     told_entries: int | None = None
     while True:
         found = await told(call.world.volume.state_and_tasks())
+        if found is not None and healed(record, found[0]):
+            return
         heals = () if found is None else found[0].heals or ()
         waiting = [one for one in heals if one.entries != 0 or one.status != "Connected"]
-        # A brick that was just put in is not listed at once, and what waits for it neither.
-        if record.bricks[0] in {one.brick for one in heals} and not waiting:
-            return
         now_s = clock.monotonic_s()
         if waiting != seen:
             seen, changed_s, nudged_s = waiting, now_s, now_s

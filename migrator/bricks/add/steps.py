@@ -362,26 +362,20 @@ class AdditionMachine(
     async def _until_moved(self, record: model.AdditionRecord) -> _Done:
         call, heard_s, began_s = self.call, self.call.now_s(), self.clock.monotonic_s()
         while True:
-            found = await told(call.world.volume.state_and_tasks())
-            tasks = () if found is None else found[1]
-            task = next((one for one in tasks if one.kind is TaskKind.REBALANCE), None)
-            progress = None if task is None else await told(call.world.volume.progress(task))
+            seen = await self.looker.see(record)
             now_s = call.now_s()
-            if progress is not None and progress.counters:
-                heard_s = now_s
-                call.world.ledger.additions.add_samples(record.id, samples_of(progress, now_s))
-                self.looker.progress = progress
+            if seen is not None and seen.progress is not None and seen.progress.counters:
+                heard_s, progress = now_s, seen.progress
+                self.records.add_samples(record.id, samples_of(progress, now_s))
                 self._show(record, progress, self.clock.monotonic_s() - began_s)
                 moving = any(one.status in _MOVING for one in progress.counters)
-                if not moving or progress.task_id != record.notes.task_id:
+                if not moving or seen.stalled or progress.task_id != record.notes.task_id:
                     return Done()
-            if (found is not None and task is None) or now_s - heard_s > _PATIENCE_S:
+            gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
+            if gone or now_s - heard_s > _PATIENCE_S:
                 return Done()
             await self._follow_throttle(record)
-            await call.world.clock.sleep(call.request.poll_s)
-            seen = await self.looker.see(record)
-            if seen is not None and seen.stalled:
-                return Done()
+            await self.clock.sleep(call.request.poll_s)
 
     def _show(self, record: model.AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
         samples = self.call.world.ledger.additions.samples(record.id)
