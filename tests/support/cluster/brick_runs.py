@@ -146,17 +146,6 @@ class BrickRuns:
         said = self.rows("select kind, message from events order by id")
         assert process.returncode in (code, code if or_code is None else or_code), said
 
-    def wait_for_stream_on(self, process: "subprocess.Popen[bytes]", host: LabHost | None = None) -> str:
-        """Until a stream of this run is at work at the content of files, there or on any brick server; the host's name."""
-        found: list[str] = []
-
-        def at_work() -> bool:
-            found[:] = [name for name, _, _ in self._at_work(process, host)]
-            return bool(found)
-
-        wait_until(at_work, "a stream is at work")
-        return found[0]
-
     @contextmanager
     def held_stream_on(
         self, process: "subprocess.Popen[bytes]", host: LabHost | None = None, *, brick: LabBrick | None = None
