@@ -155,9 +155,7 @@ class Meter:
                 size_bytes += min(counters.size_bytes, stream.chunk.size_bytes)
         self._points.append(Point(at_s=now_s, files=files, size_bytes=size_bytes))
         points = tuple(self._points)
-        recent, whole = rate_over(points, _RECENT_S), rate_over(points, float("inf"))
-        left = self._totals.files - files, self._totals.size_bytes - size_bytes
-        recent_s = seconds_left(*left, recent)
+        recent = rate_over(points, _RECENT_S)
         self._pass.world.progress.show(
             RunProgress(
                 batch=self._pass.batch.number,
@@ -169,7 +167,7 @@ class Meter:
                 total_bytes=self._totals.size_bytes,
                 rate_bytes_per_s=recent.bytes_per_s if recent else 0.0,
                 rate_files_per_s=recent.files_per_s if recent else 0.0,
-                eta_s=seconds_left(*left, whole) if recent_s is None else recent_s,
+                eta_s=seconds_left(self._totals.files - files, self._totals.size_bytes - size_bytes, recent),
                 bad_files=self._bad,
                 streams=tuple(self._stream_progress(stream, now_s) for stream in self._live),
             )

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.support.cluster.brick_runs import BrickRuns, brick_runs
 from tests.support.cluster.fixtures import SMALL
 from tests.support.cluster.handle import LabHandle, bring_up, take_down
 from tests.support.cluster.sides import assert_equal
-from tests.support.delta_changes import build, change, let_settle, standing
+from tests.support.delta_changes import build, let_settle, standing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -47,43 +46,11 @@ def seeded(lab: LabHandle, scratch: Path, via: str, *, code: tuple[int, ...] = (
         yield runs
 
 
-def deltas_of(summary: Any) -> list[dict[str, Any]]:
-    return [delta for batch in summary["batches"] for delta in batch["deltas"]]
-
-
-def changed(delta: dict[str, Any], *kinds: str) -> int:
-    found = [tree["by_kind"].get(kind, {"paths": 0})["paths"] for tree in delta["changes"]["trees"] for kind in kinds]
-    return sum(found)
-
-
 def assert_proven(lab: LabHandle, runs: BrickRuns) -> None:
     runs.assert_equal()
     trees = [os.fsdecode(percent_unescape(tree["tree"]["path"])) for tree in runs.site.json("status")["trees"]]
     assert trees
     assert_equal(lab.source, runs.site.target, trees)
-
-
-@pytest.mark.parametrize("via", WAYS)
-def test_every_kind_of_change_arrives_and_renamed_directories_are_not_sent_again(
-    changing: LabHandle, scratch: Path, via: str
-) -> None:
-    tree = changing.source / ANN
-    try:
-        build(tree)
-        let_settle()
-        with seeded(changing, scratch, via) as runs:
-            many = standing(runs.site.target / ANN / "many")
-            change(tree)
-            let_settle()
-            made = deltas_of(runs.run("--deltas", "1"))
-            assert standing(runs.site.target / ANN / "new" / "moved along") == many
-            assert max(delta["size_bytes"] for delta in made) < 20_000
-            assert sum(changed(delta, "renamed") for delta in made) >= 5
-            assert_proven(changing, runs)
-            vanished = list(runs.site.target.glob(f".migrator-trash/*/{ANN}/vanishes/inner/deep"))
-            assert [path.read_text() for path in vanished] == ["goes with it"]
-    finally:
-        shutil.rmtree(tree)
 
 
 @pytest.mark.guarantee("delta-deletions")

@@ -18,9 +18,10 @@ from migrator.render.text import to_json, to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
 from migrator.transfer.model import ConvergenceOutcome, Decision, FreezeCheck, PassLimits, StreamCounters
-from migrator.transfer.passes import judge_passes
+from migrator.transfer.passes import check_of_trees, judge_passes
+from migrator.verify.model import DigestPolicy
 from tests.support.plans import small_plan
-from tests.support.records import SITE
+from tests.support.records import SITE, verification
 
 T0_S = 1_763_600_000.0
 TREE = small_plan().batches[0].trees[0].path
@@ -181,3 +182,26 @@ def test_the_freeze_is_compared_with_the_one_after_the_pass_before(ledger: Ledge
     assert [one.prediction for one in records] == [first.prediction, second.prediction]
     assert second.prediction is not None
     assert second.prediction.churn_files_per_h == pytest.approx((2 * 400 / 60 * HOUR_S + 200) / 3)
+
+
+def test_the_freeze_verifies_what_was_sent_since_the_last_verification(ledger: Ledger) -> None:
+    plan = small_plan()
+    usage = next(usage for usage in plan.ranking if usage.tree.path == TREE)
+
+    def to_read() -> int:
+        return check_of_trees(ledger, plan, 1, [TREE]).size_bytes
+
+    def verify(at_s: float, *, whole: bool) -> None:
+        number = ledger.verifications.start(plan=plan.name, batch=1, at_s=at_s)
+        policy = DigestPolicy(algorithm="xxh3_128", share=1.0, seed=1)
+        found = {"id": number, "plan": plan.name, "started_at_s": at_s, "finished_at_s": at_s + 1, "whole": whole}
+        ledger.verifications.finish(verification(policy=policy, **found))
+
+    assert to_read() == usage.size_bytes, "it was never verified"
+    ended_s = delta(ledger, 1, at_s=T0_S + 7200, files=400)
+    verify(ended_s, whole=True)
+    assert to_read() == 0
+    ended_s = delta(ledger, 2, at_s=ended_s + 10, files=3)
+    assert to_read() == min(3 * MIB, usage.size_bytes)
+    verify(ended_s, whole=False)
+    assert to_read() == min(3 * MIB, usage.size_bytes), "what is not whole proves nothing"

@@ -27,36 +27,10 @@ def work(lab: LabHandle) -> Iterator[LabHandle]:
 
 
 @pytest.fixture
-def runs(work: LabHandle, scratch: Path) -> Iterator[BrickRuns]:
-    with brick_runs(work, scratch / "site") as made:
-        yield made
-
-
-@pytest.fixture
 def leased(work: LabHandle, scratch: Path) -> Iterator[BrickRuns]:
     """With a lease whose end can be waited for, and that a pause of this machine does not end."""
     with brick_runs(work, scratch / "site", lease="8s") as made:
         yield made
-
-
-@pytest.mark.exhaustive
-def test_a_brick_that_goes_down_in_a_run_stops_it_and_the_next_run_goes_on(runs: BrickRuns, work: LabHandle) -> None:
-    runs.prepare()
-    brick = work.bricks[2]
-    process = runs.start(*SLOW)
-    try:
-        with runs.held_stream_on(process, brick=brick):
-            work.stop_brick(brick)
-        runs.wait_for(process, code=1)
-        (said,) = runs.events("bricks-unfit")
-        assert brick.name in said
-        assert any(brick.name in message for message in runs.events("pool-stopped"))
-        assert runs.left_running() == []
-        assert runs.site.call("run", "--all", "--deltas", "0").returncode == 4
-    finally:
-        work.start_bricks()
-    runs.run()
-    runs.assert_equal()
 
 
 @pytest.mark.guarantee("lost-host")

@@ -149,7 +149,7 @@ class DriverDirectories:
 
     def directory(self, pass_id: int, chunk: int) -> Path:
         """The directory of the present run."""
-        return self._above(pass_id, chunk) / "run"
+        return self._root / f"pass-{pass_id:06d}" / f"chunk-{chunk:06d}"
 
     def fresh(self, pass_id: int, chunk: int) -> Path:
         """The directory of a new run, without anything of an earlier one. Raises OSError."""
@@ -161,18 +161,14 @@ class DriverDirectories:
 
     def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
         """Remove the run; its logs stay where they are wanted."""
-        above, run = self._above(pass_id, chunk), self.directory(pass_id, chunk)
-        if keep_logs:
-            for path in run.iterdir() if run.exists() else ():
-                if path.is_dir() and path.name not in (_KEPT, _CACHE):
-                    shutil.rmtree(path)
-        elif above.exists():
-            shutil.rmtree(above)
+        run = self.directory(pass_id, chunk)
+        if not keep_logs:
+            shutil.rmtree(run, ignore_errors=True)
+        for path in run.iterdir() if run.exists() else ():
+            if path.is_dir() and path.name not in (_KEPT, _CACHE):
+                shutil.rmtree(path)
         with suppress(OSError):
-            above.parent.rmdir()
-
-    def _above(self, pass_id: int, chunk: int) -> Path:
-        return self._root / f"pass-{pass_id:06d}" / f"chunk-{chunk:06d}"
+            run.parent.rmdir()
 
 
 # fpsync: fpart cuts a tree into parts, and a number of rsyncs copy them.
