@@ -1,33 +1,29 @@
-"""The last way of a real volume with an arbiter: all but one set are drained, what that leaves is brought back, and the volume is
-retired: refused with anything in it that is nowhere else, then stopped, killed in the middle.
+"""The last way of a real volume with an arbiter: it is refused with anything in it that is nowhere else, then stopped, killed in
+the middle.
 """
 
 import os
-import sqlite3
 import subprocess
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from migrator.bricks.recover.model import WORK_DIRECTORY
 from migrator.core.paths import percent_escape
 from migrator.core.units import MIB
 from migrator.lab.model import VolumeType
 from tests.support.cluster.brick_runs import brick_runs
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle, wait_until
-from tests.support.cluster.leftovers import GFID, left_file, linked_symlink
 from tests.support.cluster.opening import open_behind
 from tests.support.cluster.site import LabSite
 from tests.support.delta_changes import let_settle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
-TIME_NS = 1_577_934_245_678_901_234
 STRAY = b"caf\xe9\nof nobody"
 
 
@@ -98,7 +94,7 @@ def copied(lab: LabHandle, scratch: Path) -> Iterator[LabSite]:
         (links / tree.name).symlink_to(tree)
     with brick_runs(lab, scratch / "site", trees="home/*", via="bricks") as runs:
         site = runs.site
-        text = f'[drain]\nthrottle = "aggressive"\npoll = "0.2s"\n\n[cutover]\nfreeze = "hook"\nsettle = "0s"\nretain = "0s"\nlink = "{links}/{{user}}"\n'
+        text = f'[cutover]\nfreeze = "hook"\nsettle = "0s"\nretain = "0s"\nlink = "{links}/{{user}}"\n'
         site.file.write_text(site.file.read_text() + text)
         hook = site.directory / "hooks" / "pre-freeze.d" / "10-vouches"
         hook.parent.mkdir(parents=True)
@@ -118,58 +114,6 @@ def files_in(tree: Path) -> int:
     return sum(path.is_symlink() or not path.is_dir() for path in tree.rglob("*"))
 
 
-def refuse_what_was_put_past_gluster(lab: LabHandle, site: LabSite, drain: Sequence[str]) -> None:
-    """A file without a gfid on a brick that stays is told by the scan, and nobody asks the volume for it."""
-    stays = lab.bricks[0]
-    placed = lab.brick_directory(stays) / "home/placed past Gluster"
-    placed.write_bytes(b"nobody can open it")
-    scanned = site.json("scan", "--via", "bricks")
-    assert scanned["whole"], scanned["reasons"]
-    assert [(one["brick"], one["files"]) for one in scanned["strange"]] == [(stays.name, 1)]
-    assert not [one for one in os.listxattr(placed) if one == GFID]
-    (refused,) = site.json(*drain, "--dry-run", code=4)["reasons"]
-    assert f"1 file without a gfid was put on {stays.name} past Gluster (home/placed past Gluster)" in refused
-    assert any(stays.name in one["subject"] for one in site.json("status")["blocked"])
-    # The drain looks for it again, and needs no other scan.
-    placed.unlink()
-
-
-def messages(site: LabSite, words: str) -> list[str]:
-    """Those of events that have these words in them."""
-    with closing(sqlite3.connect(f"file:{site.directory / 'state/ledger.db'}?mode=ro", uri=True)) as database:
-        return [message for (message,) in database.execute("select message from events") if words in message]
-
-
-def drain_the_second_set(lab: LabHandle, site: LabSite, home: Path) -> None:
-    """What a drain leaves on three bricks is one; what waits to be healed is left alone; the arbiter is never read."""
-    leaving = lab.bricks[3:]
-    drain = ("brick", "drain", *(brick.name for brick in leaving), "--accept-open-files")
-    refuse_what_was_put_past_gluster(lab, site, drain)
-    # After the scan, so that no guard knows them.
-    good, blamed = (linked_symlink(lab, leaving[0], home, name) for name in ("good", "blamed"))
-    blamed_there = [lab.brick_directory(brick) / blamed.relative_to(lab.source) for brick in leaving]
-    # The arbiter says that the first copy has missed a change.
-    os.setxattr(blamed_there[2], "trusted.afr.vol1-client-3", bytes(11) + b"\1", follow_symlinks=False)
-    refused = site.json(*drain, "--recover", code=4)
-    assert set(refused["left_behind"]) == {str(one.relative_to(lab.source)) for one in (blamed, home / "blamed-again")}
-    (told,) = messages(site, "waits to be healed")
-    assert str(min(blamed.name, "blamed-again")) in told
-    assert not any(os.path.lexists(lab.brick_directory(brick) / good.relative_to(lab.source)) for brick in leaving)
-    assert good.lstat().st_ino == (home / "good-again").lstat().st_ino
-
-    os.removexattr(blamed_there[2], "trusted.afr.vol1-client-3", follow_symlinks=False)
-    left_file(lab, leaving, home / "hidden", b"only here", mtime_ns=TIME_NS)
-    os.utime(home, ns=(TIME_NS, TIME_NS + 5))
-    done = site.json(*drain, "--recover")
-    assert (done["ending"], done["standing"]["failures"]) == ("done", 0), done
-    facts = (home / "hidden").stat()
-    assert (home / "hidden").read_bytes() == b"only here"
-    assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o7777, facts.st_mtime_ns) == (20001, 20002, 0o640, TIME_NS)
-    assert home.stat().st_mtime_ns == TIME_NS + 5
-    assert blamed.lstat().st_ino == (home / "blamed-again").lstat().st_ino
-    assert not os.path.lexists(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)
-
-
 @pytest.mark.guarantee("retire")
 def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make_lab: MakeLab, scratch: Path) -> None:
     lab = make_lab(
@@ -185,8 +129,6 @@ def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make
         pytest.skip("needs sshd: who is connected to the bricks is asked on their hosts")
     with copied(lab, scratch) as site:
         first, second = trees_of(lab)
-        second.joinpath("left").mkdir()
-        drain_the_second_set(lab, site, second / "left")
         site.json("cutover", "--user", first.name)
         refused = retire(site, code=4)["cover"]["uncovered"]
         assert refused["not-moved"]["paths"] == files_in(second)
