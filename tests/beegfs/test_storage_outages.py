@@ -4,16 +4,14 @@ import asyncio
 import errno
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 
 from migrator.beegfs import model as beegfs
-from migrator.core.errors import Interrupted, Refused, ToolFailed
+from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
-from migrator.core.states import ChunkState, PassKind
+from migrator.core.states import ChunkState
 from migrator.plan.model import SurpriseKind
-from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import RetryPolicy, RunStopped, StopReason
 from tests.support.fake_filesystem import GIB
 from tests.support.fake_streams import Fault
@@ -60,7 +58,6 @@ class Storage:
     failure: str = ""
     unstripable: str = ""
     looks: int = 0
-    waits: asyncio.Event | None = None
     striped: list[tuple[bytes, beegfs.StripeSettings]] = field(default_factory=list)
     tool: str = "/usr/bin/beegfs"
     limits: dict[int, beegfs.UserQuota] = field(default_factory=dict)
@@ -68,9 +65,6 @@ class Storage:
 
     async def look(self) -> beegfs.StorageSeen:
         self.looks += 1
-        if self.waits is not None:
-            self.waits.set()
-            await asyncio.Event().wait()
         if self.failure:
             raise ToolFailed(self.failure)
         found = beegfs.StorageSeen(targets=tuple(self.change(target(number)) for number in (1, 2, 101, 201)))
@@ -265,53 +259,6 @@ async def test_nothing_is_written_where_the_settings_cannot_be_given(world: Worl
     storage.unstripable = ""
     await world.run(stripe=STRIPE)
     assert len(storage.striped) == 1
-
-
-@pytest.mark.exhaustive
-@in_loop
-async def test_a_run_that_is_interrupted_while_it_asks_leaves_nothing_unfinished(
-    world: World, storage: Storage
-) -> None:
-    asking = asyncio.Event()
-
-    def fail(path: bytes) -> None:
-        if path == HANGING:
-            storage.waits = asking
-
-    world.streams.before_path = fail
-    world.streams.faults[HANGING] = Fault("crash", times=1)
-    task = asyncio.create_task(world.run(jobs=1))
-    await asyncio.wait_for(asking.wait(), 60)
-    task.cancel()
-    with pytest.raises(Interrupted):
-        await task
-    assert not world.ledger.passes.unfinished_attempts()
-    storage.waits = None
-    await world.run()
-    assert world.is_copied()
-
-
-def test_a_stream_of_a_final_pass_does_not_wait(
-    world: World, storage: Storage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A user is frozen meanwhile: it stops as ever, and says which target is lost."""
-    started = PassUnderWay.__init__
-
-    def as_final(self: PassUnderWay, **given: Any) -> None:
-        started(self, **{**given, "kind": PassKind.FINAL})
-
-    monkeypatch.setattr(PassUnderWay, "__init__", as_final)
-
-    def hang(path: bytes) -> None:
-        if path == HANGING:
-            storage.change = lost
-
-    world.streams.before_path = hang
-    world.streams.faults[HANGING] = Fault("hang", times=1)
-    with pytest.raises(RunStopped) as caught:
-        asyncio.run(world.run())
-    assert caught.value.stopped.reason is StopReason.TARGET_STUCK
-    assert "target_201" in caught.value.stopped.message
 
 
 OWNER = 1001

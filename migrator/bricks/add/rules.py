@@ -30,8 +30,8 @@ _S, _A = model.AdditionState, model.AdditionStep
 _RESET = model.AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE)
 _RESET_SEEN = model.AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE, seen_done=True)
 _PREPARE = model.AdditionAct(step=_A.PREPARE, intent=_S.PREPARING, result=_S.PREPARED)
-_PUT_IN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
-_PUT_IN_SEEN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
+_ADD = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
+_ADD_SEEN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
 _HEAL = model.AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED)
 _HEALED = model.AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED, seen_done=True)
 _SERVE_AGAIN = model.AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
@@ -69,7 +69,7 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
     if record.state in (_S.PREPARED, _S.ADDING):
         return _put_in(record, seen, wish, brick, place)
     if record.state in model.REVERSIBLE_STATES and brick.online and _is_another(record, place):
-        return _PUT_IN_SEEN
+        return _ADD_SEEN
     if record.state is _S.RESETTING and not brick.online:
         return _RESET_SEEN
     if record.state in (_S.OFFLINE, _S.PREPARING) and not brick.online:
@@ -109,14 +109,14 @@ def _put_in(
     new = _is_new(record, place)
     if brick.online:
         # What it held before, on a disk that was mounted again: nothing was put in.
-        return _PUT_IN_SEEN if new else _unless_refused(_RESET, record, seen, wish)
+        return _ADD_SEEN if new else _unless_refused(_RESET, record, seen, wish)
     if new and place.volume_id and place.entries:
         # It has been filled from the others already, and is down again.
-        return _PUT_IN_SEEN
+        return _ADD_SEEN
     if any(rules_guards.place_problems(record, seen, wish)):
         # It was right once: after a reboot hooks may mount it again.
         return _RESET_SEEN if record.state is _S.ADDING else _PREPARE
-    return _unless_refused(_PUT_IN, record, seen, wish)
+    return _unless_refused(_ADD, record, seen, wish)
 
 
 def _in_again(
@@ -194,14 +194,32 @@ _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """What a task is begun with, and what is written when it has come to its end. `by_fix_layout`: one that only puts layouts
-    right is enough.
+    """A task: what it is begun with, and the state when it has come to its end. A whole rebalance puts every layout right as well;
+    for a rebalance a task that only puts layouts right is not enough.
     """
 
     begin: model.AdditionAct
-    done: model.AdditionAct
-    by_fix_layout: bool
+    result: model.AdditionState
     words: str
+
+    @property
+    def done(self) -> model.AdditionAct:
+        begin = self.begin
+        return model.AdditionAct(step=begin.step, intent=begin.intent, result=self.result, seen_done=True)
+
+    @property
+    def moves_files(self) -> bool:
+        return self.begin.step is _A.BALANCE
+
+
+_LAYOUT = Watching(
+    begin=model.AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAYOUT), result=_S.LAID_OUT, words="fix-layout"
+)
+_BALANCE = Watching(
+    begin=model.AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCING),
+    result=_S.BALANCED,
+    words="rebalance",
+)
 
 
 def watched(
@@ -269,7 +287,7 @@ def _own(record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching,
         return model.AdditionAct(step=model.AdditionStep.WATCH, intent=record.state, result=record.state)
     if problems := tuple(_failures(progress, what)):
         return give_up(f"{what.words}: {'; '.join(problems)}")
-    if not what.by_fix_layout and any(one.fix_layout for one in progress.counters):
+    if what.moves_files and any(one.fix_layout for one in progress.counters):
         return replace(what.begin, task_before=task.id)
     return what.done
 
@@ -280,7 +298,7 @@ def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
     """
     broken = [one for one in progress.counters if one.status is not TaskStatus.COMPLETED]
     yield from (f"on {one.host} it is {one.status.value}" for one in broken)
-    few = not (broken or what.by_fix_layout) and are_few(progress.failures, moved_files=progress.files)
+    few = what.moves_files and not broken and are_few(progress.failures, moved_files=progress.files)
     if progress.failures and not few:
         yield f"{several(progress.failures, 'file')} could not be moved (failures): they are where they were"
 
@@ -319,22 +337,7 @@ _TAKEN_OUT = "it is not in the volume any more: somebody else has taken it out"
 GROWN_SHARE = 0.8
 """Of the size of the bricks: a file system keeps some of a device to itself."""
 
-_LAYOUT = Watching(
-    begin=model.AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAYOUT),
-    done=model.AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAID_OUT, seen_done=True),
-    # A whole rebalance puts every layout right as well.
-    by_fix_layout=True,
-    words="fix-layout",
-)
-_BALANCE = Watching(
-    begin=model.AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCING),
-    done=model.AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCED, seen_done=True),
-    by_fix_layout=False,
-    words="rebalance",
-)
 _HAND_OVER = model.AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.SEEN)
-_ADD = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
-_ADD_SEEN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
 
 
 def next_step(record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish) -> model.Step:

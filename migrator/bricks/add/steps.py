@@ -246,7 +246,7 @@ class AdditionMachine(
     async def _make(self, act: model.AdditionAct, record: model.AdditionRecord) -> _Done:
         """Do it. Raises MigratorError, OSError, TimeoutError."""
         if act.step is model.AdditionStep.GIVE_UP:
-            await self._put_back(record)
+            await self._throttle(record, self.throttle.restore)
         if act.seen_done or act.step is model.AdditionStep.GIVE_UP:
             return Done(words=act.reason or ("seen to be done" if act.step is model.AdditionStep.ADD else ""))
         deeds = {
@@ -374,7 +374,7 @@ class AdditionMachine(
             gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
             if gone or now_s - heard_s > _PATIENCE_S:
                 return Done()
-            await self._follow_throttle(record)
+            await self._throttle(record, self.throttle.follow)
             await self.clock.sleep(call.request.poll_s)
 
     def _show(self, record: model.AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
@@ -444,18 +444,14 @@ class AdditionMachine(
         forget_directories(self.call, record)
         return Done(words="; ".join(said for said in (audit, words) if said))
 
-    async def _follow_throttle(self, record: model.AdditionRecord) -> None:
-        try:
-            await self.throttle.follow(record)
-        except MigratorError as error:
-            self._doubt(record, f"the throttle could not be changed: {error.message}")
-
-    async def _put_back(self, record: model.AdditionRecord) -> None:
+    async def _throttle(
+        self, record: model.AdditionRecord, change: Callable[[model.AdditionRecord], Awaitable[object]]
+    ) -> None:
         """What cannot be put back now is by the next call, whatever it adds."""
         try:
-            await self.throttle.restore(record)
+            await change(record)
         except MigratorError as error:
-            self._doubt(record, f"the throttle could not be put back: {error.message}")
+            self._doubt(record, f"the throttle could not be changed: {error.message}")
 
     def _doubt(self, record: model.AdditionRecord, words: str) -> None:
         """Told once."""

@@ -8,7 +8,7 @@ import pytest
 from migrator.bricks.add import model as add
 from migrator.bricks.add.rules import begin_again, next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
-from migrator.gluster.model import Brick, BrickHeal
+from migrator.gluster.model import Brick
 from migrator.operations.model import Finished, Halt
 from tests.bricks.add.in_place_world import ALL, OWN, ROOM, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
 
@@ -129,17 +129,6 @@ def test_a_quorum_is_what_gluster_takes_for_one(
     assert has_quorum(members, [members[number] for number in up], options) is writable
 
 
-def test_what_was_put_in_and_died_is_waited_for_and_what_was_only_marked_is_put_in() -> None:
-    for disk, is_in in ((Disk("new-1", marked=True, files=2), True), (Disk("new-1", marked=True), False)):
-        step = after(S.ADDING, seen(away(disk)))
-        assert isinstance(step, add.AdditionAct)
-        assert (step.step, step.seen_done) == (add.AdditionStep.ADD, is_in)
-    # Marks on what nobody saw empty are not overridden.
-    strange = after(S.ADDING, seen(away(Disk("new-8", marked=True))))
-    assert isinstance(strange, add.AdditionAct)
-    assert strange.step is add.AdditionStep.RESET
-
-
 def test_marks_alone_on_a_file_system_that_is_to_be_prepared_are_told_with_what_takes_them_off() -> None:
     (told,) = problems_before(record(S.PREPARING), seen(away(Disk("new-1", marked=True))), add.Wish(), prepared=True)
     assert "setfattr -x trusted.glusterfs.volume-id /srv/b/data" in told
@@ -160,18 +149,6 @@ def test_what_is_not_seen_is_looked_at_again() -> None:
             step = after(one, look)
             assert isinstance(step, Halt), (one, step)
             assert step.look_again
-
-
-def test_a_copy_that_is_down_again_is_not_healed_whatever_is_listed() -> None:
-    heals = tuple(BrickHeal(brick=name, status="Connected", entries=0) for name in ALL)
-    world = away(Disk("new-1", marked=True, files=3))
-    step = after(S.HEALING, seen(world, state=replace(world.state(), heals=heals)))
-    assert isinstance(step, add.AdditionAct)
-    assert not step.seen_done
-    world.up = True
-    step = after(S.HEALING, seen(world, state=replace(world.state(), heals=heals)))
-    assert isinstance(step, add.AdditionAct)
-    assert step.result is S.HEALED
 
 
 @pytest.mark.parametrize(

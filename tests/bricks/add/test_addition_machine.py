@@ -129,25 +129,6 @@ def test_killed_and_disturbed_anywhere_it_ends_with_the_brick_in_use(
     check(world, rebalance=rebalance)
 
 
-def test_the_way_without_any_disturbance() -> None:
-    world, steps = World(), []
-    while not isinstance(step := call(world, Wish()), Finished):
-        assert isinstance(step, AdditionAct)
-        steps.append(step.step)
-    step_of = AdditionStep
-    assert steps == [
-        step_of.PREPARE,
-        step_of.ADD,
-        step_of.LAY_OUT,
-        step_of.WATCH,
-        step_of.LAY_OUT,
-        step_of.BALANCE,
-        step_of.WATCH,
-        step_of.BALANCE,
-        step_of.FINISH,
-    ]
-
-
 @pytest.mark.parametrize(
     ("state", "failures", "given_up"), [(S.BALANCING, 10, False), (S.BALANCING, 11, True), (S.LAYOUT, 1, True)]
 )
