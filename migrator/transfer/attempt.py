@@ -71,27 +71,16 @@ class OpenAttempt:
         )
 
 
+@dataclass(kw_only=True)
 class Stream(OpenAttempt):
     """The streams of one attempt, one after the other. `token` is in the environment of every process."""
 
-    def __init__(
-        self,
-        under_way: PassUnderWay,
-        meter: Meter,
-        chunk: model.ChunkRecord,
-        *,
-        attempt_id: int,
-        token: str,
-        slot: int,
-        executor: "Executor | SystemExecutor",
-    ) -> None:
-        super().__init__(id=attempt_id)
-        self.token = token
-        self._pass = under_way
-        self._meter = meter
-        self._chunk = chunk
-        self._slot = slot
-        self._executor = executor
+    under_way: PassUnderWay
+    meter: Meter
+    chunk: model.ChunkRecord
+    token: str
+    slot: int
+    executor: "Executor | SystemExecutor"
 
     async def follow(
         self,
@@ -123,13 +112,13 @@ class Stream(OpenAttempt):
                 on_stderr=taking(files.stderr if files else None, reader.stderr),
             )
         )
-        live = self._meter.begin(
+        live = self.meter.begin(
             LiveStream(
-                number=self._slot,
+                number=self.slot,
                 attempt_id=self.id,
                 token=self.token,
-                host=self._executor.host,
-                chunk=self._chunk,
+                host=self.executor.host,
+                chunk=self.chunk,
                 counters=lambda: reader.counters,
                 end=stream.cancel,
             )
@@ -151,17 +140,17 @@ class Stream(OpenAttempt):
                 raise
             reason, detail = stop or (
                 model.StopReason.TARGET_STUCK,
-                f"chunk {self._chunk.number} of {show(self._chunk.tree)} has not moved for "
-                f"{self._pass.request.stall_timeout_s:.0f} s",
+                f"chunk {self.chunk.number} of {show(self.chunk.tree)} has not moved for "
+                f"{self.under_way.request.stall_timeout_s:.0f} s",
             )
             return model.Outcome(verdict=model.Verdict.STOP, counters=reader.counters, stop=reason, message=detail)
         except ToolFailed as error:
             outcome = model.Outcome(verdict=model.Verdict.INTERRUPTED, counters=reader.counters, message=error.message)
             # Another host may have been reconnected meanwhile, and lost the files placed there before.
-            if self._executor.host == self._pass.world.own_host:
+            if self.executor.host == self.under_way.world.own_host:
                 outcome = replace(outcome, verdict=model.Verdict.STOP, stop=model.StopReason.TOOL_MISSING)
         finally:
-            self._meter.ended(live)
+            self.meter.ended(live)
             if files is not None:
                 files.close(keep_list=not arrived)
         return outcome
@@ -169,17 +158,17 @@ class Stream(OpenAttempt):
     async def _end(self, stream: "asyncio.Task[Completed]") -> bool:
         """End the stream, through any cancellation. Returns whether nothing of it is left."""
         stream.cancel()
-        await through_cancellation(asyncio.wait({stream}, timeout=self._pass.request.end_timeout_s))
+        await through_cancellation(asyncio.wait({stream}, timeout=self.under_way.request.end_timeout_s))
         try:
-            left = await through_cancellation(self._executor.end_orphans([self.token]))
+            left = await through_cancellation(self.executor.end_orphans([self.token]))
         except HostLost as error:
             LOG.error("whether a stream has ended is not known: %s", error.message, extra={"attempt": self.id})
             return False
         return stream.done() and not left
 
     def _leave_unended(self) -> None:
-        name = f"attempt {self.id} at chunk {self._chunk.number}, token {self.token}"
-        self._pass.unended.append(name)
+        name = f"attempt {self.id} at chunk {self.chunk.number}, token {self.token}"
+        self.under_way.unended.append(name)
         LOG.error("a stream cannot be ended: %s", name)
         raise Unended(name)
 
@@ -606,18 +595,26 @@ class Attempt(Stream):
             argv=[show(word) for word in self._command.argv] if self._command else (),
             at_s=world.clock.now_s(),
         )
-        super().__init__(under_way, meter, chunk, attempt_id=attempt_id, token=token, slot=slot, executor=way.executor)
+        super().__init__(
+            id=attempt_id,
+            under_way=under_way,
+            meter=meter,
+            chunk=chunk,
+            token=token,
+            slot=slot,
+            executor=way.executor,
+        )
         LOG.info("attempt begins", extra=self.facts)
 
     @property
     def facts(self) -> Mapping[str, object]:
         """Identification for the log."""
         return {
-            "run": self._pass.invocation.run_id,
-            "batch": self._pass.batch.number,
-            "chunk": self._chunk.number,
-            "chunk_kind": self._chunk.kind.value,
-            "tree": self._chunk.tree,
+            "run": self.under_way.invocation.run_id,
+            "batch": self.under_way.batch.number,
+            "chunk": self.chunk.number,
+            "chunk_kind": self.chunk.kind.value,
+            "tree": self.chunk.tree,
             "attempt": self.id,
             "paths": len(self._listed),
         }
@@ -629,12 +626,12 @@ class Attempt(Stream):
         result = Result()
         if self._command is None:
             # This process does the work itself: a crash leaves no other process behind.
-            own = ProcessIdentity(pid=self._pass.request.pid, start_ticks=0, boot_id="")
+            own = ProcessIdentity(pid=self.under_way.request.pid, start_ticks=0, boot_id="")
             self._world.ledger.passes.started(self.id, own)
         else:
-            parts = self._engine.name != model.DIRECT and self._chunk.kind is ChunkKind.RANGED_FILES
-            if parts or (self._again and self._chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
-                await remove_before_stream(self._pass, [listed.path for listed in self._work.paths], parts=parts)
+            parts = self._engine.name != model.DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
+            if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
+                await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
             outcome = await self._copy_by_stream(self._command)
             if outcome.verdict is not model.Verdict.DONE:
                 return self._as_it_is(outcome)
@@ -642,7 +639,7 @@ class Attempt(Stream):
             for suspect in outcome.suspects:
                 by_kind[suspect.kind].append(suspect)
             changed, moved = by_kind.pop(model.FileProblemKind.CHANGED), by_kind.pop(model.FileProblemKind.MOVED)
-            result = await judge(self._pass, [suspect for some in by_kind.values() for suspect in some])
+            result = await judge(self.under_way, [suspect for some in by_kind.values() for suspect in some])
             if result.stop is not None:
                 return result
             result.changed, result.again = changed, [*result.again, *moved]
@@ -671,36 +668,36 @@ class Attempt(Stream):
 
     async def _synced(self, result: Result) -> Result:
         # Done means that a sync which started after the end of the stream has reached the disks.
-        syncs = [self._pass.sync_of(self._way.executor)] if self._command is not None else []
+        syncs = [self.under_way.sync_of(self._way.executor)] if self._command is not None else []
         if self._command is None or self._by_descriptor:
-            syncs.append(self._pass.sync)
+            syncs.append(self.under_way.sync)
         for sync in syncs:
             if (stop := await sync_problem(sync)) is not None:
                 return Result().stop_for(*stop)
         return result
 
     async def _copy_by_stream(self, command: Command) -> model.Outcome:
-        start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self._chunk.tree)
+        start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self.chunk.tree)
         return await self.follow(
             start,
             self._engine.reader(self._work, self._view),
-            files=self._pass.invocation.directory.attempt(self._chunk.number, self.id, command),
+            files=self.under_way.invocation.directory.attempt(self.chunk.number, self.id, command),
             on_start=partial(self._world.ledger.passes.started, self.id),
         )
 
     async def _without_stream(self, result: Result) -> Result:
         """Make links, and copy what no stream can take."""
-        links = self._chunk.kind is ChunkKind.LINKS
+        links = self.chunk.kind is ChunkKind.LINKS
         paths = (
             ((listed, listed.size_bytes) for listed in self._listed)
             if links
             else to_be_linked(self._by_descriptor, self._work.paths)
         )
-        result, files, size_bytes = await make_by_descriptor(self._pass, self._chunk.tree, paths, result)
+        result, files, size_bytes = await make_by_descriptor(self.under_way, self.chunk.tree, paths, result)
         if files:
             made = model.StreamCounters(files=files, size_bytes=0 if links else size_bytes)
             self.counters += made
-            self._meter.wrote(made)
+            self.meter.wrote(made)
         return result
 
     def _as_it_is(self, outcome: model.Outcome) -> Result:

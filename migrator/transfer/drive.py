@@ -142,7 +142,15 @@ class _Step:
             at_s=self._world.clock.now_s(),
         )
         LOG.info("driver begins", extra={"tree": chunk.tree, "attempt": attempt_id, "driver": self._name})
-        stream = Stream(self._pass, self._meter, chunk, attempt_id=attempt_id, token=token, slot=1, executor=executor)
+        stream = Stream(
+            id=attempt_id,
+            under_way=self._pass,
+            meter=self._meter,
+            chunk=chunk,
+            token=token,
+            slot=1,
+            executor=executor,
+        )
         start = partial(
             executor.execute,
             command,

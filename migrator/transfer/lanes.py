@@ -26,19 +26,20 @@ MakeWay = Callable[[Host, str | None], Awaitable[Way]]
 """The executor and the engines of a host for one brick (None: for the mount there). Raises ToolFailed, HostLost."""
 
 
+@dataclass(eq=False)
 class HostLane:
     """The `Lane` port over one host. Ways are made once for every connection; several callers share the making."""
 
-    def __init__(self, host: str, *, jobs: int, reads_mount: bool, hosts: Hosts, make_way: MakeWay) -> None:
-        self.host = host
-        self.jobs = jobs
-        self.reads_mount = reads_mount
-        self.ends_by_lease = True  # the far end on a host sees to it
-        self._hosts = hosts
-        self._make_way = make_way
-        self._connection: tuple[int, int] | None = None
-        self._ways: dict[str | None, Way] = {}
-        self._making = asyncio.Lock()
+    host: str
+    jobs: int
+    reads_mount: bool
+    hosts: Hosts
+    make_way: MakeWay
+    ends_by_lease: bool = True
+    """The far end on a host sees to it; a batch system instead reports the end of its job."""
+    _connection: tuple[int, int] | None = None
+    _ways: dict[str | None, Way] = field(default_factory=dict)
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def reads(self, brick: str) -> bool:
         """The name of a brick starts with its host."""
@@ -47,19 +48,19 @@ class HostLane:
     async def way(self, brick: str | None) -> Way:
         """How a chunk of this brick is read there. Raises HostLost, ToolFailed."""
         async with self._making:
-            host = await self._hosts.reach(self.host)
+            host = await self.hosts.reach(self.host)
             # A new connection: files placed on the host are gone with the old one.
             connection = (id(host), (await host.identity()).process_id)
             if connection != self._connection:
                 self._connection = connection
                 self._ways.clear()
             if brick not in self._ways:
-                self._ways[brick] = await self._make_way(host, brick)
+                self._ways[brick] = await self.make_way(host, brick)
             return self._ways[brick]
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """Reach the host, and end what attempts have left there. Raises HostLost."""
-        host = await self._hosts.reach(self.host)
+        host = await self.hosts.reach(self.host)
         return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
 
 
@@ -74,8 +75,7 @@ class MoverLane(HostLane):
     """A lane over a host of a batch system, which reports what is left there after a loss."""
 
     def __init__(self, host: str, *, jobs: int, movers: Movers, make_way: MakeWay) -> None:
-        super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way)
-        self.ends_by_lease = False  # the batch system reports the end of its job
+        super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way, ends_by_lease=False)
         self._movers = movers
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:

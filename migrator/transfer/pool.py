@@ -5,11 +5,10 @@ import math
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from migrator.catalog.rules_packing import divisible, halves
-from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.paths import show
@@ -18,7 +17,6 @@ from migrator.hosts.ports import HostLost
 from migrator.plan.model import ListedPath
 from migrator.transfer.attempt import Attempt, Result, Unended, look_at_all
 from migrator.transfer.context import LOG, LOOK_EVERY_S, PassUnderWay
-from migrator.transfer.governor import Governor
 from migrator.transfer.lanes import Routes
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
@@ -26,9 +24,6 @@ from migrator.transfer.ports import BrickRefused, Engine, Lane, Way
 from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
 from migrator.transfer.settlement import Settlement
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import PassRecords
 
 # The next chunk: the largest one of the brick that the fewest streams read; failed chunks once their delay is over.
 
@@ -43,25 +38,15 @@ class ChunkQueue:
     brick determines the end. `finished` is set when no lane has anything left.
     """
 
-    def __init__(
-        self,
-        passes: "PassRecords",
-        clock: Clock,
-        pass_id: int,
-        kinds: Sequence[ChunkKind],
-        routes: Routes,
-        *,
-        but_trees: Collection[bytes] = (),
-        governor: Governor | None = None,
-    ) -> None:
-        self._passes = passes
-        self._governor = governor
-        self._clock = clock
-        self._pass_id = pass_id
+    def __init__(self, under_way: PassUnderWay, routes: Routes, kinds: Sequence[ChunkKind]) -> None:
+        self._passes = under_way.world.ledger.passes
+        self._governor = under_way.governor
+        self._clock = under_way.world.clock
+        self._pass_id = under_way.pass_id
         self._kinds = tuple(kinds)
         self._routes = routes
-        self._but_trees = but_trees
-        self._bricks = passes.bricks(pass_id)
+        self._but_trees = under_way.left_alone
+        self._bricks = self._passes.bricks(self._pass_id)
         self._ahead: dict[str | None, deque[ChunkRecord]] = {}
         self._exhausted: set[str | None] = set()
         """Bricks without pending chunks in the ledger, until a chunk is given back."""
@@ -196,72 +181,74 @@ _FIRST_PAUSE_S = 2.0
 _LONGEST_PAUSE_S = 60.0
 
 
+@dataclass(slots=True, kw_only=True)
 class Worker:
     """Copies one chunk after the other, until none is left or the pool stops. Call `work` once."""
 
-    def __init__(
-        self, under_way: PassUnderWay, routes: Routes, queue: ChunkQueue, meter: Meter, *, lane: Lane, slot: int
-    ) -> None:
-        self._pass = under_way
-        self._routes = routes
-        self._world = under_way.world
-        self._queue = queue
-        self._meter = meter
-        self._lane = lane
-        self._slot = slot
-        self._brick: str | None = None
-        self._settle = Settlement(under_way, meter)
+    under_way: PassUnderWay
+    routes: Routes
+    queue: ChunkQueue
+    meter: Meter
+    lane: Lane
+    slot: int
+    _settle: Settlement = field(init=False)
+    _brick: str | None = None
+
+    def __post_init__(self) -> None:
+        self._settle = Settlement(self.under_way, self.meter)
 
     async def work(self) -> None:
         """Take chunks until there are none. Raises only defects of this program."""
-        while self._pass.stop_found is None and not self._queue.finished.is_set():
-            if self._lane.host in self._routes.lost:
+        while self.under_way.stop_found is None and not self.queue.finished.is_set():
+            if self.lane.host in self.routes.lost:
                 await self._reach_again()
                 continue
-            if self._pass.storage is not None and self._pass.storage.lost and self._pass.waits_for_storage:
-                self._pass.storage.begin()
-                await self._queue.pause(LOOK_EVERY_S)
+            if self.under_way.storage is not None and self.under_way.storage.lost and self.under_way.waits_for_storage:
+                self.under_way.storage.begin()
+                await self.queue.pause(LOOK_EVERY_S)
                 continue
-            chunk = await self._queue.take(self._lane)
+            chunk = await self.queue.take(self.lane)
             if chunk is None:
                 continue
             again_after_s: float | None = None
             try:
                 again_after_s = await self._handle(chunk)
             finally:
-                self._queue.release(chunk, again_after_s)
+                self.queue.release(chunk, again_after_s)
 
     async def _handle(self, chunk: ChunkRecord) -> float | None:
         """Try a chunk once. Returns its delay if it has to wait again. One that is to be confirmed is given back then."""
-        paths = tuple(self._world.chunk_lists.paths(chunk.list_path or self._pass.chunk_list, chunk.number))
+        paths = tuple(
+            self.under_way.world.chunk_lists.paths(chunk.list_path or self.under_way.chunk_list, chunk.number)
+        )
         if not await self._tree_is_there(chunk) or self._divided(chunk, paths):
             return None
-        from_brick = not self._lane.reads_mount
-        if from_brick and not await self._routes.quiet_before():
-            self._queue.wake()
+        from_brick = not self.lane.reads_mount
+        if from_brick and not await self.routes.quiet_before():
+            self.queue.wake()
             return None
-        finds = self._routes.finds.get(self._lane.host, 0)
+        finds = self.routes.finds.get(self.lane.host, 0)
         self._brick = chunk.brick if from_brick else None
         try:
-            way = await self._lane.way(self._brick)
+            way = await self.lane.way(self._brick)
             engine = self._engine(way, chunk)
         except HostLost as error:
-            self._routes.lose(self._lane, error)
+            self.routes.lose(self.lane, error)
             return None
         except BrickRefused as error:
-            self._routes.refuse(str(self._brick), error)
+            self.routes.refuse(str(self._brick), error)
             return None
         except (Refused, ToolFailed) as error:
             # The host answers but cannot run streams: another way is used, if there is one.
-            if self._lane.reads_mount:
-                self._pass.stop(StopReason.TOOL_MISSING, error.message)
+            if self.lane.reads_mount:
+                self.under_way.stop(StopReason.TOOL_MISSING, error.message)
             else:
-                self._routes.lose(self._lane, HostLost(error.message, cause=error.cause, hint=error.hint), unfit=True)
+                self.routes.lose(self.lane, HostLost(error.message, cause=error.cause, hint=error.hint), unfit=True)
             return None
         if engine is None:
-            self._settle.without_stream(chunk).finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE)
+            self._settle.without_stream(chunk).finish(self.under_way.world, AttemptState.SUCCEEDED, ChunkState.DONE)
             return None
-        attempt = Attempt(self._pass, self._routes, self._meter, chunk, paths, slot=self._slot, way=way, engine=engine)
+        attempt = Attempt(self.under_way, self.routes, self.meter, chunk, paths, slot=self.slot, way=way, engine=engine)
         try:
             result = await attempt.copy()
             held_s = await self._settle.held(chunk, attempt, result)
@@ -269,7 +256,7 @@ class Worker:
             self._settle.interrupted(attempt)
             raise
         except Unended:
-            self._pass.stop(StopReason.TARGET_STUCK, f"chunk {chunk.number} of {show(chunk.tree)}")
+            self.under_way.stop(StopReason.TARGET_STUCK, f"chunk {chunk.number} of {show(chunk.tree)}")
             return None
         except HostLost as error:
             return await self._in_doubt(attempt, error, finds)
@@ -277,19 +264,19 @@ class Worker:
             return held_s
         if result.verdict is not Verdict.DONE:
             return self._settle.follow(chunk, paths, attempt, result)
-        self._queue.confirm(chunk)
+        self.queue.confirm(chunk)
 
         def abandoned() -> None:
             self._settle.interrupted(attempt)
-            self._queue.give_back(chunk)
+            self.queue.give_back(chunk)
 
         confirmation = partial(self._confirm, chunk, paths, attempt, result, finds)
-        await self._pass.confirmations.begin(confirmation, abandoned)
+        await self.under_way.confirmations.begin(confirmation, abandoned)
         return None
 
     def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
         """Halve a chunk that would outlast a change of limits for too long, if it is divisible."""
-        governor = self._pass.governor
+        governor = self.under_way.governor
         if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
             return False
         share = governor.share_of(chunk.id)
@@ -312,15 +299,15 @@ class Worker:
             # The stream has ended; only whether its files are on the disks is unknown. If the doubt concerns an earlier
             # connection, the host itself answers.
             if not error.in_doubt:
-                self._routes.lose(self._lane, error, finds=finds)
+                self.routes.lose(self.lane, error, finds=finds)
             self._settle.interrupted(attempt)
-            again_after_s = delay_s(1, self._pass.request.retry)
-        self._queue.give_back(chunk, again_after_s)
+            again_after_s = delay_s(1, self.under_way.request.retry)
+        self.queue.give_back(chunk, again_after_s)
 
     def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
         """Chunks of links need no stream; any engine serves for their attempt."""
         name = choose_engine(
-            self._pass.request.engine,
+            self.under_way.request.engine,
             chunk.kind,
             way.engines.keys(),
             from_brick=way.brick is not None,
@@ -341,11 +328,11 @@ class Worker:
         """The host was lost while a stream was in flight there. Its chunk is reissued only when the stream is known to be
         dead: the host confirmed it, or its lease is over.
         """
-        self._routes.lose(self._lane, error, finds=finds)
-        self._queue.wake()
-        clock = self._world.clock
-        lease_s = self._pass.request.lease_s + LEASE_MARGIN_S
-        deadline_s = clock.monotonic_s() + (lease_s if self._lane.ends_by_lease else math.inf)
+        self.routes.lose(self.lane, error, finds=finds)
+        self.queue.wake()
+        clock = self.under_way.world.clock
+        lease_s = self.under_way.request.lease_s + LEASE_MARGIN_S
+        deadline_s = clock.monotonic_s() + (lease_s if self.lane.ends_by_lease else math.inf)
         pause_s = _FIRST_PAUSE_S
         try:
             while not await self._has_ended(attempt):
@@ -357,69 +344,69 @@ class Worker:
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         except asyncio.CancelledError:
             # Unfinished in the ledger: the next run looks for it on its host.
-            name = f"attempt {attempt.id} on host {self._lane.host}, token {attempt.token}"
-            self._pass.unended.append(name)
+            name = f"attempt {attempt.id} on host {self.lane.host}, token {attempt.token}"
+            self.under_way.unended.append(name)
             raise
         self._settle.interrupted(attempt)
-        return delay_s(1, self._pass.request.retry)
+        return delay_s(1, self.under_way.request.retry)
 
     async def _has_ended(self, attempt: Attempt) -> bool:
         try:
-            left = await self._lane.end_orphans([attempt.token])
+            left = await self.lane.end_orphans([attempt.token])
         except HostLost:
             return False
         if not left:
-            self._routes.find_again(self._lane)
-            self._queue.wake()
+            self.routes.find_again(self.lane)
+            self.queue.wake()
         return not left
 
     async def _reach_again(self) -> None:
         """Until the host answers again, or the queue is finished."""
         pause_s = _FIRST_PAUSE_S
-        while not self._queue.finished.is_set() and self._pass.stop_found is None:
-            await self._queue.pause(pause_s)
-            if self._lane.host not in self._routes.lost:
+        while not self.queue.finished.is_set() and self.under_way.stop_found is None:
+            await self.queue.pause(pause_s)
+            if self.lane.host not in self.routes.lost:
                 return
-            if not self._lane.reads_mount and self._brick is None:
+            if not self.lane.reads_mount and self._brick is None:
                 continue  # whoever lost it knows what to try; that a host answers does not make it usable
             try:
-                await self._lane.end_orphans(())
+                await self.lane.end_orphans(())
                 with suppress(BrickRefused):
-                    await self._lane.way(self._brick)
+                    await self.lane.way(self._brick)
             except MigratorError:
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
                 continue
-            self._routes.find_again(self._lane)
-            self._queue.wake()
+            self.routes.find_again(self.lane)
+            self.queue.wake()
             return
 
     async def _tree_is_there(self, chunk: ChunkRecord) -> bool:
         """Whether the chunk's tree is still a directory on the source. Settles the chunk if not."""
-        looks = await look_at_all(self._pass, [chunk.tree])
+        looks = await look_at_all(self.under_way, [chunk.tree])
         if looks is None:
-            self._pass.stop(StopReason.DISCONNECTED, "the source does not answer")
+            self.under_way.stop(StopReason.DISCONNECTED, "the source does not answer")
             return False
         (seen,) = looks
         if isinstance(seen, OSError):
-            self._pass.stop(StopReason.DISCONNECTED, f"{show(chunk.tree)} on the source: {seen.strerror or seen}")
+            self.under_way.stop(StopReason.DISCONNECTED, f"{show(chunk.tree)} on the source: {seen.strerror or seen}")
             return False
         if isinstance(seen, Entry) and seen.type is EntryType.DIRECTORY:
             return True
-        if seen is None and (doubts := (await self._pass.health.begun_after_now()).doubts):
+        if seen is None and (doubts := (await self.under_way.health.begun_after_now()).doubts):
             detail = f"{show(chunk.tree)} is not there, and may be all the same: {'; '.join(doubts)}"
-            self._pass.stop(StopReason.SOURCE_UNHEALTHY, detail)
+            self.under_way.stop(StopReason.SOURCE_UNHEALTHY, detail)
             return False
         attempt = self._settle.without_stream(chunk)
         if seen is None:
             problem = FileProblem(
                 path=chunk.tree, kind=FileProblemKind.VANISHED, errno=None, reason="the whole user tree is gone"
             )
-            attempt.finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, (problem,))
+            attempt.finish(self.under_way.world, AttemptState.SUCCEEDED, ChunkState.DONE, (problem,))
             self._settle.tree_gone(chunk)
         else:
             reason = f"the user tree is no directory any more but a {seen.type.value}"
             problem = FileProblem(path=chunk.tree, kind=FileProblemKind.BAD, errno=None, reason=reason)
-            attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, (problem,))
+            attempt.finish(self.under_way.world, AttemptState.FAILED, ChunkState.FAILED, (problem,))
             self._settle.bad((problem,))
         return False
 
@@ -437,15 +424,7 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
     if not kinds:
         return
     governor = under_way.governor
-    queue = ChunkQueue(
-        ledger.passes,
-        under_way.world.clock,
-        under_way.pass_id,
-        kinds,
-        routes,
-        but_trees=alone,
-        governor=governor,
-    )
+    queue = ChunkQueue(under_way, routes, kinds)
     meter = Meter(under_way, kinds, ledger.passes.totals(under_way.pass_id))
     try:
         async with asyncio.TaskGroup() as group:
@@ -458,7 +437,9 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
                     ceilings = {} if governor is None else governor.ceilings
                     while counts[lane.host] < ceilings.get(lane.host, lane.jobs):
                         counts[lane.host] += 1
-                        worker = Worker(under_way, routes, queue, meter, lane=lane, slot=counts.total())
+                        worker = Worker(
+                            under_way=under_way, routes=routes, queue=queue, meter=meter, lane=lane, slot=counts.total()
+                        )
                         under_way.workers.add(group.create_task(worker.work()))
 
             def allowed_anew() -> None:

@@ -3,6 +3,8 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from migrator.core.paths import is_beneath
 from migrator.core.states import ChunkKind
@@ -66,17 +68,17 @@ _KINDS: Mapping[ChunkKind, bytes] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DirectEngine:
     """Turns chunks into runs of the helper. `program` is its path on the host that it runs on.
 
     `privileged`: the streams run as root.
     """
 
-    name = "direct"
+    name: ClassVar[str] = "direct"
 
-    def __init__(self, *, program: bytes, privileged: bool) -> None:
-        self.program = program
-        self._privileged = privileged
+    program: bytes
+    privileged: bool
 
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Every path of a tree: for long paths, directories are opened component by component."""
@@ -98,7 +100,7 @@ class DirectEngine:
                 *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", _KINDS[work.kind]),
                 *((b"--brick", b"--times") if work.brick else ()),
                 *((b"mdata" if work.brick.times_from_mdata else b"file",) if work.brick else ()),
-                *((b"--privileged",) if self._privileged else ()),
+                *((b"--privileged",) if self.privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),
                 *_attributes(work.capabilities),

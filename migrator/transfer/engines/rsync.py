@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
@@ -93,15 +95,15 @@ _COMMENT_STARTS = (b"#", b";")
 """rsync drops list entries that start with these, even with --from0 (3.2.7 and 3.5.0); a `./` in front avoids that."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RsyncEngine:
     """Turns chunks into rsync runs. `privileged`: the streams run as root."""
 
-    name = "rsync"
+    name: ClassVar[str] = "rsync"
 
-    def __init__(self, *, program: bytes, features: rules.RsyncFeatures, privileged: bool) -> None:
-        self.program = program
-        self.features = features
-        self._privileged = privileged
+    program: bytes
+    features: rules.RsyncFeatures
+    privileged: bool
 
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Whether rsync can take this path of a tree (both relative to the source root).
@@ -123,7 +125,7 @@ class RsyncEngine:
             argv=(
                 self.program,
                 *_base(work.capabilities),
-                *_of_kind(work.kind, privileged=self._privileged),
+                *_of_kind(work.kind, privileged=self.privileged),
                 *_attributes(work.capabilities),
                 *((b"--fsync",) if self.features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
                 *bandwidth(work.bwlimit_bytes_per_s),
