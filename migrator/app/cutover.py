@@ -32,6 +32,7 @@ from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, FrozenTop
 from migrator.cutover.ports import SourceChange, SourceChangeKind, WriterSearch
 from migrator.cutover.rules import carried_top
+from migrator.cutover.rules_guards import newest_attempts
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import BrickWriters, LocalWriters
 from migrator.delta.delta import Deltas
@@ -65,7 +66,6 @@ from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
 from migrator.site.config import Site
 from migrator.site.rules_links import user_problem
-from migrator.transfer.bases import newest_cutovers
 from migrator.transfer.context import World
 from migrator.transfer.executors import LocalExecutor, SystemExecutor
 from migrator.transfer.lanes import HostLane, Lanes
@@ -163,11 +163,9 @@ def carried_of(wiring: Wiring, ledger: Ledger, users: Sequence[str]) -> tuple[Cu
     """The cutovers, of any plan, of users who work on the target, but to whose kept source a rollback has carried something
     before it was given up.
     """
-    attempts = (one for name in ledger.plans.names() for one in ledger.cutovers.of_plan(name))
-    newest = newest_cutovers(ledger.cutovers, sorted({one.tree.path for one in attempts if one.tree.user in users}))
     found: list[CutoverRecord] = []
-    for record in newest.values():
-        if record.state is not CutoverState.RETAINED:
+    for record in sorted(newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
+        if record.tree.user not in users or record.state is not CutoverState.RETAINED:
             continue
         with back_ledger(wiring, record) as carried:
             if carried is not None and newest_pass(carried, record) is not None:

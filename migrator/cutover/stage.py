@@ -17,7 +17,7 @@ from migrator.core.units import format_duration
 from migrator.cutover import model, steps
 from migrator.cutover.files import real_place
 from migrator.cutover.rules import begin_rollback, closed_already, is_closed, missing_freeze_hook
-from migrator.cutover.rules_guards import cutover_facts, cutover_problems, outcome_of, state_words
+from migrator.cutover.rules_guards import cutover_facts, cutover_problems, newest_attempts, outcome_of, state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
@@ -54,17 +54,10 @@ def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, By
     in no plan.
     """
     found: dict[str, dict[int, list[UserTree]]] = {}
-    for record in newest_of_all(ledger):
+    for record in sorted(newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
         if record.tree.user in users and record.state not in model.ENDED_STATES:
             found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
-
-
-def newest_of_all(ledger: "Ledger") -> Sequence[model.CutoverRecord]:
-    """The newest attempt of every tree, whatever plan it was made by."""
-    trees = {record.tree.path for plan in ledger.plans.names() for record in ledger.cutovers.of_plan(plan)}
-    newest = [ledger.cutovers.latest(tree) for tree in sorted(trees)]
-    return [record for record in newest if record is not None]
 
 
 # Preflight checks.

@@ -432,25 +432,18 @@ async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequ
 
 
 _HOOKED = {
-    model.CutoverStep.FREEZE: HookStep.FREEZE,
-    model.CutoverStep.SWITCH: HookStep.SWITCH,
-    model.CutoverStep.THAW: HookStep.THAW,
-    model.CutoverStep.REVERT: HookStep.THAW,
-    model.CutoverStep.ROLLBACK_FREEZE: HookStep.FREEZE,
-    model.CutoverStep.SWITCH_BACK: HookStep.SWITCH,
-    model.CutoverStep.ROLLBACK_THAW: HookStep.THAW,
-    model.CutoverStep.ROLLBACK_REVERT: HookStep.THAW,
+    step: hooked
+    for way in (rules.THERE, rules.BACK)
+    for step, hooked in (
+        (way.freeze, HookStep.FREEZE),
+        (way.switch, HookStep.SWITCH),
+        (way.thaw, HookStep.THAW),
+        (way.revert, HookStep.THAW),
+    )
 }
 """Around which steps hooks are called; the final pass has those of passes."""
 
-_BACK = frozenset(
-    {
-        model.CutoverStep.ROLLBACK_FREEZE,
-        model.CutoverStep.SWITCH_BACK,
-        model.CutoverStep.ROLLBACK_THAW,
-        model.CutoverStep.ROLLBACK_REVERT,
-    }
-)
+_BACK = frozenset({rules.BACK.freeze, rules.BACK.switch, rules.BACK.thaw, rules.BACK.revert})
 _STAYS = frozenset({model.CutoverStep.REVERT, model.CutoverStep.ROLLBACK_REVERT})
 """Thaws of a user who is not moved."""
 

@@ -131,7 +131,7 @@ def read_status(
         batches, trees = read_batches(ledger, facts.name, passes)
         done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
     overall = rules.add_up(trees)
-    cutovers = newest_attempts([one for plan in ledger.plans.names() for one in ledger.cutovers.of_plan(plan)])
+    cutovers = newest_attempts(ledger.cutovers.all())
     runs = tuple(_run_facts(ledger, now_s, is_gone))
     newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
     copying = newest is not None and newest.life is model.RunLife.AT_WORK

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from migrator.core.errors import Refused
 from migrator.cutover import files as switching
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import LinkPlace
-from tests.support.kills import Death, Killed, ticking
+from tests.support.kills import Killed, deaths, ticking
 
 pytestmark = pytest.mark.needs_root
 
@@ -244,48 +244,25 @@ def test_without_an_exchange_the_link_is_looked_at_once_more(
     assert sorted(world.standing()) == ["alice", "bob"]
 
 
-def killed_at(number: int, work: Callable[[], object]) -> bool:
-    """Whether work that is killed before its n-th change of the directory came so far; nothing that would clear away after an
-    error does anything.
-    """
-    death = Death(left=number + 1)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("symlink", "chown", "unlink", "rename", "fsync"):
-            patch.setattr(os, name, ticking(getattr(os, name), death))
-        patch.setattr(switching, "_exchange", ticking(switching._exchange, death))
-        with suppress(Killed):
-            work()
-    return death.happened
-
-
-def kills(world: World, work: Callable[[], object]) -> Iterator[int]:
-    """Kill the work at each of its steps in turn, each time in a fresh directory of links."""
-    number = 0
-    while True:
+@pytest.mark.parametrize("back", [False, True])
+def test_killed_anywhere_the_path_leads_somewhere_and_the_next_call_ends_it(world: World, back: bool) -> None:
+    """Before each of its changes of the directory; nothing that would clear away after an error does anything."""
+    for death in deaths():
         shutil.rmtree(world.homes)
         world.homes.mkdir()
         world.alice.symlink_to(world.old)
         os.lchown(world.alice, 1001, 1002)
-        if not killed_at(number, work):
-            return
-        yield number
-        number += 1
-
-
-@pytest.mark.parametrize("back", [False, True])
-def test_killed_anywhere_the_path_leads_somewhere_and_the_next_call_ends_it(world: World, back: bool) -> None:
-    steps = 0
-    for _ in kills(world, world.switch):
-        steps += 1
-        assert says(world.alice) in (str(world.old), str(world.new))
-        if back:  # it is given up: what never was switched is there already
-            world.switch(back=True)
-        else:
+        with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+            for name in ("symlink", "chown", "unlink", "rename", "fsync"):
+                patch.setattr(os, name, ticking(getattr(os, name), death))
+            patch.setattr(switching, "_exchange", ticking(switching._exchange, death))
             world.switch()
+        assert says(world.alice) in (str(world.old), str(world.new))
+        # Where it is given up: what never was switched is there already.
+        world.switch(back=back)
         assert says(world.alice) == str(world.old if back else world.new)
         assert (os.lstat(world.alice).st_uid, os.lstat(world.alice).st_gid) == (1001, 1002)
         assert list(world.standing()) == ["alice"]
-    assert steps >= 6
 
 
 def test_what_is_not_this_programs_beside_a_link_stays(world: World) -> None:
