@@ -86,6 +86,15 @@ def _pieces(path: bytes) -> Iterator[bytes]:
     yield path
 
 
+@contextmanager
+def held(fd: int) -> Iterator[int]:
+    """A descriptor for the length of the block, closed at its end."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 class Root:
     """The root of a file system, held open. Thread-safe; close it, or use it as a context manager.
 
@@ -130,11 +139,8 @@ class Root:
     @contextmanager
     def directory(self, path: bytes) -> Iterator[int]:
         """A directory, open for reading, for the length of the block. Raises OSError."""
-        fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with held(self.open(path, os.O_RDONLY | os.O_DIRECTORY)) as fd:
             yield fd
-        finally:
-            os.close(fd)
 
     @contextmanager
     def parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
@@ -142,11 +148,13 @@ class Root:
         directory, _, name = path.rpartition(b"/")
         if name in (b"", b".", b".."):
             raise OSError(errno.EINVAL, "not the path of an entry", path)
-        fd = self.open(directory, os.O_PATH | os.O_DIRECTORY)
-        try:
+        with held(self.open(directory, os.O_PATH | os.O_DIRECTORY)) as fd:
             yield fd, name
-        finally:
-            os.close(fd)
+
+    def facts(self) -> os.stat_result:
+        """The facts of the root itself. Raises OSError."""
+        with held(self.open(b"", os.O_PATH | os.O_DIRECTORY)) as fd:
+            return os.fstat(fd)
 
 
 def entry_path(directory_fd: int, name: bytes) -> bytes:
@@ -222,12 +230,9 @@ def why_not_trusted(path: bytes) -> tuple[str, str] | None:
     try:
         with walk(os.path.dirname(os.path.abspath(path)), way) as fd:
             last = os.path.basename(os.path.abspath(path))
-            deeper = os.open(last, _PATH, dir_fd=fd)
-            way.real = os.path.join(way.real, last)
-            try:
+            with held(os.open(last, _PATH, dir_fd=fd)) as deeper:
+                way.real = os.path.join(way.real, last)
                 _note(way, deeper)
-            finally:
-                os.close(deeper)
     except FileNotFoundError:
         last = b""
     except OSError as error:
@@ -284,11 +289,7 @@ def remove_tree(root: Root, path: bytes, mount_points: Collection[bytes]) -> Rem
     """
     removed = Removed()
     try:
-        fd = root.open(b"", os.O_PATH | os.O_DIRECTORY)
-        try:
-            device = os.fstat(fd).st_dev
-        finally:
-            os.close(fd)
+        device = root.facts().st_dev
     except OSError as error:
         removed.note(path, error.strerror or str(error))
         return removed

@@ -17,7 +17,7 @@ from dataclasses import replace
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.units import MIB
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl, parse_acl
-from migrator.fs.beneath import Root, entry_path
+from migrator.fs.beneath import Root, entry_path, held
 from migrator.fs.model import TargetCapabilities, syncfs_reaches_disks
 from migrator.fs.rules import TEMPORARY_PREFIX
 
@@ -34,6 +34,7 @@ _RESERVED_CANDIDATES = (b"#fSiDs#", b".snap", b".snapshot", b".zfs")
 _FILE_CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
 """cap_net_raw+ep as `security.capability` holds it (linux/capability.h, revision 2)."""
 _FOREIGN_ID = 1
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SPARSE_BYTES = 16 * MIB
 _WRITTEN_BYTES = 4096
 _NAME_LIMIT_BYTES = 255
@@ -58,22 +59,15 @@ def probe(root: Root, *, filesystem: str) -> TargetCapabilities:
     be written there, or is not answered.
     """
     name = TEMPORARY_PREFIX + b"probe-" + secrets.token_hex(8).encode()
-    root_fd = root.open(b"", os.O_PATH | os.O_DIRECTORY)
-    try:
-        os.mkdir(name, 0o700, dir_fd=root_fd)
+    with (
+        held(root.open(b"", os.O_PATH | os.O_DIRECTORY)) as root_fd,
+        _directory(root_fd, name),
+        held(os.open(name, _DIRECTORY, dir_fd=root_fd)) as fd,
+    ):
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root_fd)
-            try:
-                try:
-                    return replace(_probe_in(fd), syncfs_reaches_disks=syncfs_reaches_disks(filesystem))
-                finally:
-                    _empty(fd)
-            finally:
-                os.close(fd)
+            return replace(_probe_in(fd), syncfs_reaches_disks=syncfs_reaches_disks(filesystem))
         finally:
-            os.rmdir(name, dir_fd=root_fd)
-    finally:
-        os.close(root_fd)
+            _empty(fd)
 
 
 def _probe_in(fd: int) -> TargetCapabilities:
@@ -121,44 +115,37 @@ def _time_granularity_ns(fd: int) -> int:
 
 def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:
     """None where the file system has no such time (before 1970)."""
-    shown_ns: list[int] = []
-    with _trial():
+    with _Trial():
         os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
-        shown_ns.append(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns)
-    return next((seen_ns for seen_ns in shown_ns if time_ns >= 0 or seen_ns < 0), None)
+        seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
+        return seen_ns if time_ns >= 0 or seen_ns < 0 else None
+    return None
 
 
 def _symlinks(fd: int, granularity_ns: int) -> tuple[int, bool, bool]:
     """Mode as shown, and whether time and owner are kept."""
     name, time_ns = b"symlink", _PROBED_TIMES_NS[0]
     mode, keeps_times, keeps_owner = TargetCapabilities().symlink_mode, False, False
-    try:
-        with _trial():
-            os.symlink(b"target", name, dir_fd=fd)
-            mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
-            with _trial():
-                os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
-                seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
-                keeps_times = seen_ns == time_ns // granularity_ns * granularity_ns
-            with _trial():
-                os.chown(name, _FOREIGN_ID, _FOREIGN_ID, dir_fd=fd, follow_symlinks=False)
-                seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                keeps_owner = (seen.st_uid, seen.st_gid) == (_FOREIGN_ID, _FOREIGN_ID)
-    finally:
-        _remove(fd, name)
+    with _removed(fd, name), _Trial():
+        os.symlink(b"target", name, dir_fd=fd)
+        mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
+        with _Trial():
+            os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
+            seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
+            keeps_times = seen_ns == time_ns // granularity_ns * granularity_ns
+        with _Trial():
+            os.chown(name, _FOREIGN_ID, _FOREIGN_ID, dir_fd=fd, follow_symlinks=False)
+            seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            keeps_owner = (seen.st_uid, seen.st_gid) == (_FOREIGN_ID, _FOREIGN_ID)
     return mode, keeps_times, keeps_owner
 
 
 def _keeps_symlink_target(fd: int, size: int) -> bool:
     name, target = b"long-symlink", b"t" * size
-    kept = False
-    try:
-        with _trial():
-            os.symlink(target, name, dir_fd=fd)
-            kept = os.readlink(name, dir_fd=fd) == target
-    finally:
-        _remove(fd, name)
-    return kept
+    with _removed(fd, name), _Trial():
+        os.symlink(target, name, dir_fd=fd)
+        return os.readlink(name, dir_fd=fd) == target
+    return False
 
 
 def _devices(fd: int) -> tuple[bool, bool]:
@@ -170,57 +157,45 @@ def _devices(fd: int) -> tuple[bool, bool]:
 
 def _makes_node(fd: int, kind: int, number: int) -> int | None:
     """The device number of a new node; None if it cannot be made."""
-    name, rdev = b"node", None
-    try:
-        with _trial():
-            os.mknod(name, kind | 0o600, number, dir_fd=fd)
-            seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            rdev = seen.st_rdev if stat.S_IFMT(seen.st_mode) == kind else None
-    finally:
-        _remove(fd, name)
-    return rdev
+    name = b"node"
+    with _removed(fd, name), _Trial():
+        os.mknod(name, kind | 0o600, number, dir_fd=fd)
+        seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        return seen.st_rdev if stat.S_IFMT(seen.st_mode) == kind else None
+    return None
 
 
 def _keeps_hard_links(fd: int) -> bool:
     """Also across directories, which BeeGFS refuses before 7.4."""
-    kept = False
-    with _file(fd) as name:
-        os.mkdir(b"beside", dir_fd=fd)
-        beside = os.open(b"beside", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        try:
-            with _trial():
-                for directory in (fd, beside):
-                    os.link(name, b"second", src_dir_fd=fd, dst_dir_fd=directory, follow_symlinks=False)
-                seen = [os.stat(one, dir_fd=at) for one, at in ((name, fd), (b"second", fd), (b"second", beside))]
-                kept = {(one.st_ino, one.st_nlink) for one in seen} == {(seen[0].st_ino, 3)}
-        finally:
-            _remove(beside, b"second")
-            _remove(fd, b"second")
-            os.close(beside)
-            os.rmdir(b"beside", dir_fd=fd)
-    return kept
+    with (
+        _file(fd) as name,
+        _directory(fd) as beside_name,
+        held(os.open(beside_name, _DIRECTORY, dir_fd=fd)) as beside,
+        _removed(fd, b"second"),
+        _removed(beside, b"second"),
+        _Trial(),
+    ):
+        for directory in (fd, beside):
+            os.link(name, b"second", src_dir_fd=fd, dst_dir_fd=directory, follow_symlinks=False)
+        seen = [os.stat(one, dir_fd=at) for one, at in ((name, fd), (b"second", fd), (b"second", beside))]
+        return {(one.st_ino, one.st_nlink) for one in seen} == {(seen[0].st_ino, 3)}
+    return False
 
 
 def _keeps_sparse(fd: int) -> bool:
-    with _file(fd) as name:
-        file_fd = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        try:
-            os.ftruncate(file_fd, _SPARSE_BYTES)
-            os.pwrite(file_fd, b"x" * _WRITTEN_BYTES, _SPARSE_BYTES // 2)
-            os.fsync(file_fd)
-            return os.fstat(file_fd).st_blocks * 512 < _SPARSE_BYTES // 2
-        finally:
-            os.close(file_fd)
+    with _file(fd) as name, held(os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)) as file_fd:
+        os.ftruncate(file_fd, _SPARSE_BYTES)
+        os.pwrite(file_fd, b"x" * _WRITTEN_BYTES, _SPARSE_BYTES // 2)
+        os.fsync(file_fd)
+        return os.fstat(file_fd).st_blocks * 512 < _SPARSE_BYTES // 2
 
 
 def _keeps_xattr(fd: int, attribute: bytes, value: bytes) -> bool:
-    kept = False
-    with _file(fd) as name:
+    with _file(fd) as name, _Trial(no_space_answers=True):
         path = entry_path(fd, name)
-        with _trial(errno.ENOSPC):
-            os.setxattr(path, attribute, value, follow_symlinks=False)
-            kept = os.getxattr(path, attribute, follow_symlinks=False) == value
-    return kept
+        os.setxattr(path, attribute, value, follow_symlinks=False)
+        return os.getxattr(path, attribute, follow_symlinks=False) == value
+    return False
 
 
 def _keeps_acl(fd: int, attribute: bytes, entries: int) -> bool:
@@ -233,18 +208,16 @@ def _keeps_acl(fd: int, attribute: bytes, entries: int) -> bool:
     )
     named = tuple(AclEntry(tag=USER, id=1000 + index, permissions=4) for index in range(max(entries - len(fixed), 1)))
     value = build_acl(fixed + named)
-    kept = False
-    with _directory(fd) if attribute == ACL_DEFAULT else _file(fd) as name:
+    with _directory(fd) if attribute == ACL_DEFAULT else _file(fd) as name, _Trial(no_space_answers=True):
         path = entry_path(fd, name)
-        with _trial(errno.ENOSPC):
-            os.setxattr(path, attribute, value, follow_symlinks=False)
-            kept = parse_acl(os.getxattr(path, attribute, follow_symlinks=False)) == parse_acl(value)
-    return kept
+        os.setxattr(path, attribute, value, follow_symlinks=False)
+        return parse_acl(os.getxattr(path, attribute, follow_symlinks=False)) == parse_acl(value)
+    return False
 
 
 def _takes_name(fd: int, name: bytes) -> bool:
     taken = False
-    with _trial():
+    with _Trial():
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd))
         taken = True
         os.unlink(name, dir_fd=fd)
@@ -270,29 +243,29 @@ def _first(ladder: Sequence[int], works: Callable[[int], bool]) -> int:
     return next((step for step in ladder if works(step)), 0)
 
 
-@contextmanager
-def _trial(*answers: int) -> Iterator[None]:
-    """A try: an error is a no, unless it says nothing about what is tried. ENOSPC is an answer only where asked for."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _NO_ANSWER or (error.errno == errno.ENOSPC and errno.ENOSPC not in answers):
-            raise
+class _Trial:
+    """A try: an error ends the block as a no, unless it says nothing about what is tried. ENOSPC is an answer only on request."""
+
+    def __init__(self, *, no_space_answers: bool = False) -> None:
+        self._no_answer = _NO_ANSWER if no_space_answers else _NO_ANSWER | {errno.ENOSPC}
+
+    def __enter__(self) -> None:
+        """Nothing is prepared."""
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
+        return isinstance(error, OSError) and error.errno not in self._no_answer
 
 
 @contextmanager
 def _file(fd: int) -> Iterator[bytes]:
     name = b"file"
     os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd))
-    try:
+    with _removed(fd, name):
         yield name
-    finally:
-        _remove(fd, name)
 
 
 @contextmanager
-def _directory(fd: int) -> Iterator[bytes]:
-    name = b"directory"
+def _directory(fd: int, name: bytes = b"directory") -> Iterator[bytes]:
     os.mkdir(name, 0o700, dir_fd=fd)
     try:
         yield name
@@ -301,9 +274,14 @@ def _directory(fd: int) -> Iterator[bytes]:
             os.rmdir(name, dir_fd=fd)
 
 
-def _remove(fd: int, name: bytes) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=fd)
+@contextmanager
+def _removed(fd: int, name: bytes) -> Iterator[None]:
+    """What the block makes under this name is removed at its end."""
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=fd)
 
 
 def _empty(fd: int) -> None:

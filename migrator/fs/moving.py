@@ -13,7 +13,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.core.paths import name as last_name
-from migrator.fs.beneath import Root, remove_tree
+from migrator.fs.beneath import Root, held, remove_tree
 from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
 from migrator.fs.mountinfo import read_mounts
 from migrator.fs.rules import CLOSED_MODE
@@ -140,22 +140,18 @@ class MovingTarget:
             return None
         wanted = path if name is None else name
         _check(wanted)
-        with self._trash_directory(make=True) as trash_fd:
-            place_fd = _open_own(trash_fd, _place_name(place), make=True)
-            try:
-                directory, fd = _descend(place_fd, parent(wanted))
-            finally:
-                os.close(place_fd)
-        try:
-            with self._parent(path) as (old_fd, old_name):
-                for candidate in _candidates(last_name(wanted)):
-                    try:
-                        _rename(old_fd, old_name, fd, candidate)
-                    except FileExistsError:
-                        continue
-                    return b"/".join((TRASH_NAME, _place_name(place), join(directory, candidate)))
-        finally:
-            os.close(fd)
+        with (
+            self._trash_directory(make=True) as trash_fd,
+            held(_open_own(trash_fd, _place_name(place), make=True)) as place_fd,
+        ):
+            directory, fd = _descend(place_fd, parent(wanted))
+        with held(fd), self._parent(path) as (old_fd, old_name):
+            for candidate in _candidates(last_name(wanted)):
+                try:
+                    _rename(old_fd, old_name, fd, candidate)
+                except FileExistsError:
+                    continue
+                return b"/".join((TRASH_NAME, _place_name(place), join(directory, candidate)))
         raise OSError(errno.EEXIST, "no free name in the trash", path)
 
     def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
@@ -187,12 +183,8 @@ class MovingTarget:
         return self._held
 
     def _check_root(self) -> None:
-        fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
-        try:
-            if os.fstat(fd).st_nlink == 0:
-                raise OSError(errno.ESTALE, "the target's root itself is gone", self._path)
-        finally:
-            os.close(fd)
+        if self._root.facts().st_nlink == 0:
+            raise OSError(errno.ESTALE, "the target's root itself is gone", self._path)
 
     @contextmanager
     def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
@@ -208,10 +200,8 @@ class MovingTarget:
             fd = self._root.open(directory, os.O_PATH | os.O_DIRECTORY)
         except FileNotFoundError:
             fd = self._make(directory)
-        try:
+        with held(fd):
             yield fd, last_name(path)
-        finally:
-            os.close(fd)
 
     def _make(self, directory: bytes) -> int:
         """A directory below the root, made with all that is missing above it. The caller closes it."""
@@ -223,15 +213,10 @@ class MovingTarget:
     @contextmanager
     def _trash_directory(self, *, make: bool) -> Iterator[int]:
         """The checked trash. Raises FileNotFoundError if it is missing and not to be made."""
-        root_fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
-        try:
+        with held(self._root.open(b"", os.O_PATH | os.O_DIRECTORY)) as root_fd:
             fd = _open_own(root_fd, TRASH_NAME, make=make)
-        finally:
-            os.close(root_fd)
-        try:
+        with held(fd):
             yield fd
-        finally:
-            os.close(fd)
 
 
 def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
@@ -263,7 +248,7 @@ def _rename_without_replacing(old_fd: int, old: bytes, new_fd: int, new: bytes) 
 
 def _into(fd: int, component: bytes) -> int:
     """One step down, the directory made where it is missing. Closes what it came from, also where it fails."""
-    try:
+    with held(fd):
         try:
             return os.open(component, _DIRECTORY, dir_fd=fd)
         except FileNotFoundError:
@@ -276,8 +261,6 @@ def _into(fd: int, component: bytes) -> int:
             os.close(made)
             raise
         return made
-    finally:
-        os.close(fd)
 
 
 def _descend(place_fd: int, directory: bytes) -> tuple[bytes, int]:
@@ -288,11 +271,8 @@ def _descend(place_fd: int, directory: bytes) -> tuple[bytes, int]:
     fd = os.dup(place_fd)
     taken: list[bytes] = []
     for component in directory.split(b"/") if directory else ():
-        try:
-            candidate, deeper = _step(fd, component)
-        finally:
-            os.close(fd)
-        fd = deeper
+        with held(fd):
+            candidate, fd = _step(fd, component)
         taken.append(candidate)
     return b"/".join(taken), fd
 

@@ -15,6 +15,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import Blocking
+from migrator.fs.beneath import held
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.writing import open_own
 from migrator.ledger.locks import Locks
@@ -96,11 +97,9 @@ class DirectoryProber:
             stat_s, _ = self._timed(lambda: os.stat(entry, dir_fd=fd, follow_symlinks=False))
             readdir_s, _ = self._timed(lambda: os.listdir(fd))
             create_s, file_fd = self._timed(lambda: os.open(name, _NEW_FILE, 0o600, dir_fd=fd))
-            try:
+            with held(file_fd):
                 write_s, _ = self._timed(lambda: os.write(file_fd, _CONTENT))
                 sync_s, _ = self._timed(lambda: os.fsync(file_fd))
-            finally:
-                os.close(file_fd)
             unlink_s, _ = self._timed(lambda: os.unlink(name, dir_fd=fd))
         return ProbeTimes(
             create_s=create_s,
@@ -118,13 +117,11 @@ class DirectoryProber:
                 fd = open_own(root_fd, PROBE_NAME, _not_own, make=False)
             except FileNotFoundError:
                 return
-            try:
+            with held(fd):
                 # The mark goes first: without it entries that are missing are made again.
                 for name in (_COMPLETE, *_names(_file_name), *_names(_entry_name)):
                     with suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=fd)
-            finally:
-                os.close(fd)
             with suppress(FileNotFoundError):
                 os.rmdir(PROBE_NAME, dir_fd=root_fd)
 
@@ -135,28 +132,20 @@ class DirectoryProber:
 
     @contextmanager
     def _open_root(self) -> Iterator[int]:
-        fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            try:
-                os.stat(SENTINEL_NAME, dir_fd=fd, follow_symlinks=False)
-            except FileNotFoundError:
-                raise OSError(errno.ESTALE, "it has no sentinel: not the file system that was set up") from None
+        with held(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
+            if not _is_there(fd, SENTINEL_NAME):
+                raise OSError(errno.ESTALE, "it has no sentinel: not the file system that was set up")
             yield fd
-        finally:
-            os.close(fd)
 
     @contextmanager
     def _made(self, root_fd: int) -> Iterator[int]:
         """The directory with all that is to be listed in it."""
-        fd = open_own(root_fd, PROBE_NAME, _not_own)
-        try:
+        with held(open_own(root_fd, PROBE_NAME, _not_own)) as fd:
             if not _is_there(fd, _COMPLETE):
                 for name in (*_names(_entry_name), _COMPLETE):
                     with suppress(FileExistsError):
                         os.close(os.open(name, _NEW_FILE, 0o600, dir_fd=fd))
             yield fd
-        finally:
-            os.close(fd)
 
 
 def _not_own(why: str) -> OSError:

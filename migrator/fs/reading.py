@@ -17,7 +17,7 @@ from migrator.catalog.model import ScanProblem
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
-from migrator.fs.beneath import Root, entry_path
+from migrator.fs.beneath import Root, entry_path, held
 from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
 from migrator.fs.mountinfo import read_mounts
 from migrator.fs.ports import Block, Digest
@@ -42,7 +42,7 @@ _INTERNAL_PREFIXES = (
 """What Gluster and XFS keep for themselves: `trusted.SGI_ACL_FILE` is how XFS stores the ACL that is read as
 `system.posix_acl_access` as well, and Gluster's FUSE mount shows it to root."""
 
-_ABSENT: Mapping[bytes, bytes] = {}
+_NO_XATTRS: Mapping[bytes, bytes] = {}
 _NO_SUCH_ATTRIBUTE = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
@@ -67,10 +67,8 @@ def read_xattrs(directory_fd: int, name: bytes) -> Mapping[bytes, bytes]:
         listed = os.listxattr(path, follow_symlinks=False)
     except OSError as error:
         if error.errno in _NO_SUCH_ATTRIBUTE:
-            return _ABSENT
+            return _NO_XATTRS
         raise
-    if not listed:
-        return _ABSENT
     xattrs: dict[bytes, bytes] = {}
     for key in map(os.fsencode, listed):
         if is_carried(key):
@@ -89,7 +87,6 @@ INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
 """Numbers of inodes and of file systems are kept as unsigned, of 64 bits."""
 _LOOKS = 3
 """How often an entry is looked at again when it turned into something else between two calls."""
-_NO_XATTRS: Mapping[bytes, bytes] = {}
 
 
 def read_entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]) -> Entry:
@@ -197,11 +194,12 @@ def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
     while size_bytes <= before.st_size and (count := os.readv(fd, [buffer])):
         hasher.update(buffer[:count])
         size_bytes += count
-    changed = size_bytes != before.st_size or _content_facts(before) != _content_facts(os.fstat(fd))
+    changed = size_bytes != before.st_size or content_facts(before) != content_facts(os.fstat(fd))
     return Digest(value=hasher.digest(), size_bytes=size_bytes, changed=changed)
 
 
-def _content_facts(facts: os.stat_result) -> tuple[int, int, int]:
+def content_facts(facts: os.stat_result) -> tuple[int, int, int]:
+    """What changes whenever the content does."""
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
@@ -276,21 +274,16 @@ class ReadingFileSystem:
         except OSError as error:
             yield Block(entries=(), problems=(problem_of(path, "open", error),))
             return
-        try:
+        with held(fd):
             yield from self._blocks(fd, path, block_entries)
-        finally:
-            os.close(fd)
 
     def look(self, path: bytes) -> Entry | None:
         """One entry; None if the kernel reports that it, or a directory above it, does not exist. Raises OSError."""
         problems: list[ScanProblem] = []
         try:
             if not path:
-                fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
-                try:
+                with held(self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)) as fd:
                     return read_entry(fd, b".", b"", os.fstat(fd), problems)
-                finally:
-                    os.close(fd)
             with self.beneath.parent(path) as (fd, name):
                 entry = read_entry(fd, name, path, os.stat(name, dir_fd=fd, follow_symlinks=False), problems)
         except FileNotFoundError:
@@ -302,17 +295,10 @@ class ReadingFileSystem:
         return entry
 
     def digest(self, path: bytes, algorithm: str) -> Digest:
-        """The digest of a regular file. Its clean pages are dropped from the page cache before it is read. One that
-        grows is read little further than it went at first, and told as changed.
-
-        Raises OSError, also (EINVAL) where the path is no regular file, and ValueError for an unknown algorithm.
-        """
+        """As the port."""
         require_algorithm(algorithm)
-        fd = self._open_for_reading(path)
-        try:
+        with held(self._open_for_reading(path)) as fd:
             return digest_of(fd, algorithm, path)
-        finally:
-            os.close(fd)
 
     def sync(self) -> None:
         """Sync the root's file system (syncfs). Raises OSError, also once for what failed to reach the disks since the
@@ -328,11 +314,8 @@ class ReadingFileSystem:
     def identity(self) -> MountIdentity:
         """The file system mounted at the root's path now, which may differ from the open root. Raises OSError."""
         with Root(self._path) as fresh:
-            fd = fresh.open(b"", os.O_RDONLY | os.O_DIRECTORY)
-            try:
+            with fresh.directory(b"") as fd:
                 facts, room = os.fstat(fd), os.fstatvfs(fd)
-            finally:
-                os.close(fd)
             sentinel = _read_sentinel(fresh)
         mount = mount_of(read_mounts(), os.path.realpath(self._path))
         # Major 0 is an anonymous device (FUSE, NFS, BeeGFS): another number at every mount.
@@ -360,11 +343,7 @@ class ReadingFileSystem:
     def _open(self) -> Root:
         root = Root(self._path)
         try:
-            fd = root.open(b"", os.O_PATH | os.O_DIRECTORY)
-            try:
-                self._device = os.fstat(fd).st_dev
-            finally:
-                os.close(fd)
+            self._device = root.facts().st_dev
             self._mount_points = mounts_beneath(read_mounts(), os.path.realpath(self._path))
         except OSError:
             root.close()
@@ -374,13 +353,9 @@ class ReadingFileSystem:
     def _root_is_gone(self) -> bool:
         """A root that was itself removed gives ENOENT for everything: that proves nothing."""
         try:
-            fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
+            return self.beneath.facts().st_nlink == 0
         except OSError:
             return True
-        try:
-            return os.fstat(fd).st_nlink == 0
-        finally:
-            os.close(fd)
 
     def _open_directory(self, path: bytes) -> int:
         """A descriptor for `dir_fd` only: the listing opens the directory through it, once."""
@@ -456,12 +431,10 @@ def _read_sentinel(root: Root) -> str | None:
         if error.errno == errno.ELOOP:
             return None
         raise
-    try:
+    with held(fd):
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return None
         return os.read(fd, _SENTINEL_LIMIT_BYTES).decode("utf-8", "backslashreplace").strip()
-    finally:
-        os.close(fd)
 
 
 class PosixSource(ReadingFileSystem):

@@ -1,7 +1,7 @@
 """What a target with given capabilities shows of a copied file, and the comparison of one path of both sides. Pure."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, acl_entries
@@ -72,30 +72,30 @@ def kept_xattrs(xattrs: Mapping[bytes, bytes], capabilities: TargetCapabilities)
 
 def absence(source: Entry, capabilities: TargetCapabilities) -> Loss | None:
     """Why a path cannot be on the target at all (or cannot be read back there); None if it must be there."""
+    found = next(_reasons_for_absence(source, capabilities), None)
+    return None if found is None else Loss(path=source.path, kind=found[0], detail=found[1])
+
+
+def _reasons_for_absence(source: Entry, capabilities: TargetCapabilities) -> Iterator[tuple[SurpriseKind, str]]:
     for component in source.path.split(b"/"):
-        if len(component) > capabilities.max_name_bytes:
-            detail = f"a name of {len(component)} bytes, where the target allows {capabilities.max_name_bytes}"
-            return Loss(path=source.path, kind=SurpriseKind.LOSS_NAME, detail=detail)
+        if len(component) > (limit := capabilities.max_name_bytes):
+            yield SurpriseKind.LOSS_NAME, f"a name of {len(component)} bytes, where the target allows {limit}"
         if component in capabilities.reserved_names:
-            detail = f"the target reserves the name {show(component)}"
-            return Loss(path=source.path, kind=SurpriseKind.LOSS_NAME, detail=detail)
+            yield SurpriseKind.LOSS_NAME, f"the target reserves the name {show(component)}"
     match source.type:
         case EntryType.SYMLINK:
-            length = len(source.symlink_target or b"")
-            if length > capabilities.max_symlink_target_bytes:
-                limit = capabilities.max_symlink_target_bytes
+            length, limit = len(source.symlink_target or b""), capabilities.max_symlink_target_bytes
+            if length > limit:
                 detail = f"a link to {length} bytes of path, where the target can read {limit}"
-                return Loss(path=source.path, kind=SurpriseKind.LOSS_SYMLINK_TARGET, detail=detail)
+                yield SurpriseKind.LOSS_SYMLINK_TARGET, detail
         case EntryType.FIFO if not capabilities.makes_fifos:
-            return Loss(path=source.path, kind=SurpriseKind.LOSS_FIFO, detail="the target makes no FIFOs")
+            yield SurpriseKind.LOSS_FIFO, "the target makes no FIFOs"
         case EntryType.SOCKET if not capabilities.makes_sockets:
-            return Loss(path=source.path, kind=SurpriseKind.LOSS_SOCKET, detail="the target makes no sockets")
+            yield SurpriseKind.LOSS_SOCKET, "the target makes no sockets"
         case EntryType.BLOCK | EntryType.CHARACTER if not capabilities.makes_devices:
-            detail = "the target makes no device nodes"
-            return Loss(path=source.path, kind=SurpriseKind.LOSS_DEVICE_NODE, detail=detail)
+            yield SurpriseKind.LOSS_DEVICE_NODE, "the target makes no device nodes"
         case _:
             pass
-    return None
 
 
 def is_sampled(path: bytes, policy: DigestPolicy) -> bool:
@@ -309,27 +309,19 @@ def _acl_is_lost(value: bytes, capabilities: TargetCapabilities) -> bool:
 def _effective_mode(entry: Entry) -> int:
     """The mode with the owning group's real bits, where a minimal ACL with a mask shows others."""
     entries = _entries(entry.xattrs.get(ACL_ACCESS))
-    return _mode_with_group(entry.mode, owning_group_bits(entries) if isinstance(entries, tuple) else None)
-
-
-def _mode_with_group(mode: int, group_bits: int | None) -> int:
-    return mode if group_bits is None else (mode & ~_GROUP_MASK) | (group_bits << _GROUP_SHIFT)
+    group = owning_group_bits(entries) if isinstance(entries, tuple) else None
+    return entry.mode if group is None else (entry.mode & ~_GROUP_MASK) | (group << _GROUP_SHIFT)
 
 
 def _access_words(entry: Entry) -> str:
-    acl = _access_acl(entry)
-    if acl is None:
-        return "none"
-    return _acl_words(entry.xattrs[ACL_ACCESS])
+    return "none" if _access_acl(entry) is None else _acl_words(entry.xattrs[ACL_ACCESS])
 
 
 def _acl_words(value: bytes | None) -> str:
     if value is None:
         return "none"
     entries = parse_acl(value)
-    if entries is None:
-        return f"{_bytes_words(value)} that are no known ACL"
-    return show_acl(entries)
+    return f"{_bytes_words(value)} that are no known ACL" if entries is None else show_acl(entries)
 
 
 def _device_words(rdev: int) -> str:
@@ -357,4 +349,4 @@ def opened_mode(like: Entry, capabilities: TargetCapabilities) -> int:
         return like.mode
     entries = parse_acl(acl)
     group = None if entries is None else owning_group_bits(entries)
-    return like.mode & ~0o070 | (0 if group is None else group << 3)
+    return like.mode & ~_GROUP_MASK | (group or 0) << _GROUP_SHIFT

@@ -6,16 +6,16 @@ import secrets
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
-from migrator.fs.beneath import Root, entry_path
+from migrator.fs.beneath import Root, entry_path, held
 from migrator.fs.capabilities import probe
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.reading import ReadingFileSystem, read_xattrs
+from migrator.fs.reading import ReadingFileSystem, content_facts, read_xattrs
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened_mode
 
 # Copying one path.
@@ -33,6 +33,8 @@ _HOLE_BYTES = 64 * 1024
 """If the file system cannot report holes, runs of zeros are skipped in steps of this size."""
 _TEMPORARY_RANDOM_BYTES = 8
 _CREATED_MODE = 0o600
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITY = b"security.capability"
 _NODES = {
     EntryType.FIFO: stat.S_IFIFO,
@@ -122,19 +124,18 @@ def descriptor_path(fd: int) -> bytes:
     return b"/proc/self/fd/%d" % fd
 
 
-@contextmanager
-def _pinned(directory_fd: int, name: bytes) -> Iterator[int]:
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+def _pinned(directory_fd: int, name: bytes) -> AbstractContextManager[int]:
+    return held(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd))
+
+
+def _new_temporary() -> bytes:
+    return TEMPORARY_PREFIX + secrets.token_hex(_TEMPORARY_RANDOM_BYTES).encode()
 
 
 @contextmanager
 def _temporary_name(directory_fd: int, name: bytes) -> Iterator[bytes]:
     """A temporary name, renamed to the final one at the end of the block, or removed if the block fails."""
-    temporary = TEMPORARY_PREFIX + secrets.token_hex(_TEMPORARY_RANDOM_BYTES).encode()
+    temporary = _new_temporary()
     try:
         yield temporary
         os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
@@ -155,23 +156,18 @@ def _facts(directory_fd: int, name: bytes, pinned: int, capabilities: TargetCapa
 
 
 def _copy_file(pinned: int, read_facts: Callable[[], _Facts], target_fd: int, target_name: bytes) -> None:
-    reading = _open_pinned(pinned)
-    try:
-        with _temporary_name(target_fd, target_name) as name:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            writing = os.open(name, flags, _CREATED_MODE, dir_fd=target_fd)
-            try:
-                for _ in range(TRIES):
-                    facts = read_facts()
-                    _copy_content(reading, writing, facts.stat)
-                    if _moment(os.fstat(reading)) == _moment(facts.stat):
-                        break
-                _dress(writing, facts)
-                os.fsync(writing)
-            finally:
-                os.close(writing)
-    finally:
-        os.close(reading)
+    with (
+        held(_open_pinned(pinned)) as reading,
+        _temporary_name(target_fd, target_name) as name,
+        held(os.open(name, _NEW_FILE, _CREATED_MODE, dir_fd=target_fd)) as writing,
+    ):
+        for _ in range(TRIES):
+            facts = read_facts()
+            _copy_content(reading, writing, facts.stat)
+            if content_facts(os.fstat(reading)) == content_facts(facts.stat):
+                break
+        _dress(writing, facts)
+        os.fsync(writing)
 
 
 def _open_pinned(pinned: int) -> int:
@@ -182,10 +178,6 @@ def _open_pinned(pinned: int) -> int:
         return os.open(path, flags | os.O_NOATIME)
     except PermissionError:
         return os.open(path, flags)
-
-
-def _moment(facts: os.stat_result) -> tuple[int, int, int]:
-    return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
 def _copy_content(reading: int, writing: int, facts: os.stat_result) -> None:
@@ -243,12 +235,9 @@ def _copy_directory(facts: _Facts, target_fd: int, target_name: bytes) -> None:
         if not stat.S_ISDIR(existing.st_mode):
             os.unlink(target_name, dir_fd=target_fd)
             os.mkdir(target_name, 0o700, dir_fd=target_fd)
-    fd = os.open(target_name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=target_fd)
-    try:
+    with held(os.open(target_name, _DIRECTORY, dir_fd=target_fd)) as fd:
         _dress(fd, facts)
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _dress(fd: int, facts: _Facts) -> None:
@@ -349,7 +338,7 @@ class MountedTarget(ReadingFileSystem):
             file = os.stat(existing_name, dir_fd=existing_fd, follow_symlinks=False)
             if _is_same(file, fd, name):
                 return
-            temporary = _target_temporary_name()
+            temporary = _new_temporary()
             os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
             try:
                 os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
@@ -377,19 +366,15 @@ class MountedTarget(ReadingFileSystem):
         """What the file system's own clock shows, from the ctime of a file made beneath the root for that and removed
         again. Raises OSError.
         """
-        name = _target_temporary_name()
-        root_fd = self.beneath.open(b"", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fd = os.open(
-                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=root_fd
-            )
+        name = _new_temporary()
+        with (
+            self.beneath.directory(b"") as root_fd,
+            held(os.open(name, _NEW_FILE, _CREATED_MODE, dir_fd=root_fd)) as fd,
+        ):
             try:
                 return os.fstat(fd).st_ctime_ns
             finally:
-                os.close(fd)
                 os.unlink(name, dir_fd=root_fd)
-        finally:
-            os.close(root_fd)
 
     def probe(self) -> TargetCapabilities:
         """What this file system keeps of a file, as the port says. Raises OSError where nothing can be written."""
@@ -406,32 +391,27 @@ class MountedTarget(ReadingFileSystem):
                     raise OSError(errno.ENOTDIR, "in the way of a directory above a user tree", path)
                 return
             # Under a temporary name first, so that a crash in between leaves no directory that looks finished.
-            temporary = _target_temporary_name()
+            temporary = _new_temporary()
             os.mkdir(temporary, CLOSED_MODE, dir_fd=fd)
-            made = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            try:
-                remove_acls(descriptor_path(made))
-                if like is not None:
-                    os.fchown(made, like.uid, like.gid)
-                os.fchmod(made, _PARENT_MODE if like is None else like.mode)
-                os.fsync(made)
-                os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
-            except OSError:
-                os.rmdir(temporary, dir_fd=fd)
-                raise
-            finally:
-                os.close(made)
+            with held(os.open(temporary, _DIRECTORY, dir_fd=fd)) as made:
+                try:
+                    remove_acls(descriptor_path(made))
+                    if like is not None:
+                        os.fchown(made, like.uid, like.gid)
+                    os.fchmod(made, _PARENT_MODE if like is None else like.mode)
+                    os.fsync(made)
+                    os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+                except OSError:
+                    os.rmdir(temporary, dir_fd=fd)
+                    raise
 
     def _make_closed(self, tree: bytes) -> None:
         with self.beneath.parent(tree) as (fd, name):
             # What is there already is closed below where it is a directory; anything else fails to open.
             with suppress(FileExistsError):
                 os.mkdir(name, CLOSED_MODE, dir_fd=fd)
-            closed = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            try:
+            with held(os.open(name, _DIRECTORY, dir_fd=fd)) as closed:
                 _close(closed)
-            finally:
-                os.close(closed)
 
 
 def _close(tree_fd: int) -> None:
@@ -439,10 +419,6 @@ def _close(tree_fd: int) -> None:
     remove_acls(descriptor_path(tree_fd))
     os.fchmod(tree_fd, CLOSED_MODE)
     os.fsync(tree_fd)
-
-
-def _target_temporary_name() -> bytes:
-    return TEMPORARY_PREFIX + secrets.token_hex(8).encode()
 
 
 def _is_same(file: os.stat_result, directory_fd: int, name: bytes) -> bool:
@@ -454,9 +430,6 @@ def _is_same(file: os.stat_result, directory_fd: int, name: bytes) -> bool:
 
 
 # Directories on source and target that only this user can enter, so that nobody else can change names in them.
-
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_own(
