@@ -1,14 +1,14 @@
 """The commands that change a volume: add-brick, remove-brick, rebalance, stop."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from migrator.bricks.retire.model import ClientSeen
 from migrator.core.errors import ToolFailed
 from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
-from migrator.gluster.volume import GlusterCommands, GlusterVolumeCommands
-from migrator.gluster.xml import parse_progress, parse_task_id
+from migrator.gluster.volume import GlusterVolumeCommands
+from migrator.gluster.xml import node_name, of_volume, parse_progress, parse_task_id
 
 
 class GlusterAdditions(GlusterVolumeCommands):
@@ -75,12 +75,8 @@ class GlusterDrains(GlusterVolumeCommands):
         await self._commands.ask("remove-brick", self._volume, *bricks, "commit")
 
 
-class GlusterRetirements:
+class GlusterRetirements(GlusterVolumeCommands):
     """The `RetirementCommands` port."""
-
-    def __init__(self, commands: GlusterCommands, *, volume: str) -> None:
-        self._commands = commands
-        self._volume = volume
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         """The volume with its peers and heals, and every task that is listed. Raises ToolFailed."""
@@ -102,23 +98,14 @@ def parse_clients(answer: Element, volume: str) -> tuple[ClientSeen, ...]:
     """`volume status VOL clients`. Raises ToolFailed if the clients of a listed brick are incomplete: an answer without
     clients looks like one of an unused volume.
     """
-    return tuple(_clients(answer, volume))
-
-
-def _clients(answer: Element, volume: str) -> Iterator[ClientSeen]:
-    has_bricks = False
-    for element in answer.iterfind("volStatus/volumes/volume"):
-        if element.findtext("volName") != volume:
-            continue
-        for node in element.iterfind("node"):
-            # Gluster's own daemons are nodes too, and have no clients.
-            if not (node.findtext("path") or "").startswith("/"):
-                continue
-            has_bricks = True
-            brick = f"{node.findtext('hostname')}:{node.findtext('path')}"
-            addresses = [client.findtext("hostname") or "" for client in node.iterfind("clientsStatus/client")]
-            if node.findtext("clientsStatus/clientCount") != str(len(addresses)) or not all(addresses):
-                raise ToolFailed(f"gluster's answer does not tell the clients of brick {brick}")
-            yield from (ClientSeen(brick=brick, address=address) for address in addresses)
-    if not has_bricks:
+    found: list[ClientSeen] = []
+    # Gluster's own daemons are nodes too, and have no clients.
+    bricks = [node for node in of_volume(answer, volume, "node") if (node.findtext("path") or "").startswith("/")]
+    for node in bricks:
+        addresses = [client.findtext("hostname") or "" for client in node.iterfind("clientsStatus/client")]
+        if node.findtext("clientsStatus/clientCount") != str(len(addresses)) or not all(addresses):
+            raise ToolFailed(f"gluster's answer does not tell the clients of brick {node_name(node)}")
+        found += (ClientSeen(brick=node_name(node), address=address) for address in addresses)
+    if not bricks:
         raise ToolFailed(f"gluster's answer does not tell the clients of volume {volume!r}")
+    return tuple(found)

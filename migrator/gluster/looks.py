@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
@@ -16,9 +15,9 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.gluster.model import Brick, DirectoryFacts, DiskFacts, VolumeState
-from migrator.gluster.rules import subvolumes
+from migrator.gluster.rules import subvolumes, version_in
 from migrator.hosts.far_source import far_argv, far_source
-from migrator.hosts.ports import Command, Completed, Hosts, OnOutput
+from migrator.hosts.ports import Command, Hosts, OnOutput
 
 # Asking a script about a brick: it is sent to the brick's host with every question.
 
@@ -370,30 +369,31 @@ async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str
 async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
     address, _, path = name.partition(":/")
     try:
-        done = await _run(hosts, address, _NEW_PLACE_SCRIPT, b"/" + os.fsencode(path))
+        told = await _ask_script(hosts, address, _NEW_PLACE_SCRIPT, b"/" + os.fsencode(path))
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)
-    if done.timed_out or done.exit_code != 0:
-        said = show(done.stderr.strip()[-200:])
-        return NewPlace(name=name, unread="no answer" if done.timed_out else said or "no reason given")
-    try:
-        told = json.loads(done.stdout)
-        lists = {key: tuple(value) for key, value in told.items() if isinstance(value, list)}
-        return NewPlace(name=name, **{**told, **lists})
-    except (ValueError, TypeError):
-        return NewPlace(name=name, unread="its answer was not understood")
+    return NewPlace(
+        name=name, **{key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}
+    )
 
 
-async def _run(hosts: Hosts, address: str, script: bytes, path: bytes) -> Completed:
+async def _ask_script(
+    hosts: Hosts, address: str, script: bytes, *words: bytes, question: object = None
+) -> dict[str, Any]:
+    """The answer of a script on a host. Raises MigratorError with the reason as its message."""
     host = await hosts.reach(address)
-    python = (await host.identity()).python
-    return await host.processes.run(Command(argv=far_argv(python, script, path), timeout_s=_TIMEOUT_S))
+    argv = far_argv((await host.identity()).python, script, *words)
+    done = await host.processes.run(Command(argv=argv, stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S))
+    if done.timed_out or done.exit_code != 0:
+        raise ToolFailed(show(done.stderr.strip()[-_SAID_BYTES:]) or "no answer")
+    try:
+        return dict(json.loads(done.stdout))
+    except ValueError as error:
+        raise ToolFailed("its answer was not understood") from error
 
 
 # The places of removed bricks, and the GlusterFS versions of hosts.
 
-
-_VERSION = re.compile(rb"glusterfs (\d+(?:\.\d+)+)")
 
 # The nearest existing directory, and its mount point: most bricks are a directory in the root of their file system, and a new
 # file system does not have it yet. Plain Python 3.9.
@@ -437,11 +437,8 @@ async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: st
 
 async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
     try:
-        done = await _run(hosts, brick.host, _OLD_PLACE_SCRIPT, brick.path)
-        said = json.loads(done.stdout) if done.exit_code == 0 and not done.timed_out else {}
-    except (MigratorError, ValueError):
-        return PlaceSeen.UNKNOWN
-    if not said:
+        said = await _ask_script(hosts, brick.host, _OLD_PLACE_SCRIPT, brick.path)
+    except MigratorError:
         return PlaceSeen.UNKNOWN
     if said["volume_id"] == volume_id.replace("-", ""):
         return PlaceSeen.BRICK
@@ -461,19 +458,10 @@ async def _look_at_disk(hosts: Hosts, name: str, mine: Sequence[str], *, full: b
     own = [one.partition(":")[2] for one in mine if one.partition(":")[0] == address]
     question = {"path": _latin(path), "mine": [_latin(one) for one in own], "full": full}
     try:
-        host = await hosts.reach(address)
-        python = (await host.identity()).python
-        argv = far_argv(python, far_source(__package__, ("far_disk",)))
-        done = await host.processes.run(Command(argv=argv, stdin=json.dumps(question).encode(), timeout_s=_TIMEOUT_S))
-        if done.timed_out or done.exit_code != 0:
-            return DiskFacts(name=name, unread=show(done.stderr.strip()[-_SAID_BYTES:]) or "no answer")
-        told = json.loads(done.stdout)
-        unexplained = tuple(told["unexplained"])
-        return DiskFacts(name=name, mount=told["mount"], identity=told["identity"], unexplained=unexplained)
+        told = await _ask_script(hosts, address, far_source(__package__, ("far_disk",)), question=question)
     except MigratorError as error:
         return DiskFacts(name=name, unread=error.message)
-    except (ValueError, KeyError, TypeError):
-        return DiskFacts(name=name, unread="the answer was not understood")
+    return DiskFacts(name=name, mount=told["mount"], identity=told["identity"], unexplained=tuple(told["unexplained"]))
 
 
 def _latin(path: str) -> str:
@@ -493,8 +481,7 @@ async def _version(hosts: Hosts, name: str) -> str | None:
             path = await host.find(program)
             if path is not None:
                 done = await host.processes.run(Command(argv=(path, b"--version"), timeout_s=_TIMEOUT_S))
-                told = _VERSION.match(done.stdout)
-                return None if told is None else told[1].decode("ascii")
+                return version_in(done.stdout)
     except MigratorError:
         return None
     return None

@@ -142,6 +142,14 @@ _HARMLESS_PREFIXES = (
     "cluster.",
     "config.",
     "diagnostics.",
+    "features.barrier",
+    "features.bitrot",
+    "features.cache-invalidation",
+    "features.lease",
+    "features.locks-",
+    "features.quota",
+    "features.scrub",
+    "features.shard-",
     "geo-replication.",
     "glusterd.",
     "locks.",
@@ -160,35 +168,14 @@ _HARMLESS = frozenset(
         "ctime.noatime",
         "dht.force-readdirp",
         "features.acl",
-        "features.barrier",
-        "features.barrier-timeout",
-        "features.bitrot",
-        "features.cache-invalidation",
-        "features.cache-invalidation-timeout",
         "features.ctime",
         "features.default-soft-limit",
         "features.alert-time",
         "features.expiry-time",
         "features.hard-timeout",
         "features.inode-quota",
-        "features.lease-lock-recall-timeout",
-        "features.leases",
-        "features.locks-monkey-unlocking",
-        "features.locks-notify-contention",
-        "features.locks-notify-contention-delay",
-        "features.locks-revocation-clear-all",
-        "features.locks-revocation-max-blocked",
-        "features.locks-revocation-secs",
-        "features.quota",
-        "features.quota-deem-statfs",
         "features.read-only",
-        "features.scrub",
-        "features.scrub-freq",
-        "features.scrub-throttle",
         "features.selinux",
-        "features.shard-block-size",
-        "features.shard-deletion-rate",
-        "features.shard-lru-limit",
         "features.signer-threads",
         "features.soft-timeout",
         "features.timeout",
@@ -398,6 +385,12 @@ _KNOWN = (
         reference="#2514",
     ),
 )
+
+
+def version_in(output: bytes) -> str | None:
+    """The version in the output of `gluster --version`, as in `10.3`; None if there is none."""
+    found = re.match(rb"glusterfs (\d+(?:\.\d+)+)", output)
+    return None if found is None else found[1].decode("ascii")
 
 
 def parse_version(text: str) -> Version | None:

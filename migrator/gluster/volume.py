@@ -17,7 +17,7 @@ from migrator.fs.beneath import Root
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.gluster import xml
 from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskProgress, VolumeState, VolumeTask
-from migrator.gluster.rules import volume_fingerprint, volume_problems, wrong_volume_problem
+from migrator.gluster.rules import version_in, volume_fingerprint, volume_problems, wrong_volume_problem
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Conversations, Processes
 
 
@@ -236,7 +236,6 @@ def _is_answer(said: bytes) -> bool:
 
 _TRIES = 8
 _PAUSE_S = 0.5
-_VERSION = re.compile(rb"glusterfs (\d+(?:\.\d+)+)")
 _GLUSTER_TIMEOUT_S = 120.0
 """glusterd itself gives up waiting for a peer after two minutes at most."""
 
@@ -320,8 +319,7 @@ class GlusterCommands:
             completed = await self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S))
         except ToolFailed:
             return None
-        found = _VERSION.match(completed.stdout)
-        return None if found is None else found[1].decode("ascii")
+        return version_in(completed.stdout)
 
     async def _status(self, *words: str) -> Element:
         # It takes the cluster's lock: two at a time would only make each other retry.

@@ -77,7 +77,7 @@ def parse_volume_info(answer: ET.Element, volume: str) -> model.VolumeState:
 
 def parse_online(answer: ET.Element, volume: str) -> dict[str, bool]:
     """`volume status VOL detail`: whether each brick is up, by brick name, without bricks of hosts that are down."""
-    return {_node_name(node): node.findtext("status") == _ONLINE for node in _of_volume(answer, volume, "node")}
+    return {node_name(node): node.findtext("status") == _ONLINE for node in of_volume(answer, volume, "node")}
 
 
 def parse_quotas(answer: ET.Element) -> tuple[tuple[bytes, int], ...]:
@@ -134,14 +134,15 @@ def with_status(state: model.VolumeState, answer: ET.Element) -> tuple[model.Vol
     return whole, tasks
 
 
-def _of_volume(answer: ET.Element, volume: str, path: str) -> Iterator[ET.Element]:
+def of_volume(answer: ET.Element, volume: str, path: str) -> Iterator[ET.Element]:
     """The elements at a path below the status of a volume."""
     for element in answer.iterfind("volStatus/volumes/volume"):
         if element.findtext("volName") == volume:
             yield from element.iterfind(path)
 
 
-def _node_name(node: ET.Element) -> str:
+def node_name(node: ET.Element) -> str:
+    """The name of a brick in the status of its volume."""
     return f"{node.findtext('hostname')}:{node.findtext('path')}"
 
 
@@ -189,7 +190,7 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
     hosts whose glusterd is down are not in it.
     """
     return {
-        _node_name(node): BrickRoom(
+        node_name(node): BrickRoom(
             device=_told(node, "device"),
             filesystem=_told(node, "fsName"),
             mount_options=_told(node, "mntOptions"),
@@ -198,7 +199,7 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
             total_inodes=_number(node, "inodesTotal"),
             free_inodes=_number(node, "inodesFree"),
         )
-        for node in _of_volume(answer, volume, "node")
+        for node in of_volume(answer, volume, "node")
     }
 
 
@@ -212,7 +213,7 @@ def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[model.VolumeTas
             status=_status(task)[0],
             bricks=tuple(brick.text or "" for brick in task.iterfind("params/brick")),
         )
-        for task in _of_volume(answer, volume, "tasks/task")
+        for task in of_volume(answer, volume, "tasks/task")
     )
 
 
