@@ -372,9 +372,8 @@ async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
         told = await _ask_script(hosts, address, _NEW_PLACE_SCRIPT, b"/" + os.fsencode(path))
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)
-    return NewPlace(
-        name=name, **{key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}
-    )
+    facts: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}
+    return NewPlace(name=name, **facts)
 
 
 async def _ask_script(

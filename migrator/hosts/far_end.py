@@ -31,7 +31,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
-_KILL_WAIT_S = 5.0
+KILL_WAIT_S = 5.0
+"""How long a killed process may take to end; only a hang in the kernel takes longer."""
 _RESET_SIGNALS = ("SIGPIPE", "SIGXFZ", "SIGXFSZ", "SIGTERM", "SIGINT", "SIGHUP", "SIGCHLD")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -173,7 +174,7 @@ class Ending:
         self._told = list(left.values())
         if not left:
             self.result = True
-        elif self._killed_s is not None and self._stepped_s >= self._killed_s + _KILL_WAIT_S:
+        elif self._killed_s is not None and self._stepped_s >= self._killed_s + KILL_WAIT_S:
             self.result = False
         self._stepped_s = time.monotonic()
         if killing and self._killed_s is None:
@@ -188,7 +189,7 @@ def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
         ending.step(Snapshot())
         if ending.result is not None:
             return ending.result
-        time.sleep(0.02)
+        time.sleep(_ENDING_STEP_S)
 
 
 def reap() -> dict[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 TOKEN_VARIABLE = b"MIGRATOR_TOKEN"
@@ -70,11 +71,14 @@ def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
 
 
 class Snapshot:
-    """The living processes of this machine at one moment."""
+    """The living processes of this machine when they are first asked for."""
 
     def __init__(self) -> None:
-        self.looks: list[Look] = list(looks())
         self._tokens: dict[bytes, list[Look]] | None = None
+
+    @cached_property
+    def looks(self) -> list[Look]:
+        return list(looks())
 
     def with_token(self, token: bytes) -> list[Look]:
         """The processes with this token in their environment."""
@@ -103,8 +107,10 @@ class Snapshot:
             beneath += more
             found.update(look.pid for look in more)
 
-    def still(self, looks: Iterable[Look]) -> list[Look]:
+    def still(self, looks: list[Look]) -> list[Look]:
         """The processes of an earlier look that still live."""
+        if not looks:
+            return []
         now = {(look.pid, look.start_ticks) for look in self.looks}
         return [look for look in looks if (look.pid, look.start_ticks) in now]
 

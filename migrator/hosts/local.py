@@ -221,13 +221,4 @@ class HostLoads:
         except MigratorError:
             # The streams of a lost host report it.
             return None
-        return first_figure(done.stdout) if done.exit_code == 0 and not done.timed_out else None
-
-
-def first_figure(text: bytes) -> float | None:
-    """The load average of one minute, from /proc/loadavg."""
-    first = text.split(maxsplit=1)[:1]
-    try:
-        return float(first[0]) if first else None
-    except ValueError:
-        return None
+        return None if done.exit_code != 0 or done.timed_out else float(done.stdout.split()[0])

@@ -1,13 +1,11 @@
-"""Processes of this machine in /proc: identity, tokens, activity, ending.
+"""Processes of this machine in /proc: identity, tokens, activity.
 
 Every result may be out of date when it returns; a process that ends meanwhile is left out.
 """
 
-import asyncio
 import os
-import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from migrator.hosts import far_looks
@@ -52,11 +50,6 @@ def was_at_work(pid: int, at_s: float) -> bool:
     return time.time() - age_s <= at_s + _CLOCK_ERROR_S
 
 
-def session_members(session: int) -> tuple[ProcessIdentity, ...]:
-    """The living processes of a session."""
-    return tuple(_identity(look) for look in far_looks.looks() if look.session == session)
-
-
 def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
     """The living processes that carry one of the tokens in their environment, by token; tokens without any are left out.
 
@@ -79,53 +72,6 @@ def work_done(pid: int) -> int:
 
 def _identity(look: far_looks.Look) -> ProcessIdentity:
     return ProcessIdentity(pid=look.pid, start_ticks=look.start_ticks, boot_id=boot_id())
-
-
-KILL_WAIT_S = 5.0
-"""How long a killed process may take to end; only a hang in the kernel takes longer."""
-_POLL_S = 0.02
-
-
-async def end_all(find: Callable[[], Sequence[ProcessIdentity]], grace_s: float) -> bool:
-    """TERM to all processes found, a grace, KILL, until none is found; False if one survives.
-
-    Polls, since a process that is ending may start others. One poll may take long, so the wait after KILL counts to the
-    beginning of a poll: any process that this poll finds has outlived the wait.
-    """
-    loop = asyncio.get_running_loop()
-    kill_from_s = loop.time() + grace_s
-    killed_s: float | None = None
-    told: set[ProcessIdentity] = set()
-    while True:
-        looked_s = loop.time()
-        left = find()
-        if not left:
-            return True
-        killing = loop.time() >= kill_from_s
-        for identity in left:
-            if killing or identity not in told:
-                send_signal(identity, signal.SIGKILL if killing else signal.SIGTERM)
-                told.add(identity)
-        if killed_s is not None and looked_s >= killed_s + KILL_WAIT_S:
-            return False
-        if killing and killed_s is None:
-            killed_s = loop.time()
-        await asyncio.sleep(_POLL_S)
-
-
-def send_signal(identity: ProcessIdentity, number: signal.Signals) -> None:
-    """Signal this process, through a pidfd, so that a reused pid is not hit."""
-    try:
-        fd = os.pidfd_open(identity.pid)
-    except ProcessLookupError:
-        return
-    try:
-        if lives(identity):
-            signal.pidfd_send_signal(fd, number)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        os.close(fd)
 
 
 class ProcActivity:

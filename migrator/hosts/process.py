@@ -23,10 +23,10 @@ from typing import IO
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.tasks import to_the_end
-from migrator.hosts import proc
+from migrator.hosts import far_end, proc
+from migrator.hosts.far_looks import Look, Snapshot
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput
-from migrator.hosts.proc import KILL_WAIT_S, end_all
 
 _log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ BASE_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 GRACE_S = 5.0
 """The default time between TERM and KILL."""
 _PIECE_BYTES = 1 << 16
+_POLL_S = 0.02
 _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
 
@@ -79,7 +80,7 @@ class LocalProcesses(CollectingProcesses):
         return proc.carriers(tokens)
 
     async def end(self, token: str, *, grace_s: float) -> bool:
-        return await end_all(lambda: proc.carriers((token,)).get(token, ()), grace_s)
+        return await end_all(lambda snapshot: snapshot.with_token(token.encode()), grace_s)
 
     async def stream(
         self,
@@ -104,29 +105,38 @@ class LocalProcesses(CollectingProcesses):
                 timed_out = not await _wait_for_exit(child, following, command.timeout_s)
                 if timed_out:
                     _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
-                    await self._end(child, command, forced=True)
+                    await self._end(child, command)
                 await _finish(following)
                 finished = not timed_out
             finally:
                 await cancel_all(following)
         finally:
             try:
-                await to_the_end(self._end(child, command, forced=not finished))
+                if not finished:
+                    await to_the_end(self._end(child, command))
             finally:
                 child.close()
         return Completed(exit_code=child.exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
-    async def _end(self, child: "Child", command: Command, *, forced: bool) -> None:
+    async def _end(self, child: "Child", command: Command) -> None:
         """End a program that did not finish: its session, and all processes with its token. A program that finished may have
         left a daemon behind on purpose.
         """
-        if not forced:
-            return
         token = command.token
         await child.end(self._grace_s)
-        await end_all(lambda: proc.session_members(child.identity.pid), self._grace_s)
+        await end_all(lambda snapshot: snapshot.of_session(child.identity.pid), self._grace_s)
         if token is not None and not await self.end(token, grace_s=self._grace_s):
             _log.error("a process of %s cannot be ended (pid %d)", show(command.argv[0]), child.identity.pid)
+
+
+async def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
+    """End all processes found, as `far_end.Ending` says; False if one survives."""
+    ending = far_end.Ending(find, grace_s)
+    ending.step(Snapshot())
+    while ending.result is None:
+        await asyncio.sleep(_POLL_S)
+        ending.step(Snapshot())
+    return ending.result
 
 
 class Child:
@@ -201,7 +211,7 @@ class Child:
 
     async def end(self, grace_s: float) -> None:
         """TERM, grace, KILL to the group, and reap, as long as its leader exists."""
-        for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_WAIT_S)):
+        for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, far_end.KILL_WAIT_S)):
             # Not reaped yet, so the group's number cannot have been reused.
             if self.reap():
                 return

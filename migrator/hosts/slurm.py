@@ -45,7 +45,6 @@ class JobState(StrEnum):
 
     PENDING = "pending"
     RUNNING = "running"
-    ENDING = "ending"
     ENDED = "ended"
     NODE_FAILED = "node-failed"
     GONE = "gone"
@@ -55,7 +54,6 @@ _STATES = {
     **dict.fromkeys(
         ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), JobState.PENDING
     ),
-    **dict.fromkeys(("COMPLETING", "STAGE_OUT", "SIGNALING"), JobState.ENDING),
     **dict.fromkeys(
         (
             "BOOT_FAIL",
@@ -72,7 +70,7 @@ _STATES = {
     ),
     "NODE_FAIL": JobState.NODE_FAILED,
 }
-"""All other states count as running (RUNNING, SUSPENDED, STOPPED, RESIZING, and new ones)."""
+"""All other states count as running (RUNNING, COMPLETING, SUSPENDED, STOPPED, RESIZING, and new ones)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,22 +87,11 @@ class Job:
     @property
     def active(self) -> bool:
         """Whether processes may run in it, now or later."""
-        return self.state in (JobState.PENDING, JobState.RUNNING, JobState.ENDING)
-
-
-def list_jobs_argv(user: str) -> tuple[bytes, ...]:
-    """Lists all jobs of a user that Slurm knows, ended ones included, for `read_jobs`."""
-    words = ("squeue", "--noheader", "--states=all", f"--user={user}", "--format", _FIELDS)
-    return tuple(os.fsencode(word) for word in words)
-
-
-def cancel_argv(name: str, user: str) -> tuple[bytes, ...]:
-    """Cancels all jobs of a name; no error if there are none."""
-    return tuple(os.fsencode(word) for word in ("scancel", "--quiet", f"--user={user}", f"--name={name}"))
+        return self.state in (JobState.PENDING, JobState.RUNNING)
 
 
 def read_jobs(output: bytes) -> list[Job]:
-    """Parses the output of `list_jobs_argv`. Comments of foreign jobs may hold anything: such lines are skipped."""
+    """Parses the output of `squeue` in the format of `_FIELDS`. Comments of foreign jobs may hold anything: such lines are skipped."""
     found: list[Job] = []
     for line in output.decode("utf-8", "replace").split("\n"):
         fields = line.split("|")
@@ -249,8 +236,8 @@ class SlurmQueue:
         self._user = _user()
 
     async def jobs(self) -> list[Job]:
-        """All jobs that Slurm knows. Raises HostLost."""
-        return read_jobs(await self._ask(list_jobs_argv(self._user)))
+        """All jobs that Slurm knows, ended ones included. Raises HostLost."""
+        return read_jobs(await self._ask("squeue", "--noheader", "--states=all", f"--format={_FIELDS}"))
 
     async def job(self, name: str) -> Job:
         """The job of a name, preferably one that has not ended; GONE if Slurm knows none. Raises HostLost."""
@@ -260,8 +247,8 @@ class SlurmQueue:
         )
 
     async def cancel(self, name: str) -> None:
-        """Request the end of the jobs of a name. Raises HostLost."""
-        await self._ask(cancel_argv(name, self._user))
+        """Request the end of the jobs of a name; no error if there are none. Raises HostLost."""
+        await self._ask("scancel", "--quiet", f"--name={name}")
 
     async def end(self, name: str) -> None:
         """Cancel the jobs of a name, and wait until Slurm reports that they have ended. Raises HostLost, also after a minute."""
@@ -281,11 +268,11 @@ class SlurmQueue:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_LOOK_S)
 
-    async def _ask(self, argv: tuple[bytes, ...]) -> bytes:
-        """Run one of Slurm's commands. Raises HostLost if the controller does not answer."""
+    async def _ask(self, program: str, *words: str) -> bytes:
+        """Run one of Slurm's commands for this user. Raises HostLost if the controller does not answer."""
+        argv = tuple(os.fsencode(word) for word in (program, f"--user={self._user}", *words))
         environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         command = Command(argv=argv, environment=environment, timeout_s=_ASK_TIMEOUT_S)
-        program = show(argv[0])
         try:
             done = await self._processes.run(command)
         except ToolFailed as error:

@@ -4,17 +4,24 @@ import asyncio
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from migrator.hosts import far_end as far_start
-from migrator.hosts import proc
-from migrator.hosts import proc as ending
-from migrator.hosts.far_looks import Look, Snapshot, looks
-from migrator.hosts.model import ProcessIdentity
+from migrator.hosts import far_end, process
+from migrator.hosts.far_looks import Look, Snapshot, look_at, looks
 
 WAIT_S, LOOK_S = 0.05, 0.2
+EndAll = Callable[[Callable[[Snapshot], list[Look]], float], bool]
+
+
+@pytest.fixture(params=["here", "far end"])
+def end_all(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EndAll:
+    monkeypatch.setattr(far_end, "KILL_WAIT_S", WAIT_S)
+    monkeypatch.setattr(far_end, "reap", lambda: None)
+    if request.param == "far end":
+        return far_end.end_all
+    return lambda find, grace_s: asyncio.run(process.end_all(find, grace_s))
 
 
 @pytest.fixture
@@ -30,35 +37,18 @@ def stubborn() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_slow_look_of_this_machine(stubborn: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "KILL_WAIT_S", WAIT_S)
-
-    def find() -> Sequence[ProcessIdentity]:
-        found = proc.session_members(stubborn.pid)
+def test_a_slow_look(stubborn: subprocess.Popen[bytes], end_all: EndAll) -> None:
+    def find(snapshot: Snapshot) -> list[Look]:
+        found = snapshot.of_session(stubborn.pid)
         time.sleep(LOOK_S)
         return found
 
-    assert asyncio.run(ending.end_all(find, grace_s=0.0))
-    assert proc.session_members(stubborn.pid) == ()
+    assert end_all(find, 0.0)
+    assert [look for look in looks() if look.session == stubborn.pid] == []
 
 
-def test_a_slow_look_of_a_far_end(stubborn: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_start, "_KILL_WAIT_S", WAIT_S)
-    monkeypatch.setattr(far_start, "reap", lambda: time.sleep(LOOK_S))
-
-    def find(_: Snapshot) -> list[Look]:
-        return [look for look in looks() if look.session == stubborn.pid]
-
-    assert far_start.end_all(find, grace_s=0.0)
-    assert proc.session_members(stubborn.pid) == ()
-
-
-def test_what_is_never_ended_is_given_up_after_its_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "KILL_WAIT_S", WAIT_S)
-    monkeypatch.setattr(ending, "send_signal", lambda *_: None)
-    monkeypatch.setattr(far_start, "_KILL_WAIT_S", WAIT_S)
-    monkeypatch.setattr(far_start, "_signal", lambda *_: None)
-    monkeypatch.setattr(far_start, "reap", lambda: None)
-    myself = next(look for look in looks() if look.pid == os.getpid())
-    assert not asyncio.run(ending.end_all(lambda: proc.session_members(myself.session), grace_s=0.0))
-    assert not far_start.end_all(lambda _: [myself], grace_s=0.0)
+def test_what_is_never_ended_is_given_up_after_its_wait(end_all: EndAll, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far_end, "_signal", lambda *_: None)
+    myself = look_at(os.getpid())
+    assert myself is not None
+    assert not end_all(lambda _: [myself], 0.0)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.core.errors import ToolFailed
-from migrator.hosts import proc as ending
+from migrator.hosts import far_end
 from migrator.hosts.connection import Transport
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Processes
@@ -325,8 +325,8 @@ def test_a_relay_is_seen_at_every_look(processes: Processes, token: str, tmp_pat
 
 def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     """A process that hangs in the kernel takes no signal: as here, where none is sent."""
-    monkeypatch.setattr(ending, "send_signal", lambda *_: None)
-    monkeypatch.setattr(ending, "KILL_WAIT_S", 0.05)
+    monkeypatch.setattr(far_end, "_signal", lambda *_: None)
+    monkeypatch.setattr(far_end, "KILL_WAIT_S", 0.05)
     processes = LocalProcesses(grace_s=0.05)
     start_alone((b"sleep", b"1000"), token)
     assert not in_loop(processes.end(token, grace_s=0.05))

@@ -33,7 +33,7 @@ def test_jobs_are_read() -> None:
     assert [(job.id, job.state, job.active) for job in jobs] == [
         ("12", JobState.RUNNING, True),
         ("13", JobState.PENDING, True),
-        ("14", JobState.ENDING, True),
+        ("14", JobState.RUNNING, True),
         ("15", JobState.ENDED, False),
         ("16", JobState.ENDED, False),
         ("17", JobState.NODE_FAILED, False),
