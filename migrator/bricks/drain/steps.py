@@ -141,13 +141,6 @@ _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.D
 """Hooks are called around the whole drain as well. What was begun last ends first."""
 
 
-def owes_hooks(world: DrainWorld, record: model.DrainRecord) -> bool:
-    """Whether a killed call has left steps of a drain open, whose `post` hooks are called when it is over."""
-    if world.hooks is None:
-        return False
-    return any(world.ledger.hooks.open_since(step, hooked(record, step).key) for step in _CLOSED_AT_THE_END)
-
-
 _Act = operations.Act[model.DrainStep, model.DrainState]
 _Done = Done[model.DrainState, model.DrainNotes]
 
