@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from math import isnan
-from typing import assert_never
 
 from migrator.core.entry import UserTree
 from migrator.core.paths import show
@@ -156,6 +155,12 @@ def freezes_words(cutovers: Sequence[model.CutoverFacts]) -> str:
 # unknown fact counts as a problem.
 
 
+_NOT_CLOSED = {
+    model.TargetTop.UNKNOWN: "whether {} is closed to users is not known: see `migrator doctor`",
+    model.TargetTop.MISSING: "{} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew",
+    model.TargetTop.OPEN: "{} is open, so somebody may have changed it: make it root's with mode 0700, and see `migrator verify` "
+    "for what differs",
+}
 _READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
 
 
@@ -216,8 +221,10 @@ def cutover_problems(
             f"({format_duration(max_freeze_s)}): {otherwise}"
         )
     # Of a batch that is yet to be copied it is said already that the tree is not there.
-    if target_top is not model.TargetTop.MISSING or state is None or state in _READY:
-        yield from _closed(tree, target_top)
+    if target_top is not model.TargetTop.CLOSED and (
+        target_top is not model.TargetTop.MISSING or state is None or state in _READY
+    ):
+        yield _NOT_CLOSED[target_top].format(f"the tree {show(tree.path)} on the target")
     if backup is model.BackupSeen.MISSING:
         yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
     for what, problems in (
@@ -262,21 +269,3 @@ def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, ba
             f"a cutover of {tree.user} has begun already ({state_words(before.state)}, plan {before.plan}, batch "
             f"{before.batch}): go on with it, with `migrator cutover --user {tree.user}`"
         )
-
-
-def _closed(tree: UserTree, top: model.TargetTop) -> Iterable[str]:
-    name = f"the tree {show(tree.path)} on the target"
-    match top:
-        case model.TargetTop.CLOSED:
-            return
-        case model.TargetTop.UNKNOWN:
-            yield f"whether {name} is closed to users is not known: see `migrator doctor`"
-        case model.TargetTop.MISSING:
-            yield f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew"
-        case model.TargetTop.OPEN:
-            yield (
-                f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see "
-                "`migrator verify` for what differs"
-            )
-        case _:
-            assert_never(top)

@@ -21,6 +21,7 @@ from migrator.ledger.model import HookStepRecord, SiteRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.calls import HookRecords
+    from migrator.ledger.ledger import Ledger
 
 
 class Hooks(Protocol):
@@ -187,18 +188,11 @@ class Say(Protocol):
     def __call__(self, kind: EventKind, severity: Severity, subject: str, message: str, /) -> None: ...
 
 
-class LedgerOfHooks(Protocol):
-    """The part of the ledger that calls need."""
-
-    @property
-    def hooks(self) -> "HookRecords": ...
-
-
 class HookPorts(Protocol):
     """The part of a verb's ports that calls need. `tokens` returns a new random token for each call."""
 
     @property
-    def ledger(self) -> LedgerOfHooks: ...
+    def ledger(self) -> "Ledger": ...
     @property
     def clock(self) -> Clock: ...
     @property

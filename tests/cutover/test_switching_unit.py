@@ -3,10 +3,9 @@
 import pytest
 
 from migrator.core.entry import EntryType, UserTree
-from migrator.core.events import FindingStatus
 from migrator.cutover.model import LinkLook, LinkPlace
 from migrator.fs.model import Mount
-from migrator.hooks.model import FileLook, Hook, HookEvent, HooksFound, HookStage, HookStep
+from migrator.hooks.model import FileLook
 from migrator.site import rules_links as site_rules_links
 
 PLACE = LinkPlace(link="/home/{user}", source_root=b"/mnt/gl", target_root=b"/mnt/bee/", volume="vol1")
@@ -87,30 +86,6 @@ def test_links_lie_outside_both_file_systems(at: bytes, mount: Mount | None, ins
         assert f"lies inside the {inside}" in problem.message
 
 
-def test_findings_are_told_with_their_fixes_and_not_without_end() -> None:
-    trees = [UserTree(path=b"home/%d" % number, user=str(number)) for number in range(50)]
-    real = {tree.path: (b"/mnt/gl/" + tree.path, b"/mnt/bee/" + tree.path) for tree in trees}
-    right = [(tree, look(tree.user, leads_to=real[tree.path][at])) for tree, at in zip(trees, [0, 1] * 25, strict=True)]
-    (good,) = site_rules_links.check_links(PLACE, right, real=real, euid=0)
-    assert (good.status, good.message) == (FindingStatus.OK, "50 links of the latest plan can be switched")
-    wrong = [(tree, look(tree.user, leads_to=b"/elsewhere")) for tree in trees]
-    found = site_rules_links.check_links(PLACE, [*wrong[:3], *right[3:]], real=real, euid=0)
-    assert [finding.status for finding in found] == [FindingStatus.FAILURE] * 3
-    assert all(
-        finding.fix and "which leads to /elsewhere, and not to /mnt/gl/home" in finding.message for finding in found
-    )
-    assert (
-        site_rules_links.check_links(PLACE, wrong, real=real, euid=0)[-1].message == "30 links more cannot be switched"
-    )
-    # What is wrong with the directory of all links is one finding.
-    open_to_all = [
-        (tree, LinkLook(path=b"/home/" + tree.user.encode(), way=(seen(b"/home", mode=0o777),), directory=b"/home"))
-        for tree in trees
-    ]
-    (one,) = site_rules_links.check_links(PLACE, open_to_all, real=real, euid=0)
-    assert (one.message, one.fix) == ("/home can be written by others than root (mode 0777)", "chmod go-w /home")
-
-
 def test_users_without_a_link_of_their_own_are_told() -> None:
     trees = [
         UserTree(path=b"home/alice", user="alice"),
@@ -124,19 +99,3 @@ def test_users_without_a_link_of_their_own_are_told() -> None:
     assert hostile.fix
     assert shared.fix
     assert list(site_rules_links.check_link_users(trees[1:3])) == []
-
-
-def test_where_a_hook_makes_the_switch_there_has_to_be_one() -> None:
-    def hooks(step: HookStep, event: HookEvent) -> HooksFound:
-        return HooksFound(hooks=(Hook(stage=HookStage(step=step, event=event), name=b"10-x", path=b"/10-x"),))
-
-    statuses = [
-        site_rules_links.check_switch_hooks(found)[0].status
-        for found in (
-            HooksFound(),
-            hooks(HookStep.SWITCH, HookEvent.POST),
-            hooks(HookStep.FREEZE, HookEvent.PRE),
-            hooks(HookStep.SWITCH, HookEvent.PRE),
-        )
-    ]
-    assert statuses == [FindingStatus.FAILURE] * 3 + [FindingStatus.OK]
