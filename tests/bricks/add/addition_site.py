@@ -88,10 +88,15 @@ class Glusterd(NothingAsked):
         raise ToolFailed("gluster says: the volume has no copies")
 
     async def fix_layout(self) -> str:
-        return self.volume.begin(fix_layout=True)
+        return self._begin(fix_layout=True)
 
     async def rebalance(self) -> str:
-        return self.volume.begin(fix_layout=False)
+        return self._begin(fix_layout=False)
+
+    def _begin(self, *, fix_layout: bool) -> str:
+        if self.volume.moving:
+            raise ToolFailed("another task is in progress")
+        return self.volume.begin(fix_layout=fix_layout)
 
     async def set_option(self, name: str, value: str | None) -> None:
         assert name == THROTTLE_OPTION
@@ -158,7 +163,7 @@ class Site:
     """Everything that an addition works with; `ports` take the place of others."""
 
     ledger: Ledger
-    volume: World = field(default_factory=lambda: World(mounted=True))
+    volume: World = field(default_factory=World)
     side: add_model.AdditionSide = add_model.AdditionSide.SOURCE
     wish: add_model.Wish = field(default_factory=add_model.Wish)
     clock: VirtualClock = field(default_factory=VirtualClock)

@@ -7,16 +7,12 @@ from migrator.bricks.model import BrickRoom
 from migrator.core.units import GIB
 from migrator.gluster.model import Brick, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 
-S, A, T = add_model.AdditionState, add_model.AdditionStep, TaskStatus
+T = TaskStatus
 OLD, NEW = "gl1:/srv/b/data", "gl2:/srv/b/data"
 EMPTY = add_model.NewPlace(
     name=NEW, mount="/srv/b", own=True, filesystem="xfs", total_bytes=40 * GIB, free_inodes=10**6
 )
 ROOM = BrickRoom(filesystem="xfs", total_bytes=40 * GIB, free_bytes=20 * GIB)
-
-
-class Died(Exception):
-    """The program was killed."""
 
 
 @dataclass(slots=True)
@@ -36,7 +32,6 @@ class World:
 
     inside: set[str] = field(default_factory=lambda: {OLD})
     place: add_model.NewPlace = EMPTY
-    mounted: bool = False
     layout_right: bool = True
     even: bool = True
     task: Task | None = None
@@ -44,25 +39,12 @@ class World:
     asks: bool = True
     peer_up: bool = True
     hooks_right: bool = True
-    now_s: float = 100.0
     added: int = 0
-    record: add_model.AdditionRecord = field(
-        default_factory=lambda: add_model.AdditionRecord(
-            id=1,
-            side=add_model.AdditionSide.SOURCE,
-            volume="vol1",
-            volume_id="v",
-            bricks=(NEW,),
-            attempt=1,
-            state=S.PLANNED,
-            times={S.PLANNED: 100.0},
-        )
-    )
 
     # What Gluster does.
 
     def add(self) -> None:
-        assert self.mounted, "glusterd refuses a place that is on the root"
+        assert self.place.own, "glusterd refuses a place that is on the root"
         assert not self.place.stale, "glusterd refuses what was a brick"
         assert not self.place.entries, "old directories would be listed twice"
         assert not self.moving, "glusterd refuses it while files are moved"
@@ -99,9 +81,6 @@ class World:
 
     # What the program sees.
 
-    def look(self) -> add_model.AdditionSeen | None:
-        return self.see() if self.asks else None
-
     def see(self) -> add_model.AdditionSeen:
         bricks = tuple(
             Brick(name=name, host=name[:3], path=b"/srv/b/data", online=self.peer_up) for name in sorted(self.inside)
@@ -135,55 +114,12 @@ class World:
                 runtime_s=task.ran_s,
             )
             progress = TaskProgress(task_id=task.id, counters=(counters,) if self.peer_up else ())
-        place = self.place if self.mounted else replace(EMPTY, mount="/", own=False)
         return add_model.AdditionSeen(
             state=state,
             tasks=tasks,
             progress=progress,
             owners=dict.fromkeys(self.inside, "vol1"),
-            places={NEW: place},
+            places={NEW: self.place},
             rooms=dict.fromkeys(self.inside, ROOM),
             versions={"gl1": "11.1", "gl2": "11.1"},
         )
-
-    # What the program does. `dies`: where it is killed.
-
-    def carry_out(self, act: add_model.AdditionAct, *, dies: str = "", fails: bool = False) -> None:
-        if dies == "before":
-            raise Died
-        notes = self.record.notes
-        if act.task_before is not None:
-            notes = replace(notes, task_before=act.task_before, task_id=None)
-        if act.task_id is not None:
-            notes = replace(notes, task_id=act.task_id)
-        self._enter(act.intent, notes)
-        if dies == "intended":
-            raise Died
-        if fails:
-            return
-        if not act.seen_done:
-            self._do(act, dies)
-        if dies == "done":
-            raise Died
-        self._enter(act.result, self.record.notes)
-
-    def _do(self, act: add_model.AdditionAct, dies: str) -> None:
-        if act.step is A.PREPARE:
-            self.mounted = self.mounted or self.hooks_right
-            if self.hooks_right and NEW not in self.inside:
-                self.place = EMPTY
-        elif act.step is A.ADD:
-            self.add()
-        elif act.step in (A.LAY_OUT, A.BALANCE):
-            task_id = self.begin(fix_layout=act.step is A.LAY_OUT)
-            if dies == "begun":
-                raise Died
-            self._enter(self.record.state, replace(self.record.notes, task_id=task_id))
-        elif act.step is A.WATCH:
-            self.moves()
-
-    def _enter(self, state: add_model.AdditionState, notes: add_model.AdditionNotes) -> None:
-        self.now_s += 1.0
-        before = self.record.state
-        assert state is before or state in add_model.ADDITION_TRANSITIONS[before], f"{before} cannot become {state}"
-        self.record = replace(self.record, state=state, notes=notes, times={**self.record.times, state: self.now_s})
