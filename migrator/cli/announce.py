@@ -19,7 +19,7 @@ from migrator.cutover.stage import attempts_of_users
 from migrator.cutover.view import announce_document
 from migrator.render.document import Document, Section, paragraph, when
 from migrator.render.progress import open_progress
-from migrator.transfer.bases import latest_plan
+from migrator.transfer.bases import active_plan
 
 # --- `announce`
 
@@ -65,7 +65,7 @@ def announce_command(
     site = open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:
-        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         request = AnnounceRequest(
             plan=plan.name,
             trees=choice.trees(plan),
@@ -127,7 +127,7 @@ def backup_command(
     if began_at_s > now_s:
         raise UsageError("the backup begins in the future", hint="record it when it is finished")
     with wiring.ledger() as ledger:
-        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         # Later plans omit users who already work on the target.
         begun = {} if choice.plan_name or not choice.users else attempts_of_users(ledger, choice.users)
         moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]

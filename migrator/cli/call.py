@@ -279,7 +279,7 @@ SIZE_NOT_ZERO = Size(least_bytes=1)
 SHARE = Share()
 
 
-plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the newest).")
+plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the active one).")
 
 
 def batches(function: Callable[..., None]) -> Callable[..., None]:

@@ -22,7 +22,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.render.progress import open_progress
 from migrator.site.config import Site
-from migrator.transfer.bases import latest_plan
+from migrator.transfer.bases import active_plan
 from migrator.transfer.model import RunRequest
 from migrator.verify.model import DigestPolicy
 
@@ -95,7 +95,7 @@ def _move(
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
         known = _known(ledger)
-        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         chosen = _chosen(ledger, plan, choice, back=back)
         summaries: list[CutoverSummary] = []
         for name, trees in chosen.items():

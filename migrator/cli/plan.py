@@ -17,7 +17,7 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
 from migrator.plan.model import Order
-from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, make_plan
+from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
 @click.option("--catalog", metavar="NAME", help="Catalog to plan from (default: newest finished one).")
 @click.option("-f", "--chunk-files", type=click.IntRange(1), help="Maximum files per chunk (default: site.toml).")
 @click.option("-s", "--chunk-size", type=SIZE_NOT_ZERO, help="Maximum bytes per chunk, e.g. 4GiB (default: site.toml).")
+@click.option(
+    "--activate",
+    is_flag=False,
+    flag_value="",
+    metavar="[NAME]",
+    help="Make the new plan the active one, or the plan NAME without making another.",
+)
 @click.option("--accept-unknown-inodes", is_flag=True, help="Plan although the target's free inodes are unknown.")
 @details_option
 @verb
@@ -48,13 +55,26 @@ def plan_command(
     catalog: str | None,
     chunk_files: int | None,
     chunk_size: int | None,
+    activate: str | None,
     accept_unknown_inodes: bool,
     details: bool,
 ) -> ExitCode:
-    """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json."""
+    """Rank users, make batches and chunks, check the target, forecast; write plans/NAME.json.
+
+    The first plan is active: verbs work by it. A later one is a draft until it is activated.
+    """
+    if activate:
+        _activate(invocation, activate, details=details)
+        return ExitCode.DONE
     site = _with_chunks(open_site(invocation), chunk_files, chunk_size)
     wiring = app.Wiring(site)
-    request = PlanRequest(name=name, catalog=catalog, order=Order(order), accept_unknown_inodes=accept_unknown_inodes)
+    request = PlanRequest(
+        name=name,
+        catalog=catalog,
+        order=Order(order),
+        accept_unknown_inodes=accept_unknown_inodes,
+        activate=activate is not None,
+    )
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         known = ledger.site.read()
         quotas, catalogs = run_to_end(_gathered(source, wiring), when_interrupted="run the command again")
@@ -83,17 +103,30 @@ def plan_command(
             reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
             scheduling=scheduling,
         )
+    _present(invocation, result, details=details)
+    if result.left_out and not invocation.as_json:
+        trees = several(len(result.left_out), "user tree is", "user trees are")
+        click.echo(f"{trees} left out, because the users work on the target: {', '.join(map(show, result.left_out))}.")
+    return ExitCode.DONE
+
+
+def _activate(invocation: Invocation, name: str, *, details: bool) -> None:
+    wiring = app.Wiring(open_site(invocation))
+    with wiring.ledger() as ledger:
+        known = ledger.site.read()
+        documents = wiring.plans(known.site_id if known else None)
+        result = activate_plan(name, documents=documents, ledger=ledger, clock=wiring.clock)
+    _present(invocation, result, details=details)
+
+
+def _present(invocation: Invocation, result: PlanResult, *, details: bool) -> None:
+    from migrator.plan.view import standing_words  # noqa: PLC0415 - see _as_document
+
     # The same command would make another plan.
     more = "" if details else f"migrator report --plan {result.plan.name} --details"
     present(invocation, result, _as_document, more=more)
     if not invocation.as_json:
-        click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).")
-        if result.left_out:
-            trees = several(len(result.left_out), "user tree is", "user trees are")
-            click.echo(
-                f"{trees} left out, because the users work on the target: {', '.join(map(show, result.left_out))}."
-            )
-    return ExitCode.DONE
+        click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).\n{standing_words(result)}")
 
 
 async def _gathered(

@@ -21,7 +21,7 @@ from migrator.purge.model import PurgeSummary
 from migrator.purge.removal import PurgeRequest
 from migrator.purge.stage import purge
 from migrator.render.progress import open_progress
-from migrator.transfer.bases import latest_plan
+from migrator.transfer.bases import active_plan
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -60,7 +60,7 @@ def purge_command(
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
-        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         request = PurgeRequest(
             plan=plan.name,
             trees=_trees_of(ledger, plan, choice.users) if choice.users else choice.trees(plan),

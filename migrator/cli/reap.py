@@ -25,7 +25,7 @@ from migrator.reap.listing import ListRequest, ReleaseRequest, list_reaped, rele
 from migrator.reap.model import ArchiveLimits, ReapRow, TreeArchived
 from migrator.render.progress import open_progress
 from migrator.site.rules_guards import mount_problems
-from migrator.transfer.bases import choose_plan, latest_plan
+from migrator.transfer.bases import active_plan, choose_plan
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -244,7 +244,7 @@ def release_command(
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger:
-        plan = wiring.plan(ledger, plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, plan_name or active_plan(ledger))
         trees = [tree.path for found in call.chosen_trees(plan, [user]).values() for tree in found]
         released = release(
             ReleaseRequest(
@@ -267,7 +267,7 @@ def release_command(
 def _trees_of_batches(
     wiring: app.Wiring, ledger: "Ledger", plan_name: str | None, numbers: Sequence[int]
 ) -> frozenset[bytes]:
-    plan = wiring.plan(ledger, plan_name or latest_plan(ledger))
+    plan = wiring.plan(ledger, plan_name or active_plan(ledger))
     chosen = call.chosen_batches(plan, numbers, every=False)
     return frozenset(tree.path for batch in plan.batches if batch.number in chosen for tree in batch.trees)
 

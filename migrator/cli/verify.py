@@ -21,7 +21,7 @@ from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
 from migrator.render.progress import open_progress
 from migrator.report.view_records import verification_document
-from migrator.transfer.bases import latest_plan, newest_cutovers
+from migrator.transfer.bases import active_plan, newest_cutovers
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import VerifyRequest, exit_code, verify
 
@@ -75,7 +75,7 @@ def verify_command(
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
         known = ledger.site.read()
-        plan = wiring.plan(ledger, choice.plan_name or latest_plan(ledger))
+        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         carried = carried_of(wiring, ledger, choice.users)
         records += [_verify_carried(wiring, ledger, record, shown, policy) for record in carried]
         wanted = _without(carried, plan, choice)

@@ -233,17 +233,17 @@ class LinkWorld:
 async def examine_links(
     world: LinkWorld | None, site: Site, ledger: "Ledger | None", blocking: Blocking, hooks: Hooks | None
 ) -> list[Finding]:
-    """A finding for every link of the latest plan that cannot be switched now; none if no cutover is configured."""
+    """A finding for every link of the active plan that cannot be switched now; none if no cutover is configured."""
     if site.cutover.switch == "hook":
         return await _by_hook(hooks, blocking)
     if world is None:
         return []
     record = ledger.site.read() if ledger is not None else None
-    latest = ledger.plans.latest() if ledger is not None else None
-    if record is None or latest is None:
+    active = ledger.plans.active() if ledger is not None else None
+    if record is None or active is None:
         return [ok("links", f"{world.place.link}: looked at when there is a plan")]
     try:
-        plan, _ = world.plans(record.site_id).read(latest.name)
+        plan, _ = world.plans(record.site_id).read(active.name)
     except MigratorError as error:
         return [failure("links", error.message, error.hint or "make a plan: `migrator plan`")]
     trees = tuple(tree for batch in plan.batches for tree in batch.trees)

@@ -1,9 +1,10 @@
 """Plans, scans, verifications, archives and releases."""
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, func, insert, select
+from sqlalchemy import ColumnElement, func, insert, select, update
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.documents import encode
@@ -34,7 +35,7 @@ class PlanRecords(Records):
     """Plans and the states of their batches."""
 
     def record(self, plan: Plan, *, path: str, checksum: str) -> None:
-        """Record a plan with its batches, all planned. The same plan may be recorded again.
+        """Record a plan with its batches, all planned: a draft, unless it is the first plan. The same plan may be recorded again.
 
         Raises UsageError if another plan has the name.
         """
@@ -48,7 +49,9 @@ class PlanRecords(Records):
                 )
             if there is not None:
                 return
-            add(connection, tables.plans, **columns_of(tables.plans, plan, path=path, checksum=checksum))
+            first = connection.execute(select(_plans.id).where(_plans.activated_at_s.is_not(None))).first() is None
+            document = {"path": path, "checksum": checksum, "activated_at_s": plan.created_at_s if first else None}
+            add(connection, tables.plans, **columns_of(tables.plans, plan, **document))
             for batch in plan.batches:
                 state = BatchState.PLANNED.value
                 connection.execute(
@@ -70,10 +73,24 @@ class PlanRecords(Records):
             states = {number: BatchState(state) for number, state in connection.execute(query)}
         return None if row is None else record_of(row, PlanRecord, batches=states)
 
-    def latest(self) -> PlanRecord | None:
-        """The newest plan."""
-        name = self._value(select(_plans.name).order_by(_plans.id.desc()).limit(1))
-        return None if name is None else self.read(name)
+    def activate(self, name: str, at_s: float) -> None:
+        """Make a plan the active one. Raises LedgerCorrupt if it is not recorded."""
+        last_s = self._value(select(func.max(_plans.activated_at_s)))
+        with self._database.write() as connection:
+            # Later than every other one, whatever the clock says.
+            at_s = at_s if last_s is None else max(at_s, math.nextafter(last_s, math.inf))
+            changed = update(tables.plans).where(_plans.name == name).values(activated_at_s=at_s)
+            expect_one(connection.execute(changed).rowcount, f"plan {name}")
+
+    def active(self) -> PlanRecord | None:
+        """The plan that verbs work by: the one that was activated last."""
+        names = self.activated()
+        return self.read(names[-1]) if names else None
+
+    def activated(self) -> Sequence[str]:
+        """Every plan that was ever active, the active one last."""
+        query = select(_plans.name).where(_plans.activated_at_s.is_not(None)).order_by(_plans.activated_at_s, _plans.id)
+        return [name for (name,) in self._rows(query)]
 
     def names(self) -> Sequence[str]:
         """Every plan, in the order in which they were recorded."""

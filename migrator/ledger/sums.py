@@ -1,7 +1,6 @@
 """Sums over the ledger for `status` and `report`."""
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Integer, case, cast, func, select
@@ -100,32 +99,36 @@ class LedgerFacts(Records):
         within = (_samples.at_s >= from_s, _samples.at_s <= to_s)
         return self._all(report.ThroughputPoint, _throughput(from_s, span_s).where(*_of_all_streams(), *within))
 
-    def done(self, plan: str, *, span_s: float) -> Sequence[report.DonePoint]:
-        """How much of a plan was done at the end of every span in which a chunk was finished, in order of time. Only seed
-        passes count: later passes copy changes.
+    def done(self, trees: Mapping[str, Sequence[bytes]], *, span_s: float) -> Sequence[report.DonePoint]:
+        """How much was done at the end of every span in which a chunk was finished, in order of time. `trees` are those that each
+        plan counts. Only seed passes count: later passes copy changes.
         """
         span = cast(_attempts.finished_at_s / span_s, Integer).label("span")
-        query = (
-            select(span, *_sums(_chunks.files, _chunks.size_bytes))
-            .join_from(tables.attempts, tables.chunks, _chunks.id == _attempts.chunk_id)
-            .join(tables.passes, _passes.id == _chunks.pass_id)
-            .where(
-                _passes.plan == plan,
-                _passes.kind == PassKind.SEED.value,
-                _attempts.state == AttemptState.SUCCEEDED.value,
-                _chunks.state == ChunkState.DONE.value,
-                _chunks.kind.in_(CONTENT_KINDS),
+        by_span: dict[int, tuple[int, int]] = {}
+        for plan, its_own in trees.items():
+            query = (
+                select(span, *_sums(_chunks.files, _chunks.size_bytes))
+                .join_from(tables.attempts, tables.chunks, _chunks.id == _attempts.chunk_id)
+                .join(tables.passes, _passes.id == _chunks.pass_id)
+                .where(
+                    _passes.plan == plan,
+                    _passes.kind == PassKind.SEED.value,
+                    _attempts.state == AttemptState.SUCCEEDED.value,
+                    _chunks.state == ChunkState.DONE.value,
+                    _chunks.kind.in_(CONTENT_KINDS),
+                    _chunks.tree.in_(its_own),
+                )
+                .group_by(span)
             )
-            .group_by(span)
-            .order_by(span)
-        )
-        rows = self._rows(query)
-        files = accumulate(row.files for row in rows)
-        size_bytes = accumulate(row.size_bytes for row in rows)
-        return [
-            report.DonePoint(at_s=(row.span + 1) * span_s, done_files=done_files, done_bytes=done_bytes)
-            for row, done_files, done_bytes in zip(rows, files, size_bytes, strict=True)
-        ]
+            for number, files, size_bytes in self._rows(query):
+                before = by_span.get(number, (0, 0))
+                by_span[number] = (before[0] + files, before[1] + size_bytes)
+        found: list[report.DonePoint] = []
+        done_files = done_bytes = 0
+        for number, (files, size_bytes) in sorted(by_span.items()):
+            done_files, done_bytes = done_files + files, done_bytes + size_bytes
+            found.append(report.DonePoint(at_s=(number + 1) * span_s, done_files=done_files, done_bytes=done_bytes))
+        return found
 
     def runs(self, limit: int) -> Sequence[RunRecord]:
         """The newest runs, newest first."""
@@ -174,21 +177,19 @@ COST_GROUPS = 20
 class ReportSums(Records):
     """Sums over the ledger, each from one query."""
 
-    def copied(self, plan: str, *, span_s: float) -> Sequence[report.ThroughputPoint]:
-        """What the seed passes of a plan have copied, by spans that begin at multiples of `span_s`, in order of time; idle spans
+    def copied(self, plans: Collection[str], *, span_s: float) -> Sequence[report.ThroughputPoint]:
+        """What the seed passes of plans have copied, by spans that begin at multiples of `span_s`, in order of time; idle spans
         are left out.
         """
-        seeds = select(_passes.id).where(_passes.plan == plan, _passes.kind == PassKind.SEED.value)
+        seeds = select(_passes.id).where(_passes.plan.in_(plans), _passes.kind == PassKind.SEED.value)
         of_seeds = (_samples.pass_id.in_(seeds), _samples.attempt_id == ALL_STREAMS)
         return self._all(report.ThroughputPoint, _throughput(0.0, span_s).where(*of_seeds))
 
-    def cost_groups(self, plan: str | None = None) -> Sequence[CostSums]:
-        """Attempts that succeeded, in arbitrary groups, of one plan or of all."""
+    def cost_groups(self, plans: Collection[str]) -> Sequence[CostSums]:
+        """Attempts of plans that succeeded, in arbitrary groups."""
         group = _attempts.chunk_id % COST_GROUPS
-        query = cost_sums().group_by(group).order_by(group)
-        if plan is not None:
-            query = query.where(_chunks.pass_id.in_(select(_passes.id).where(_passes.plan == plan)))
-        return self._all(CostSums, query)
+        of_plans = _chunks.pass_id.in_(select(_passes.id).where(_passes.plan.in_(plans)))
+        return self._all(CostSums, cost_sums().where(of_plans).group_by(group).order_by(group))
 
     def stream_sums(self) -> Sequence[report.StreamSum]:
         """What streams of all plans copied, by host, brick, engine and size class."""

@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = MetaData(
@@ -146,7 +146,7 @@ plans = _table(
     "plans",
     """
     id:int! name:text path:text checksum:text created_at_s:float scan_id:int catalog:text size_bytes:int
-    files:int directories:int cost:text forecast_s:float
+    files:int directories:int cost:text forecast_s:float activated_at_s:float?
     """,
     UniqueConstraint("name"),
 )

@@ -310,18 +310,36 @@ class PlanRequest:
     catalog: str | None = None
     order: Order = Order.HEAVIEST
     accept_unknown_inodes: bool = False
+    activate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDifference:
+    """A plan against the one that is active: user trees that only one of them has, and those that are in other batches;
+    `size_bytes` and `files` are what it has more.
+    """
+
+    active: str
+    new: tuple[bytes, ...]
+    gone: tuple[bytes, ...]
+    other_batch: tuple[bytes, ...]
+    size_bytes: int
+    files: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
     """The plan as written; `plan.problems` are reasons not to rely on it. `left_out` are the user trees of the catalog that
-    are in no batch, because their users work on the target.
+    are in no batch, because their users work on the target. `active`: verbs work by it; otherwise it is a draft. `difference`
+    compares it with the plan that was active before, if there was one.
     """
 
     plan: Plan
     path: str
     checksum: str
     left_out: tuple[bytes, ...] = ()
+    active: bool = True
+    difference: PlanDifference | None = None
 
 
 def make_plan(
@@ -345,7 +363,8 @@ def make_plan(
     the target has no room for all batches, or for any: room may come as the migration proceeds. Such batches have `fits`
     False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by uid; a
     user who would exceed theirs is a problem too. Without `reaping` [reap] is ignored, without `scheduling` there is no
-    conversion schedule. Trees whose users work on the target are left out.
+    conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is the first one, or
+    the request activates it.
 
     Raises UsageError if there is no site, no scan or no user tree, or the name is taken; Refused if the catalog is half
     written or of another site, or the target's free inodes are unknown and not accepted as such.
@@ -435,9 +454,55 @@ def make_plan(
         owners=owners,
     )
     path, checksum = documents.write(plan)
+    before = ledger.plans.active()
     ledger.plans.record(plan, path=path, checksum=checksum)
     ledger.events.add(_written(plan, clock.now_s()))
-    return PlanResult(plan=plan, path=path, checksum=checksum, left_out=tuple(sorted(moved)))
+    if request.activate:
+        ledger.plans.activate(name, clock.now_s())
+    return PlanResult(
+        plan=plan,
+        path=path,
+        checksum=checksum,
+        left_out=tuple(sorted(moved)),
+        active=request.activate or before is None,
+        difference=None if before is None else _difference(ledger, before.name, name),
+    )
+
+
+def activate_plan(name: str, *, documents: PlanFiles, ledger: "Ledger", clock: Clock) -> PlanResult:
+    """Make a recorded plan the active one. May be called again. Raises UsageError if there is no such plan, Refused if its
+    document is not the recorded one.
+    """
+    record, before = ledger.plans.read(name), ledger.plans.active()
+    plan, checksum = documents.read(name)
+    if record is None or record.checksum != checksum:
+        raise Refused(
+            f"plan {name} is not in the ledger as its document has it",
+            cause="it was made for another ledger, or an older ledger was restored",
+            hint="make a new plan: `migrator plan`",
+        )
+    ledger.plans.activate(name, clock.now_s())
+    return PlanResult(
+        plan=plan,
+        path=record.path,
+        checksum=checksum,
+        difference=None if before is None or before.name == name else _difference(ledger, before.name, name),
+    )
+
+
+def _difference(ledger: "Ledger", active: str, name: str) -> PlanDifference:
+    before = {tree.tree.path: tree for tree in ledger.facts.trees(active)}
+    after = {tree.tree.path: tree for tree in ledger.facts.trees(name)}
+    return PlanDifference(
+        active=active,
+        new=tuple(sorted(after.keys() - before.keys())),
+        gone=tuple(sorted(before.keys() - after.keys())),
+        other_batch=tuple(
+            sorted(path for path in after.keys() & before.keys() if after[path].batch != before[path].batch)
+        ),
+        size_bytes=sum(tree.size_bytes for tree in after.values()) - sum(tree.size_bytes for tree in before.values()),
+        files=sum(tree.files for tree in after.values()) - sum(tree.files for tree in before.values()),
+    )
 
 
 def _require_inodes(capacity: Capacity, inodes_free: int | None, request: PlanRequest) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
@@ -9,6 +10,9 @@ from migrator.plan.model import Batch, EmptyingCurve, Plan, Surprise, SurpriseKi
 from migrator.reap.view import plan_reap_blocks, savings_words
 from migrator.render import document
 from migrator.schedule.view import schedule_blocks, schedule_summary
+
+if TYPE_CHECKING:
+    from migrator.plan.stage import PlanResult
 
 RANKING_ROWS = 20
 AGE_ROWS = 10
@@ -49,6 +53,29 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[document
     if plan.emptying:
         yield document.Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
     yield from schedule_section(plan)
+
+
+def standing_words(result: "PlanResult") -> str:
+    """Whether verbs work by the plan, and how it differs from the one that is or was active."""
+    name, difference = result.plan.name, result.difference
+    if result.active:
+        words = f"{name} is the active plan: all verbs work by it."
+    else:
+        active = "" if difference is None else difference.active
+        words = f"{name} is a draft: verbs work by {active}. To work by it: `migrator plan --activate {name}`."
+    if difference is None:
+        return words
+    counts = (("more", difference.new), ("fewer", difference.gone), ("in another batch", difference.other_batch))
+    parts = [f"{_trees(trees)} {which}" for which, trees in counts if trees]
+    if difference.size_bytes or difference.files:
+        more = "more" if difference.size_bytes > 0 or (not difference.size_bytes and difference.files > 0) else "less"
+        parts.append(f"{format_size(abs(difference.size_bytes))} and {several(abs(difference.files), 'file')} {more}")
+    return f"{words}\nAgainst {difference.active}: {'; '.join(parts) or 'the same user trees in the same batches'}."
+
+
+def _trees(trees: Sequence[bytes]) -> str:
+    named = ", ".join(map(show, trees[:_USERS_NAMED])) + (", ..." if len(trees) > _USERS_NAMED else "")
+    return f"{several(len(trees), 'user tree')} ({named})"
 
 
 def schedule_section(plan: Plan) -> Iterator[document.Section]:

@@ -25,7 +25,7 @@ def read_metrics(
     windows: Sequence[WindowStanding] = (),
     elapsed_s: Callable[[], float] = monotonic,
 ) -> tuple[MetricFamily, ...]:
-    """Every current metric. Progress is that of `plan` (default: the newest plan); counters cover all plans. `windows` are the
+    """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans. `windows` are the
     current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
     """
     began_s = elapsed_s()

@@ -221,7 +221,7 @@ class AttentionFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """The plan that all progress is counted by."""
+    """The plan whose batches are shown."""
 
     name: str
     path: str
@@ -375,20 +375,27 @@ def percent_of(part: int, whole: int) -> float | None:
 
 
 class TreeState(StrEnum):
-    """State of one user tree. `ATTENTION`: it is copied except for files that failed at every attempt."""
+    """State of one user tree in the whole migration. `ATTENTION`: it is copied except for files that failed at every attempt.
+    `MOVED`: its user works on the target; `PURGED`: its source is freed, too. `EXCLUDED`: an earlier plan had it, the active one
+    leaves it out, and its user works on the source; it is not counted.
+    """
 
     PLANNED = "planned"
     COPYING = "copying"
     COPIED = "copied"
     ATTENTION = "needs-attention"
     VERIFIED = "verified"
+    MOVED = "moved"
+    PURGED = "purged"
+    EXCLUDED = "excluded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFacts:
-    """Progress of one user tree."""
+    """Progress of one user tree, by the plan that has done the most recent work on it."""
 
     tree: UserTree
+    plan: str
     batch: int
     rank: int
     state: TreeState
@@ -500,6 +507,9 @@ class Blocker:
 class StatusFacts:
     """The current state. Everything except `at_s` may be missing; `site` is None before `init`.
 
+    - `overall`, `verified`, `moved` and `trees` are those of the whole migration: whatever plans were active until the one that
+      it is counted by (`plan`). `batches` are those of this plan.
+    - `verified` includes moved users: a cutover verifies.
     - `attention` may be cut, `attention_total` is not.
     - `rate` is the throughput of the last minutes, None while nothing is copied; `last_rate` is that of the last minutes in
       which something was copied.
@@ -515,6 +525,7 @@ class StatusFacts:
     plan: PlanFacts | None = None
     overall: Tally = field(default_factory=Tally)
     verified: Tally = field(default_factory=Tally)
+    moved: Tally = field(default_factory=Tally)
     verified_content_bytes: int = 0
     batches: tuple[BatchFacts, ...] = ()
     trees: tuple[TreeFacts, ...] = ()

@@ -29,7 +29,7 @@ from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.plan.ports import PlanDocuments
 from migrator.report import model, rules
 from migrator.report.rules_forecast import Left, forecast_copy, slot_width_s, slots_of
-from migrator.report.status import IsGone, first_start, read_done, read_status
+from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan
 from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def read_report(
     is_gone: IsGone | None = None,
     earlier: model.EarlierReport | None = None,
 ) -> model.ReportFacts:
-    """The report, counted by `plan` (default: the newest plan) and compared with `earlier`. The same ledger gives the same
+    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`. The same ledger gives the same
     forecast at the same time. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the plan
     is not in the ledger.
     """
@@ -114,16 +114,16 @@ def _throughput(ledger: "Ledger") -> tuple[Sequence[model.ThroughputPoint], Sequ
 def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast | None:
     if status.plan is None or status.overall.left_files <= 0 or rules.left_to_people(status.trees):
         return None
-    name = status.plan.name
-    began_s = _began(status)
+    began_s = first_start(ledger, status.trees)
     if began_s is None or began_s >= status.at_s:
         return None
     width_s = slot_width_s(status.at_s - began_s)
-    copied = ledger.report_sums.copied(name, span_s=width_s)
+    plans = trees_by_plan(status.trees).keys()
+    copied = ledger.report_sums.copied(plans, span_s=width_s)
     slots, slot_s = slots_of(
         [(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=status.at_s
     )
-    groups = ledger.report_sums.cost_groups(name)
+    groups = ledger.report_sums.cost_groups(plans)
     cost = fit_cost(sum_of(groups), streams=1)
     if cost is None:
         return None
@@ -192,15 +192,11 @@ def _work_between(ledger: "Ledger", from_s: float, to_s: float) -> model.Through
     return None if point is None else replace(point, at_s=to_s, span_s=to_s - from_s)
 
 
-def _began(status: model.StatusFacts) -> float | None:
-    return first_start([one for batch in status.batches for one in batch.passes])
-
-
 def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint, ...]:
-    started = _began(status)
-    if status.plan is None or started is None:
+    started = first_start(ledger, status.trees)
+    if started is None:
         return ()
-    points = read_done(ledger, status.plan.name, now_s=status.at_s, started_at_s=started)
+    points = read_done(ledger, status.trees, now_s=status.at_s, started_at_s=started)
     return (model.DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
 
 

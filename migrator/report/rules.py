@@ -14,6 +14,8 @@ from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.core.events import EventKind
 from migrator.core.states import CONTENT_KINDS, BatchState, ChunkState, PassState
 from migrator.core.units import DAY_S, MINUTE_S, format_count, format_duration, format_rate, format_size, several
+from migrator.cutover.model import UNDER_WAY_STATES as CUTOVER_UNDER_WAY
+from migrator.cutover.model import CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan, TransferCost
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction
@@ -63,8 +65,9 @@ def tree_facts(
     sums: Sequence[model.ChunkSum],
     state: BatchState,
     seed: model.PassFacts | None,
+    plan: str,
 ) -> list[model.TreeFacts]:
-    """Progress of the trees of one batch, in the order given. `sums` are those of its seed pass.
+    """Progress of the trees of one batch of a plan, in the order given. `sums` are those of its seed pass.
 
     Totals come from the plan (without reaped files) before the seed pass, and from its chunks afterwards.
     """
@@ -73,7 +76,7 @@ def tree_facts(
         if entry.state is not ChunkState.SPLIT:
             by_tree[entry.tree].append(entry)
     return [
-        model.TreeFacts(tree=tree.tree, batch=tree.batch, rank=tree.rank, state=its_state, tally=tally)
+        model.TreeFacts(tree=tree.tree, plan=plan, batch=tree.batch, rank=tree.rank, state=its_state, tally=tally)
         for tree in planned
         for its_state, tally in [_progress(tree, by_tree[tree.tree.path], state, seed)]
     ]
@@ -103,6 +106,42 @@ def _progress(
     )
 
 
+MOVED = frozenset({model.TreeState.MOVED, model.TreeState.PURGED})
+_AFTER_THE_SWITCH = {
+    CutoverState.THAWED: model.TreeState.MOVED,
+    CutoverState.RETAINED: model.TreeState.MOVED,
+    CutoverState.PURGING: model.TreeState.MOVED,
+    CutoverState.PURGED: model.TreeState.PURGED,
+}
+_BEFORE_COPIED = {model.TreeState.PLANNED: 0, model.TreeState.COPYING: 1}
+PROVEN = MOVED | {model.TreeState.VERIFIED}
+
+
+def over_all_plans(
+    by_plan: Sequence[Sequence[model.TreeFacts]], cutovers: Mapping[bytes, CutoverState]
+) -> tuple[model.TreeFacts, ...]:
+    """Every user tree of the migration once. `by_plan` has the trees of the counting plan, then those of earlier plans, newest
+    first; `cutovers` is the state of the newest cutover of each tree.
+
+    An earlier plan counts until the newer one has come as far with the tree: making a plan changes nothing on the target.
+    """
+    present = {facts.tree.path for facts in by_plan[0]} if by_plan else set()
+    found: dict[bytes, model.TreeFacts] = {}
+    for facts in (facts for trees in by_plan for facts in trees):
+        known = found.get(facts.tree.path)
+        if known is None or _BEFORE_COPIED.get(facts.state, 2) > _BEFORE_COPIED.get(known.state, 2):
+            rank = facts.rank if known is None else known.rank
+            found[facts.tree.path] = replace(facts, rank=rank)
+    for path, facts in found.items():
+        tally, after = facts.tally, _AFTER_THE_SWITCH.get(cutovers.get(path))  # type: ignore[arg-type]
+        if after is not None:
+            done = {"done_bytes": tally.total_bytes, "done_files": tally.total_files, "done_users": tally.total_users}
+            found[path] = replace(facts, state=after, tally=replace(tally, **done))
+        elif path not in present and cutovers.get(path) not in CUTOVER_UNDER_WAY:
+            found[path] = replace(facts, state=model.TreeState.EXCLUDED, tally=model.Tally())
+    return tuple(sorted(found.values(), key=lambda facts: (facts.rank, facts.tree.path)))
+
+
 def settled(
     seed: Sequence[model.ChunkSum], later: Sequence[model.ChunkSum], trees: Collection[bytes] | None = None
 ) -> Sequence[model.ChunkSum]:
@@ -121,8 +160,9 @@ def settled(
 def add_up(trees: Sequence[model.TreeFacts], *, counts: frozenset[model.TreeState] | None = None) -> model.Tally:
     """The tally over several trees. A user with several trees counts once, and as done when all of them are done.
 
-    With `counts`, only trees in these states count as done.
+    With `counts`, only trees in these states count as done. Excluded trees do not count.
     """
+    trees = [tree for tree in trees if tree.state is not model.TreeState.EXCLUDED]
     done = [tree for tree in trees if counts is None or tree.state in counts]
     users_done = {tree.tree.path for tree in done if tree.tally.done_users}
     users = {tree.tree.user for tree in trees}
@@ -171,19 +211,16 @@ def batch_facts(
     )
 
 
-def verified_content_bytes(batches: Sequence[model.BatchFacts], trees: Sequence[model.TreeFacts]) -> int:
-    """Bytes of the verified trees whose content was compared; the rest was compared by attributes only. A tree that needs
-    attention is not verified, even in a verified batch.
+def verified_content_bytes(trees: Sequence[model.TreeFacts], proofs: Mapping[bytes, VerificationRecord]) -> int:
+    """Bytes of the proven trees whose content was compared; the rest was compared by attributes only. `proofs` has the newest
+    verification without a difference of each tree, alone in a cutover or with its batch.
     """
-    verified: dict[int, int] = defaultdict(int)
+    proven: dict[int, int] = defaultdict(int)
     for tree in trees:
-        if tree.state is model.TreeState.VERIFIED:
-            verified[tree.batch] += tree.tally.done_bytes
-    return sum(
-        min(batch.verification.proven_bytes, verified[batch.number])
-        for batch in batches
-        if batch.verification is not None
-    )
+        if tree.state in PROVEN and tree.tree.path in proofs:
+            proven[proofs[tree.tree.path].id] += tree.tally.done_bytes
+    by_id = {record.id: record for record in proofs.values()}
+    return sum(min(by_id[number].proven_bytes, size_bytes) for number, size_bytes in proven.items())
 
 
 def estimates(

@@ -1,7 +1,7 @@
 """`status`: the progress of the migration now. Reads the ledger only; works at any time, also during a run."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import MINUTE_S
+from migrator.cutover.model import CutoverRecord
 from migrator.cutover.rules_guards import cutover_blockers, cutover_facts, newest_attempts
 from migrator.delta.model import ChangeKind
 from migrator.ledger.model import PassRecord, RunRecord
@@ -19,6 +20,7 @@ from migrator.plan.model import TransferCost
 from migrator.report import model, rules
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
+from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -35,6 +37,21 @@ def _pass(ledger: "Ledger", record: PassRecord) -> model.PassFacts:
     changes = None if record.kind is PassKind.SEED else ledger.passes.changes(record.id)
     tallies = None if changes is None else {kind: changes.tally(kind) for kind in ChangeKind}
     return rules.of_record(model.PassFacts, record, changes=tallies)
+
+
+def _whole(
+    ledger: "Ledger", plans: Sequence[str], of_counting: Sequence[model.TreeFacts], cutovers: Sequence[CutoverRecord]
+) -> tuple[tuple[model.TreeFacts, ...], Mapping[bytes, VerificationRecord]]:
+    """Every user tree of the migration, and the newest proof of each. `plans` are all that were active, the counting one last."""
+    earlier = (read_batches(ledger, plan, read_passes(ledger, plan))[1] for plan in reversed(plans[:-1]))
+    by_plan = [of_counting, *earlier]
+    proofs: dict[bytes, VerificationRecord] = {}
+    for plan, trees in zip(reversed(plans), by_plan, strict=True):
+        for record in ledger.verifications.of_plan(plan):
+            if record.whole and not any(record.differences.values()):
+                covered = (one.tree.path for one in trees if one.batch == record.batch and record.covers(one.tree.path))
+                proofs |= {path: record for path in covered if path not in proofs or proofs[path].id < record.id}
+    return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}), proofs
 
 
 def read_batches(
@@ -55,7 +72,7 @@ def read_batches(
         # The progress of a batch is that of its seed pass. Later passes carry changes.
         seed = next((one for one in reversed(own) if one.kind is PassKind.SEED), None)
         settled_sums = () if seed is None else _settled(ledger, sums[seed.id], own, trees_of[number])
-        found = rules.tree_facts(trees_of[number], settled_sums, planned.state, seed)
+        found = rules.tree_facts(trees_of[number], settled_sums, planned.state, seed, plan)
         trees += found
         batches.append(
             rules.batch_facts(
@@ -114,7 +131,8 @@ def read_status(
     events_limit: int = 10,
     is_gone: IsGone | None = None,
 ) -> model.StatusFacts:
-    """The current status, counted by `plan` (default: the newest plan); a site without a scan or a plan has a status too.
+    """The current status of the whole migration, with the batches of `plan` (default: the active one); a site without a scan or a
+    plan has a status too.
     Without `is_gone`, only an old heartbeat reveals a killed run. Raises UsageError if the plan is not in the ledger.
     """
     site = ledger.site.read()
@@ -122,16 +140,17 @@ def read_status(
     scan = _scan(ledger)
     batches: tuple[model.BatchFacts, ...] = ()
     trees: tuple[model.TreeFacts, ...] = ()
-    passes: Sequence[model.PassFacts] = ()
+    proofs: Mapping[bytes, VerificationRecord] = {}
     done: Sequence[model.DonePoint] = ()
-    cost = None
+    started_s = cost = None
+    cutovers = newest_attempts(ledger.cutovers.all())
     if chosen is not None:
         facts, cost = chosen
-        passes = read_passes(ledger, facts.name)
-        batches, trees = read_batches(ledger, facts.name, passes)
-        done = read_done(ledger, facts.name, now_s=now_s, started_at_s=first_start(passes))
+        batches, own = read_batches(ledger, facts.name, read_passes(ledger, facts.name))
+        trees, proofs = _whole(ledger, _plans_until(ledger, facts.name), own, cutovers)
+        started_s = first_start(ledger, trees)
+        done = read_done(ledger, trees, now_s=now_s, started_at_s=started_s)
     overall = rules.add_up(trees)
-    cutovers = newest_attempts(ledger.cutovers.all())
     runs = tuple(_run_facts(ledger, now_s, is_gone))
     newest = next((run for run in runs if run.verb == _COPYING_VERB), None)
     copying = newest is not None and newest.life is model.RunLife.AT_WORK
@@ -148,8 +167,9 @@ def read_status(
         scan=scan,
         plan=plan_facts,
         overall=overall,
-        verified=rules.add_up(trees, counts=frozenset({model.TreeState.VERIFIED})),
-        verified_content_bytes=rules.verified_content_bytes(batches, trees),
+        verified=rules.add_up(trees, counts=rules.PROVEN),
+        verified_content_bytes=rules.verified_content_bytes(trees, proofs),
+        moved=rules.add_up(trees, counts=rules.MOVED),
         batches=batches,
         trees=trees,
         estimates=()
@@ -160,7 +180,7 @@ def read_status(
             planned=cost,
             measured=ledger.samples.measured_cost(),
             done=done,
-            started_at_s=first_start(passes),
+            started_at_s=started_s,
             rate=rate,
             last_rate=last_rate,
         ),
@@ -210,29 +230,46 @@ def _last_rate(ledger: "Ledger", runs: Sequence[model.RunFacts]) -> model.Throug
     return _rate(ledger, span[1], run)
 
 
-def first_start(passes: Sequence[model.PassFacts]) -> float | None:
+def _plans_until(ledger: "Ledger", plan: str) -> Sequence[str]:
+    """The plans that were active before a plan, and this one last."""
+    activated = ledger.plans.activated()
+    return [*activated[: activated.index(plan)], plan] if plan in activated else [*activated, plan]
+
+
+def trees_by_plan(trees: Sequence[model.TreeFacts]) -> Mapping[str, Sequence[bytes]]:
+    """The trees that each plan counts."""
+    found: dict[str, list[bytes]] = defaultdict(list)
+    for tree in trees:
+        if tree.state is not model.TreeState.EXCLUDED:
+            found[tree.plan].append(tree.tree.path)
+    return found
+
+
+def first_start(ledger: "Ledger", trees: Sequence[model.TreeFacts]) -> float | None:
     """When copying began; None before."""
-    return min((entry.started_at_s for entry in passes), default=None)
+    return min((one.started_at_s for plan in trees_by_plan(trees) for one in ledger.passes.of_plan(plan)), default=None)
 
 
-def read_done(ledger: "Ledger", plan: str, *, now_s: float, started_at_s: float | None) -> Sequence[model.DonePoint]:
-    """The course of the progress of a plan, in at most as many points as a chart can show."""
+def read_done(
+    ledger: "Ledger", trees: Sequence[model.TreeFacts], *, now_s: float, started_at_s: float | None
+) -> Sequence[model.DonePoint]:
+    """The course of the progress, in at most as many points as a chart can show."""
     if started_at_s is None:
         return ()
     span_s = rules.span_width(max(now_s - started_at_s, 1.0), DONE_POINTS)
-    return rules.with_rests(ledger.facts.done(plan, span_s=span_s), span_s)
+    return rules.with_rests(ledger.facts.done(trees_by_plan(trees), span_s=span_s), span_s)
 
 
 def _plan(ledger: "Ledger", name: str | None) -> tuple[model.PlanFacts, TransferCost] | None:
     if name is None:
-        latest = ledger.plans.latest()
-        return None if latest is None else ledger.facts.plan(latest.name)
+        active = ledger.plans.active()
+        return None if active is None else ledger.facts.plan(active.name)
     found = ledger.facts.plan(name)
     if found is None:
         raise UsageError(
             f"there is no plan named {name} in the ledger",
             cause="the name is mistyped, or the plan was made for another site",
-            hint="leave the name out for the latest plan, or see the files in plans/",
+            hint="leave the name out for the active plan, or see the files in plans/",
         )
     return found
 

@@ -34,16 +34,14 @@ def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     """The figures that management reads first."""
     status = report.status
     if status.plan is None:
-        yield doc.paragraph("There is no plan yet: nothing is counted as moved or left.")
+        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
         return
     tally = status.overall
     pairs = [
-        ("moved", _moved(tally)),
+        ("copied", _shares(tally)),
+        ("moved", _shares(status.moved)),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
-        (
-            "users",
-            f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {view_status.on_target(status)}",
-        ),
+        ("users", view_status.users_words(status)),
         ("expected end of copying", _end(report)),
     ]
     if report.since is not None:
@@ -61,7 +59,7 @@ def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
         yield doc.paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
 
 
-def _moved(tally: model.Tally) -> str:
+def _shares(tally: model.Tally) -> str:
     shares = ((tally.percent_bytes, "bytes"), (tally.percent_files, "files"))
     return (
         ", ".join(f"{doc.percent(share)} of the {what}" for share, what in shares if share is not None)
@@ -338,7 +336,7 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         ("Progress", view_status.progress_blocks(status)),
         ("Throughput", speed or [doc.paragraph("Nothing has been copied yet.")]),
         ("Batches", batch_blocks(status.batches)),
-        ("Users", [tree_table(status.trees, status.batches, status.cutovers, limit=rows)]),
+        ("Users", [tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=rows)]),
         ("Cutovers and freezes", cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)),
         ("Speed-ups of users", ups),
         ("Bricks", (_brick_table(report.bricks), _server_table(report.servers), *view_status.brick_blocks(status))),

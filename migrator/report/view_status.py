@@ -8,7 +8,6 @@ from migrator.core.events import Event, Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
-from migrator.cutover.model import SETTLED_STATES
 from migrator.cutover.view import cutover_blocks
 from migrator.render import document as doc
 from migrator.report import model
@@ -33,23 +32,24 @@ def first_sections(status: model.StatusFacts, short: Iterable[doc.Block]) -> Ite
 
 
 def bars(status: model.StatusFacts) -> Iterator[doc.Block]:
-    """How much of the plan is copied, and how much is verified."""
+    """How much is copied, verified, and moved: its users work on the target."""
     if status.plan is not None:
         yield _bar("copied", status.overall, "copied")
         content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
         yield _bar("verified", status.verified, doc.verified_words(content))
+        yield _bar("moved", status.moved, "moved")
 
 
 def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     if status.plan is None:
-        yield doc.paragraph("There is no plan yet: nothing is counted as done or left.")
+        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
         return
     tally = status.overall
     at_work = [run.verb for run in status.runs if run.life is model.RunLife.AT_WORK]
     pairs = [
         ("running", ", ".join(dict.fromkeys(at_work)) or "nothing"),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
-        ("users", f"{format_count(tally.done_users)} of {format_count(tally.total_users)} copied, {on_target(status)}"),
+        ("users", users_words(status)),
     ]
     if status.rate is not None:
         pairs.append(("rate", _rate(status.rate)))
@@ -61,21 +61,16 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
     yield doc.facts(pairs)
 
 
-def on_target(status: model.StatusFacts) -> str:
-    """How many user trees work on the target."""
-    moved = [one for one in status.cutovers if one.state in SETTLED_STATES]
-    planned = {tree.tree.path for tree in status.trees}
-    before = sum(one.tree.path not in planned for one in moved)
-    words = f"{several(len(moved), 'user tree works', 'user trees work')} on the target"
-    if not before:
-        return words
-    return f"{words}, {format_count(before)} of them by earlier plans: they are not in these figures"
+def users_words(status: model.StatusFacts) -> str:
+    """How many users are copied, and how many work on the target."""
+    copied, moved = status.overall, status.moved
+    return f"{format_count(copied.done_users)} of {format_count(copied.total_users)} copied, {format_count(moved.done_users)} moved"
 
 
 def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     """Totals, rate and estimates."""
     if status.plan is None:
-        yield doc.paragraph("There is no plan yet: nothing is counted as done or left.")
+        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
         return
     tally = status.overall
     content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
@@ -89,22 +84,41 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     files = map(format_count, (tally.total_files, tally.done_files, tally.left_files))
     users = map(format_count, (tally.total_users, tally.done_users, tally.left_users))
     yield doc.table(
-        "Done and left",
+        "Copied and left",
         [
             doc.text("what"),
             doc.figure("total"),
-            doc.figure("done"),
+            doc.figure("copied"),
             doc.figure("left"),
-            doc.figure("done, %"),
+            doc.figure("copied, %"),
             doc.figure("verified"),
+            doc.figure("moved"),
         ],
         [
-            ("bytes", *sizes, doc.percent(tally.percent_bytes), format_size(status.verified.done_bytes)),
-            ("files", *files, doc.percent(tally.percent_files), format_count(status.verified.done_files)),
-            ("users", *users, doc.percent(tally.percent_users), format_count(status.verified.done_users)),
+            (
+                "bytes",
+                *sizes,
+                doc.percent(tally.percent_bytes),
+                format_size(status.verified.done_bytes),
+                format_size(status.moved.done_bytes),
+            ),
+            (
+                "files",
+                *files,
+                doc.percent(tally.percent_files),
+                format_count(status.verified.done_files),
+                format_count(status.moved.done_files),
+            ),
+            (
+                "users",
+                *users,
+                doc.percent(tally.percent_users),
+                format_count(status.verified.done_users),
+                format_count(status.moved.done_users),
+            ),
         ],
-        note=f"Counted by plan {status.plan.name} of {doc.when(status.plan.created_at_s)}, in whole chunks: a file counts "
-        "as done when its chunk is done.",
+        note=f"The whole migration; the active plan is {status.plan.name} of {doc.when(status.plan.created_at_s)}. A file counts as "
+        "done when its chunk is done, and as moved when its user works on the target.",
     )
     if status.rate is not None:
         yield doc.paragraph(f"Now: {_rate(status.rate)}.")
@@ -231,7 +245,7 @@ def status_document(status: model.StatusFacts, *, tree_rows: int | None = TREE_R
 
 def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
     yield from first_sections(status, _short(status))
-    trees = tree_table(status.trees, status.batches, status.cutovers, limit=tree_rows)
+    trees = tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=tree_rows)
     yield from doc.sections(
         ("Progress", progress_blocks(status)),
         ("Batches", batch_blocks(status.batches)),

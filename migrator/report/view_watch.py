@@ -53,6 +53,9 @@ _TREE_ORDER = (
     model.TreeState.PLANNED,
     model.TreeState.COPIED,
     model.TreeState.VERIFIED,
+    model.TreeState.MOVED,
+    model.TreeState.PURGED,
+    model.TreeState.EXCLUDED,
 )
 
 
@@ -274,6 +277,7 @@ def _progress_parts(facts: model.WatchFacts) -> Iterator[_Part]:
     )
     yield _Part("copied", [changed], _bar(tally, "cyan", under_way))
     yield _Part("verified", (), _bar(status.verified, "green"))
+    yield _Part("moved", (), _bar(status.moved, "green"))
     yield _Part("rate", (), _rate(facts))
     yield _Part("left", left)
 
@@ -423,7 +427,8 @@ def _users_part(status: model.StatusFacts) -> _Part:
     stopped = {one.number for one in status.batches if one.passes and one.passes[-1].state is not PassState.RUNNING}
     cutovers = [(one.state in _CUTOVER_RESTS, one) for one in status.cutovers]
     trees = sorted(status.trees, key=lambda one: (_TREE_ORDER.index(one.state), one.rank))
-    states = {one.tree.path: _tree_state(one, one.batch in stopped) for one in trees}
+    plan = "" if status.plan is None else status.plan.name
+    states = {one.tree.path: _tree_state(one, one.plan == plan and one.batch in stopped) for one in trees}
     rows = [_cutover_row(one, status.at_s) for rests, one in cutovers if not rests]
     rows += [_tree_row(one, states[one.tree.path]) for one in trees]
     rows += [_cutover_row(one, status.at_s) for rests, one in cutovers if rests]

@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 # The default plan.
 
 
-def latest_plan(ledger: "Ledger") -> str:
-    """The plan that was recorded last. Raises UsageError if there is none."""
-    latest = ledger.plans.latest()
-    if latest is None:
+def active_plan(ledger: "Ledger") -> str:
+    """The plan that was activated last. Raises UsageError if there is none."""
+    active = ledger.plans.active()
+    if active is None:
         raise UsageError("there is no plan yet", hint="run `migrator scan`, then `migrator plan`")
-    return latest.name
+    return active.name
 
 
 def choose_plan(ledger: "Ledger", name: str | None) -> str:
-    """The named plan, or else the latest. Raises UsageError if there is none, or if a pass of an older one is unfinished: the
+    """The named plan, or else the active one. Raises UsageError if there is none, or if a pass of another one is unfinished: the
     same command has to resume that pass, and must not start anew because of a new plan.
     """
     if name is not None:
         return name
-    latest = latest_plan(ledger)
+    active = active_plan(ledger)
     for older in ledger.plans.names():
         halves = [record.batch for record in ledger.passes.of_plan(older) if record.state is not PassState.DONE]
-        if older != latest and halves:
+        if older != active and halves:
             raise UsageError(
-                f"batch {halves[0]} of plan {older} is half copied, and {latest} was made since then",
-                cause="a new plan was made before the run of the older one had ended",
-                hint=f"give --plan {older} to go on where it was, or --plan {latest} to begin with the new one",
+                f"batch {halves[0]} of plan {older} is half copied, and {active} is the active plan",
+                cause="a new plan was activated before the run of the older one had ended",
+                hint=f"give --plan {older} to resume it, or --plan {active} to begin with the active one",
             )
-    return latest
+    return active
 
 
 # The base of a pass after the seed, tree by tree.

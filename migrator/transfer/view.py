@@ -7,7 +7,6 @@ from migrator.core.paths import show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.core.windows import WindowStanding
-from migrator.cutover.model import SETTLED_STATES, CutoverFacts
 from migrator.delta.model import ChangeKind, Changes
 from migrator.render import document as doc
 from migrator.render.document import NONE, Block, clean, figure, paragraph, paths, percent, text, verified_words, when
@@ -222,24 +221,15 @@ _BATCH: Cells[BatchFacts] = (
 )
 
 
-def tree_table(
-    trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], cutovers: Sequence[CutoverFacts], *, limit: int | None
-) -> Block:
-    """Progress of every user tree, in the plan's order of weight. A moved user is shown as such, without the progress of the
-    copy.
-    """
+def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], plan: str, *, limit: int | None) -> Block:
+    """Progress of every user tree, in the order of weight; `batches` are those of the plan."""
     by_number = {batch.number: batch for batch in batches}
-    moved = {one.tree.path for one in cutovers if one.state in SETTLED_STATES}
-
-    def state(tree: TreeFacts) -> str:
-        return "moved" if tree.tree.path in moved else _tree_state(tree, by_number.get(tree.batch))
-
     cells: Cells[TreeFacts] = (
         (figure("rank"), lambda tree: str(tree.rank)),
         (paths("user"), lambda tree: tree.tree.user),
         (paths("tree"), lambda tree: show(tree.tree.path)),
-        (figure("batch"), lambda tree: str(tree.batch)),
-        (text("state"), state),
+        (figure("batch"), lambda tree: str(tree.batch) if tree.plan == plan else f"{tree.batch} of {tree.plan}"),
+        (text("state"), lambda tree: _tree_state(tree, by_number.get(tree.batch) if tree.plan == plan else None)),
         *_PROGRESS,
     )
     return _table("", cells, trees, limit=limit)

@@ -137,16 +137,21 @@ def test_scans_of_some_trees_are_never_the_newest_and_those_of_bricks_are_asked_
 # Plans.
 
 
-def test_plans_are_recorded_once_and_the_latest_is_the_one_recorded_last(ledger: Ledger) -> None:
-    assert ledger.plans.latest() is None
+def test_plans_are_recorded_once_and_the_first_is_active_until_another_is_activated(ledger: Ledger) -> None:
+    assert ledger.plans.active() is None
     for name in ("one", "one", "b", "a"):
         ledger.plans.record(small_plan(name), path=f"plans/{name}.json", checksum=f"c{name}")
-    found, latest = ledger.plans.read("one"), ledger.plans.latest()
+    found, active = ledger.plans.read("one"), ledger.plans.active()
     assert found is not None
     assert (found.checksum, found.path) == ("cone", "plans/one.json")
     assert found.batches == {1: BatchState.PLANNED, 2: BatchState.PLANNED}
-    assert latest is not None
-    assert (latest.name, ledger.plans.read("c"), list(ledger.plans.names())) == ("a", None, ["one", "b", "a"])
+    assert active is not None
+    assert (active.name, ledger.plans.read("c"), list(ledger.plans.names())) == ("one", None, ["one", "b", "a"])
+    for name in ("a", "b", "a"):
+        ledger.plans.activate(name, 5.0)  # the clock stands still
+    assert list(ledger.plans.activated()) == ["one", "b", "a"]
+    with pytest.raises(LedgerCorrupt):
+        ledger.plans.activate("c", 9.0)
     with pytest.raises(UsageError, match="one"):
         ledger.plans.record(small_plan("one"), path="plans/one.json", checksum="c2")
 

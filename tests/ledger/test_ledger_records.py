@@ -155,12 +155,12 @@ def test_what_seed_passes_alone_copied(ledger: Ledger) -> None:
         sample = Sample(at_s=0.0, interval_s=5.0, attempt_id=None, streams=2, files=1, size_bytes=size_bytes)
         places = [(at_s, attempt_id) for at_s in (12.0, 15.0, 47.0) for attempt_id in (None, 1)]
         ledger.samples.add(made.id, [replace(sample, at_s=at_s, attempt_id=number) for at_s, number in places])
-    found = ledger.report_sums.copied("week1", span_s=10.0)
+    found = ledger.report_sums.copied(["week1"], span_s=10.0)
     assert [(point.at_s, point.files, point.size_bytes, point.streams) for point in found] == [
         (20.0, 2, 200, 2.0),
         (50.0, 1, 100, 2.0),
     ]
-    assert ledger.report_sums.copied("week2", span_s=10.0) == []
+    assert ledger.report_sums.copied(["week2"], span_s=10.0) == []
 
 
 def event(at_s: float, kind: EventKind = EventKind.HOST_LOST, subject: str = "host a") -> Event:

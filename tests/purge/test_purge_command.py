@@ -34,7 +34,7 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> RealSite:
         done = made.migrator(*words)
         assert done.returncode == 0, done.stderr
     with open_ledger(made.ledger) as ledger:
-        plan = ledger.plans.latest()
+        plan = ledger.plans.active()
         assert plan is not None
         (proof,) = ledger.verifications.of_plan(plan.name)
         alice = UserTree(path=b"home/alice", user="alice")

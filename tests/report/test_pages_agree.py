@@ -123,9 +123,8 @@ def test_sums_fit(look: Look) -> None:
             assert 0 <= done <= total
     for name in ("total_bytes", "done_bytes", "total_files", "done_files"):
         whole = getattr(status.overall, name)
-        assert sum(getattr(batch.tally, name) for batch in status.batches) == whole
         assert sum(getattr(tree.tally, name) for tree in status.trees) == whole
-    assert status.verified.done_bytes <= status.overall.done_bytes
+    assert status.moved.done_bytes <= status.verified.done_bytes <= status.overall.done_bytes
     assert status.verified_content_bytes <= status.verified.done_bytes
     if status.plan is not None and not any(batch.passes for batch in status.batches) and look.report.plan is not None:
         # Before anything is copied, what is to be copied is what the plan's lists have.
@@ -141,8 +140,11 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
         ("planned_files", "total_files"),
         ("copied_files", "done_files"),
     ):
-        assert sum(values(look, name).values()) == float(getattr(status.overall, field))
+        assert sum(values(look, name).values()) == float(sum(getattr(one.tally, field) for one in status.batches))
     if status.plan is not None:
+        assert values(look, "total_bytes") == {(): float(status.overall.total_bytes)}
+        assert values(look, "total_copied_bytes") == {(): float(status.overall.done_bytes)}
+        assert values(look, "moved_bytes") == {(): float(status.moved.done_bytes)}
         trees = Counter(tree.state for tree in status.trees)
         assert values(look, "trees") == {(state.value,): trees[state] for state in TreeState}
         assert values(look, "verified_bytes") == {(): float(status.verified.done_bytes)}

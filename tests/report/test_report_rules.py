@@ -15,6 +15,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
+from migrator.cutover.model import CutoverState
 from migrator.fs.model import CapacitySample, Side
 from migrator.plan.model import Plan, TransferCost
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction, ReapedTree, Savings, WrittenArchive
@@ -46,7 +47,7 @@ def chunk(
 def tree_of(
     *sums: report_model.ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False
 ) -> report_model.TreeFacts:
-    [facts] = rules.tree_facts([planned()], sums, state, ENDED if over else SEED)
+    [facts] = rules.tree_facts([planned()], sums, state, ENDED if over else SEED, "p")
     return facts
 
 
@@ -78,7 +79,7 @@ def test_the_state_of_a_tree(
 
 
 def test_reaped_files_split_chunks_and_directories_are_not_counted() -> None:
-    [facts] = rules.tree_facts([planned(reaped_bytes=700, reaped_files=9)], (), BatchState.PLANNED, None)
+    [facts] = rules.tree_facts([planned(reaped_bytes=700, reaped_files=9)], (), BatchState.PLANNED, None, "p")
     assert facts.tally == report_model.Tally(total_bytes=300, total_files=1, total_users=1)
     directories = chunk(DONE, 7, ChunkKind.DIRECTORIES)
     found = tree_of(chunk(SPLIT, 800), chunk(DONE, 300), chunk(PENDING), directories, chunk(DONE, 9, tree=b"other"))
@@ -107,6 +108,7 @@ def test_a_user_is_done_when_all_their_trees_are() -> None:
         [chunk(DONE, tree=b"a"), chunk(ChunkState.RUNNING, tree=b"b"), chunk(DONE, tree=b"c")],
         BatchState.SEEDING,
         SEED,
+        "p",
     )
     tally = rules.add_up(trees)
     assert (tally.total_users, tally.done_users) == (2, 1)
@@ -123,24 +125,62 @@ def test_only_everything_is_a_hundred_percent(one: int, other: int) -> None:
     assert share is None or (0 <= share <= 100 and (share == 100) == (done == total))
 
 
-def test_content_counts_of_verified_trees_only() -> None:
-    record = replace(verification(), digested_bytes=400, size_bytes=1000, differences={}, whole=True)
-    facts = replace(BATCH, state=BatchState.VERIFIED, verification=record)
-    more = replace(facts, verification=replace(record, digested_bytes=1500))
+def test_content_counts_of_proven_trees_by_their_newest_proof() -> None:
+    record = replace(verification(), id=1, digested_bytes=400, size_bytes=1000, differences={}, whole=True)
+    more, alone = replace(record, digested_bytes=1500), replace(record, id=2, digested_bytes=50)
     whole = replace(tree_of(chunk(DONE, 1000)), state=report_model.TreeState.VERIFIED)
-    # A file of the other tree never arrived, and is gone from the source: the batch is verified, and that tree is not.
-    part, rest = (
-        replace(whole, tally=report_model.Tally(done_bytes=300)),
-        replace(whole, state=report_model.TreeState.ATTENTION),
-    )
-    for batch, trees, content in (
-        (facts, [whole], 400),
-        (facts, [replace(whole, state=report_model.TreeState.COPIED)], 0),
-        (more, [whole], 1000),
-        (more, [part, rest], 300),
-        (more, [part, replace(rest, batch=2)], 300),
+    part = replace(whole, tally=report_model.Tally(done_bytes=300))
+    other = replace(whole, tree=UserTree(path=b"u", user="u"), state=report_model.TreeState.ATTENTION)
+    moved = replace(other, state=report_model.TreeState.MOVED)
+    for trees, proofs, content in (
+        ([whole], {b"t": record}, 400),
+        ([replace(whole, state=report_model.TreeState.COPIED)], {b"t": record}, 0),
+        ([whole], {b"t": more}, 1000),
+        # A file of the other tree never arrived, and is gone from the source: the batch is verified, and that tree is not.
+        ([part, other], {b"t": more, b"u": more}, 300),
+        ([part, moved], {b"t": more, b"u": more}, 1300),
+        ([whole, moved], {b"t": record, b"u": alone}, 450),
+        ([whole, moved], {b"t": record}, 400),
     ):
-        assert rules.verified_content_bytes([batch], trees) == content
+        assert rules.verified_content_bytes(trees, proofs) == content
+
+
+T, C = report_model.TreeState, CutoverState
+
+
+@pytest.mark.parametrize(
+    ("states", "cutover", "found"),
+    [
+        ([T.PLANNED], None, (T.PLANNED, "2")),
+        # A new plan changes nothing on the target: the earlier one counts until this one has come as far.
+        ([T.PLANNED, T.VERIFIED], None, (T.VERIFIED, "1")),
+        ([T.COPYING, T.COPIED], None, (T.COPIED, "1")),
+        ([T.COPIED, T.VERIFIED], None, (T.COPIED, "2")),
+        ([T.COPYING, T.COPYING], None, (T.COPYING, "2")),
+        ([T.PLANNED, T.PLANNED], C.ROLLED_BACK, (T.PLANNED, "2")),
+        ([T.ATTENTION], C.THAWED, (T.MOVED, "2")),
+        # Only the earlier plan has it: moved users are in no new plan.
+        ([None, T.VERIFIED], C.RETAINED, (T.MOVED, "1")),
+        ([None, T.VERIFIED], C.PURGED, (T.PURGED, "1")),
+        ([None, T.VERIFIED], C.FROZEN, (T.VERIFIED, "1")),
+        ([None, T.VERIFIED], C.REVERTED, (T.EXCLUDED, "1")),
+        ([None, T.VERIFIED], None, (T.EXCLUDED, "1")),
+    ],
+)
+def test_the_state_of_a_tree_in_the_whole_migration(
+    states: list[report_model.TreeState | None], cutover: CutoverState | None, found: tuple[report_model.TreeState, str]
+) -> None:
+    tally = report_model.Tally(total_bytes=9, done_bytes=3, total_files=2, done_files=1, total_users=1)
+    facts = replace(tree_of(), tally=tally)
+    by_plan = [
+        [] if state is None else [replace(facts, plan=plan, state=state)]
+        for plan, state in zip("21", states, strict=False)
+    ]
+    [one] = rules.over_all_plans(by_plan, {} if cutover is None else {b"t": cutover})
+    assert (one.state, one.plan) == found
+    done = {T.MOVED: 9, T.PURGED: 9, T.EXCLUDED: 0}.get(one.state, 3)
+    assert (rules.add_up([one]).done_bytes, rules.add_up([one]).total_bytes) == (done, 9 if done else 0)
+    assert rules.add_up([one], counts=rules.MOVED).done_users == int(one.state in rules.MOVED)
 
 
 @pytest.mark.parametrize(

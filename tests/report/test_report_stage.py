@@ -74,7 +74,7 @@ def test_room_incidents_and_freezes(ledger: Ledger) -> None:
     assert len(freezes) == 5
     text = to_markdown(report_document(found))
     for words in (
-        "users were frozen, for at most",
+        "users frozen, for at most",
         "Bytes left, and the forecast",
         "the host is back",
     ):

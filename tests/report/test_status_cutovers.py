@@ -82,7 +82,7 @@ def test_predicted_against_real_freeze_of_every_user(ledger: Ledger) -> None:
     for document in (status_document(facts), report_document(whole)):
         text = to_markdown(document)
         assert "1 user on the target, 1 user on the way, 1 user back on the source after an attempt" in text
-        assert "2 users were frozen, for at most 1 min 40 s; 1 of 2 freezes lasted no longer than predicted" in text
+        assert "2 users frozen, for at most 1 min 40 s; 1 freeze lasted no longer than predicted" in text
         assert "a file is open: mail" in text
         assert "16 min 40 s so far" in text
     assert '"freeze_s": 50.0' in to_json(facts)

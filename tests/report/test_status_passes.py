@@ -139,4 +139,4 @@ def test_what_needed_attention_does_so_until_a_later_pass_went_through(ledger: L
 
 def test_of_the_plan_nothing_more_is_done_by_later_passes(ledger: Ledger) -> None:
     end(ledger, delta(ledger, 1), ChunkState.DONE)
-    assert [point.done_bytes for point in ledger.facts.done("plan", span_s=3600.0)] == [500]
+    assert [point.done_bytes for point in ledger.facts.done({"plan": [b"home/alice"]}, span_s=3600.0)] == [500]

@@ -150,7 +150,9 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
             ),
         ),
         trees=tuple(
-            report_model.TreeFacts(tree=tree, batch=1, rank=rank, state=report_model.TreeState.COPYING, tally=tally)
+            report_model.TreeFacts(
+                tree=tree, plan=text, batch=1, rank=rank, state=report_model.TreeState.COPYING, tally=tally
+            )
             for rank, tree in enumerate(trees, 1)
         ),
         estimates=(report_model.Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),

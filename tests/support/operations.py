@@ -106,7 +106,7 @@ REVERTED = (ToCut.FREEZE, ToCut.REVERT)
 def cut_over(ledger_file: Path, user: str, steps: Sequence[ToCut] = MOVED, *, plan: str | None = None) -> None:
     """A new attempt at the tree of a user in the ledger of a real site, through these steps, each done."""
     with open_ledger(ledger_file) as ledger:
-        latest = ledger.plans.latest()
+        latest = ledger.plans.active()
         assert latest is not None
         name = plan or latest.name
         planned = next(one for one in ledger.facts.trees(name) if one.tree.user == user)
