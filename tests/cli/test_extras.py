@@ -39,8 +39,8 @@ def remove_some(site: Site) -> None:
 
 
 def plan_anew(site: Site) -> None:
-    for verb in ("scan", "plan"):
-        site.works(verb)
+    for words in (["scan"], ["plan", "--activate"]):
+        site.works(*words)
 
 
 def differences(site: Site, code: int) -> dict[str, int]:

@@ -100,7 +100,7 @@ def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(
     os.link(site.source() / "d1" / "f0001", other)
     let_settle()
     site.call("scan", "--json")
-    site.call("plan", "--json", "--accept-unknown-inodes")
+    site.call("plan", "--activate", "--json", "--accept-unknown-inodes")
     site.call("run", "--all", "--json")
     site.cutover()
     with (site.tree() / "d1" / "f0001").open("a") as file:

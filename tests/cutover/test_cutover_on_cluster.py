@@ -164,7 +164,7 @@ def _copied(lab: LabHandle, directory: Path) -> Iterator[Cluster]:
                 made.left.append(tree.name)
         assert len(made.left) == USERS
         let_settle()
-        for words in (["scan"], ["plan"], ["run", "--all"], ["verify", "--all"]):
+        for words in (["scan"], ["plan", "--activate"], ["run", "--all"], ["verify", "--all"]):
             done = runs.site.call(*words)
             assert done.returncode == 0, done.stdout + done.stderr
         yield made

@@ -169,7 +169,7 @@ def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
     expected = site.snapshot()
     let_settle()
     site.call("scan", "--json")
-    site.call("plan", "--json", "--accept-unknown-inodes")
+    site.call("plan", "--activate", "--json", "--accept-unknown-inodes")
     assert site.rows("SELECT count(*) FROM plans") == [(2,)]
     document = site.call("rollback", "--user", "ann", "--json").json
     assert (document["plan"], document["outcomes"][0]["ending"]) == ("plan-0001", "moved")

@@ -62,13 +62,3 @@ def test_status_and_report_and_json_have_it() -> None:
     assert "Cutovers" not in [section.title for section in status_document(without).sections]
     (read,) = json.loads(to_json(facts.status))["cutovers"]
     assert (read["state"], read["freeze_s"], read["tree"]["path"]) == ("reverted", 60.0, "home/alice")
-
-
-def test_of_a_user_who_works_on_the_target_that_is_his_state() -> None:
-    facts = report()
-    for state, moved in ((CutoverState.REVERTED, False), (CutoverState.RETAINED, True), (CutoverState.PURGED, True)):
-        status = replace(facts.status, cutovers=(replace(FACTS, state=state),))
-        for document in (status_document(status), report_document(replace(facts, status=status))):
-            lines = to_markdown(document).split("\n")
-            (row,) = [line for line in lines if line.startswith("| 1 | alice |") and "home/alice" in line][:1]
-            assert ("| moved |" in row) is moved, row

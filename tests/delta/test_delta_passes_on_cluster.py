@@ -41,7 +41,7 @@ def seeded(lab: LabHandle, scratch: Path, via: str, *, code: tuple[int, ...] = (
         pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
     with brick_runs(lab, scratch / "site", trees="home/*", via=via, hosts=via == "bricks") as runs:
         assert runs.site.call("scan").returncode == 0
-        assert runs.site.call("plan").returncode == 0
+        assert runs.site.call("plan", "--activate").returncode == 0
         assert runs.site.call("run", "--all", "--deltas", "0").returncode in code
         yield runs
 

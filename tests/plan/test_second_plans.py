@@ -23,13 +23,13 @@ def test_damage_that_size_and_times_do_not_show_is_found_and_mended(planned: Sit
     found = planned.call("verify", "--user-batch", "1", "--json")
     assert found.returncode == 3
     assert json.loads(found.stdout)[0]["differences"] == {"content": 1}
-    for verb in ("scan", "plan"):
-        planned.works(verb)
+    for words in (["scan"], ["plan", "--activate"]):
+        planned.works(*words)
     # Without a delta pass: that sends once more what was written just before the scan, whatever its size and times.
     planned.works("run", "--user-batch", "1", "--deltas", "0")
     assert planned.call("verify", "--user-batch", "1").returncode == 3, "size and times are right: nothing was sent"
-    for verb in ("scan", "plan"):
-        planned.works(verb)
+    for words in (["scan"], ["plan", "--activate"]):
+        planned.works(*words)
     planned.works("run", "--user-batch", "1", "--recopy")
     planned.works("verify", "--user-batch", "1")
 
@@ -65,8 +65,8 @@ def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: 
     full.works("run", "--user-batch", "1", "--deltas", "0")
     full.works("verify", "--user-batch", "1")
     (source.path / "home" / "ann" / "more").write_bytes(os.urandom(40 << 20))
-    for verb in ("scan", "plan"):
-        full.works(verb)
+    for words in (["scan"], ["plan", "--activate"]):
+        full.works(*words)
     full.fails(4, "run", "--user-batch", "1", says=("target",))
 
 
@@ -75,15 +75,15 @@ def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_la
     os.link(planned.source / "home" / "ann" / "file-1", planned.source / "home" / "bob" / "of-ann")
     text = planned.file.read_text()
     planned.file.write_text(text.replace("max_users = 1", "max_users = 2"))
-    for verb in ("scan", "plan"):
-        planned.works(verb)
+    for words in (["scan"], ["plan", "--activate"]):
+        planned.works(*words)
     planned.works("run", "--user-batch", "1")
     planned.works("verify", "--user-batch", "1")
     ann, bob = planned.target / "home" / "ann" / "file-1", planned.target / "home" / "bob" / "of-ann"
     assert ann.stat().st_ino == bob.stat().st_ino
     planned.file.write_text(text)
-    for verb in ("scan", "plan"):
-        planned.works(verb)
+    for words in (["scan"], ["plan", "--activate"]):
+        planned.works(*words)
     for number in ("1", "2"):
         planned.works("run", "--user-batch", number)
         planned.works("verify", "--user-batch", number)

@@ -66,7 +66,7 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[
         made.write(cutover='retain = "0s"', more=REAP)
         let_settle()
         made.call("scan", "--json")
-        made.call("plan", "--json", "--accept-unknown-inodes")
+        made.call("plan", "--activate", "--json", "--accept-unknown-inodes")
         made.call("run", "--all", "--json")
         yield made
 

@@ -175,7 +175,7 @@ def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
         try:
             wait_until(lambda: journal.exists() and journal.stat().st_size > 2000, "the users are at work")
             assert site.call("scan").returncode == 0
-            assert site.call("plan").returncode == 0
+            assert site.call("plan", "--activate").returncode == 0
             ended = site.call("run", "--user-batch", "1", "--deltas", "0")
             assert ended.returncode == 0, ended.stderr
         finally:
@@ -190,7 +190,7 @@ def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
         assert {path for path in differing if not touched.covers(path)} == set()
         # At rest, a new plan brings over what was missed; only what users deleted meanwhile is still there.
         assert site.call("scan").returncode == 0
-        assert site.call("plan").returncode == 0
+        assert site.call("plan", "--activate").returncode == 0
         assert site.call("run", "--user-batch", "1", "--deltas", "0").returncode == 0
         for tree in (site.source / "home").iterdir():
             if tree.is_dir():
@@ -206,7 +206,7 @@ def differing_paths(site: LabSite) -> set[bytes]:
 @pytest.mark.guarantee("brick-down")
 def test_a_brick_that_is_down_stops_everything_that_would_believe_the_mount(lab: LabHandle, site: LabSite) -> None:
     assert site.call("scan").returncode == 0
-    assert site.call("plan").returncode == 0
+    assert site.call("plan", "--activate").returncode == 0
     brick = lab.bricks[0]
     lab.stop_brick(brick)
     try:

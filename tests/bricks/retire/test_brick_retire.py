@@ -101,7 +101,7 @@ def copied(lab: LabHandle, scratch: Path) -> Iterator[LabSite]:
         hook.write_text("#!/bin/sh\n")
         hook.chmod(0o755)
         let_settle()
-        for words in (["scan"], ["plan"], ["run", "--all"], ["verify", "--all"]):
+        for words in (["scan"], ["plan", "--activate"], ["run", "--all"], ["verify", "--all"]):
             site.json(*words)
         yield site
 

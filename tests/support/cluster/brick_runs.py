@@ -126,7 +126,7 @@ class BrickRuns:
         """Scan over the bricks, plan; the plan."""
         scanned = self.site.json("scan")
         assert (scanned["via"], scanned["whole"]) == ("bricks", True), (scanned["way_reasons"], scanned["reasons"])
-        plan: dict[str, Any] = self.site.json("plan")["plan"]
+        plan: dict[str, Any] = self.site.json("plan", "--activate")["plan"]
         return plan
 
     def run(self, *options: str, code: int = 0) -> Any:
