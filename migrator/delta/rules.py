@@ -12,7 +12,7 @@ from migrator.delta.model import ChangeKind, Changes, TreeChanges
 
 _LOOK = "look at it on the source"
 _RIGHT_ALL_THE_SAME = (
-    "if it is right, make a new plan with `migrator plan`, whose passes begin from the source as it is now"
+    "if it is right, make a new plan with `migrator plan --activate`, whose passes begin from the source as it is now"
 )
 
 
@@ -55,7 +55,7 @@ def _catalog_problems(name: str, whole: bool | None) -> Iterable[str]:
 
 def _brick_problems(changes: Changes, base: str | None, now: str | None, source: str | None) -> Iterable[str]:
     if not base or not now:
-        yield "which bricks the source had when it was scanned is not known: make a new plan with `migrator plan`"
+        yield "which bricks the source had when it was scanned is not known: make a new plan with `migrator plan --activate`"
     elif base != now:
         yield (
             f"the source's bricks or options were changed between the catalogs {changes.base} and {changes.now}, so what "

@@ -201,7 +201,7 @@ class ChunkListFiles:
             raise Refused(
                 f"chunk {number} is not in its list {chunk_list!r}",
                 cause="the list was replaced after the plan was made",
-                hint="make a new plan with `migrator plan`",
+                hint="make a new plan with `migrator plan --activate`",
             )
         return found
 
@@ -228,7 +228,7 @@ class ChunkListFiles:
             raise Refused(
                 f"{chunk_list!r} cannot be a chunk list of this site",
                 cause="lists lie below the plans and the state directory",
-                hint="make a new plan with `migrator plan`",
+                hint="make a new plan with `migrator plan --activate`",
             )
         return root / relative
 
@@ -242,7 +242,7 @@ class ChunkListFiles:
             raise Refused(
                 f"the chunk list {chunk_list!r} cannot be read: {error}",
                 cause=f"{file} was cut off or replaced",
-                hint="make a new plan with `migrator plan`",
+                hint="make a new plan with `migrator plan --activate`",
             ) from error
 
     def _index(self, chunk_list: str) -> _Index:
@@ -273,7 +273,7 @@ def _last_chunks(metadata: pq.FileMetaData) -> tuple[int, ...]:
             raise Refused(
                 "a chunk list has no statistics of its chunks",
                 cause="it was not written by migrator",
-                hint="make a new plan with `migrator plan`",
+                hint="make a new plan with `migrator plan --activate`",
             )
         found.append(statistics.max)
     return tuple(found)
@@ -283,5 +283,5 @@ def _missing(chunk_list: str, file: Path) -> Refused:
     return Refused(
         f"the chunk list {chunk_list!r} is missing",
         cause=f"{file} was removed, or the plan was copied without the directory beside it",
-        hint="bring it back, or make a new plan with `migrator plan`",
+        hint="bring it back, or make a new plan with `migrator plan --activate`",
     )

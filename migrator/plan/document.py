@@ -19,7 +19,7 @@ from migrator.plan.model import Plan, check_plan_name
 FORMAT = 1
 _CHECKSUM = "checksum"
 _FORMAT = "format"
-_PLAN_AGAIN = "make a new plan with `migrator plan`"
+_PLAN_AGAIN = "make a new plan with `migrator plan --activate`"
 
 
 def write_document(plan: Plan) -> tuple[str, str]:

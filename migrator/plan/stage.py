@@ -479,7 +479,7 @@ def activate_plan(name: str, *, documents: PlanFiles, ledger: "Ledger", clock: C
         raise Refused(
             f"plan {name} is not in the ledger as its document has it",
             cause="it was made for another ledger, or an older ledger was restored",
-            hint="make a new plan: `migrator plan`",
+            hint="make a new plan: `migrator plan --activate`",
         )
     ledger.plans.activate(name, clock.now_s())
     return PlanResult(

@@ -292,7 +292,7 @@ ROW_GROUP_ROWS = 20_000
 
 _FILE = "reap.parquet"
 _KEY_BYTES = 8
-_HINT = "bring it back, or make a new plan with `migrator plan`"
+_HINT = "bring it back, or make a new plan with `migrator plan --activate`"
 
 
 class ReapListFiles:

@@ -634,7 +634,7 @@ def after_differences(verification: VerificationRecord) -> str:
         )
         if counts.keys() - {DifferenceKind.EXTRA.value}:
             steps.append(
-                "what is still missing or differs then was changed on the target itself: `migrator scan`, `migrator plan`, "
+                "what is still missing or differs then was changed on the target itself: `migrator scan`, `migrator plan --activate`, "
                 f"`migrator run`{recopy} and `migrator verify` by the new plan"
             )
         if extra := counts.get(DifferenceKind.EXTRA.value, 0):

@@ -41,13 +41,13 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
         raise Refused(
             f"the ledger does not know the plan {plan.name}",
             cause="the plan was copied here, or the ledger was restored from an older backup",
-            hint="make a new plan with `migrator plan`",
+            hint="make a new plan with `migrator plan --activate`",
         )
     if record.checksum != checksum:
         raise Refused(
             f"the plan {plan.name} is not the one that was recorded (checksum {checksum}, recorded {record.checksum})",
             cause="the document was exchanged after it had been made",
-            hint="restore the document, or make a new plan with `migrator plan`",
+            hint="restore the document, or make a new plan with `migrator plan --activate`",
         )
     if world.driving is not None and plan.reap is not None and plan.reap.reap_list is not None:
         raise Refused(

@@ -34,6 +34,33 @@ def test_damage_that_size_and_times_do_not_show_is_found_and_mended(planned: Sit
     planned.works("verify", "--user-batch", "1")
 
 
+def test_a_later_plan_is_a_draft_until_it_is_activated(planned: Site) -> None:
+    planned.works("run", "--user-batch", "1")
+    before = json.loads(planned.call("status", "--json").stdout)
+    (planned.source / "home" / "zoe").mkdir()
+    (planned.source / "home" / "zoe" / "new").write_bytes(b"new")
+    planned.works("scan")
+    draft = json.loads(planned.call("plan", "--order", "most-files", "--json").stdout)
+    assert (draft["active"], draft["difference"]["active"], draft["difference"]["new"]) == (
+        False,
+        "plan-0001",
+        ["home/zoe"],
+    )
+    status = json.loads(planned.call("status", "--json").stdout)
+    for name in ("overall", "verified", "moved", "trees"):
+        assert status[name] == before[name]
+    done = planned.call("plan", "--activate", "plan-0002")
+    assert done.returncode == 0, done.stderr
+    assert "plan-0002 is the active plan: all verbs work by it." in done.stdout
+    assert "Against plan-0001: 1 user tree (home/zoe) more" in done.stdout
+    status = json.loads(planned.call("status", "--json").stdout)
+    assert status["plan"]["name"] == "plan-0002"
+    assert status["overall"]["done_bytes"] == before["overall"]["done_bytes"], "what is copied stays copied"
+    assert status["overall"]["left_bytes"] == before["overall"]["left_bytes"] + 3
+    assert {tree["plan"] for tree in status["trees"]} == {"plan-0001", "plan-0002"}
+    planned.fails(2, "plan", "--activate", "plan-0009", says=("plan-0009",))
+
+
 @pytest.mark.exhaustive
 def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(planned: Site) -> None:
     with open_ledger(planned.directory / "state" / "ledger.db") as ledger:
@@ -41,7 +68,7 @@ def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(pl
             plan="plan-0001", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=1.0
         )
         ledger.passes.set_state(record.id, PassState.STOPPED, 2.0)
-    planned.works("plan")
+    planned.works("plan", "--activate")
     planned.fails(2, "run", "--user-batch", "1", says=("plan-0001", "--plan plan-0001", "--plan plan-0002"))
     planned.works("run", "--user-batch", "1", "--plan", "plan-0002")
 
@@ -60,7 +87,7 @@ def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: 
     full.works("run", "--user-batch", "1", "--deltas", "0")
     (source.path / "home" / "ann" / "small").write_bytes(b"new")
     full.works("scan")
-    planned_again = json.loads(full.call("plan", "--json").stdout)["plan"]
+    planned_again = json.loads(full.call("plan", "--activate", "--json").stdout)["plan"]
     assert planned_again["batches"][0]["fits"]
     full.works("run", "--user-batch", "1", "--deltas", "0")
     full.works("verify", "--user-batch", "1")
