@@ -43,7 +43,7 @@ class Program:
 
     def plan(self, *options: str) -> dict[str, float]:
         begun_s = time.monotonic()
-        self.verb("plan", "--accept-unknown-inodes", *options)
+        self.verb("plan", "--activate", "--accept-unknown-inodes", *options)
         return {"plan_s": time.monotonic() - begun_s}
 
     def run(self, *options: str) -> dict[str, float]:
