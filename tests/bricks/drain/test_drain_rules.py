@@ -16,7 +16,6 @@ BRICK = "gl3:/b"
 
 UNDER_WAY = (S.STARTED, S.DRAINING, S.DRAINED, S.AUDITING, S.AUDITED, S.COMMITTING)
 CLEAN = drain.AuditSeen(started_at_s=60.0, whole=True, left=0, unsure=0)
-THROTTLE = drain.ChangedOption(name="cluster.rebal-throttle", before="normal", given=("lazy", "aggressive"))
 
 
 def record(
@@ -99,8 +98,6 @@ SETTLE = act(D.SETTLE, S.SETTLING, S.STOPPED)
 ADOPTED = replace(START, seen_done=True, task_id="t2")
 OTHER = replace(TASK, id="t2")
 WIPE = act(D.WIPE, S.WIPING, S.WIPED)
-
-HAND_OVER = act(D.HAND_OVER, S.HANDING_OVER, S.HANDED_OVER)
 LEFT = replace(CLEAN, left=1, examples=(b"a\xff",))
 NOT_WHOLE = replace(CLEAN, whole=False, reasons=("gl3 is lost",))
 FAILED = progress(counters(failures=21))
@@ -267,13 +264,6 @@ def test_a_drain_of_more_bricks_belongs_to_someone_else(state: drain.DrainState)
         halted(ask(record(state), look), "gl2:/b together")
 
 
-@pytest.mark.parametrize("state", UNDER_WAY)
-def test_a_drain_that_was_stopped_by_hand_is_taken_back(state: drain.DrainState) -> None:
-    step = next_step(record(state), seen(tasks=(), progress=None))
-    assert isinstance(step, drain.DrainAct)
-    assert (step.step, step.intent, step.seen_done) == (D.STOP, S.STOPPING, True)
-
-
 @pytest.mark.parametrize("state", [S.STARTING, *UNDER_WAY, S.FAILED, S.STOPPING])
 def test_bricks_that_were_taken_out_by_hand_are_audited_first(state: drain.DrainState) -> None:
     if state is S.COMMITTING:
@@ -433,15 +423,6 @@ def test_a_failed_drain_waits_until_it_is_asked_for_again(changes: dict[str, Any
 # The way back.
 
 
-@pytest.mark.parametrize("state", [S.STARTING, *UNDER_WAY, S.FAILED])
-def test_a_drain_is_taken_back_from_every_state(state: drain.DrainState) -> None:
-    expected = act(D.STOP, S.STOPPING, S.STOPPING, reason="it was asked for")
-    assert begin_stop(record(state), seen()) == replace(expected, task_id="t1")
-    # One whose id was not recorded is stopped too.
-    assert begin_stop(record(state), seen(tasks=(OTHER,))) == replace(expected, task_id="t2")
-    assert begin_stop(record(state), seen(tasks=(), progress=None)) == seen_done(expected)
-
-
 @pytest.mark.parametrize("state", sorted(drain.UNTOUCHED_STATES | drain.OUT_STATES))
 def test_a_drain_that_was_not_begun_is_given_up_and_a_committed_one_is_not_taken_back(state: drain.DrainState) -> None:
     step = begin_stop(record(state), seen(state=None, tasks=None))
@@ -465,22 +446,6 @@ def test_after_a_stop_the_layout_is_repaired() -> None:
     ):
         assert next_step(settling, seen(tasks=(), layout=layout)) == SETTLE
     halted(next_step(settling, seen(tasks=(replace(OTHER, bricks=("gl1:/b",)),))), look_again=True)
-
-
-@pytest.mark.parametrize("state", [S.STOPPED, S.FAILED, S.COMMITTED])
-def test_options_are_restored_when_a_drain_has_ended(state: drain.DrainState) -> None:
-    touched = record(state, options=(THROTTLE,))
-    look, base = (out, WITHOUT) if state is S.COMMITTED else (seen, STATE)
-
-    def step(*options: tuple[str, str]) -> drain.Step:
-        return next_step(touched, look(state=replace(base, options=options)))
-
-    for given in THROTTLE.given:
-        assert step((THROTTLE.name, given)) == act(D.RESTORE, state, state)
-    # As before, reset, or changed by an admin: that stays.
-    for options in (((THROTTLE.name, "normal"),), (), ((THROTTLE.name, "custom"),)):
-        assert not isinstance(step(*options), drain.DrainAct)
-    halted(next_step(touched, look(state=None, tasks=None)))
 
 
 # Bricks that are out of the volume.
@@ -512,13 +477,3 @@ def test_a_brick_is_wiped_only_after_a_fresh_clean_audit(state: drain.DrainState
 def test_a_brick_that_is_in_a_volume_again_is_not_wiped(*, state: drain.DrainState, hand_over: bool) -> None:
     halted(next_step(record(state), seen(tasks=()), hand_over=hand_over), "in the volume again")
     halted(next_step(record(state), out(state=None), hand_over=True))
-
-
-def test_the_hand_over() -> None:
-    for state in drain.OUT_STATES:
-        assert isinstance(next_step(record(state), out()), Finished)
-    for state in (S.WIPED, S.HANDING_OVER):
-        assert next_step(record(state), out(), hand_over=True) == HAND_OVER
-    assert next_step(record(S.HANDING_OVER), seen(tasks=()), hand_over=True) == seen_done(HAND_OVER)
-    for look in (out(), seen(tasks=())):
-        assert isinstance(next_step(record(S.HANDED_OVER), look, hand_over=True), Finished)
