@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.units import DAY_S, format_rate, several
+from migrator.core.units import format_rate, several
 from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
 from migrator.hosts.ports import Loads
 from migrator.plan.model import TransferCost
@@ -74,7 +74,6 @@ COST_EVERY_S = 300.0
 _HALF = 0.5
 _BYTES_OF_A_FILE = 1_000_000
 """Before the first measurement: the cost of a file in bytes."""
-_FURTHEST_S = 8 * DAY_S
 _FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
 
 
@@ -118,7 +117,6 @@ class Governor:
     _settings: Settings = field(init=False)
     _controls: transfer.Controls = field(init=False)
     _kept: transfer.GovernorRecord | None = None
-    _until_s: float | None = None
     _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     _watchers: list[Callable[[], None]] = field(default_factory=list)
     _flowing: Mapping[str, int] = field(default_factory=dict)
@@ -162,9 +160,6 @@ class Governor:
                 LOG.warning("the governor could not look: %s", error.message)
 
     async def _look(self) -> None:
-        self.look()
-
-    def look(self) -> None:
         """Read controls and new probes, and decide again."""
         self._controls = self.governing.controls.now()
         before, self._settings = self._settings, self._settings_now()
@@ -276,7 +271,9 @@ class Governor:
         """Decide; record and report a changed decision, and wake the waiting workers."""
         now_s = self.clock.now_s()
         decided = rules.decide(self.state, self._settings, self._controls)
-        self.decision = replace(decided, at_s=now_s, run_id=self.run_id, until_s=self._next_window(decided.gate, now_s))
+        outside = decided.gate is transfer.Gate.OUTSIDE_WINDOWS
+        until_s = opens_at(self.governing.windows, now_s, self.governing.local_time) if outside else None
+        self.decision = replace(decided, at_s=now_s, run_id=self.run_id, until_s=until_s)
         before = self._kept
         if before is not None and before.same(self.decision):
             return
@@ -286,26 +283,16 @@ class Governor:
         for call in tuple(self._watchers):
             call()
 
-    def _next_window(self, gate: transfer.Gate, now_s: float) -> float | None:
-        """When the next window opens; computed once, and again after the clock was set."""
-        if gate is not transfer.Gate.OUTSIDE_WINDOWS:
-            self._until_s = None
-        elif self._until_s is None or not self._until_s - _FURTHEST_S <= now_s < self._until_s:
-            self._until_s = opens_at(self.governing.windows, now_s, self.governing.local_time)
-        return self._until_s
-
     def _tell(self, before: transfer.GovernorRecord | None, now: transfer.GovernorRecord) -> None:
         if now.gate is not transfer.Gate.OPEN:
             if before is None or (before.gate, before.until_s) != (now.gate, now.until_s):
-                until = "it is resumed" if now.gate is transfer.Gate.PAUSED else self._window_words(now.until_s)
+                until = "a window begins" if now.until_s is None else self.governing.in_words(now.until_s)
+                until = "it is resumed" if now.gate is transfer.Gate.PAUSED else until
                 self.say(now.gate is transfer.Gate.PAUSED, f"no chunk is begun until {until}: {now.reason}")
         elif before is not None and before.gate is not transfer.Gate.OPEN:
             self.say(False, f"chunks are begun again: up to {now.streams} streams")
         elif before is not None and before.bound is not now.bound and _FELT & {before.bound, now.bound}:
             self.say(now.bound in _FELT, f"up to {now.streams} of {now.most} streams are at work now: {now.reason}")
-
-    def _window_words(self, until_s: float | None) -> str:
-        return "a window begins" if until_s is None else self.governing.in_words(until_s)
 
 
 # `tune`, `pause` and `resume`. A run in another process follows within seconds.
