@@ -32,8 +32,8 @@ def _count(changes: Changes | None, *kinds: ChangeKind) -> str:
     return NONE if changes is None else format_count(sum(changes.tally(kind).paths for kind in kinds))
 
 
-def _duration(duration_s: float | None) -> str:
-    return NONE if duration_s is None else format_duration(duration_s)
+def _shown(value: T | None, words: Callable[[T], str]) -> str:
+    return NONE if value is None else words(value)
 
 
 _DELTA: Cells[transfer.DeltaSummary] = (
@@ -50,7 +50,7 @@ _DELTA: Cells[transfer.DeltaSummary] = (
     (figure("bytes sent"), lambda one: format_size(one.size_bytes)),
     (figure("scan and comparison"), lambda one: format_duration(one.scan_s)),
     (figure("pass took"), lambda one: format_duration(one.elapsed_s)),
-    (figure("freeze now"), lambda one: _duration(one.freeze_s)),
+    (figure("freeze now"), lambda one: _shown(one.freeze_s, format_duration)),
 )
 
 
@@ -154,7 +154,7 @@ _PASS: Cells[PassFacts] = (
     (text("state"), lambda one: one.state.value),
     (text("began"), lambda one: when(one.started_at_s)),
     (text("ended"), lambda one: when(one.finished_at_s)),
-    (figure("scan took"), lambda one: _duration(one.scan_s)),
+    (figure("scan took"), lambda one: _shown(one.scan_s, format_duration)),
     (figure("files"), lambda one: format_count(one.total_files)),
     (figure("bytes"), lambda one: format_size(one.total_bytes)),
     (figure("renamed"), lambda one: _changed(one, ChangeKind.RENAMED)),
@@ -287,10 +287,10 @@ def _limits(governing: transfer.GoverningFacts) -> Iterator[Block]:
     given = governing.given or transfer.Limits()
     tuned = governing.controls.tuned.limits if governing.controls.tuned is not None else transfer.Limits()
     rows = [
-        ("streams on each host", _number(given.jobs), _number(tuned.jobs)),
-        ("all streams together", _rate(given.bwlimit_bytes_per_s), _rate(tuned.bwlimit_bytes_per_s)),
-        ("latency of small operations", _milliseconds(given.max_latency_s), _milliseconds(tuned.max_latency_s)),
-        ("load of a host", _number(given.max_load), _number(tuned.max_load)),
+        ("streams on each host", *(_shown(one.jobs, "{:g}".format) for one in (given, tuned))),
+        ("all streams together", *(_shown(one.bwlimit_bytes_per_s, format_rate) for one in (given, tuned))),
+        ("latency of small operations", *(_shown(one.max_latency_s, _milliseconds) for one in (given, tuned))),
+        ("load of a host", *(_shown(one.max_load, "{:g}".format) for one in (given, tuned))),
     ]
     yield doc.table("", [text("limit"), text("site.toml"), text("tuned")], rows)
 
@@ -317,8 +317,8 @@ def _standing(window: WindowStanding) -> str:
 
 _WINDOW: Cells[WindowStanding] = (
     (text("window"), lambda window: window.when),
-    (text("streams on each host"), lambda window: _number(window.jobs)),
-    (text("all streams together"), lambda window: _rate(window.bwlimit_bytes_per_s)),
+    (text("streams on each host"), lambda window: _shown(window.jobs, "{:g}".format)),
+    (text("all streams together"), lambda window: _shown(window.bwlimit_bytes_per_s, format_rate)),
     (text("now"), _standing),
 )
 
@@ -327,16 +327,8 @@ def _on_host(streams: int, load: float | None) -> str:
     return several(streams, "stream") + ("" if load is None else f", load {load:.1f}")
 
 
-def _number(number: float | None) -> str:
-    return NONE if number is None else f"{number:g}"
-
-
-def _rate(bytes_per_s: int | None) -> str:
-    return NONE if bytes_per_s is None else format_rate(bytes_per_s)
-
-
-def _milliseconds(duration_s: float | None) -> str:
-    return NONE if duration_s is None else f"{1000.0 * duration_s:,.0f} ms"
+def _milliseconds(duration_s: float) -> str:
+    return f"{1000.0 * duration_s:,.0f} ms"
 
 
 # What streams copied, by size of files, host, brick and engine.
