@@ -42,7 +42,6 @@ class FakeStreams:
     program: bytes = b"/bin/fake"
     host: str = "here"
     streams: list[tuple[ChunkKind, tuple[bytes, ...]]] = field(default_factory=list)
-    limits: list[int | None] = field(default_factory=list)
     recopied: list[bool] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
     at_once: int = 0
@@ -59,7 +58,6 @@ class FakeStreams:
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         rows = [(listed.path, listed.link_group) for listed in work.paths]
         stdin = b"\0".join(path for path, _ in rows)
-        self.limits.append(work.bwlimit_bytes_per_s)
         self.recopied.append(work.recopy)
         return Command(argv=(b"fake", work.kind.value.encode()), stdin=stdin, timeout_s=None)
 
@@ -202,17 +200,13 @@ class FakeLane:
     rules: BrickRules | None = None
     lost: HostLost | None = None
     refused: frozenset[str] = frozenset()
-    settled_by_others: bool = False
+    ends_by_lease: bool = True
     asked: list[str | None] = field(default_factory=list)
     engine_name: str = "rsync"
 
     @property
     def host(self) -> str:
         return self.executor.host
-
-    @property
-    def ends_by_lease(self) -> bool:
-        return not self.settled_by_others
 
     @property
     def reads_mount(self) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.core.states import PassKind
-from migrator.core.units import HOUR_S, MIB
+from migrator.core.units import HOUR_S
 from migrator.delta.model import ChangeKind, ChangeTally, TreeChanges
 from migrator.plan.model import TransferCost
 from migrator.transfer import model as transfer
@@ -151,21 +151,6 @@ SHORT = transfer.PassLimits(max_freeze_s=60.0, max_delta_passes=5)
 def test_whether_another_pass_follows(decision: transfer.Decision, outcome: transfer.ConvergenceOutcome) -> None:
     assert decision.outcome is outcome
     assert decision.go_on is (outcome is transfer.ConvergenceOutcome.GO_ON)
-
-
-@pytest.mark.parametrize(
-    ("decision", "sentence"),
-    [
-        (judged(SEED), "batch 1, seed pass: 100,000 files, 93.1 GiB in 1 h 55 min: the first delta pass follows"),
-        (
-            judged(SEED, replace(NOTHING, renames=2, gone=1300, sent_files=1, sent_bytes=MIB), limits=SHORT),
-            "batch 1, delta pass 1: 1 file, 1.0 MiB, 2 renamed, 1,300 gone in 10 s; 0 files/h, 0 B/h are changing; a "
-            "freeze would take about 1 min 3 s (at most 1 min wanted): another delta pass follows",
-        ),
-    ],
-)
-def test_sentences(decision: transfer.Decision, sentence: str) -> None:
-    assert decision.sentence == sentence
 
 
 amounts = st.integers(min_value=0, max_value=10**6)

@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ class Place:
     """A tree on both sides, the driver's directory, and things beside them that are none of its business."""
 
     root: Path
-    pids: list[int] = field(default_factory=list)
 
     @property
     def work(self) -> Path:
@@ -40,14 +38,14 @@ class Place:
             compiled=os.fsencode(built()),
         )
 
-    async def run(self, script: str, *, token: str | None = None, files: Sequence[bytes] = ()) -> tuple[int, str, str]:
+    async def run(self, script: str) -> tuple[int, str, str]:
         out, err = bytearray(), bytearray()
         completed = await self.executor().execute(
-            Command(argv=(b"/bin/sh", b"-c", script.encode()), timeout_s=120, token=token),
-            files=files,
+            Command(argv=(b"/bin/sh", b"-c", script.encode()), timeout_s=120),
+            files=(),
             tree=TREE,
             directory=self.work,
-            on_start=lambda process: self.pids.append(process.pid),
+            on_start=lambda _: None,
             on_stdout=out.extend,
             on_stderr=err.extend,
         )

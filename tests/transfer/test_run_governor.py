@@ -77,17 +77,11 @@ class SlowStreams(FakeStreams):
         return max((len(self.at(one.began_s)) for one in self.work), default=0)
 
 
-@dataclass
-class NoLoad:
-    """Loads that are what a test says."""
-
-    load: float | None = None
-    never: bool = False
+class NoLoads:
+    """No host tells its load."""
 
     async def of(self, host: str) -> float | None:
-        if self.never:
-            await asyncio.Event().wait()
-        return self.load
+        return None
 
 
 @dataclass
@@ -95,11 +89,9 @@ class Governed:
     """A small migration under a governor."""
 
     world: World
-    loads: NoLoad = field(default_factory=NoLoad)
     limits: Limits = field(default_factory=Limits)
     windows: tuple[Window, ...] = ()
     cost: TransferCost | None = None
-    measured_cost: Callable[[], TransferCost | None] = lambda: None
 
     def __post_init__(self) -> None:
         self.streams = SlowStreams(self.world.source, self.world.target, clock=lambda: self.world.clock)
@@ -116,12 +108,12 @@ class Governed:
             controls=ledger.controls,
             records=ledger.governor,
             probes=ledger.probes,
-            loads=self.loads,
+            loads=NoLoads(),
             limits=self.limits,
             windows=self.windows,
             local_time=utc,
             in_words=lambda at_s: f"minute {utc(at_s)[1]}",
-            measured_cost=self.measured_cost,
+            measured_cost=lambda: None,
             cost=self.cost,
             by=StreamsBy.FIXED,
         )
