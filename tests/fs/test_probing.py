@@ -1,7 +1,6 @@
 """Probes: on a directory of a real file system, and in the ledger."""
 
 import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,26 +97,21 @@ def test_a_symlink_and_a_directory_that_others_may_write_to_are_refused(root: Pa
     assert [path.name for path in own(root).iterdir()] == ["probe-00"]
 
 
-def test_other_threads_of_this_program_do_not_make_a_probe_slow(tmp_path: Path) -> None:
-    """Whoever computes gives way at once as long as a probe is at work, and not before and after it."""
-    usual_s = sys.getswitchinterval()
-    seen: list[float] = []
-    outer, inner = tmp_path / "outer", tmp_path / "inner"
-    for root in (outer, inner):
-        root.mkdir()
-        (root / os.fsdecode(SENTINEL_NAME)).touch()
-    also = DirectoryProber(os.fsencode(inner), time.monotonic)
+def test_old_probes_are_thinned_out_and_removed_at_last(ledger: Ledger) -> None:
+    now_s = 100.0 * KEPT_S
+    for side in ProbeSide:
+        for age_s in (KEPT_S + HOUR_S, *(ALL_KEPT_S + 2 * HOUR_S + minute * 60.0 for minute in range(59))):
+            ledger.probes.add(Probe(side=side, at_s=now_s - age_s, times=TIMES))
+    for number in range(20):
+        ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=now_s + number, times=TIMES))
 
-    def clock() -> float:
-        # Another side is probed meanwhile, and ends first.
-        also.probe(1)
-        seen.append(sys.getswitchinterval())
-        return 1.0
+    left = ledger.probes.since(ProbeSide.SOURCE, 0.0)
 
-    DirectoryProber(os.fsencode(outer), clock).probe(1)
-    assert seen
-    assert all(interval_s <= usual_s / 10 for interval_s in seen)
-    assert sys.getswitchinterval() == usual_s
+    assert len([one for one in left if one.at_s >= now_s]) == 20
+    old = [one for one in left if one.at_s < now_s]
+    assert 1 <= len(old) <= 2
+    assert min(one.at_s for one in old) >= now_s - KEPT_S
+    assert 1 <= len(ledger.probes.since(ProbeSide.TARGET, 0.0)) <= 2
 
 
 def test_what_was_kept_since_is_told_by_number_whatever_the_clock_was_set_to(ledger: Ledger) -> None:
@@ -134,20 +128,3 @@ def test_what_was_kept_since_is_told_by_number_whatever_the_clock_was_set_to(led
     assert [number for number, _ in found] == sorted(number for number, _ in found)
     assert ledger.probes.last() == found[-1][0]
     assert [probe for _, probe in ledger.probes.after(0)] == [early, *later]
-
-
-def test_old_probes_are_thinned_out_and_removed_at_last(ledger: Ledger) -> None:
-    now_s = 100.0 * KEPT_S
-    for side in ProbeSide:
-        for age_s in (KEPT_S + HOUR_S, *(ALL_KEPT_S + 2 * HOUR_S + minute * 60.0 for minute in range(59))):
-            ledger.probes.add(Probe(side=side, at_s=now_s - age_s, times=TIMES))
-    for number in range(20):
-        ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=now_s + number, times=TIMES))
-
-    left = ledger.probes.since(ProbeSide.SOURCE, 0.0)
-
-    assert len([one for one in left if one.at_s >= now_s]) == 20
-    old = [one for one in left if one.at_s < now_s]
-    assert 1 <= len(old) <= 2
-    assert min(one.at_s for one in old) >= now_s - KEPT_S
-    assert 1 <= len(ledger.probes.since(ProbeSide.TARGET, 0.0)) <= 2

@@ -92,20 +92,6 @@ async def until(condition: Callable[[], bool], world: ProbeWorld) -> AsyncIterat
         yield
 
 
-def test_both_sides_are_probed_again_and_again_and_cleaned_at_the_end(site: Site) -> None:
-    async def work() -> None:
-        async with until(
-            lambda: len(site.of(ProbeSide.SOURCE)) >= 3 and len(site.of(ProbeSide.TARGET)) >= 3, site.world
-        ):
-            assert site.source.cleaned == 0
-
-    asyncio.run(work())
-
-    assert {one.times for one in site.kept} == {TIMES}
-    assert site.source.numbers[:3] == site.target.numbers[:3] == [0, 1, 2]
-    assert (site.source.cleaned, site.target.cleaned) == (1, 1)
-
-
 def test_only_one_of_several_probes_and_another_takes_over(site: Site) -> None:
     other = Site(locks=site.locks)
     other.source.answers.set()

@@ -3,7 +3,6 @@
 import errno
 import os
 import socket
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -233,28 +232,6 @@ def test_only_regular_files_have_a_digest_and_nothing_blocks(make: Make, tmp_pat
         filesystem.digest(b"socket", "sha256")
 
 
-def test_a_file_that_changes_while_it_is_read_is_said_to(make: Make, tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(bytes(64 * MIB))
-    filesystem = make(os.fsencode(tmp_path))
-    stop = threading.Event()
-
-    def touch() -> None:
-        times = 0
-        while not stop.is_set():
-            times += 1
-            os.utime(file, ns=(times, times))
-
-    thread = threading.Thread(target=touch)
-    thread.start()
-    try:
-        assert filesystem.digest(b"file", "sha256").changed
-    finally:
-        stop.set()
-        thread.join()
-    assert not filesystem.digest(b"file", "sha256").changed
-
-
 def test_a_file_that_grows_without_end_does_not_hold_the_reader(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,12 +286,6 @@ def test_identity_sees_a_mount_that_appears_over_the_root(make_xfs: MakeXfs, scr
         assert filesystem.look(b"below") is not None, "the root that is held stays the one that was opened"
     finally:
         unmount(root)
-
-
-def test_a_file_system_without_inodes_does_not_say_zero(make: Make) -> None:
-    assert os.statvfs("/proc").f_files == 0
-    capacity = make(b"/proc").capacity()
-    assert (capacity.total_inodes, capacity.free_inodes) == (None, None)
 
 
 def test_memory_does_not_grow_with_the_size_of_a_directory(make: Make, tmp_path: Path) -> None:

@@ -234,19 +234,3 @@ def test_the_probe_finds_what_the_file_system_is_known_to_keep(sides: Sides) -> 
         # XFS itself takes symlinks of 1,023 bytes and ACLs of 5,461 entries, less than the kernel's limits.
         assert found == replace(TargetCapabilities(), max_symlink_target_bytes=1023, max_acl_entries=5461)
     assert list(sides.target_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("within", [True, False])
-def test_hard_links_count_as_kept_only_if_they_work_across_directories(
-    sides: Sides, monkeypatch: pytest.MonkeyPatch, within: bool
-) -> None:
-    real = os.link
-
-    def link(source: bytes, target: bytes, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool) -> None:
-        if not within or src_dir_fd != dst_dir_fd:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        real(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
-
-    monkeypatch.setattr(os, "link", link)
-    assert not sides.target.probe().keeps_hard_links
-    assert list(sides.target_path.iterdir()) == []

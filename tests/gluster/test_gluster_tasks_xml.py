@@ -4,7 +4,7 @@ import pytest
 
 from migrator.core.errors import ToolFailed
 from migrator.gluster import xml
-from migrator.gluster.model import TaskKind, TaskStatus, VolumeTask, remove_brick_of
+from migrator.gluster.model import TaskKind, TaskStatus
 from tests.gluster.test_gluster_xml import RECORDED, answer
 
 DRAINED = "10.213.77.13:/srv/b2/data"
@@ -54,14 +54,6 @@ def test_every_host_has_counters_of_its_own(name: str, expected: list[tuple[str,
     assert progress.failures == sum(failures for *_, failures in expected)
 
 
-def test_the_counters_of_a_drain() -> None:
-    progress = xml.parse_progress(answer("remove-brick-status-inprogress-later.xml"))
-    (one,) = progress.counters
-    assert (progress.size_bytes, progress.skipped, one.lookups, one.runtime_s) == (30359921, 0, 9849, 75.0)
-    assert progress.task_id == "ad62fd37-9f42-4344-961b-171c87ffb9b3"
-    assert xml.parse_progress(answer("remove-brick-stop-inprogress.xml")).size_bytes == 55364853
-
-
 def test_a_fix_layout_is_told_from_a_rebalance() -> None:
     found = xml.parse_progress(answer("rebalance-fixlayout-status-done.xml")).counters
     assert {(one.status, one.fix_layout) for one in found} == {(TaskStatus.COMPLETED, True)}
@@ -99,11 +91,3 @@ def test_a_counter_that_cannot_be_read_is_never_taken_for_zero(counter: str) -> 
     for value in (b"", b"-1", b"many"):
         with pytest.raises(ToolFailed, match=counter):
             xml.parse_progress(xml.parse_answer(raw[: start + len(counter) + 2] + value + raw[end:]))
-
-
-def test_which_drain_a_brick_is_part_of() -> None:
-    tasks = xml.parse_volume_tasks(answer("tasks-remove-brick-replica.xml"), "drep")
-    assert remove_brick_of(tasks, ("10.213.78.12:/srv/b2/data",)) == tasks[0]
-    assert remove_brick_of(tasks, ("10.213.78.12:/srv/b1/data",)) is None
-    other = VolumeTask(kind=TaskKind.REBALANCE, name="", id="", status=TaskStatus.IN_PROGRESS, bricks=tasks[0].bricks)
-    assert remove_brick_of((other,), tasks[0].bricks) is None

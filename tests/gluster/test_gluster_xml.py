@@ -26,24 +26,11 @@ def test_a_distributed_volume() -> None:
     assert list(state.options) == sorted(state.options)
 
 
-def test_a_distributed_replicated_volume_and_an_arbiter() -> None:
-    assert (
-        xml.parse_volume_info(answer("volume-info-distributed-replicate.xml"), "drep").type == "Distributed-Replicate"
-    )
-    state = xml.parse_volume_info(answer("volume-info-arbiter.xml"), "arb")
-    assert [brick.arbiter for brick in state.bricks] == [False, False, True]
-
-
 def test_another_volumes_answer_is_not_taken_for_this_ones() -> None:
     with pytest.raises(ToolFailed, match="does not describe"):
         xml.parse_volume_info(answer("volume-info-distribute.xml"), "vol2")
     assert xml.parse_online(answer("volume-status-detail.xml"), "vol2") == {}
     assert xml.parse_volume_tasks(answer("tasks-rebalance-inprogress.xml"), "vol2") == ()
-
-
-def test_one_brick_down() -> None:
-    online = xml.parse_online(answer("volume-status-detail-brick-down.xml"), "vol1")
-    assert [name for name, up in online.items() if not up] == ["10.213.77.13:/srv/b1/data"]
 
 
 def test_bricks_of_a_host_whose_glusterd_is_down_are_unknown() -> None:

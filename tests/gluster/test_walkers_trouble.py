@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from migrator.catalog.model import ScanProblem
 from tests.gluster.walks import Walk
 from tests.support.hand_brick import MDATA, HandBrick, mdata
 from tests.support.xfs import run_tool
@@ -166,31 +165,3 @@ def test_a_wrong_call_is_refused_with_words(brick: HandBrick, walker_argv: list[
     )
     assert (gone.returncode, gone.stdout) == (1, b"")
     assert b"/no/such: No such file or directory" in gone.stderr
-
-
-def test_a_reader_that_goes_away_ends_the_walk(brick: HandBrick, walker_argv: list[str]) -> None:
-    for number in range(400):
-        brick.file(f"{number:0250}")
-    brick.adopt()
-    argv = [*walker_argv, "walk", "--brick", str(brick.root), "--times", "mdata", "--workers", "2", "--block-rows", "1"]
-    with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=False
-    ) as walking:
-        assert walking.stdout is not None
-        assert walking.stderr is not None
-        walking.stdout.read(10)
-        walking.stdout.close()
-        words = walking.stderr.read()
-    assert walking.returncode == 1
-    assert b"Broken pipe" in words
-    assert b"Traceback" not in words
-
-
-def test_problems_by_the_thousand_come_all(brick: HandBrick, walk: Walk) -> None:
-    for number in range(2500):
-        (brick.root / f"unknown-{number}").touch()
-    walked = walk(brick.root)
-    assert {problem.path for problem in walked.strange} == {b"unknown-%d" % number for number in range(2500)}
-    assert walked.end is not None
-    assert walked.end.strange == 2500
-    assert isinstance(walked.strange[0], ScanProblem)

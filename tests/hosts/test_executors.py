@@ -132,19 +132,6 @@ def test_every_process_carries_the_token(world: World) -> None:
     world.in_loop(look())
 
 
-def test_cancellation_ends_what_does_not_listen(world: World) -> None:
-    async def cancel() -> None:
-        script = "trap '' TERM INT HUP; (trap '' TERM; while :; do :; done) & echo up; while :; do :; done"
-        task = asyncio.create_task(world.execute(script))
-        await until(lambda: world.stdout == b"up\n")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not carriers([world.token])
-
-    world.in_loop(cancel())
-
-
 @pytest.mark.parametrize("victim", range(3))
 def test_no_killed_process_leaves_another_behind(world: World, victim: int) -> None:
     """kill -9 of any one of the stream's processes: the rest ends, at the latest when the token is ended."""
@@ -213,28 +200,6 @@ class TestConfined:
             " read line < $path && echo $line; done; true"
         )
         assert world.stdout == b""
-
-    def test_hard_links_within_the_target_work(self, world: World) -> None:
-        (world.target / "a").mkdir()
-        (world.target / "b").mkdir()
-        assert os.stat(world.target / "a").st_dev == os.stat(world.target / "b").st_dev
-        command = Command(
-            argv=(b"/usr/bin/ln", world.view.target_tree + b"/a/one", world.view.target_tree + b"/b/two"),
-            token=world.token,
-        )
-        (world.target / "a" / "one").write_bytes(b"x")
-        completed = world.in_loop(
-            world.executor.execute(
-                command,
-                program=b"/usr/bin/ln",
-                tree=world.tree,
-                on_start=world.started.append,
-                on_stdout=world.stdout.extend,
-                on_stderr=world.stderr.extend,
-            )
-        )
-        assert completed.exit_code == 0, world.stderr
-        assert (world.target / "b" / "two").stat().st_nlink == 2
 
     def test_another_mount_in_the_tree_is_not_seen(self, world: World, request: pytest.FixtureRequest) -> None:
         make_xfs = request.getfixturevalue("make_xfs")

@@ -34,13 +34,6 @@ def test_it_reads_one_tree_and_writes_the_other(world: JailWorld) -> None:
     assert (world.target / "copy").read_bytes() == b"content\n"
 
 
-def test_without_roots_there_are_the_files_alone_and_without_a_tree_the_whole_root(world: JailWorld) -> None:
-    words = (b"--source-root", b"", b"--target-root", b"", b"--tree", b"", *world.files)
-    ran = world.ask(*words, b"--", BASH, b"-c", b"shopt -s nullglob; echo /source* /target*")
-    assert (ran.returncode, ran.stdout) == (0, b"\n")
-    assert world.run("[[ -d /source/home && -d /target/home ]]", tree=b"").returncode == 0
-
-
 @pytest.mark.guarantee("confined")
 def test_the_source_cannot_be_changed(world: JailWorld) -> None:
     (world.source / "file").write_bytes(b"content")
@@ -187,17 +180,6 @@ def test_trees_that_are_not_there(world: JailWorld, side: str, instead: str) -> 
     message = jail_message(ran.stderr)
     assert message is not None
     assert (message.step, message.errno) == (step, code)
-
-
-def test_programs_that_are_not_there(world: JailWorld) -> None:
-    for words, code, text in (
-        ((b"--file", b"/no/such/file", b"--", BASH), 2, "a file of the program cannot be opened"),
-        ((b"--file", b"/usr", b"--", BASH), 0, "a file of the program is not a regular file"),
-        ((b"--", BASH), 2, "the program cannot be started"),
-        ((*world.files, b"--", b"/dev/null"), 13, "the program cannot be started"),
-    ):
-        ran = world.ask(*words)
-        assert (ran.returncode, ran.stderr) == (JAIL_FAILED, said("program", code, text)), words
 
 
 def test_without_root_nothing_runs(world: JailWorld) -> None:

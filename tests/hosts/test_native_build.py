@@ -1,6 +1,5 @@
 """The compiled program comes with the installation; without a compiler there is no installation."""
 
-import asyncio
 import os
 import platform
 import shutil
@@ -8,15 +7,11 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from migrator.core.errors import ToolFailed
 from migrator.hosts import local as elf
-from migrator.hosts.ports import Host
-from migrator.native.program import NativeProgram, native_program
+from migrator.native.program import native_program
 
 pytestmark = pytest.mark.exhaustive
 
@@ -80,43 +75,3 @@ def test_without_a_compiler_the_build_fails_and_says_what_to_do(checkout: Path, 
         assert compiler in said
         assert "apt-get install gcc libc6-dev" in said
     assert not list(checkout.glob("wheels/*"))
-
-
-def test_what_is_no_program_is_not_taken_for_one(tmp_path: Path) -> None:
-    with pytest.raises(ToolFailed, match="cannot be read: No such file") as caught:
-        native_program(tmp_path)
-    assert "install migrator" in caught.value.hint
-    (tmp_path / "migrator-native").write_text("#!/bin/sh\n")
-    with pytest.raises(ToolFailed, match="is not a program"):
-        native_program(tmp_path)
-
-
-class OtherHost:
-    """A host of that architecture, which has room for nothing."""
-
-    name = "gl7"
-
-    def __init__(self, architecture: str) -> None:
-        self._architecture = architecture
-
-    async def identity(self) -> Any:
-        return SimpleNamespace(architecture=self._architecture)
-
-    async def place(self, name: str, content: bytes) -> bytes:
-        assert (name, content) == ("migrator-native", b"content")
-        raise OSError(28, "No space left on device")
-
-
-@pytest.mark.parametrize(
-    ("architecture", "words"),
-    [("aarch64", "is compiled for x86_64, but host gl7 is aarch64"), ("x86_64", "on host gl7: No space left")],
-)
-def test_a_host_that_cannot_have_it_is_refused_with_the_next_step(
-    tmp_path: Path, architecture: str, words: str
-) -> None:
-    program = tmp_path / "migrator-native"
-    program.write_bytes(b"content")
-    host = cast("Host", OtherHost(architecture))
-    with pytest.raises(ToolFailed, match=words) as caught:
-        asyncio.run(NativeProgram(os.fsencode(program), "x86_64").place(host))
-    assert caught.value.hint

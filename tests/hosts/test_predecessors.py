@@ -64,17 +64,6 @@ def test_what_was_started_in_the_very_moment_is_found_by_its_token(token: str, o
     assert [look.pid for look in find(Snapshot())] == [left.pid]
 
 
-def test_what_carries_the_token_of_whoever_started_the_far_end_is_not_its_own(token: str) -> None:
-    predecessor = far_end(token, own=token)
-    find = Predecessors(f"{PREFIX}{token}-2".encode(), f"{PREFIX}{token}-".encode())
-    try:
-        assert predecessor.pid in {look.pid for look in find(Snapshot())}
-    finally:
-        slips_away(predecessor)
-    assert carriers([token])
-    assert find(Snapshot()) == []
-
-
 def test_the_own_far_end_and_those_of_others_are_left_alone(token: str) -> None:
     predecessor = far_end(token)
     try:

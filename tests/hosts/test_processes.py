@@ -231,60 +231,11 @@ def test_a_callback_that_raises_ends_it(processes: Processes, token: str, where:
     assert not in_loop(processes.survivors([token]))
 
 
-def test_output_comes_in_pieces_as_it_is_written(processes: Processes, tmp_path: Path) -> None:
-    async def follow() -> None:
-        seen = bytearray()
-        gate, path = asyncio.Event(), tmp_path / "gate"
-        os.mkfifo(path)
-
-        def on_stdout(piece: bytes) -> None:
-            seen.extend(piece)
-            gate.set()
-
-        command = Command(argv=shell(f"printf one; read line < {path}; printf two"), timeout_s=DEADLINE_S)
-        task = asyncio.create_task(
-            processes.stream(command, on_start=lambda _: None, on_stdout=on_stdout, on_stderr=lambda _: None)
-        )
-        try:
-            await asyncio.wait_for(gate.wait(), DEADLINE_S)
-            assert bytes(seen) == b"one"
-            await asyncio.to_thread(_write_line, path)
-            completed = await task
-        finally:
-            path.unlink()
-        assert bytes(seen) == b"onetwo"
-        assert (completed.stdout, completed.stderr) == (b"", b"")
-
-    in_loop(follow())
-
-
-def _write_line(path: Path) -> None:
-    with path.open("wb") as file:
-        file.write(b"go\n")
-
-
 def test_a_daemon_that_keeps_the_pipes_does_not_keep_us(processes: Processes, token: str) -> None:
     completed = run(processes, *shell("setsid sleep 1000 & echo up"), token=token)
     assert completed.stdout == b"up\n"
     assert not completed.timed_out
     assert len(in_loop(processes.survivors([token]))[token]) == 1
-
-
-def test_a_process_is_known_again(processes: Processes, token: str) -> None:
-    started: list[ProcessIdentity] = []
-
-    async def look() -> None:
-        command = Command(argv=(b"sleep", b"1000"), token=token, timeout_s=None)
-        task = asyncio.create_task(ignore_output(processes, command, started.append))
-        await until(lambda: processes.survivors([token]))
-        assert (await processes.survivors([token, "another"])) == {token: tuple(started)}
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    in_loop(look())
-    assert started[0].pid > 1
-    assert started[0].start_ticks > 0
-    assert len(started[0].boot_id) == 36
 
 
 def test_the_end_of_one_token_leaves_others_alone(processes: Processes, token: str) -> None:

@@ -103,10 +103,6 @@ class Sshd:
         """As when a cable is pulled: nothing comes through, and nobody is told."""
         _run("ip", "link", "set", self.link, "down")
 
-    def take_link_up(self) -> None:
-        """Put it back."""
-        _run("ip", "link", "set", self.link, "up")
-
     def inside(self, *argv: str) -> None:
         """Run a tool in its network."""
         _run(*self._enter, *argv)
