@@ -7,6 +7,7 @@ removes the placed files. Everything ends at the end of input, or when nothing w
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -69,7 +70,8 @@ class Started:
     def __init__(self, argv: list[bytes], environment: dict[bytes, bytes], *, with_input: bool) -> None:
         """Raises OSError if the program cannot be started."""
         input_ends = os.pipe() if with_input else (os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC), -1)
-        output_ends, error_ends, trouble = _wide_pipe(), os.pipe(), os.pipe()
+        output_ends, error_ends, trouble = os.pipe(), os.pipe(), os.pipe()
+        widen(output_ends[0])
         ours = (input_ends[1], output_ends[0], error_ends[0], trouble[0])
         theirs = (input_ends[0], output_ends[1], error_ends[1], trouble[1])
         parent = os.getpid()
@@ -97,13 +99,21 @@ class Started:
         self.start_ticks = look.start_ticks if look else 0
 
 
-def _wide_pipe() -> tuple[int, int]:
-    ends = os.pipe()
-    try:
-        fcntl.fcntl(ends[0], _F_SETPIPE_SZ, _PIPE_BYTES)
-    except OSError:
-        return ends  # the default size: the user's limit for all pipes is reached
-    return ends
+def widen(pipe: int) -> None:
+    """Give a pipe room for a MiB. It keeps its size if the user's limit for all pipes is reached."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+def take_off(unsent: deque[memoryview], sent_bytes: int) -> None:
+    """Remove what was sent from the begin of a queue."""
+    while sent_bytes:
+        first = unsent[0]
+        if sent_bytes < len(first):
+            unsent[0] = first[sent_bytes:]
+            return
+        sent_bytes -= len(first)
+        unsent.popleft()
 
 
 def _close(*descriptors: int) -> None:
@@ -352,9 +362,7 @@ class FarStream:
             while self._given:
                 sent = os.write(self._input, self._given[0])
                 written += sent
-                self._given[0] = self._given[0][sent:]
-                if not self._given[0]:
-                    self._given.popleft()
+                take_off(self._given, sent)
         except BlockingIOError:
             pass
         except OSError:
@@ -817,13 +825,7 @@ class FarEnd:
                 self._over = True
                 return
             self._waiting_bytes -= sent
-            while sent:
-                first = self._outgoing[0]
-                if sent < len(first):
-                    self._outgoing[0] = first[sent:]
-                    break
-                sent -= len(first)
-                self._outgoing.popleft()
+            take_off(self._outgoing, sent)
         wanted = bool(self._outgoing)
         if wanted != self._writing:
             self._writing = wanted

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import IO
+from typing import IO, Any
 
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
@@ -95,6 +95,7 @@ class LocalProcesses(CollectingProcesses):
         # Nothing was awaited since the start of the process, so no cancellation can have come in between.
         try:
             on_start(child.identity)
+            exited = asyncio.ensure_future(child.exited())
             following = [
                 asyncio.ensure_future(child.feed(command.stdin)),
                 asyncio.ensure_future(_follow(child, child.stdout, on_stdout)),
@@ -102,7 +103,10 @@ class LocalProcesses(CollectingProcesses):
             if not self._one_output:
                 following.append(asyncio.ensure_future(_follow(child, child.stderr, on_stderr)))
             try:
-                timed_out = not await _wait_for_exit(child, following, command.timeout_s)
+                try:
+                    timed_out = not await wait_for_end(exited, following, command.timeout_s)
+                finally:
+                    await cancel_all([exited])  # only one may wait for the end at a time
                 if timed_out:
                     _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
                     await self._end(child, command)
@@ -336,23 +340,22 @@ async def _follow(child: Child, fd: int, take: OnOutput) -> None:
             await asyncio.sleep(0)  # a program with much output must not starve the others
 
 
-async def _wait_for_exit(child: Child, following: Sequence["asyncio.Future[None]"], timeout_s: float | None) -> bool:
-    """False after a timeout. Raises the error of a follower."""
-    exited = asyncio.ensure_future(child.exited())
+async def wait_for_end(
+    ended: "asyncio.Future[Any]", following: Sequence["asyncio.Future[None]"], timeout_s: float | None
+) -> bool:
+    """False after a timeout. Raises the error of `ended` or of a follower."""
     loop = asyncio.get_running_loop()
     deadline_s = None if timeout_s is None else loop.time() + timeout_s
-    try:
-        while not exited.done():
-            left_s = None if deadline_s is None else deadline_s - loop.time()
-            if left_s is not None and left_s <= 0:
-                return False
-            waiting = [exited, *(task for task in following if not task.done())]
-            done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        return True
-    finally:
-        await cancel_all([exited])
+    while not ended.done():
+        left_s = None if deadline_s is None else max(deadline_s - loop.time(), 0.0)
+        waiting = [ended, *(task for task in following if not task.done())]
+        done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return False
+        for future in done:
+            future.result()
+    ended.result()
+    return True
 
 
 async def _finish(following: Sequence["asyncio.Future[None]"]) -> None:
@@ -375,8 +378,6 @@ async def _settled(tasks: Sequence["asyncio.Future[None]"]) -> None:
 _READ_BYTES = 1 << 20
 _HIGH_WATER_BYTES = 4 << 20
 _PIECES_AT_ONCE = 64
-_F_SETPIPE_SZ = 1031
-_PIPE_BYTES = 1 << 20
 _STDERR_BYTES = 1 << 16
 
 
@@ -395,16 +396,13 @@ class Duplex:
         self._unsent_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
-        self._writing = False
         self._closing = False
         self._stderr = bytearray()
         for fd in (self._child.stdin, self._child.stdout):
-            with suppress(OSError):  # the default size, if the user's limit for all pipes is reached
-                fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._child.stdout, self._read)
-        loop.add_reader(self._child.stderr, self._read_errors)
-        self._reading = True
+            far_end.widen(fd)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._child.stdout, self._read)
+        self._loop.add_reader(self._child.stderr, self._read_errors)
         self._reading_errors = True
 
     @property
@@ -420,11 +418,12 @@ class Duplex:
         """Queue for its standard input. See `room`."""
         if self._closing:
             return
+        idle = not self._unsent
         for piece in pieces:
             if piece:
                 self._unsent.append(memoryview(piece))
                 self._unsent_bytes += len(piece)
-        if not self._writing:
+        if idle:
             self._send()
 
     async def room(self) -> None:
@@ -469,8 +468,7 @@ class Duplex:
         if piece:
             self._on_output(piece)
             return
-        asyncio.get_running_loop().remove_reader(self._child.stdout)
-        self._reading = False
+        self._loop.remove_reader(self._child.stdout)
         self._on_end()
 
     def _read_errors(self) -> None:
@@ -480,8 +478,7 @@ class Duplex:
                 del self._stderr[:-_STDERR_BYTES]
         except BlockingIOError:
             return
-        asyncio.get_running_loop().remove_reader(self._child.stderr)
-        self._reading_errors = False
+        self._stop_reading_errors()
 
     def _send(self) -> None:
         while self._unsent:
@@ -496,42 +493,29 @@ class Duplex:
                 self._unsent_bytes = 0
                 break
             self._unsent_bytes -= sent
-            while sent:
-                first = self._unsent[0]
-                if sent < len(first):
-                    self._unsent[0] = first[sent:]
-                    break
-                sent -= len(first)
-                self._unsent.popleft()
-        wanted = bool(self._unsent)
-        if wanted != self._writing:
-            loop = asyncio.get_running_loop()
-            if wanted:
-                loop.add_writer(self._child.stdin, self._send)
-            else:
-                loop.remove_writer(self._child.stdin)
-            self._writing = wanted
+            far_end.take_off(self._unsent, sent)
+        if self._unsent:
+            self._loop.add_writer(self._child.stdin, self._send)
+        else:
+            self._loop.remove_writer(self._child.stdin)
         if self._unsent_bytes > _HIGH_WATER_BYTES:
             self._room.clear()
         else:
             self._room.set()
 
     def _stop_writing(self) -> None:
-        if self._writing:
-            asyncio.get_running_loop().remove_writer(self._child.stdin)
-            self._writing = False
+        self._loop.remove_writer(self._child.stdin)
         self._unsent.clear()
         self._room.set()
 
     def _stop_reading(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._reading:
-            loop.remove_reader(self._child.stdout)
-            self._reading = False
+        if self._loop.remove_reader(self._child.stdout):
             self._on_end()
-        if self._reading_errors:
-            loop.remove_reader(self._child.stderr)
-            self._reading_errors = False
+        self._stop_reading_errors()
+
+    def _stop_reading_errors(self) -> None:
+        self._loop.remove_reader(self._child.stderr)
+        self._reading_errors = False
 
 
 _CONVERSATION_READ_BYTES = 1 << 16

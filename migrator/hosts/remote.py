@@ -5,7 +5,6 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
 
 from migrator.core.paths import show
 from migrator.core.tasks import to_the_end
@@ -15,7 +14,7 @@ from migrator.hosts.local import program_files
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput
 from migrator.hosts.proc import TOKEN_VARIABLE
-from migrator.hosts.process import BASE_ENVIRONMENT, CollectingProcesses, cancel_all, not_started
+from migrator.hosts.process import BASE_ENVIRONMENT, CollectingProcesses, cancel_all, not_started, wait_for_end
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +100,7 @@ class RemoteProcesses(CollectingProcesses):
         if command.stdin:
             tasks.append(asyncio.create_task(connection.feed(stream, command.stdin)))
         try:
-            timed_out = not await self._wait(stream, tasks, command.timeout_s)
+            timed_out = not await wait_for_end(stream.exited, tasks, command.timeout_s)
             if timed_out:
                 _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
                 connection.end(stream, grace_s=self._grace_s, discard=False)
@@ -109,21 +108,6 @@ class RemoteProcesses(CollectingProcesses):
         finally:
             await cancel_all(tasks)
         return timed_out
-
-    async def _wait(self, stream: RemoteStream, tasks: Sequence["asyncio.Task[None]"], timeout_s: float | None) -> bool:
-        """False after a timeout. Raises the error of a task, or HostLost."""
-        loop = asyncio.get_running_loop()
-        deadline_s = None if timeout_s is None else loop.time() + timeout_s
-        while not stream.exited.done():
-            left_s = None if deadline_s is None else max(deadline_s - loop.time(), 0.0)
-            waiting: list[asyncio.Future[Any]] = [stream.exited, *(task for task in tasks if not task.done())]
-            done, _ = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            for future in done:
-                future.result()
-            if not done:
-                return False
-        stream.exited.result()
-        return True
 
     async def _follow(self, connection: Connection, stream: RemoteStream, kind: int, take: OnOutput) -> None:
         output: Output = stream.output[kind]
@@ -232,17 +216,13 @@ class RemoteHost:
     async def facts(self) -> HostFacts:
         """As the port; the clock is taken from the fastest of a few answers."""
         connection = await self.connected()
-        best: tuple[float, float, wire.Fields] | None = None
+        looks = []
         for _ in range(_CLOCK_LOOKS):
             before_ns, began_s = time.time_ns(), time.monotonic()
             fields, _more = await connection.call("facts")
             round_trip_s = time.monotonic() - began_s
-            offset_s = (fields["time_ns"] - before_ns) / 1e9 - round_trip_s / 2
-            if best is None or round_trip_s < best[0]:
-                best = (round_trip_s, offset_s, fields)
-        if best is None:
-            raise HostLost(f"{self.name} did not answer")
-        round_trip_s, offset_s, fields = best
+            looks.append((round_trip_s, (fields["time_ns"] - before_ns) / 1e9 - round_trip_s / 2, fields))
+        round_trip_s, offset_s, fields = min(looks, key=lambda look: look[0])
         major, minor, micro = fields["python_version"]
         return HostFacts(
             name=self.name,
