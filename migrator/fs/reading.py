@@ -329,6 +329,15 @@ class ReadingFileSystem:
             sentinel=sentinel,
         )
 
+    async def identity_in_time(self) -> MountIdentity | str:
+        """The identity, or a sentence why it is not known."""
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(self.identity), ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            return "the source's root does not answer"
+        except OSError as error:
+            return f"the source's root cannot be read: {error.strerror}"
+
     def capacity(self) -> Capacity:
         """Room for users that are not root, now. Raises OSError."""
         room = os.statvfs(self._path)
@@ -442,12 +451,9 @@ class PosixSource(ReadingFileSystem):
 
     async def health(self) -> SourceHealth:
         """The mount's identity as a fingerprint; a root that cannot be read is a problem."""
-        try:
-            identity = await asyncio.wait_for(asyncio.to_thread(self.identity), ANSWER_TIMEOUT_S)
-        except TimeoutError:
-            return SourceHealth(problems=("the source's root does not answer",), fingerprint="")
-        except OSError as error:
-            return SourceHealth(problems=(f"the source's root cannot be read: {error.strerror}",), fingerprint="")
+        identity = await self.identity_in_time()
+        if isinstance(identity, str):
+            return SourceHealth(problems=(identity,), fingerprint="")
         return SourceHealth(problems=(), fingerprint=mount_fingerprint(identity))
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:

@@ -48,24 +48,35 @@ def open_directory(root: int, path: bytes) -> int:
     """Open a directory below the root, by component: the whole path may be too long. The caller closes it."""
     fd = os.dup(root)
     for component in path.split(b"/") if path else ():
-        try:
-            deeper = os.open(component, DIRECTORY, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = deeper
+        with held(fd):
+            fd = os.open(component, DIRECTORY, dir_fd=fd)
     return fd
+
+
+@contextmanager
+def held(fd: int) -> Iterator[int]:
+    """A descriptor for the length of the block, closed at its end."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def above(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
+    """The directory that holds a path, and the path's last name. Raises OSError."""
+    directory, _, name = path.rpartition(b"/")
+    with held(open_directory(root, directory)) as fd:
+        yield fd, name
 
 
 @contextmanager
 def listed(root: int, path: bytes) -> Iterator[int]:
     """A directory below the root for the length of the block. Raises OSError, also if another file system is mounted there."""
-    directory = open_directory(root, path)
-    try:
+    with held(open_directory(root, path)) as directory:
         if os.fstat(directory).st_dev != os.fstat(root).st_dev:
             raise OSError(errno.EXDEV, "another file system is mounted there")
         yield directory
-    finally:
-        os.close(directory)
 
 
 def entries_of(directory: int, path: bytes) -> Iterator[tuple[os.DirEntry[str], bytes, bytes]]:

@@ -41,13 +41,9 @@ class Directories:
 
     def look_at(self, path: bytes) -> None:
         """Print this directory, without the gfid of its parent."""
-        above, _, name = path.rpartition(b"/")
         try:
-            directory = far_brick.open_directory(self._root, above)
-            try:
+            with far_brick.above(self._root, path) as (directory, name):
                 self._take(directory, name, path, "")
-            finally:
-                os.close(directory)
         except OSError as error:
             self._unseen += error.errno not in _GONE
 

@@ -14,6 +14,7 @@ import re
 import signal
 import stat
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from migrator.gluster import far_brick
@@ -147,44 +148,27 @@ class Look:
             return digest.hexdigest()
         if not stat.S_ISREG(facts.st_mode):
             return ""
-        fd = open_file(directory, name, facts)
-        try:
-            while True:
-                piece = os.read(fd, _PIECE_BYTES)
-                if not piece:
-                    break
+        with far_brick.held(open_file(directory, name, facts)) as fd:
+            for piece in _pieces(fd):
                 digest.update(piece)
-            now = os.fstat(fd)
-            if (now.st_size, now.st_mtime_ns, now.st_ctime_ns) != (
-                facts.st_size,
-                facts.st_mtime_ns,
-                facts.st_ctime_ns,
-            ):
+            if _moment(os.fstat(fd)) != _moment(facts):
                 raise OSError(errno.EBUSY, "it changes while it is read")
-        finally:
-            os.close(fd)
         return digest.hexdigest()
 
     def _held(self, one: dict[str, Any]) -> bool | None:
         """Whether any process has it open; None if the kernel does not tell."""
         if not self._leases or not stat.S_ISREG(one["kind"]):
             return None
-        above, _, name = one["names"][0].encode("latin-1").rpartition(b"/")
         try:
-            directory = far_brick.open_directory(self._root, above)
-            try:
+            with far_brick.above(self._root, one["names"][0].encode("latin-1")) as (directory, name):
                 facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if facts.st_ino != one["inode"]:
                     return True
                 fd = open_file(directory, name, facts)
-            finally:
-                os.close(directory)
         except OSError:
             return None
-        try:
+        with far_brick.held(fd):
             return is_held(fd)
-        finally:
-            os.close(fd)
 
 
 def _pending(place: bytes, *, of_directory: bool) -> list[str]:
@@ -224,26 +208,25 @@ def open_file(directory: int, name: bytes, facts: os.stat_result) -> int:
 def read(question: dict[str, Any]) -> None:
     """Write the content of one file to standard output."""
     root = far_brick.open_root(question["root"].encode("latin-1"), question["volume_id"])
-    path, wanted = question["path"].encode("latin-1"), question["facts"]
-    above, _, name = path.rpartition(b"/")
-    directory = far_brick.open_directory(root, above)
-    facts = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    fd = open_file(directory, name, facts)
-
-    def moment() -> list[int]:
-        now = os.fstat(fd)
-        return [now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns]
-
-    if moment() != wanted:
+    with far_brick.above(root, question["path"].encode("latin-1")) as (directory, name):
+        fd = open_file(directory, name, os.stat(name, dir_fd=directory, follow_symlinks=False))
+    if _moment(os.fstat(fd)) != question["facts"]:
         raise SystemExit("it changed")
-    while True:
-        piece = os.read(fd, _PIECE_BYTES)
-        if not piece:
-            break
-        while piece:
-            piece = piece[os.write(1, piece) :]
-    if moment() != wanted:
+    for piece in _pieces(fd):
+        left = piece
+        while left:
+            left = left[os.write(1, left) :]
+    if _moment(os.fstat(fd)) != question["facts"]:
         raise SystemExit("it changed while it was read")
+
+
+def _pieces(fd: int) -> Iterator[bytes]:
+    return iter(lambda: os.read(fd, _PIECE_BYTES), b"")
+
+
+def _moment(facts: os.stat_result) -> list[int]:
+    """What tells a file as it is now from another one, and from itself after a change."""
+    return [facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns]
 
 
 def main() -> None:

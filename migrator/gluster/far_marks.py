@@ -14,7 +14,7 @@ import stat
 import sys
 from typing import Any
 
-from migrator.gluster.far_brick import entries_of, listed, open_directory, open_root, place_of
+from migrator.gluster.far_brick import above, entries_of, listed, open_root, place_of
 
 _LINKTO = "trusted.glusterfs.dht.linkto"
 _GFID = "trusted.gfid"
@@ -98,19 +98,13 @@ class Marks:
 
 def is_strange(root: int, path: bytes) -> bool:
     """Whether a path exists and has no gfid. Raises OSError."""
-    above, _, name = path.rpartition(b"/")
     try:
-        directory = open_directory(root, above)
+        with above(root, path) as (directory, name):
+            return has_no_gfid(directory, name)
     except OSError as error:
         if error.errno in _GONE:
             return False
         raise
-    try:
-        return has_no_gfid(directory, name)
-    except FileNotFoundError:
-        return False
-    finally:
-        os.close(directory)
 
 
 def main() -> None:

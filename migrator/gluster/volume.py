@@ -436,12 +436,9 @@ class GlusterSource(ReadingFileSystem):
 
     async def health(self) -> SourceHealth:
         """As the port: the bricks as glusterd and as this mount's client see them."""
-        try:
-            identity = await asyncio.wait_for(asyncio.to_thread(self.identity), ANSWER_TIMEOUT_S)
-        except TimeoutError:
-            return SourceHealth(problems=("the source's root does not answer",), fingerprint="")
-        except OSError as error:
-            return SourceHealth(problems=(f"the source's root cannot be read: {error.strerror}",), fingerprint="")
+        identity = await self.identity_in_time()
+        if isinstance(identity, str):
+            return SourceHealth(problems=(identity,), fingerprint="")
         try:
             state = await self._commands.state()
         except MigratorError as error:
