@@ -36,15 +36,3 @@ def test_the_kernels_own_bytes_are_understood() -> None:
     assert acl.build_acl(entries) == value
     assert not acl.is_minimal(entries)
     assert acl.owning_group_bits(entries) == 4
-
-
-def test_the_mask_bounds_the_owning_group() -> None:
-    entries = (
-        acl.AclEntry(tag=acl.USER_OBJ, id=0, permissions=7),
-        acl.AclEntry(tag=acl.GROUP_OBJ, id=0, permissions=7),
-        acl.AclEntry(tag=acl.MASK, id=0, permissions=5),
-        acl.AclEntry(tag=acl.OTHER, id=0, permissions=0),
-    )
-    assert acl.owning_group_bits(entries) == 5
-    assert acl.is_minimal(entries)
-    assert acl.owning_group_bits(()) is None

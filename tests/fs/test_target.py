@@ -143,24 +143,6 @@ def test_a_source_of_another_type_by_now_is_an_error(sides: Sides, now: str, cod
     assert sides.leftovers() == []
 
 
-def test_a_file_that_changes_while_it_is_read_is_copied_again(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = sides.source_path / "file"
-    path.write_bytes(b"old" * 1000)
-    left = [1]
-    plain = os.pread
-
-    def pread(fd: int, size: int, position: int) -> bytes:
-        read = plain(fd, size, position)
-        if left and left.pop():
-            path.write_bytes(b"new" * 2000)
-        return read
-
-    monkeypatch.setattr(os, "pread", pread)
-    sides.copy(b"file")
-    monkeypatch.undo()
-    sides.assert_equal(b"file")
-
-
 def test_a_file_that_changes_all_the_time_is_given_up_with_an_old_time(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:

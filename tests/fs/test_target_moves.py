@@ -150,16 +150,6 @@ def test_a_root_that_is_gone_is_no_answer(scratch: Path) -> None:
     moves.close()
 
 
-def test_a_path_goes_to_the_trash_under_its_own_name(target: Target) -> None:
-    target.file(b"home/a/d/f", b"1")
-    assert target.moves.trash(b"home/a/d/f", PLACE) == in_trash(b"home/a/d/f")
-    assert target.read(in_trash(b"home/a/d/f")) == b"1"
-    assert not target.there(b"home/a/d/f")
-    for directory in (TRASH_NAME, in_trash(b"")[:-1], in_trash(b"home"), in_trash(b"home/a/d")):
-        facts = os.stat(target.at(directory))
-        assert (facts.st_mode & 0o777, facts.st_uid) == (0o700, 0)
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_that_is_taken_in_the_trash_gets_a_suffix(target: Target, name: bytes) -> None:
     went = set()

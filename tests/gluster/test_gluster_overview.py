@@ -62,12 +62,6 @@ def test_counters_that_are_not_told_or_of_another_task_are_not_known(tmp_path: P
     assert found.progress == {task.id: None}
 
 
-def test_a_stopped_volume_is_not_asked_for_what_it_cannot_tell(tmp_path: Path) -> None:
-    answers = {"volume info arb": "volume-info-stopped.xml", "pool list": "pool-list.xml"}
-    found = overview(tmp_path, answers, "arb")
-    assert (found.state.started, found.rooms, found.tasks, found.version) == (False, {}, (), None)
-
-
 def test_a_volume_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ToolFailed, match="did not answer"):
         overview(tmp_path, {"--version": "version.txt"})

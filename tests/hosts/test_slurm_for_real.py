@@ -139,40 +139,6 @@ def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str, monke
     asyncio.run(work())
 
 
-def test_a_drained_node_keeps_its_job_and_gets_no_other(slurm: Slurm, token: str) -> None:
-    async def work() -> None:
-        async with closing(slurm.hosts(nodes=2, patience_s=1.0)) as hosts:
-            host = await reach_in_time(hosts)
-            stream = Stream(host, token)
-            await stream.up()
-            for node in NODES:
-                slurm.do("scontrol", "update", f"nodename={node}", "state=drain", "reason=maintenance")
-            assert (await host.processes.run(Command(argv=(b"true",)))).exit_code == 0
-            for _ in range(2):
-                with pytest.raises(HostLost, match="waits for a node") as caught:
-                    await hosts.reach("slurm-2")
-                assert "drained" in caught.value.cause
-                assert not caught.value.in_doubt
-            # It keeps its place in the queue, once it has one.
-            await until(lambda: sorted(slurm.jobs().values()) == ["PENDING", "RUNNING"])
-            assert not stream.task.done()
-            for node in NODES:
-                slurm.do("scontrol", "update", f"nodename={node}", "state=resume")
-            deadline_s = time.monotonic() + DEADLINE_S
-            while True:
-                try:
-                    other = await hosts.reach("slurm-2")
-                    break
-                except HostLost:
-                    assert time.monotonic() < deadline_s
-            assert (await other.facts()).job != (await host.facts()).job
-            stream.task.cancel()
-            await asyncio.wait([stream.task])
-
-    asyncio.run(work())
-    assert slurm.jobs() == {}
-
-
 CONTROLLER = f"""
 import asyncio, sys
 from migrator.hosts.process import LocalProcesses
