@@ -86,13 +86,8 @@ def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:
 
     Unknown states count as problems, and so does an answer without targets of either kind.
     """
-    problems = [
-        f"BeeGFS names no {kind.value} target, so nothing is known of them"
-        for kind in model.TargetKind
-        if not any(one.kind is kind for one in seen.targets)
-    ]
-    problems += [f"{one.shown}: {state_words(one)}" for one in seen.targets if not _is_well(one)]
-    return (*problems, *_unanswered_words(seen))
+    problems = [f"{one.shown}: {state_words(one)}" for one in seen.targets if not _is_well(one)]
+    return (*_missing(seen), *problems, *_unanswered_words(seen))
 
 
 def lost_targets(seen: model.StorageSeen) -> tuple[str, ...]:
@@ -197,6 +192,14 @@ def stripe_differs(wanted: model.StripeSettings, found: model.StripeSettings) ->
     )
 
 
+def _missing(seen: model.StorageSeen) -> tuple[str, ...]:
+    return tuple(
+        f"BeeGFS names no {kind.value} target, so nothing is known of them"
+        for kind in model.TargetKind
+        if not any(one.kind is kind for one in seen.targets)
+    )
+
+
 def _unanswered_words(seen: model.StorageSeen) -> tuple[str, ...]:
     return tuple(f"a {kind.value} server: does not answer, and which one is not known" for kind in seen.unanswered)
 
@@ -227,18 +230,11 @@ def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "
         fix = hint or "install BeeGFS's command (beegfs-tools; beegfs-utils of BeeGFS 7), or name it in [target] beegfs"
         return [warning(_CHECK, f"{failure_words}: {_NOT_KNOWN}", fix)]
     findings = [finding for target in seen.targets if (finding := _check(target)) is not None]
-    missing = [kind for kind in model.TargetKind if not any(one.kind is kind for one in seen.targets)]
-    findings += [
-        failure(_CHECK, f"BeeGFS names no {kind.value} target", "see whether its management service knows its servers")
-        for kind in missing
-    ]
     findings += [
         failure(
-            _CHECK,
-            f"a {kind.value} server does not answer, and which one is not known",
-            f"ask each: `beegfs-ctl --listtargets --nodetype={'meta' if kind is model.TargetKind.METADATA else 'storage'} --spaceinfo`",
+            _CHECK, words, "see whether BeeGFS's management service knows its servers, and ask each of them by hand"
         )
-        for kind in seen.unanswered
+        for words in (*_missing(seen), *_unanswered_words(seen))
     ]
     if findings:
         return findings

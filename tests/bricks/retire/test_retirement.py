@@ -13,7 +13,6 @@ from migrator.bricks.retire import rules as retire_rules
 from migrator.core.entry import EntryType, UserTree
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
 from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState, VolumeTask
-from migrator.operations.model import Act, Finished
 from migrator.purge.model import Archive, Proof
 from tests.support.records import verification
 
@@ -138,44 +137,6 @@ def test_content_that_was_read_decides() -> None:
         verdict = retire_rules.judge_content(FOUND, PROOF, digest, problem)
         assert isinstance(verdict, retire.Uncovered)
         assert (verdict.kind, verdict.size_bytes) == (kind, 7)
-
-
-@pytest.mark.parametrize(
-    ("state", "started", "intent"),
-    [
-        (None, True, retire.RetirementState.RETIRING),
-        (retire.RetirementState.RETIRING, True, retire.RetirementState.RETIRING),
-        (retire.RetirementState.RETIRED, True, retire.RetirementState.RETIRING),
-        (retire.RetirementState.GIVEN_UP, True, retire.RetirementState.RETIRING),
-        (None, False, None),
-        (retire.RetirementState.GIVEN_UP, False, None),
-        (retire.RetirementState.RETIRING, False, None),
-        (retire.RetirementState.STOPPING, True, retire.RetirementState.RETIRING),
-        (retire.RetirementState.STOPPING, False, retire.RetirementState.STOPPING),
-        (retire.RetirementState.RETIRED, False, retire.RetirementState.RETIRED),
-    ],
-)
-def test_what_gluster_says_decides_what_is_next(
-    state: retire.RetirementState | None, started: bool, intent: retire.RetirementState | None
-) -> None:
-    """`intent`: that of the step; the state where it is finished; None where it halts."""
-    record = None
-    if state is not None:
-        record = retire.Retirement(
-            id=1,
-            volume="vol1",
-            volume_id="v",
-            state=state,
-            times={retire.RetirementState.RETIRING: 1.0},
-            catalog="c",
-            files=0,
-            size_bytes=0,
-        )
-    step = retire_rules.next_step(record, started=started, volume="vol1")
-    if isinstance(step, Act):
-        assert (step.intent, step.seen_done) == (intent, not started)
-    else:
-        assert (step.state if isinstance(step, Finished) else None) is intent
 
 
 def cutover(state: CutoverState) -> CutoverRecord:
