@@ -58,14 +58,13 @@ def _unmarking(place: NewPlace) -> str:
 
 
 def host_of(name: str) -> str:
-    """The host of a brick's name; the whole where it is none."""
+    """The host of a brick's name."""
     return name.partition(":/")[0]
 
 
 def path_of(name: str) -> str:
-    """The path of a brick's name; empty where it is none."""
-    host, separator, path = name.partition(":/")
-    return f"/{path}" if separator and host else ""
+    """The path of a brick's name."""
+    return "/" + name.partition(":/")[2]
 
 
 # What is at the places of new bricks, and whether Gluster may have it.
@@ -230,13 +229,8 @@ def _sets(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
     copies, pieces = max(state.replica_count, 1), max(state.disperse_count, 1)
     size, count = copies * pieces, len(record.bricks)
     if count % size:
-        if pieces > 1:
-            yield (
-                f"the volume is dispersed: every file lies in pieces on {pieces} bricks, so a brick by itself holds nothing "
-                f"that can be read; it grows by whole sets of {pieces}, and {count} were named"
-            )
-        else:
-            yield f"the volume keeps {copies} copies: it grows by whole replica sets of {copies} bricks, and {count} were named"
+        kind = "disperse" if pieces > 1 else "replica"
+        yield f"the volume grows by whole {kind} sets of {size} bricks, and {count} were named"
         return
     for start in range(0, count, size):
         members = record.bricks[start : start + size]
@@ -252,9 +246,7 @@ def _sets(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
 
 def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
     for name in record.bricks:
-        if not host_of(name) or not path_of(name).startswith("/"):
-            yield f"{name} is no brick: it is HOST:/PATH, as in `gluster volume info`"
-        elif host_of(name) in (state.peers_down or ()):
+        if host_of(name) in (state.peers_down or ()):
             yield f"host {host_of(name)} of the new brick is not connected"
 
 

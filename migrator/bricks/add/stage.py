@@ -9,6 +9,7 @@ from migrator.bricks import shared
 from migrator.bricks.add import model
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.rules import healed, may_add
+from migrator.bricks.add.rules_guards import host_of
 from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
 from migrator.catalog.model import CatalogRecord
@@ -247,7 +248,9 @@ class AdditionLooker:
             places=self.places,
             disks=await world.disks(record.bricks) if record.side is model.AdditionSide.TARGET else {},
             rooms=await told(world.volume.rooms()) if state.started else {},
-            versions=await world.versions(sorted({brick.host for brick in state.bricks} | _hosts_of(record)))
+            versions=await world.versions(
+                sorted({brick.host for brick in state.bricks} | {host_of(name) for name in record.bricks})
+            )
             if record.side is model.AdditionSide.SOURCE
             else None,
             drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
@@ -275,10 +278,6 @@ class AdditionLooker:
         lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
         lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
         return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
-
-
-def _hosts_of(record: model.AdditionRecord) -> set[str]:
-    return {name.partition(":/")[0] for name in record.bricks}
 
 
 # Reading directories from bricks, while others are added to the volume.

@@ -15,15 +15,12 @@ from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules
 from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide
-from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from tests.bricks.add.addition_commands import NothingAsked
 from tests.bricks.add.addition_world import NEW, ROOM, World
-from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import Death, DoingHooks, Killed, dying, ticking
+from tests.support.kills import Death, DoingHooks, Killed, dying, new_ledger, ticking
 
 LOOKS = 9
 """How often the task is looked at before it has come to its end."""
@@ -208,16 +205,5 @@ class Site:
 
 @contextmanager
 def addition_site(tmp_path: Path) -> Iterator[Site]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
-        ledger.site.create(
-            SiteRecord(
-                site_id="s",
-                name="test",
-                created_at_s=1.0,
-                source=IDENTITY,
-                target=IDENTITY,
-                capabilities=TargetCapabilities(),
-                capabilities_probed_at_s=1.0,
-            )
-        )
+    with open_ledger(new_ledger(tmp_path / "ledger.db")) as ledger:
         yield Site(ledger)

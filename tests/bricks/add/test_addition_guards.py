@@ -148,7 +148,7 @@ def test_sets_come_whole_and_on_different_hosts() -> None:
     whole = record("gl7:/srv/b/data", "gl8:/srv/b/data", "gl9:/srv/b/data")
     assert problems(whole, seen(whole, three)) == []
     dispersed = volume(3, disperse=3)
-    assert "a brick by itself holds nothing that can be read" in only(record(), seen(record(), dispersed))
+    assert "whole disperse sets of 3 bricks" in only(record(), seen(record(), dispersed))
     assert problems(whole, seen(whole, dispersed)) == []
     # The arbiter of a set may be small; a brick of data may not.
     arbiters = volume(3, replica=3, arbiter=True)

@@ -20,12 +20,10 @@ from migrator.operations.model import StepResult
 from migrator.report.status import read_status
 from tests.bricks.add.addition_site import Quick, Site, addition_site
 from tests.bricks.add.addition_world import EMPTY, NEW
-from tests.support.catalogs import whole_catalog
 from tests.support.fakes import VirtualClock
 
 SOURCE, TARGET = add_model.AdditionSide
 S, E = add_model.AdditionState, add_model.AdditionEnding
-CATALOG = whole_catalog(rows=8, files=7)
 
 
 @pytest.fixture
@@ -156,14 +154,12 @@ def test_the_version_of_every_host_counts(site: Site, versions: dict[str, str], 
 
 def test_status_tells_how_far_an_addition_is_at_any_time(site: Site) -> None:
     ledger = site.ledger
-    scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
-    ledger.scans.finish(replace(CATALOG, scan_id=scan))
     told: list[add_model.AdditionStanding] = []
     site.side, site.glusterd = SOURCE, Quick(site.volume, ledger, site.clock)
     site.glusterd.during = lambda: told.extend(read_bricks(ledger).additions)
     assert site.add().ending is E.DONE
     assert {one.files for one in told if one.state is S.LAYOUT} == {None}
-    assert {(one.files, one.size_bytes) for one in told if one.state is S.BALANCING} == {(7, 40 * GIB)}
+    assert {(one.files, one.size_bytes) for one in told if one.state is S.BALANCING} == {(9, 40 * GIB)}
     (settled,) = read_bricks(ledger).additions
     assert (settled.state, settled.moved_files, settled.lookups, settled.left_s) == (S.SETTLED, 2, 1, None)
     status = read_status(ledger, now_s=10.0)
