@@ -90,14 +90,12 @@ def volume_problems(state: VolumeState) -> tuple[str, ...]:
         problems.append(f"volume {state.volume} is not started")
     if not state.bricks:
         problems.append(f"volume {state.volume} has no bricks")
-    for brick in state.bricks:
-        match brick.online:
-            case True:
-                continue
-            case False:
-                problems.append(f"brick {brick.name} is down")
-            case None:
-                problems.append(f"brick {brick.name} may be down: its state is not known")
+    unknown = "may be down: its state is not known"
+    problems += [
+        f"brick {brick.name} {'is down' if brick.online is False else unknown}"
+        for brick in state.bricks
+        if not brick.online
+    ]
     return tuple(problems)
 
 

@@ -176,7 +176,7 @@ class Srun:
         if connected:
             return HostLost(
                 f"the connection to the job of {self.host} was lost: {last}",
-                cause="the node or the network is down, or the job was ended by somebody else",
+                cause="the node or the network is down, or an administrator, another job or a rule of the site ended the job",
                 hint="`scontrol show job` tells more; another job is asked for when this one is known to have ended",
             )
         return HostLost(
@@ -198,12 +198,6 @@ _FAILURES = (
         "it ran out of memory",
         "the partition gives a job little memory, and the streams share it",
         'ask for more: [slurm] options = ["--mem=8G"]',
-    ),
-    (
-        r"CANCELLED AT|Force Terminated job|has been revoked|Job has been cancelled",
-        "it was cancelled",
-        "the node failed, or an administrator, another job or a rule of the site ended it",
-        "another job is asked for by itself; `scontrol show node` and the site's administrators know more",
     ),
     (
         r"Unable to contact slurm controller|Socket timed out on send/recv|Unable to establish control.machine|"

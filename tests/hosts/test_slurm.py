@@ -64,7 +64,7 @@ def test_a_job_is_asked_for_once_and_then_says_how_it_ended() -> None:
     with pytest.raises(HostLost, match="has ended"):
         words(transport)
     transport.explain(b"slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", 1, connected=True)
-    with pytest.raises(HostLost, match="it was cancelled"):
+    with pytest.raises(HostLost, match="CANCELLED AT"):
         words(transport)
 
 
@@ -72,7 +72,7 @@ def test_a_job_is_asked_for_once_and_then_says_how_it_ended() -> None:
     ("said", "connected", "expected"),
     [
         (b"slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-21T03:25:19 DUE TO TIME LIMIT ***", True, "time limit"),
-        (b"slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-21T03:25:19 DUE TO NODE FAILURE ***", True, "cancelled"),
+        (b"slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2026-11-21T03:25:19 DUE TO NODE FAILURE ***", True, "NODE FAILURE"),
         (b"srun: error: Unable to allocate resources: Unable to contact slurm controller (connect failure)", False, "does not answer"),
         (b"srun: error: invalid partition specified: none", False, "invalid partition specified: none"),
         (b"slurmstepd: error: execve(): python9: No such file or directory", False, "no Python 3"),

@@ -90,7 +90,7 @@ def test_a_job_that_is_cancelled_from_outside(slurm: Slurm, token: str) -> None:
             slurm.do("scancel", job)
             error = await stream.lost()
             assert error.in_doubt
-            assert "cancelled" in error.message
+            assert "CANCELLED" in error.message
             assert await hosts.end_orphans("slurm-1", [token]) == []
             assert not carriers([token]), "Slurm has said that the job has ended"
             assert slurm.jobs() == {}, "no other job is asked for by that"
