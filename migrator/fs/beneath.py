@@ -4,7 +4,6 @@ import ctypes
 import errno
 import os
 import stat
-import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +28,15 @@ _PIECE_LIMIT_BYTES = 4000
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def held(fd: int) -> Iterator[int]:
+    """A descriptor for the length of the block, closed at its end."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 class _OpenHow(ctypes.Structure):
@@ -64,12 +72,12 @@ def _open_by_component(directory_fd: int, path: bytes, flags: int) -> int:
 
 
 def _has_openat2() -> bool:
-    if sys.platform != "linux":
-        return False
-    try:
-        os.close(_openat2(os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), b"proc", os.O_PATH))
-    except OSError as error:
-        return error.errno != errno.ENOSYS
+    """Not before Linux 5.6 (ENOSYS), nor where a container's filter refuses what it does not know (EPERM)."""
+    with held(os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
+        try:
+            os.close(_openat2(root, b"proc", os.O_PATH))
+        except OSError:
+            return False
     return True
 
 
@@ -84,15 +92,6 @@ def _pieces(path: bytes) -> Iterator[bytes]:
         yield path[:cut]
         path = path[cut + 1 :]
     yield path
-
-
-@contextmanager
-def held(fd: int) -> Iterator[int]:
-    """A descriptor for the length of the block, closed at its end."""
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 class Root:
