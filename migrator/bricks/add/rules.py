@@ -340,8 +340,10 @@ GROWN_SHARE = 0.8
 _HAND_OVER = model.AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.SEEN)
 
 
-def next_step(record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish) -> model.Step:
-    """What is done next; `seen` None: Gluster does not answer. An addition that has failed waits: see `begin_again`."""
+def next_step(
+    record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish, *, begins: bool = False
+) -> model.Step:
+    """What is done next; `seen` None: Gluster does not answer. An addition that has failed waits, unless the call `begins`."""
     state = record.state
     if state in (_S.HEALED, _S.SETTLED) and wish.take_back:
         return Halt(words=f"there is nothing to take back: {rules_guards.finished_words(record)}", hint="")
@@ -349,7 +351,7 @@ def next_step(record: model.AdditionRecord, seen: model.AdditionSeen | None, wis
         return Finished(state=state, words=rules_guards.finished_words(record))
     if state in (_S.SEEN, _S.BALANCED, _S.HEALED):
         return _finish(state)
-    if state is _S.FAILED:
+    if state is _S.FAILED and not begins:
         return Halt(
             words=f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
             hint=f"put that right, {rules_guards.AGAIN}",
@@ -368,29 +370,11 @@ def next_step(record: model.AdditionRecord, seen: model.AdditionSeen | None, wis
             words=f"some of {record.shown_bricks} are in the volume and some are not: somebody else has changed it",
             hint=f"look at `gluster volume info`, correct it by hand, {rules_guards.AGAIN}",
         )
+    if state is _S.FAILED and inside:
+        return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
     if state in model.IN_STATES:
         return _in_the_volume(record, seen, wish) if inside else give_up(_TAKEN_OUT)
     return _ADD_SEEN if inside else _before(record, seen, wish)
-
-
-def begin_again(record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish) -> model.Step:
-    """What the wish to add begins with where an attempt has failed. The caller asks this once, and then `next_step`; in every
-    other state it is the same as `next_step`.
-    """
-    if record.state is not _S.FAILED:
-        return next_step(record, seen, wish)
-    if seen is None:
-        return _unknown(record)
-    if halt := _elsewhere(record, seen.state):
-        return halt
-    if record.in_place:
-        return next_in_place(record, seen, wish)
-    inside = _inside(record, seen)
-    if inside is None:
-        return next_step(record, seen, wish)
-    if not inside:
-        return _unless_refused(_PREPARE, record, seen, wish)
-    return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
 
 
 def grown(
@@ -470,7 +454,7 @@ def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | No
 
 def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     # It was right once when it was prepared: after a reboot hooks may mount it again.
-    if record.state in (_S.PLANNED, _S.PREPARING) or (
+    if record.state in (_S.PLANNED, _S.PREPARING, _S.FAILED) or (
         record.state is _S.PREPARED and any(rules_guards.place_problems(record, seen, wish))
     ):
         return _unless_refused(_PREPARE, record, seen, wish)

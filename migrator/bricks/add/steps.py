@@ -156,10 +156,7 @@ class AdditionMachine(
         return await self.looker.see(record)
 
     def next_step(self, record: model.AdditionRecord, seen: model.AdditionSeen | None) -> model.Step:
-        wish = self.call.request.wish
-        if record.state is model.AdditionState.FAILED and not self._begun:
-            return rules.begin_again(record, seen, wish)
-        return rules.next_step(record, seen, wish)
+        return rules.next_step(record, seen, self.call.request.wish, begins=not self._begun)
 
     async def prepare(
         self, record: model.AdditionRecord, act: _Act, _: model.AdditionSeen | None

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from migrator.bricks.add import model as add
-from migrator.bricks.add.rules import begin_again, next_step, problems_before
+from migrator.bricks.add.rules import next_step, problems_before
 from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick
 from migrator.operations.model import Finished, Halt
@@ -183,7 +183,7 @@ def test_every_step_from_every_state_is_one_that_the_ledger_takes() -> None:
     states = {*add.AWAY_STATES, S.PLANNED, S.ADDED, S.HEALING, S.HEALED, S.FAILED}
     for state, disk, up, take_back in product(states, disks, (False, True), (False, True)):
         world = ReplicaWorld(disk=disk, up=up and disk is not None and disk.marked)
-        step = begin_again(record(state), seen(world), add.Wish(take_back=take_back))
+        step = next_step(record(state), seen(world), add.Wish(take_back=take_back), begins=True)
         if isinstance(step, add.AdditionAct):
             assert step.intent is state or step.intent in add.ADDITION_TRANSITIONS[state], (state, disk, step)
             assert step.result is step.intent or step.result in add.ADDITION_TRANSITIONS[step.intent]
