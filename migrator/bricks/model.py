@@ -21,7 +21,6 @@ class BrickRoom:
 
     device: str | None = None
     filesystem: str | None = None
-    mount_options: str | None = None
     total_bytes: int | None = None
     free_bytes: int | None = None
     total_inodes: int | None = None

@@ -261,7 +261,7 @@ _SUMS = """
         GROUP BY brick, link_group
     )
     SELECT coalesce(sum(names), 0)::BIGINT, coalesce(sum(bytes), 0)::BIGINT,
-           (coalesce(sum(blocks), 0) * 512)::BIGINT, (coalesce(max(blocks), 0) * 512)::BIGINT
+           (coalesce(max(blocks), 0) * 512)::BIGINT
     FROM counted
 """
 _SYMLINKS = """
@@ -284,14 +284,13 @@ class BrickContentFiles(_Catalogs):
             return None
         with connect(temp_dir=self._temp_dir) as connection:
             create_entries(connection, closed.part_files)
-            sums = connection.execute(_SUMS, {"bricks": list(bricks)}).fetchone() or (0, 0, 0, 0)
+            sums = connection.execute(_SUMS, {"bricks": list(bricks)}).fetchone() or (0, 0, 0)
             rows = connection.execute(_SYMLINKS, {"bricks": list(bricks), "most": _MOST_SYMLINKS}).fetchall()
             trees = connection.execute(_TREES, {"bricks": list(bricks)}).fetchall()
         return BrickContent(
             files=sums[0],
             size_bytes=sums[1],
-            allocated_bytes=sums[2],
-            largest_bytes=sums[3],
+            largest_bytes=sums[2],
             linked_symlinks=tuple(path for (path,) in rows),
             trees=tuple(TreeOnBricks(tree=tree, files=files, size_bytes=size) for tree, files, size in trees),
         )

@@ -51,7 +51,6 @@ class Look:
                 waiting += self._list(path)
             except OSError as error:
                 self._miss(path, error)
-        open_unknown: list[str] = []
         if self._found:
             opened = OpenFiles(os.fstat(self._root).st_dev)
             opened.find()
@@ -59,9 +58,9 @@ class Look:
             for one, told in zip(self._found.values(), held):
                 one["open"] = one["inode"] in opened.inodes or (bool(opened.unknown) if told is None else told)
             if None in held:
-                open_unknown = opened.unknown
+                self._unseen += opened.unknown[:20]
         found = sorted(self._found.values(), key=lambda one: str(min(one["names"])))
-        return {"found": found, "unseen": self._unseen[:100], "open_unknown": open_unknown[:20]}
+        return {"found": found, "unseen": self._unseen[:100]}
 
     def _miss(self, path: bytes, error: OSError) -> None:
         self._unseen.append(f"{path.decode('utf-8', 'backslashreplace')}: {error.strerror}")

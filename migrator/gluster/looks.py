@@ -213,7 +213,6 @@ def _leftovers(brick: str, told: dict[str, Any]) -> BrickLeftovers:
         brick=brick,
         found=tuple(_leftover(brick, one) for one in told["found"]),
         unseen=tuple(told["unseen"]),
-        open_unknown=tuple(told["open_unknown"]),
     )
 
 

@@ -193,7 +193,6 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
         node_name(node): BrickRoom(
             device=_told(node, "device"),
             filesystem=_told(node, "fsName"),
-            mount_options=_told(node, "mntOptions"),
             total_bytes=_number(node, "sizeTotal"),
             free_bytes=_number(node, "sizeFree"),
             total_inodes=_number(node, "inodesTotal"),

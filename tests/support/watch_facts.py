@@ -29,7 +29,6 @@ DRAIN = DrainStanding(
     left_s=7200.0,
     looked_at_s=AT_S - 5,
     failure="",
-    changed_options=(),
 )
 
 ADDITION = AdditionStanding(

@@ -337,14 +337,13 @@ class DrainFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickContent:
-    """What a catalog knows of bricks that are to be drained: names of files, bytes of their content and on the disk, the
-    largest file on the disk, symlinks with several names (the first ones), and what each user tree has there. A hard-linked
+    """What a catalog knows of bricks that are to be drained: names of files, bytes of their content, the largest
+    file on the disk, symlinks with several names (the first ones), and what each user tree has there. A hard-linked
     file's bytes count once.
     """
 
     files: int
     size_bytes: int
-    allocated_bytes: int
     largest_bytes: int
     linked_symlinks: tuple[bytes, ...]
     trees: tuple[TreeOnBricks, ...] = ()
@@ -467,7 +466,6 @@ class DrainStanding:
     left_s: float | None
     looked_at_s: float | None
     failure: str
-    changed_options: tuple[str, ...]
 
     @property
     def left_files(self) -> int | None:

@@ -208,7 +208,6 @@ def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) ->
         left_s=left_s,
         looked_at_s=samples[-1].at_s if samples else None,
         failure=record.failure,
-        changed_options=tuple(option.name for option in notes.options or ()),
     )
 
 

@@ -168,7 +168,6 @@ class DrainMachine(
     looker: DrainLooker
     throttle: Throttle
     back: bool = False
-    resumes: str = "the same command resumes it; `migrator brick status` shows the progress"
     left_alone: bool = False
     _asked: bool = False
     _hand_over: bool = False

@@ -64,14 +64,11 @@ class SetLeftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLeftovers:
-    """Everything that is left on one brick. `unseen` says what could not be looked at; `open_unknown` why nobody can tell what
-    is open (empty: it was told).
-    """
+    """Everything that is left on one brick. `unseen` says what could not be looked at, and why nobody can tell what is open."""
 
     brick: str
     found: tuple[Leftover, ...]
     unseen: tuple[str, ...] = ()
-    open_unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -438,9 +438,7 @@ class Recovery:
             self._kept.clear()
             unseen.clear()
             looked = await self._look()
-            unseen += [
-                f"{name}: {reason}" for name, one in looked.items() for reason in (*one.unseen, *one.open_unknown)
-            ]
+            unseen += [f"{name}: {reason}" for name, one in looked.items() for reason in one.unseen]
             found = self._united(looked)
             if words := rules.too_many(len(found)):
                 return model.RecoverySummary(recovered=self._recovered, names=self._names, problems=(words,))

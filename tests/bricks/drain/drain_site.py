@@ -155,7 +155,6 @@ class Contents:
         return drain_model.BrickContent(
             files=5,
             size_bytes=5,
-            allocated_bytes=5 * 4096,
             largest_bytes=4096,
             linked_symlinks=(b"home/a/link",),
             trees=self.trees,

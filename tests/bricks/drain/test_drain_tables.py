@@ -34,7 +34,6 @@ STANDING = DrainStanding(
     left_s=150.0,
     looked_at_s=1_700_000_100.0,
     failure="",
-    changed_options=(),
 )
 ADDITION = add.AdditionStanding(
     id=1,

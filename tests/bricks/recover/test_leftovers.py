@@ -88,7 +88,7 @@ def test_everything_but_directories_and_link_to_files_is_left_with_all_its_names
     os.setxattr(made.root / "home/raw", ACL_ACCESS, acl)
     os.setxattr(made.root / "home/raw", "user.kept", b"v")
     found = look(made)
-    assert (found.unseen, found.open_unknown) == ((), ())
+    assert found.unseen == ()
     left = by_name(found)
     hostile = b"home/" + os.fsencode(HOSTILE)
     assert set(left) == {hostile, b"home/fifo", b"home/moving", b"home/raw", b"home/symlink"}
