@@ -81,6 +81,7 @@ class Stream(OpenAttempt):
     token: str
     slot: int
     executor: "Executor | SystemExecutor"
+    stalled: bool = field(default=False, init=False)
 
     async def follow(
         self,
@@ -136,6 +137,7 @@ class Stream(OpenAttempt):
                 self._leave_unended()
             task = asyncio.current_task()
             stop = trouble()
+            self.stalled = live.stalled and stop is None
             if (stop is None and not live.stalled) or (task is not None and task.cancelling()):
                 raise
             reason, detail = stop or (
@@ -171,6 +173,9 @@ class Stream(OpenAttempt):
         self.under_way.unended.append(name)
         LOG.error("a stream cannot be ended: %s", name)
         raise Unended(name)
+
+
+_MAY_BLOCK = frozenset({EntryType.FIFO, EntryType.CHARACTER, EntryType.BLOCK})
 
 
 async def sync_problem(sync: SharedCall[None]) -> Stop | None:
@@ -678,12 +683,34 @@ class Attempt(Stream):
 
     async def _copy_by_stream(self, command: Command) -> model.Outcome:
         start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self.chunk.tree)
-        return await self.follow(
+        outcome = await self.follow(
             start,
             self._engine.reader(self._work, self._view),
             files=self.under_way.invocation.directory.attempt(self.chunk.number, self.id, command),
             on_start=partial(self._world.ledger.passes.started, self.id),
         )
+        return await self._of_stalled(outcome) if self.stalled else outcome
+
+    async def _of_stalled(self, outcome: model.Outcome) -> model.Outcome:
+        """What a stalled stream means: it stops the pool, unless one file explains it or both sides answer. Then it costs its
+        chunk, which is tried again and divided until the file stands alone. A file that became a FIFO after rsync had looked at
+        it stalls a stream: rsync opens it without O_NONBLOCK, and waits for a writer.
+        """
+        seen = await look_at_all(self.under_way, [listed.path for listed in self._work.paths])
+        if seen is None:
+            return outcome
+        pairs = zip(self._work.paths, seen, strict=True)
+        odd = [
+            f"{show(listed.path)} is a {one.type.value} now"
+            for listed, one in pairs
+            if isinstance(one, Entry) and one.type in _MAY_BLOCK and one.mtime_ns != listed.mtime_ns
+        ]
+        if not odd:
+            syncs = self.under_way.capabilities.syncfs_reaches_disks
+            if not syncs or await sync_problem(self.under_way.sync) is not None:
+                return outcome
+        message = f"{outcome.message}: {odd[0] if odd else 'both sides answer'}"
+        return replace(outcome, verdict=model.Verdict.RETRY, stop=None, message=message)
 
     async def _without_stream(self, result: Result) -> Result:
         """Make links, and copy what no stream can take."""

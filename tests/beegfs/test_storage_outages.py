@@ -11,6 +11,7 @@ from migrator.beegfs import model as beegfs
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
+from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import SurpriseKind
 from migrator.transfer.model import RetryPolicy, RunStopped, StopReason
 from tests.support.fake_filesystem import GIB
@@ -143,6 +144,7 @@ async def test_a_stream_that_hangs_on_a_lost_target_goes_on_when_it_is_back(worl
 async def test_a_stream_that_hangs_while_no_target_is_known_to_be_lost_is_ended(
     world: World, storage: Storage, failure: str
 ) -> None:
+    world.ledger.site.record_capabilities(TargetCapabilities(syncfs_reaches_disks=False), 1.0)
     world.streams.before_path = lambda _: setattr(storage, "failure", failure)
     world.streams.faults[HANGING] = Fault("hang", times=1)
     with pytest.raises(RunStopped) as caught:

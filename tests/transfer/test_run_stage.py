@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from migrator.core.errors import Interrupted, Refused
+from migrator.core.events import EventKind
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.fs.model import TargetCapabilities
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, small_world
@@ -69,7 +71,26 @@ async def test_what_a_failed_sync_may_have_lost_is_copied_again_whatever_size_an
 
 
 @in_loop
-async def test_a_stream_that_stands_still_is_ended_and_stops_the_pool(world: World) -> None:
+async def test_a_stream_that_stalls_while_both_sides_answer_costs_its_chunk(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
+    await world.run()
+    assert world.is_copied()
+    [retried] = [one for one in world.ledger.events.latest(99) if one.kind is EventKind.CHUNK_RETRIED]
+    assert "both sides answer" in retried.message
+
+
+@in_loop
+async def test_a_file_that_always_stalls_its_stream_is_found_and_named(world: World) -> None:
+    world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang")
+    summary = await world.run()
+    assert summary.exit_code == 3
+    bad = [one.subject for one in world.ledger.events.latest(999) if one.kind is EventKind.FILE_BAD]
+    assert bad == ["home/alice/sub/f03"]
+
+
+@in_loop
+async def test_a_stream_that_stalls_stops_the_pool_if_nothing_shows_that_the_target_works(world: World) -> None:
+    world.ledger.site.record_capabilities(TargetCapabilities(syncfs_reaches_disks=False), 1.0)
     world.streams.faults[ALICE + b"/sub/f03"] = Fault("hang", times=1)
     with pytest.raises(RunStopped) as caught:
         await world.run()
