@@ -419,7 +419,6 @@ class CutoverCall:
                     pid=self.request.run.pid,
                     directory=directory.path,
                     log=LOG,
-                    heartbeat_interval_s=self.request.run.heartbeat_interval_s,
                 ) as recorded:
                     invocation = Invocation(
                         world=run, request=self.request.run, run_id=recorded.id, directory=directory

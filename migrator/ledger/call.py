@@ -71,6 +71,9 @@ class RecordedRun:
     exit_code: ExitCode = ExitCode.FAILED
 
 
+HEARTBEAT_INTERVAL_S = 5.0
+
+
 @asynccontextmanager
 async def recorded_run(
     runs: "RunRecords",
@@ -80,18 +83,12 @@ async def recorded_run(
     pid: int,
     directory: str,
     log: logging.Logger | None = None,
-    heartbeat_interval_s: float | None = None,
 ) -> AsyncIterator[RecordedRun]:
-    """Record a call for the length of the block, with a heartbeat unless `heartbeat_interval_s` is None. An error is logged, if
-    there is a log, and raised again. The end of the call is written last, so a call that was killed has a heartbeat and no end.
-    """
+    """Record a call for the length of the block, with a heartbeat. An error is logged, if there is a log, and raised again. The end of the call is written last, so a call that was killed has a heartbeat and no end."""
     run = RecordedRun(id=runs.start(verb=verb, pid=pid, at_s=clock.now_s(), directory=directory))
     try:
-        if heartbeat_interval_s is None:
+        async with _heartbeat(runs, clock, run.id):
             yield run
-        else:
-            async with heartbeat(runs, clock, run.id, interval_s=heartbeat_interval_s):
-                yield run
     except (asyncio.CancelledError, Interrupted):
         run.exit_code = ExitCode.INTERRUPTED
         raise
@@ -105,12 +102,12 @@ async def recorded_run(
 
 
 @asynccontextmanager
-async def heartbeat(runs: "RunRecords", clock: Clock, run_id: int, *, interval_s: float) -> AsyncIterator[None]:
+async def _heartbeat(runs: "RunRecords", clock: Clock, run_id: int) -> AsyncIterator[None]:
     """Renew the heartbeat of a call until the end of the block."""
 
     async def beat() -> None:
         while True:
-            await clock.sleep(interval_s)
+            await clock.sleep(HEARTBEAT_INTERVAL_S)
             runs.heartbeat(run_id, clock.now_s())
 
     task = asyncio.create_task(beat())

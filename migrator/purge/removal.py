@@ -106,7 +106,6 @@ class PurgeRequest:
     names_per_s: int
     max_latency_s: float | None = None
     workers: int = 4
-    heartbeat_interval_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

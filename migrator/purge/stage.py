@@ -510,7 +510,6 @@ async def purge(request: purge_removal.PurgeRequest, world: purge_removal.PurgeW
                 pid=request.pid,
                 directory=directory.path,
                 log=purge_removal.LOG,
-                heartbeat_interval_s=request.heartbeat_interval_s,
             ) as run:
                 summary = await _purge(purge_removal.Call(world=world, request=request, run_id=run.id))
                 run.exit_code = summary.exit_code

@@ -317,7 +317,6 @@ class RunRequest:
     end_timeout_s: float = 60.0
     sample_interval_s: float = 5.0
     progress_interval_s: float = 0.5
-    heartbeat_interval_s: float = 5.0
     reserve_bytes: int = 1024**3
     inodes_free: int | None = None
     stripe: StripeSettings | None = None

@@ -308,7 +308,6 @@ async def run_batches(
             pid=request.pid,
             directory=directory.path,
             log=LOG,
-            heartbeat_interval_s=request.heartbeat_interval_s,
         ) as recorded:
             invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=directory)
             hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)

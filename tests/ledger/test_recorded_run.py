@@ -63,12 +63,10 @@ def test_its_heartbeat_is_renewed_until_it_ends(ledger: Ledger) -> None:
         return found.heartbeat_at_s
 
     async def work() -> float:
-        async with recorded_run(
-            ledger.runs, clock, verb="drain", pid=7, directory="runs/1", heartbeat_interval_s=10.0
-        ) as run:
+        async with recorded_run(ledger.runs, clock, verb="drain", pid=7, directory="runs/1") as run:
             began_s = heard_s()
-            await clock.sleep(35.0)
-            assert heard_s() == began_s + 30.0
+            await clock.sleep(17.0)
+            assert heard_s() == began_s + 15.0
         assert run.exit_code is ExitCode.FAILED, "nobody has said how it ended"
         ended_s = heard_s()
         await clock.sleep(35.0)

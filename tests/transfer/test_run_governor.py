@@ -97,9 +97,7 @@ class Governed:
         self.streams = SlowStreams(self.world.source, self.world.target, clock=lambda: self.world.clock)
         self.world.streams = self.streams
         # Hours go by on the virtual clock: what is written down meanwhile is not what is tried here.
-        self.world.request = replace(
-            self.world.request, progress_interval_s=20.0, sample_interval_s=60.0, heartbeat_interval_s=300.0
-        )
+        self.world.request = replace(self.world.request, progress_interval_s=20.0, sample_interval_s=60.0)
         self.world.governing = self.governing
 
     def governing(self) -> Governing:

@@ -124,7 +124,6 @@ async def _make(
             pid=request.pid,
             directory=directory.path,
             log=LOG,
-            heartbeat_interval_s=request.heartbeat_interval_s,
         ) as run:
             call = AdditionCall(world=world, request=request, site=site, run_id=run.id)
             hooking = call.hooking()

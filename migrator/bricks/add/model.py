@@ -329,7 +329,6 @@ class AdditionRequest:
     poll_s: float = 30.0
     stall_s: float = 6 * 3600.0
     seen_within_s: float = 900.0
-    heartbeat_interval_s: float = 5.0
 
 
 class AdditionEnding(StrEnum):

@@ -190,7 +190,6 @@ async def _make(
             pid=request.pid,
             directory=directory.path,
             log=LOG,
-            heartbeat_interval_s=request.heartbeat_interval_s,
         ) as run:
             call = DrainCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
             hooking = call.hooking()

@@ -503,7 +503,6 @@ class DrainRequest:
     recover: bool = False
     poll_s: float = 30.0
     stall_s: float = 6 * 3600.0
-    heartbeat_interval_s: float = 5.0
 
 
 class DrainEnding(StrEnum):

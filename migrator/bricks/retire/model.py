@@ -201,7 +201,6 @@ class RetireRequest:
     confirm: str | None = None
     dry_run: bool = False
     workers: int = 8
-    heartbeat_interval_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

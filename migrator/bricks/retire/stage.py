@@ -493,7 +493,6 @@ async def retire_volume(request: model.RetireRequest, world: RetirementWorld) ->
                 pid=request.pid,
                 directory=directory.path,
                 log=LOG,
-                heartbeat_interval_s=request.heartbeat_interval_s,
             ) as run:
                 call = RetireCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
                 hooking = call.hooking()
