@@ -18,6 +18,7 @@ from migrator.beegfs.rules import check_quota, check_storage_targets, check_stri
 from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.bricks.add.model import AdditionSide
 from migrator.bricks.drain.model import UNTOUCHED_STATES
+from migrator.bricks.retire.model import RetirementState
 from migrator.catalog.model import StrangeFiles
 from migrator.core.clock import Clock
 from migrator.core.entry import ACL_ACCESS, UserTree
@@ -465,6 +466,15 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     return SourceExamined(findings=findings, identity=identity, room=room, state=state)
 
 
+def _retired(ledger: "Ledger | None") -> SourceExamined | None:
+    """The source of a finished migration: its volume is stopped for good."""
+    newest = ledger.retirements.newest() if ledger is not None else None
+    if newest is None or newest.state is not RetirementState.RETIRED:
+        return None
+    finding = ok("source", f"volume {newest.volume} is retired: everything in it is proven to be on the target")
+    return SourceExamined(findings=[finding], identity=None, room=None, state=None)
+
+
 async def _room(world: DoctorWorld) -> Capacity | None:
     root = real_path(world.source.root)
     mount = mount_of(world.mounts, root)
@@ -673,7 +683,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     """
     record = world.ledger.site.read() if world.ledger is not None else None
     findings = await examine_machine(world)
-    source = await examine_source(world, record)
+    source = _retired(world.ledger) or await examine_source(world, record)
     findings += source.findings
     on_target, target = await examine_target(world, record, source.room)
     findings += on_target

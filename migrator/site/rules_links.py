@@ -129,7 +129,7 @@ def check_links(
         if problem is not None:
             problems.setdefault(problem.message, problem.fix)
     if not problems:
-        return [ok(_CHECK, f"{several(len(looks), 'link')} of the latest plan can be switched")]
+        return [ok(_CHECK, f"{several(len(looks), 'link')} of the active plan can be switched")]
     told = [failure(_CHECK, message, fix) for message, fix in list(problems.items())[:_TOLD]]
     if more := len(problems) - len(told):
         told.append(

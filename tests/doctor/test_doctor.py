@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace as change
 
+from migrator.bricks.retire.model import RetirementState
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
@@ -263,3 +265,17 @@ def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -
     assert (health.status, health.message) == (FAILURE, "not known: the source is not mounted")
     assert health.fix == "mount the source first: volume vol1"
     assert "user trees" not in found
+
+
+def test_a_finished_migration_is_a_success(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    init(site)
+    with open_ledger(site.ledger_file) as ledger:
+        retired = ledger.retirements.begin(volume="vol1", volume_id="v", catalog="c", files=1, size_bytes=1, at_s=1.0)
+        for state in (RetirementState.STOPPING, RetirementState.RETIRED):
+            ledger.retirements.enter(retired.id, state, at_s=2.0)
+    shutil.rmtree(site.source.mount)
+    Path(os.fsdecode(site.source.mount)).mkdir()
+    found = doctor(site)
+    assert "source mount" not in found
+    assert "vol1 is retired" in found["source"][0].message

@@ -1,4 +1,4 @@
-"""`doctor` looks at the links of the users of the latest plan, through the program as it is called."""
+"""`doctor` looks at the links of the users of the active plan, through the program as it is called."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_every_link_of_the_plan_is_looked_at(site: Site) -> None:
     assert (status, "bob is a directory, not a symlink" in message) == ("failure", True)
     (homes / "bob").rmdir()
     (homes / "bob").symlink_to(site.source / "home" / "bob")
-    assert links(site) == [("ok", "3 links of the latest plan can be switched")]
+    assert links(site) == [("ok", "3 links of the active plan can be switched")]
     homes.chmod(0o777)
     assert links(site) == [("failure", f"{homes} can be written by others than root (mode 0777)")]
 

@@ -96,6 +96,7 @@ def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target
     assert links == {name: lab.target / ("shared" if name == "shared" else f"home/{name}") for name in before}
     status = site.json("status")
     assert status["retirement"]["state"] == "retired"
+    assert site.call("doctor").returncode == 0, "a finished migration is a success"
     assert [(one["side"], one["state"]) for one in status["additions"]] == [("target", "settled")]
     given = json.loads((directory / "given.json").read_text())
     assert len(given) == 1, "all disks but the last one"
