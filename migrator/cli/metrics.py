@@ -99,7 +99,7 @@ async def serve(invocation: Invocation, server: "Server", what: str, path: str =
         if invocation.as_json:
             click.echo(to_json(where, indent=None), nl=False)
         else:
-            click.echo(f"migrator: {what} at {where.url}{path}{token}; Ctrl-C ends it", err=True)
+            click.echo(f"migrator: {what} at {where.url}{path}{token} (Ctrl-C ends it)", err=True)
 
     await server.serve(announce)
 

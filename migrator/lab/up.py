@@ -242,7 +242,9 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
             cluster.start_all(state, tools),
         )
     )
-    done(f"{several(len(state.bricks), 'brick')} and the management daemons are up")
+    used = len(cluster.volume_bricks(state))
+    spare = f" ({several(len(state.bricks) - used, 'spare one')})" if used < len(state.bricks) else ""
+    done(f"{several(used, 'brick')}{spare} and the management daemons are up")
     await cluster.make_pool(state, tools, clock)
     done("the pool is whole")
     await cluster.make_volume(state, tools, clock)

@@ -616,27 +616,17 @@ def _verification(batch: model.BatchFacts) -> Iterator[tuple[str, str]]:
 
 
 def after_differences(verification: VerificationRecord) -> str:
-    """The next steps after a verification with differences; empty without any.
-
-    A delta pass copies what users changed on the source and removes what they deleted there, as far as this program had copied
-    it. Changes made on the target itself need a new plan.
+    """The next steps after a verification with differences; empty without any. A delta pass sends again what differed, copies what
+    users changed since, and removes what they deleted, as far as this program had copied it.
     """
     counts = {kind: count for kind, count in verification.differences.items() if count}
     again = sum(counts.pop(kind.value, 0) for kind in _MAY_PASS)
     steps = []
     if counts:
-        recopy = ""
-        if content := counts.get(DifferenceKind.CONTENT.value, 0):
-            recopy = f" with --recopy ({several(content, 'file differs', 'files differ')} in content, not in size)"
         steps.append(
-            f"for what users changed since: `migrator run --user-batch {verification.batch}` makes a delta pass, then verify "
+            f"`migrator run --user-batch {verification.batch}` sends again what differs, and what users changed since; then verify "
             "again"
         )
-        if counts.keys() - {DifferenceKind.EXTRA.value}:
-            steps.append(
-                "what is still missing or differs then was changed on the target itself: `migrator scan`, `migrator plan --activate`, "
-                f"`migrator run`{recopy} and `migrator verify` by the new plan"
-            )
         if extra := counts.get(DifferenceKind.EXTRA.value, 0):
             steps.append(
                 f"{several(extra, 'path is', 'paths are')} on the target only: `run` removes those that migrator copied, unless a "
