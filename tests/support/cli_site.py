@@ -36,7 +36,8 @@ class Site:
         done = run_program(
             ["--site", str(self.file), *arguments],
             within_s=DEADLINE_S,
-            environment={**os.environ, **({"PATH": path} if path else {})},
+            environment={name: value for name, value in os.environ.items() if name != "COLUMNS"}
+            | ({"PATH": path} if path else {}),
         )
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
         return done
