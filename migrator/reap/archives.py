@@ -148,12 +148,13 @@ class TarDraft:
         )
 
     def _add_link(self, member: OpenMember, entry: Entry, first: model.ArchivedMember) -> model.LeftOut | None:
-        digest = member.finish()
-        if isinstance(digest, model.LeftOut):
-            return digest
+        left_out = member.finish()
+        if isinstance(left_out, model.LeftOut):
+            return left_out
         made = model.ArchivedMember(
             entry=entry,
-            digest=digest,
+            # A large file was read under its first name only.
+            digest=first.digest,
             offset_bytes=self._writer.position_bytes,
             data_offset_bytes=first.data_offset_bytes,
             link_to=first.entry.path,

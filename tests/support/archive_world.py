@@ -92,8 +92,9 @@ def make_odd_tree(tree: bytes) -> None:
     acl = write(tree + b"/acl")
     os.setxattr(acl, b"system.posix_acl_access", ACL)
     os.utime(acl, ns=(1, 2))
-    first = write(tree + b"/links/first", b"of two names")
-    os.link(first, tree + b"/links/second")
+    for name, size_bytes in ((b"small", 10), (b"large", 700_000)):
+        first = write(tree + b"/links/first " + name, os.urandom(size_bytes))
+        os.link(first, tree + b"/links/second " + name)
     os.symlink(b"../" + b"t" * 150, tree + b"/links/long symlink")  # noqa: PTH211 (the path is bytes)
     os.symlink(b"\xff dangling", tree + b"/links/symlink")  # noqa: PTH211 (the path is bytes)
     os.utime(tree + b"/links/symlink", ns=(7, 8), follow_symlinks=False)
