@@ -39,7 +39,7 @@ from migrator.delta.delta import Deltas
 from migrator.delta.store import Comparisons, MoveListFiles
 from migrator.fs.model import TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
-from migrator.fs.reading import DIGEST_ALGORITHMS, PosixSource, ReadingFileSystem
+from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
@@ -58,8 +58,7 @@ from migrator.purge.model import LeadsTo
 from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeWorld
 from migrator.reap.archive import ArchivingWorld, ProvenArchives, Rows
-from migrator.reap.archives import TarArchives
-from migrator.reap.files import MemberReader, MountedArchiveFolders, MountedRestorer
+from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ARCHIVE_DIRECTORY, ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.scan.session import ScanRequest
@@ -84,14 +83,9 @@ def archive_folders(wiring: Wiring) -> MountedArchiveFolders:
     return MountedArchiveFolders(wiring.target_root)
 
 
-def archive_format(wiring: Wiring) -> TarArchives:
-    """The format of archives, with the site's digest."""
-    return TarArchives(DIGEST_ALGORITHMS, algorithm=wiring.site.verify.digest)
-
-
 def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
     """Archived paths, for verification and purge."""
-    return ProvenArchives(ledger.archives, archive_folders(wiring), archive_format(wiring))
+    return ProvenArchives(ledger.archives, archive_folders(wiring))
 
 
 def archiving_world(
@@ -103,7 +97,6 @@ def archiving_world(
         target=target,
         members=MemberReader(source, algorithm=wiring.site.verify.digest),
         folders=archive_folders(wiring),
-        format=archive_format(wiring),
         rows=reap_rows(wiring, plan, ReapAction.ARCHIVE),
         ledger=ledger,
         progress=progress,
@@ -118,11 +111,10 @@ def restoring_world(
     """What `reap restore` works with. `to` is a directory that exists; None: the target, whose `capabilities` are known."""
     if to is not None and not to.is_dir():
         raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
-    restorer = MountedRestorer(wiring.target_root, capabilities) if to is None else MountedRestorer(os.fsencode(to))
     return RestoringWorld(
         folders=archive_folders(wiring),
-        format=archive_format(wiring),
-        restorer=restorer,
+        destination=ReadingFileSystem(wiring.target_root if to is None else os.fsencode(to)),
+        capabilities=(capabilities if to is None else None) or TargetCapabilities(),
         ledger=ledger,
         progress=progress,
         clock=wiring.clock,
@@ -131,11 +123,10 @@ def restoring_world(
 
 def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
     """The rows of the plan's reap list with this action, by tree. Raises Refused if the list is not the plan's."""
-    reap, lists = plan.reap, wiring.reap_lists()
-    if reap is None or reap.reap_list is None:
+    if plan.reap is None or plan.reap.reap_list is None:
         return lambda _tree: iter(())
-    reap_list = reap.reap_list
-    lists.checked(reap_list, reap.digest or "")
+    lists, reap_list = wiring.reap_lists(), plan.reap.reap_list
+    lists.checked(plan.reap)
     return lambda tree: lists.paths(reap_list, trees={tree}, action=action)
 
 
@@ -360,6 +351,7 @@ class BackSites(CarryingBack):
                     range_size_bytes=site.transfer.range_size_bytes if copies_ranges(pass_engine(site)) else None,
                 ),
                 again=self._given_up(directory),
+                reap_lists=wiring.reap_lists(),
                 max_shrink=site.transfer.max_shrink,
                 trash_keep_s=site.transfer.trash_keep_s,
                 limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=1),

@@ -66,7 +66,7 @@ _LINKS: Columns[LinkedPath] = Columns(
 def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
     """Members of archives have the algorithm that the site used when they were archived."""
     if row.archived is not None:
-        return None if row.archived.digest is None else row.archived.algorithm
+        return row.archived.algorithm
     return None if row.digest is None else algorithm
 
 

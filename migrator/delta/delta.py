@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
@@ -25,7 +24,6 @@ from migrator.fs.moving import TargetMoves
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
 from migrator.plan.rules import after_delta, moved_trees
-from migrator.reap.ports import ReapLists
 from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import (
     base_catalog,
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from migrator.delta.store import Comparisons, Extras, FoundExtras, MoveListFiles
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
+    from migrator.reap.store import ReapListFiles
 
 # Differences that a verification found: sent again, because size and times may not show them.
 
@@ -103,7 +102,7 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 class Deltas:
     """Ports and limits of delta passes, in addition to those of every run.
 
-    A tree may lose the share `max_shrink` of its names and bytes between two scans. Plans that reap need `reap_lists`. With
+    A tree may lose the share `max_shrink` of its names and bytes between two scans. With
     `differing`, a pass sends again what a verification found to differ; with `extras`, it moves paths that only the target
     has to the trash. `again` are paths to send whether they changed or not.
     """
@@ -117,7 +116,7 @@ class Deltas:
     max_shrink: float
     trash_keep_s: float
     limits: PassLimits
-    reap_lists: ReapLists | None = None
+    reap_lists: "ReapListFiles"
     differing: "ManifestDirectories | None" = None
     extras: "Extras | None" = None
     again: Sequence[bytes] = ()
@@ -275,7 +274,7 @@ class DeltaPass:
             trees=trees,
             unsettled=(*missing.paths, *in_chunks, *differing, *emptied, *deltas.again),
             unsettled_trees=missing.trees,
-            reap_list=reap_list_of(self.plan, deltas.reap_lists),
+            reap_list=deltas.reap_lists.checked(self.plan.reap),
         ) as comparison:
             moves = deltas.move_lists.write(
                 f"{self.plan.name}-batch-{self.batch.number:04d}-{self.kind.value}-{number:04d}",
@@ -339,16 +338,6 @@ class DeltaPass:
         now = self._copying.batch_state
         if now is not None and (then := after_delta(now, sent=sent)) is not now:
             self._copying.set_batch_states((then,))
-
-
-def reap_list_of(plan: Plan, lists: ReapLists | None) -> Path | None:
-    """The reap list of a plan; None if it reaps nothing. Raises Refused if the list has changed since it was written."""
-    reap = plan.reap
-    if reap is None or reap.reap_list is None:
-        return None
-    if lists is None:
-        raise ValueError("a plan that reaps cannot be compared without its reap list")
-    return lists.checked(reap.reap_list, reap.digest or "")
 
 
 _SAID = {ChangeKind.ATTRIBUTES: "with other attributes", ChangeKind.UNSETTLED: "sent to be sure"}

@@ -29,7 +29,6 @@ from migrator.plan.rules_surprises import (
     symlink_surprises,
 )
 from migrator.reap.model import PlanReap, ReapAction
-from migrator.reap.ports import ReapLists
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
 from migrator.schedule.model import Schedule
 from migrator.schedule.rules import schedule_problem
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.plan.store import CatalogQueries, CatalogQueryFiles
+    from migrator.reap.store import ReapListFiles
 
 # --- The catalog, and its trees that are still to be planned
 
@@ -141,7 +141,7 @@ def quota_problems(
 class PlanReaping:
     """The reap lists, and why the source keeps no reliable atime (None: it does)."""
 
-    lists: ReapLists
+    lists: "ReapListFiles"
     atime_problem: str | None = None
 
 
@@ -170,10 +170,10 @@ def reap_for_plan(
         _require_possible(queries.record, site.transfer.engine)
     selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
     found = tuple(selection.trees())
-    written = reaping.lists.write(name, selection.rows()) if reaps(rules) else None
+    reap_list, digest = reaping.lists.write(name, selection.rows()) if reaps(rules) else (None, None)
     return PlanReap(
-        reap_list=written.reap_list if written else None,
-        digest=written.digest if written else None,
+        reap_list=reap_list,
+        digest=digest,
         trees=found,
         saved=savings((tree for tree in found if tree.action is not ReapAction.LIST), cost),
         listed=savings((tree for tree in found if tree.action is ReapAction.LIST), cost),

@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import hashlib
 import os
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,13 +21,12 @@ from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
-from migrator.core.units import format_count, format_size, several
+from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
 from migrator.reap import model
-from migrator.reap.archives import AGAIN, TarArchives, TarDraft, TarIndex, unusable
-from migrator.reap.files import HeldFolder, MountedArchiveFolders
-from migrator.reap.ports import MemberSource, OpenMember
+from migrator.reap.archives import AGAIN, DIGEST_BYTES, Damaged, TarDraft, TarIndex, digest_of, unusable
+from migrator.reap.files import HeldFolder, MemberReader, MountedArchiveFolders, OpenMember
 from migrator.site.guards import mounts_not_recorded
 
 if TYPE_CHECKING:
@@ -40,10 +41,9 @@ class ProvenArchives:
     member), so an instance does not see archives made later.
     """
 
-    def __init__(self, records: "ArchiveRecords", folders: MountedArchiveFolders, archive_format: TarArchives) -> None:
+    def __init__(self, records: "ArchiveRecords", folders: MountedArchiveFolders) -> None:
         self._records = records
         self._folders = folders
-        self._format = archive_format
         self._lock = threading.Lock()
         self._held: dict[bytes, tuple[TarIndex, ...]] = {}
 
@@ -74,7 +74,7 @@ class ProvenArchives:
             if record.state is model.ArchiveState.PROVEN:
                 try:
                     with self._folders.open(tree) as folder:
-                        why = read_back(folder, self._format, record)
+                        why = read_back(folder, record)
                 except (FileNotFoundError, NotADirectoryError):
                     why = "it is not there any more"
                 except OSError as error:
@@ -89,7 +89,7 @@ class ProvenArchives:
             return ()
         try:
             with self._folders.open(tree) as folder:
-                return tuple(read_archive(folder, self._format, record) for record in reversed(proven))
+                return tuple(read_index(folder, record) for record in reversed(proven))
         except (FileNotFoundError, NotADirectoryError) as error:
             raise Refused(
                 f"archives of {show(tree)} that were read back are not on the target any more",
@@ -104,24 +104,38 @@ class ProvenArchives:
             ) from error
 
 
-def read_back(folder: HeldFolder, archive_format: TarArchives, record: model.ArchiveRecord) -> str:
-    """Read an archive from the disks and return what is wrong with it; empty if it is intact. Raises OSError."""
-    with (
-        folder.open(model.archive_name(record.number)) as archive,
-        folder.open(model.index_name(record.number)) as index,
-    ):
-        return archive_format.read_back(record, archive, index)
+def read_back(folder: HeldFolder, record: model.ArchiveRecord) -> str:
+    """Read a whole archive from the disks and compare it with its index, and both with the ledger: every byte, every digest.
+    Returns what is wrong; empty if the archive is intact. Raises OSError.
+    """
+    try:
+        index = read_index(folder, record)
+        with folder.open(model.archive_name(record.number)) as archive:
+            digest = hashlib.file_digest(archive, partial(hashlib.blake2b, digest_size=DIGEST_BYTES))
+            if digest.hexdigest() != record.written.archive_digest:
+                return "the archive is not the one that was written"
+            index.check(archive)
+    except Damaged as error:
+        return f"the archive: {error}"
+    except Refused as refused:
+        return refused.message
+    return ""
 
 
-def read_archive(folder: HeldFolder, archive_format: TarArchives, record: model.ArchiveRecord) -> TarIndex:
+def read_index(folder: HeldFolder, record: model.ArchiveRecord) -> TarIndex:
     """The index of one archive, whose size is checked. Raises Refused if either differs from the ledger's,
     FileNotFoundError, OSError.
     """
-    with folder.open(model.archive_name(record.number)) as archive:
+    name = model.archive_name(record.number)
+    with folder.open(name) as archive:
         if archive.seek(0, os.SEEK_END) != record.written.archive_bytes:
-            raise unusable(record, model.archive_name(record.number), "it has another size")
-    with folder.open(model.index_name(record.number)) as stored:
-        return archive_format.index(record, stored)
+            raise unusable(record, name, "it has another size")
+    name = model.index_name(record.number)
+    with folder.open(name) as stored:
+        content = stored.read(record.written.index_bytes + 1)
+    if digest_of(content) != record.written.index_digest:
+        raise unusable(record, name, "it is not the one that was written")
+    return TarIndex(record, content)
 
 
 # --- The stage
@@ -134,7 +148,6 @@ def read_archive(folder: HeldFolder, archive_format: TarArchives, record: model.
 EXAMPLES = 20
 _AT_ONCE = 128
 """Files read ahead; each holds no more memory than a small file."""
-_NS = 1_000_000_000
 
 Rows = Callable[[bytes], Iterator[Sequence[model.ReapRow]]]
 Opened = Sequence[tuple[model.ReapRow, OpenMember | model.LeftOut]]
@@ -159,9 +172,8 @@ class ArchivingWorld:
 
     source: FileSystem
     target: TargetFileSystem
-    members: MemberSource
+    members: MemberReader
     folders: MountedArchiveFolders
-    format: TarArchives
     rows: Rows
     ledger: "Ledger"
     progress: Progress
@@ -193,14 +205,9 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
 
 def exit_code(trees: Sequence[model.TreeArchived]) -> ExitCode:
     """ATTENTION if a file is neither archived nor copied otherwise. The next delta pass copies changed files."""
-    lasting = (
-        model.LeftOutReason.FRESH.value,
-        model.LeftOutReason.UNREADABLE.value,
-        model.LeftOutReason.NOT_POSSIBLE.value,
-    )
-    return (
-        ExitCode.ATTENTION if any(tree.left_out.get(reason) for tree in trees for reason in lasting) else ExitCode.DONE
-    )
+    lasting = (model.LeftOutReason.FRESH, model.LeftOutReason.UNREADABLE)
+    left = any(tree.left_out.get(reason) for tree in trees for reason in lasting)
+    return ExitCode.ATTENTION if left else ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,8 +277,7 @@ class _Tree:
         for record in records:
             names = (model.archive_name(record.number), model.index_name(record.number))
             if record.state is not model.ArchiveState.VOID:
-                whole_there = there.issuperset(names)
-                why = self._problem(folder, record) if whole_there else "it is not there any more"
+                why = self._problem(folder, record) if there.issuperset(names) else "it is not there any more"
                 if not why:
                     if record.state is model.ArchiveState.WRITTEN:
                         self._records.prove(record.id, at_s=self._world.clock.now_s())
@@ -284,9 +290,9 @@ class _Tree:
     def _problem(self, folder: HeldFolder, record: model.ArchiveRecord) -> str:
         """What is wrong with a written archive, or with the size or the index of a proven one; empty if nothing."""
         if record.state is model.ArchiveState.WRITTEN:
-            return read_back(folder, self._world.format, record)
+            return read_back(folder, record)
         try:
-            read_archive(folder, self._world.format, record)
+            read_index(folder, record)
         except Refused as refused:
             return refused.message
         return ""
@@ -297,7 +303,7 @@ class _Tree:
         ahead: asyncio.Task[Opened] | None = None
         try:
             while block := await asyncio.to_thread(lambda: list(islice(rows, _AT_ONCE))):
-                current, ahead = ahead, asyncio.create_task(self._open_all(block))
+                current, ahead = ahead, asyncio.create_task(asyncio.to_thread(self._open_all, block))
                 if current is not None:
                     yield await current
             if ahead is not None:
@@ -308,7 +314,7 @@ class _Tree:
                     _close(await asyncio.shield(ahead))
 
     def _to_pack(self) -> Iterator[model.ReapRow]:
-        archived = ProvenArchives(self._records, self._world.folders, self._world.format)
+        archived = ProvenArchives(self._records, self._world.folders)
         for rows in self._world.rows(self._tree.path):
             known = archived.of_block(self._tree.path, [row.path for row in rows])
             for row in rows:
@@ -318,16 +324,11 @@ class _Tree:
                 else:
                     yield row
 
-    async def _open_all(self, rows: Sequence[model.ReapRow]) -> Opened:
-        settled_ns = int((self._world.clock.now_s() - self._request.settle_s) * _NS)
-        share = -(-len(rows) // self._request.readers)
-
-        def open_some(some: Sequence[model.ReapRow]) -> Opened:
-            return [(row, self._world.members.open(row, settled_before_ns=settled_ns)) for row in some]
-
-        parts = [rows[start : start + share] for start in range(0, len(rows), share)]
-        opened = await asyncio.gather(*(asyncio.to_thread(open_some, part) for part in parts))
-        return [one for part in opened for one in part]
+    def _open_all(self, rows: Sequence[model.ReapRow]) -> Opened:
+        settled_ns = int((self._world.clock.now_s() - self._request.settle_s) * NS_PER_S)
+        opening = partial(self._world.members.open, settled_before_ns=settled_ns)
+        with ThreadPoolExecutor(self._request.readers) as readers:
+            return list(zip(rows, readers.map(opening, rows), strict=True))
 
     def _pack(self, folder: HeldFolder, opened: Opened) -> None:
         """Add members in order. All are released, even on failure."""
@@ -362,7 +363,13 @@ class _Tree:
         with ExitStack() as files:
             archive = files.enter_context(folder.create(model.archive_name(number)))
             index = files.enter_context(folder.create(model.index_name(number)))
-            draft = self._world.format.begin(self._tree.path, archive, index)
+            draft = TarDraft(
+                self._tree.path,
+                archive,
+                index,
+                algorithm=self._world.members.algorithm,
+                frame_bytes=self._request.limits.frame_bytes,
+            )
             return _OpenArchive(number=number, files=files.pop_all(), draft=draft)
 
     def _finish(self, folder: HeldFolder) -> None:
@@ -386,7 +393,7 @@ class _Tree:
         )
         names = (model.archive_name(archive.number), model.index_name(archive.number))
         folder.publish(names)
-        if why := read_back(folder, self._world.format, record):
+        if why := read_back(folder, record):
             self._records.void(record.id, why, at_s=clock.now_s())
             folder.remove(names)
             said = f"archive {record.number} of {show(tree)} could not be read back as it was written: {why}"

@@ -3,24 +3,24 @@
 import hashlib
 import io
 import json
-import os
 import tarfile
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
-from migrator.core.units import MIB
+from migrator.core.units import NS_PER_S
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl
+from migrator.fs.reading import DIGEST_ALGORITHMS
 from migrator.reap import model
-from migrator.reap.ports import OpenMember
+from migrator.reap.files import OpenMember
 
 # --- Archives
 #
@@ -29,14 +29,10 @@ from migrator.reap.ports import OpenMember
 # with the digest of its content, and a table of the frames with their digests: a frame is checked before it is decompressed.
 
 
-FRAME_BYTES = 8 * MIB
-_READ_BYTES = MIB
 _LEVEL = 1
 """The fastest zstd level that compresses well, so the source's disks stay the bottleneck."""
 _FRAME_DIGEST_BYTES = 16
-_FILE_DIGEST_BYTES = 32
-_NS = 1_000_000_000
-
+DIGEST_BYTES = 32
 
 AGAIN = (
     "before the switch, run `migrator reap archive`: it makes the archive again from the source; after the switch, restore the "
@@ -44,66 +40,16 @@ AGAIN = (
 )
 
 
-class Hash(Protocol):
-    """A digest in the making."""
-
-    def update(self, data: memoryview, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-
-HashMakers = Mapping[str, Callable[[], Hash]]
-"""The algorithms of content digests, by their names in [verify] digest."""
-
-
 class Damaged(Exception):
     """The bytes differ from those that were written."""
 
 
-class TarArchives:
-    """Makes and reads archives. `algorithm` is that of the digests of members."""
-
-    def __init__(self, hashes: HashMakers, *, algorithm: str, frame_bytes: int = FRAME_BYTES) -> None:
-        self._hashes = hashes
-        self._algorithm = algorithm
-        self._frame_bytes = frame_bytes
-
-    def begin(self, tree: bytes, archive: BinaryIO, index: BinaryIO) -> "TarDraft":
-        """Begin an archive of files of one user tree, in two empty files."""
-        return TarDraft(tree, FrameWriter(archive, self._frame_bytes), index, algorithm=self._algorithm)
-
-    def index(self, record: model.ArchiveRecord, stored: BinaryIO) -> "TarIndex":
-        """Read an index. Raises Refused if it differs from the ledger's."""
-        content = stored.read(record.written.index_bytes + 1)
-        if _member_digest(content) != record.written.index_digest:
-            raise unusable(record, model.index_name(record.number), "it is not the one that was written")
-        try:
-            return TarIndex(record, content, self._hashes)
-        except Damaged as error:
-            raise unusable(record, model.index_name(record.number), str(error)) from error
-
-    def read_back(self, record: model.ArchiveRecord, archive: BinaryIO, index: BinaryIO) -> str:
-        """Read a whole archive and compare it with its index, and both with the ledger: every byte, every digest. Returns what
-        is wrong; empty if the archive is intact.
-        """
-        try:
-            found = self.index(record, index)
-            if _file_digest(archive) != (record.written.archive_digest, record.written.archive_bytes):
-                return "the archive is not the one that was written"
-            found.check(archive)
-        except Damaged as error:
-            return f"the archive: {error}"
-        except Refused as refused:
-            return refused.message
-        return ""
-
-
 class TarDraft:
-    """An archive in progress. Memory grows with the number of members."""
+    """An archive of files of one user tree in progress, in two empty files. Memory grows with the number of members."""
 
-    def __init__(self, tree: bytes, writer: "FrameWriter", index: BinaryIO, *, algorithm: str) -> None:
+    def __init__(self, tree: bytes, archive: BinaryIO, index: BinaryIO, *, algorithm: str, frame_bytes: int) -> None:
         self._tree = tree
-        self._writer = writer
+        self._writer = FrameWriter(archive, frame_bytes)
         self._index = index
         self._algorithm = algorithm
         self._members: list[model.ArchivedMember] = []
@@ -118,19 +64,17 @@ class TarDraft:
         """Add one member; a further name of an archived file becomes a link to it. A file that changes while it is read
         leaves no trace. Raises OSError only for the archive's own file.
         """
-        entry = member.entry
+        entry = replace(member.entry, gfid=gfid)
         try:
-            if entry.type not in _TYPES:
-                return model.LeftOut(
-                    path=entry.path, reason=model.LeftOutReason.NOT_POSSIBLE, detail=f"a {entry.type.value}"
-                )
-            entry = replace(entry, gfid=gfid)
             first = self._first_names.get((entry.dev, entry.ino)) if entry.link_group is not None else None
-            if first is not None and _moment(first.entry) == _moment(entry):
-                return self._add_link(member, entry, first)
-            return self._add_content(member, entry)
+            if first is None or not model.same_file(first, entry):
+                return self._add_content(member, entry)
         finally:
             member.close()
+        made = replace(first, entry=entry, offset_bytes=self._writer.position_bytes, link_to=first.entry.path)
+        self._writer.write(_header(self._tree, made))
+        self._members.append(made)
+        return None
 
     def close(self) -> model.WrittenArchive:
         """Write the end of the archive, and its index."""
@@ -144,100 +88,74 @@ class TarDraft:
             archive_bytes=self._writer.stored_bytes,
             index_bytes=len(content),
             archive_digest=self._writer.digest.hexdigest(),
-            index_digest=_member_digest(content),
+            index_digest=digest_of(content),
         )
-
-    def _add_link(self, member: OpenMember, entry: Entry, first: model.ArchivedMember) -> model.LeftOut | None:
-        left_out = member.finish()
-        if isinstance(left_out, model.LeftOut):
-            return left_out
-        made = model.ArchivedMember(
-            entry=entry,
-            # A large file was read under its first name only.
-            digest=first.digest,
-            offset_bytes=self._writer.position_bytes,
-            data_offset_bytes=first.data_offset_bytes,
-            link_to=first.entry.path,
-        )
-        self._writer.write(_header(self._tree, made))
-        self._members.append(made)
-        return None
 
     def _add_content(self, member: OpenMember, entry: Entry) -> model.LeftOut | None:
-        mark = None if member.is_checked else self._writer.mark()
+        mark = None if member.is_held else self._writer.mark()
         offset_bytes = self._writer.position_bytes
-        made = model.ArchivedMember(entry=entry, digest=None, offset_bytes=offset_bytes, data_offset_bytes=0)
+        made = model.ArchivedMember(entry=entry, digest=b"", offset_bytes=offset_bytes, data_offset_bytes=0)
         self._writer.write(_header(self._tree, made))
         data_offset_bytes = self._writer.position_bytes
-        failed: model.LeftOut | None = None
         pieces = member.pieces()
         while True:
             # Errors of the archive's own file are not caught: they concern more than this member.
             try:
                 piece = next(pieces, b"")
+                digest = b"" if piece else member.finish()
             except OSError as error:
                 detail = error.strerror or str(error)
-                failed = model.LeftOut(path=entry.path, reason=model.LeftOutReason.UNREADABLE, detail=detail)
+                digest = model.LeftOut(path=entry.path, reason=model.LeftOutReason.UNREADABLE, detail=detail)
                 break
             if not piece:
                 break
             self._writer.write(piece)
-        written_bytes = self._writer.position_bytes - data_offset_bytes
-        digest = failed or member.finish()
-        if not isinstance(digest, model.LeftOut) and written_bytes != _content_bytes(entry):
-            digest = model.LeftOut(path=entry.path, reason=model.LeftOutReason.CHANGED, detail="its size changed")
         if isinstance(digest, model.LeftOut):
             if mark is None:
                 raise RuntimeError("a member that was checked has changed")
             self._writer.back_to(mark)
             return digest
-        self._writer.write(_padding(written_bytes))
+        self._writer.write(bytes(-entry.size_bytes % tarfile.BLOCKSIZE))
         made = replace(made, digest=digest, data_offset_bytes=data_offset_bytes)
         self._members.append(made)
-        self.content_bytes += written_bytes
+        self.content_bytes += entry.size_bytes
         if entry.link_group is not None:
             self._first_names[entry.dev, entry.ino] = made
         return None
 
 
 class TarIndex:
-    """The index of one archive, in memory (some hundred bytes per member). Raises Damaged if the bytes are not an index."""
+    """The index of one archive, in memory (some hundred bytes per member). `content` is what the ledger has the digest of."""
 
-    def __init__(self, record: model.ArchiveRecord, content: bytes, hashes: HashMakers) -> None:
+    def __init__(self, record: model.ArchiveRecord, content: bytes) -> None:
         self.record = record
-        self._hashes = hashes
-        try:
-            table = pq.read_table(io.BytesIO(content), use_threads=False, page_checksum_verification=True)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise Damaged(str(error)) from error
+        table = pq.read_table(io.BytesIO(content), use_threads=False)
         metadata = table.schema.metadata or {}
         if metadata.get(_FORM) != _FORM_VALUE or not table.schema.equals(_SCHEMA):
-            raise Damaged("it has another form")
+            raise unusable(record, model.index_name(record.number), "it has another form")
         self._algorithm = metadata[_ALGORITHM].decode()
         self._frames = [Frame(*row) for row in json.loads(metadata[_FRAMES])]
         self._table = table.combine_chunks()
-        self._size = len(table)
-        # Called a million times while a user is frozen: converting Arrow values would dominate.
-        self._columns: dict[str, Any] = {name: self._table.column(name).chunk(0) for name in _COLUMNS if self._size}
-        self._starts, self._names = _binary(self._columns["path"]) if self._size else ((0,), memoryview(b""))
+        # Converted once: a million paths are looked up while a user is frozen.
+        self._names = cast("list[bytes]", self._table.column("path").to_pylist())
         self._reader: tuple[BinaryIO, FrameReader] | None = None
 
     def find(self, paths: Iterable[bytes]) -> Mapping[bytes, model.ArchivedMember]:
         """Find paths, relative to the source's root, in the archive."""
         tree = self.record.tree
-        found: dict[bytes, model.ArchivedMember] = {}
+        rows: dict[bytes, int] = {}
         for path in paths:
             if is_beneath(path, tree) and path != tree:
                 name = _within(tree, path)
-                row = bisect_left(range(self._size), name, key=self._name)
-                if row < self._size and self._name(row) == name:
-                    found[path] = self._member({one: column[row].as_py() for one, column in self._columns.items()})
-        return found
+                row = bisect_left(self._names, name)
+                if row < len(self._names) and self._names[row] == name:
+                    rows[path] = row
+        taken = self._table.take(pa.array(rows.values(), pa.int64()))
+        return dict(zip(rows, self._members(taken), strict=True))
 
     def paths(self) -> Iterator[bytes]:
         """All its paths, in order."""
-        for row in range(self._size):
-            yield join(self.record.tree, self._name(row))
+        return (join(self.record.tree, name) for name in self._names)
 
     def content(self, archive: BinaryIO, member: model.ArchivedMember) -> Iterator[bytes]:
         """The content of a member; reads only the frames that hold it. One call at a time. Raises Refused, at the latest after
@@ -252,81 +170,41 @@ class TarIndex:
             raise unusable(self.record, model.archive_name(self.record.number), str(error)) from error
 
     def check(self, archive: BinaryIO) -> None:
-        """Compare an archive, whose digest was checked, with the index. Raises Damaged.
-
-        Headers are regenerated and compared until the archive is proven. Afterwards the file's digest covers them, because
-        another version of Python may write them differently.
-        """
+        """Read the content of every member of an archive, and compare it with its digest. Raises Damaged."""
         reader = FrameReader(archive, self._frames)
-        headers = self.record.state is not model.ArchiveState.PROVEN
-        position_bytes = members = content_bytes = 0
-        for member in self._by_offset():
-            entry = member.entry
-            if headers:
-                wanted = _header(self.record.tree, member)
-                if member.offset_bytes != position_bytes or reader.read(position_bytes, len(wanted)) != wanted:
-                    raise Damaged(f"{show(entry.path)} is not described as in the index")
-                position_bytes += len(wanted)
-            if headers and member.link_to is None:
-                if member.data_offset_bytes != position_bytes:
-                    raise Damaged(f"{show(entry.path)} does not begin where the index says")
-                position_bytes += _content_bytes(entry)
-                gap = _padding(_content_bytes(entry))
-                if reader.read(position_bytes, len(gap)) != gap:
-                    raise Damaged(f"something else than zeros follows {show(entry.path)}")
-                position_bytes += len(gap)
-            for _ in self._content(reader, member):
-                pass
-            members += 1
-            content_bytes += 0 if member.link_to is not None else _content_bytes(entry)
-        if headers and reader.read(position_bytes, reader.size_bytes - position_bytes) != _end(position_bytes):
-            raise Damaged("it does not end as a tar does")
-        if (members, content_bytes) != (self.record.written.members, self.record.written.content_bytes):
-            raise Damaged("the ledger has other sums than its index")
+        for rows in self._table.sort_by("offset").to_batches(max_chunksize=_ROWS_AT_ONCE):
+            for member in self._members(rows):
+                for _ in self._content(reader, member):
+                    pass
 
     def _content(self, reader: "FrameReader", member: model.ArchivedMember) -> Iterator[bytes]:
-        entry = member.entry
-        if entry.type is not EntryType.FILE:
-            return
-        if self._algorithm not in self._hashes:
-            raise Damaged(f"its digests are of an unknown algorithm, {self._algorithm!r}")
-        hasher = self._hashes[self._algorithm]()
-        for piece in reader.pieces(member.data_offset_bytes, entry.size_bytes):
+        hasher = DIGEST_ALGORITHMS[self._algorithm]()
+        for piece in reader.pieces(member.data_offset_bytes, member.entry.size_bytes):
             hasher.update(memoryview(piece))
             yield piece
         if hasher.digest() != member.digest:
-            raise Damaged(f"the content of {show(entry.path)} is not what was archived")
+            raise Damaged(f"the content of {show(member.entry.path)} is not what was archived")
 
-    def _name(self, row: int) -> bytes:
-        return bytes(self._names[self._starts[row] : self._starts[row + 1]])
-
-    def _by_offset(self) -> Iterator[model.ArchivedMember]:
-        offsets: Any = self._table.column("offset").to_pylist()
-        order = sorted(range(self._size), key=offsets.__getitem__)
-        for start in range(0, self._size, _ROWS_AT_ONCE):
-            for row in self._table.take(pa.array(order[start : start + _ROWS_AT_ONCE])).to_pylist():
-                yield self._member(row)
-
-    def _member(self, row: Mapping[str, Any]) -> model.ArchivedMember:
+    def _members(self, rows: "pa.Table | pa.RecordBatch") -> Iterator[model.ArchivedMember]:
         tree = self.record.tree
-        facts = {name: row[column] for column, name in _OF_ENTRY.items()}
-        facts |= {"path": join(tree, row["path"]), "type": EntryType(row["type"]), "xattrs": dict(row["xattrs"])}
-        return model.ArchivedMember(
-            entry=Entry(**facts),
-            digest=row["digest"],
-            offset_bytes=row["offset"],
-            data_offset_bytes=row["data_offset"],
-            link_to=None if row["link_to"] is None else join(tree, row["link_to"]),
-            archive=self.record.number,
-            algorithm=self._algorithm,
-        )
+        for row in rows.to_pylist():
+            facts = {name: row[column] for column, name in _OF_ENTRY.items()}
+            facts |= {"path": join(tree, row["path"]), "xattrs": dict(row["xattrs"])}
+            yield model.ArchivedMember(
+                entry=Entry(**facts, type=EntryType.FILE, rdev=0),
+                digest=row["digest"],
+                offset_bytes=row["offset"],
+                data_offset_bytes=row["data_offset"],
+                link_to=None if row["link_to"] is None else join(tree, row["link_to"]),
+                archive=self.record.number,
+                algorithm=self._algorithm,
+            )
 
 
 # The index.
 
 _COLUMNS: dict[str, "pa.DataType"] = {
     "path": pa.binary(),
-    "type": pa.string(),
     "size": pa.int64(),
     "blocks": pa.int64(),
     "mtime_ns": pa.int64(),
@@ -336,26 +214,23 @@ _COLUMNS: dict[str, "pa.DataType"] = {
     "gid": pa.int64(),
     "mode": pa.int32(),
     "dev": pa.uint64(),
-    "rdev": pa.uint64(),
     "ino": pa.uint64(),
     "gfid": pa.binary(),
     "nlink": pa.int64(),
-    "link_group": pa.uint64(),
     "link_to": pa.binary(),
-    "symlink_target": pa.binary(),
     "xattrs": pa.map_(pa.binary(), pa.binary()),
     "digest": pa.binary(),
     "offset": pa.int64(),
     "data_offset": pa.int64(),
 }
-_NULLABLE = frozenset({"gfid", "link_group", "link_to", "symlink_target", "digest"})
+_NULLABLE = frozenset({"gfid", "link_to"})
 _SCHEMA = pa.schema([pa.field(name, kind, nullable=name in _NULLABLE) for name, kind in _COLUMNS.items()])
 """`path`, `link_to` (the first name of the same file in the archive) are relative to the tree, as in the tar. `offset` and
 `data_offset` count in the uncompressed tar."""
 _OF_ENTRY = {
     column: "size_bytes" if column == "size" else column
     for column in _COLUMNS
-    if column not in {"link_group", "link_to", "digest", "offset", "data_offset"}
+    if column not in {"link_to", "digest", "offset", "data_offset"}
 }
 """The columns that hold an entry, and its fields."""
 
@@ -373,8 +248,6 @@ def _encode_index(
         {column: getattr(member.entry, name) for column, name in _OF_ENTRY.items()}
         | {
             "path": _within(tree, member.entry.path),
-            "type": member.entry.type.value,
-            "link_group": member.entry.link_group,
             "link_to": None if member.link_to is None else _within(tree, member.link_to),
             "xattrs": sorted(member.entry.xattrs.items()),
             "digest": member.digest,
@@ -396,23 +269,8 @@ def _encode_index(
     return sink.getvalue()
 
 
-def _binary(column: "pa.Array[Any]") -> tuple[Sequence[int], memoryview]:
-    """The offsets of the values (one more than values), and their bytes."""
-    _, offsets, values = column.buffers()
-    starts = memoryview(cast("Any", offsets)).cast("B").cast("i")[column.offset : column.offset + len(column) + 1]
-    return starts, memoryview(cast("Any", values)).cast("B")
-
-
 # The tar.
 
-_TYPES = {
-    EntryType.FILE: tarfile.REGTYPE,
-    EntryType.SYMLINK: tarfile.SYMTYPE,
-    EntryType.CHARACTER: tarfile.CHRTYPE,
-    EntryType.BLOCK: tarfile.BLKTYPE,
-    EntryType.FIFO: tarfile.FIFOTYPE,
-}
-_ACL_KEYS = {ACL_ACCESS: "SCHILY.acl.access", ACL_DEFAULT: "SCHILY.acl.default"}
 _ACL_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group", MASK: "mask", OTHER: "other"}
 
 
@@ -420,33 +278,24 @@ def _header(tree: bytes, member: model.ArchivedMember) -> bytes:
     """The header of a member: its pax records, then its own block. Deterministic. Attributes and ACLs are written as GNU
     tar 1.34 does, so it can restore them.
     """
-    entry, link_to = member.entry, member.link_to
+    entry = member.entry
     made = tarfile.TarInfo(_text(_within(tree, entry.path)))
-    made.type = _TYPES[entry.type] if link_to is None else tarfile.LNKTYPE
-    made.linkname = _text(entry.symlink_target or b"" if link_to is None else _within(tree, link_to))
-    made.size = _content_bytes(entry) if link_to is None else 0
-    made.mode, made.uid, made.gid, made.mtime = entry.mode, entry.uid, entry.gid, entry.mtime_ns // _NS
-    made.devmajor, made.devminor = os.major(entry.rdev), os.minor(entry.rdev)
+    if member.link_to is None:
+        made.size = entry.size_bytes
+    else:
+        made.type, made.linkname = tarfile.LNKTYPE, _text(_within(tree, member.link_to))
+    made.mode, made.uid, made.gid, made.mtime = entry.mode, entry.uid, entry.gid, entry.mtime_ns // NS_PER_S
     records = {"mtime": _seconds(entry.mtime_ns), "atime": _seconds(entry.atime_ns)}
     for key, value in sorted(entry.xattrs.items()):
-        entries = parse_acl(value) if key in _ACL_KEYS else None
+        entries = parse_acl(value) if key == ACL_ACCESS else None
         if entries is not None:
-            records[_ACL_KEYS[key]] = ",".join(map(_acl_text, entries))
+            records["SCHILY.acl.access"] = ",".join(map(_acl_text, entries))
         else:
             # The key of a pax record must be UTF-8; the index has the name as it is.
             name = key.replace(b"%", b"%25").replace(b"=", b"%3D").decode("utf-8", "backslashreplace")
             records[f"SCHILY.xattr.{name}"] = _text(value)
     made.pax_headers = records
     return made.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-
-
-def _content_bytes(entry: Entry) -> int:
-    """The size of the content after the header of a first name."""
-    return entry.size_bytes if entry.type is EntryType.FILE else 0
-
-
-def _padding(size_bytes: int) -> bytes:
-    return bytes(-size_bytes % tarfile.BLOCKSIZE)
 
 
 def _end(position_bytes: int) -> bytes:
@@ -456,7 +305,7 @@ def _end(position_bytes: int) -> bytes:
 
 
 def _seconds(time_ns: int) -> str:
-    seconds, rest = divmod(abs(time_ns), _NS)
+    seconds, rest = divmod(abs(time_ns), NS_PER_S)
     return ("-" if time_ns < 0 else "") + (f"{seconds}.{rest:09d}" if rest else str(seconds))
 
 
@@ -472,10 +321,6 @@ def _text(name: bytes) -> str:
 
 def _within(tree: bytes, path: bytes) -> bytes:
     return path[len(tree) + 1 :] if tree else path
-
-
-def _moment(entry: Entry) -> tuple[int, int, int]:
-    return entry.size_bytes, entry.mtime_ns, entry.ctime_ns
 
 
 # The frames.
@@ -502,7 +347,7 @@ class FrameWriter:
         self._buffer = bytearray()
         self.position_bytes = 0
         self.stored_bytes = 0
-        self.digest = hashlib.blake2b(digest_size=_FILE_DIGEST_BYTES)
+        self.digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         self.frames: list[Frame] = []
 
     def write(self, content: bytes) -> None:
@@ -537,7 +382,7 @@ class FrameWriter:
         self._stream.write(stored)
         self.digest.update(stored)
         self.stored_bytes += len(stored)
-        self.frames.append(Frame(size_bytes, len(stored), _member_digest(stored, _FRAME_DIGEST_BYTES)))
+        self.frames.append(Frame(size_bytes, len(stored), digest_of(stored, _FRAME_DIGEST_BYTES)))
 
 
 class FrameReader:
@@ -547,10 +392,10 @@ class FrameReader:
         self._stream = stream
         self._frames = frames
         self._begins: list[tuple[int, int]] = []
-        self.size_bytes = stored_bytes = 0
+        size_bytes = stored_bytes = 0
         for frame in frames:
-            self._begins.append((self.size_bytes, stored_bytes))
-            self.size_bytes += frame.size_bytes
+            self._begins.append((size_bytes, stored_bytes))
+            size_bytes += frame.size_bytes
             stored_bytes += frame.stored_bytes
         self._held: tuple[int, bytes] = (-1, b"")
 
@@ -567,33 +412,20 @@ class FrameReader:
             size_bytes -= len(piece)
             number += 1
 
-    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """Return a range of the content."""
-        return b"".join(self.pieces(offset_bytes, size_bytes))
-
     def _frame(self, number: int) -> bytes:
         if self._held[0] != number:
             frame = self._frames[number]
             self._stream.seek(self._begins[number][1])
             stored = self._stream.read(frame.stored_bytes)
-            if _member_digest(stored, _FRAME_DIGEST_BYTES) != frame.digest:
+            if digest_of(stored, _FRAME_DIGEST_BYTES) != frame.digest:
                 raise Damaged(f"frame {number + 1} of {len(self._frames)} is not the one that was written")
             self._held = (number, zstandard.ZstdDecompressor().decompress(stored))
         return self._held[1]
 
 
-def _member_digest(content: bytes, digest_bytes: int = _FILE_DIGEST_BYTES) -> str:
+def digest_of(content: bytes, digest_bytes: int = DIGEST_BYTES) -> str:
+    """The BLAKE2b digest of some bytes, in hexadecimal."""
     return hashlib.blake2b(content, digest_size=digest_bytes).hexdigest()
-
-
-def _file_digest(stream: BinaryIO) -> tuple[str, int]:
-    digest = hashlib.blake2b(digest_size=_FILE_DIGEST_BYTES)
-    size_bytes = 0
-    stream.seek(0)
-    while piece := stream.read(_READ_BYTES):
-        digest.update(piece)
-        size_bytes += len(piece)
-    return digest.hexdigest(), size_bytes
 
 
 def unusable(record: model.ArchiveRecord, name: bytes, why: str) -> Refused:

@@ -1,22 +1,21 @@
 """Archive directories, source files and restored files, all by descriptor and without following symlinks."""
 
-import ctypes
 import errno
 import os
 import secrets
 import stat
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import BinaryIO, Self
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from io import BufferedReader
+from typing import BinaryIO
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import show
 from migrator.core.units import MIB
-from migrator.fs.beneath import Root
+from migrator.fs.beneath import Root, held
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.reading import DIGEST_ALGORITHMS, ReadingFileSystem
+from migrator.fs.reading import DIGEST_ALGORITHMS, INO_MASK, ReadingFileSystem, content_facts
 from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs
 from migrator.fs.writing import descriptor_path, open_own, remove_acls, set_capability, set_xattrs, write_piece
 from migrator.reap import model
@@ -29,7 +28,8 @@ _FILE_MODE = 0o600
 _READABLE_FILE_MODE = 0o400
 _READABLE_MODE = 0o500
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_BUFFER_BYTES = 1024 * 1024
+_CREATING = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BUFFER_BYTES = MIB
 
 
 class HeldFolder:
@@ -50,8 +50,7 @@ class HeldFolder:
         partial = name + model.PARTIAL_SUFFIX
         with suppress(FileNotFoundError):
             os.unlink(partial, dir_fd=self._fd)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(partial, flags, _FILE_MODE, dir_fd=self._fd)
+        fd = os.open(partial, _CREATING, _FILE_MODE, dir_fd=self._fd)
         try:
             remove_acls(descriptor_path(fd))
             os.fchmod(fd, _FILE_MODE)
@@ -83,10 +82,10 @@ class HeldFolder:
         os.fsync(self._fd)
 
     @contextmanager
-    def open(self, name: bytes) -> Iterator[BinaryIO]:
+    def open(self, name: bytes) -> Iterator[BufferedReader]:
         """Open a file for reading from the disks: its clean pages are dropped first. Follows no symlink."""
         fd = os.open(name, _READING | os.O_NONBLOCK, dir_fd=self._fd)
-        with open(fd, "rb", buffering=_BUFFER_BYTES) as stream:
+        with open(fd, "rb") as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", name)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -192,48 +191,35 @@ _READ_BYTES = 4 * MIB
 
 
 class MemberReader:
-    """The `MemberSource` port over a file system that is read. Thread-safe."""
+    """Opens files of the source for archiving. `algorithm` is that of their digests. Thread-safe."""
 
-    def __init__(self, source: ReadingFileSystem, *, algorithm: str, held_bytes: int = HELD_BYTES) -> None:
+    def __init__(self, source: ReadingFileSystem, *, algorithm: str) -> None:
+        self.algorithm = algorithm
         self._source = source
-        self._algorithm = algorithm
-        self._held_bytes = held_bytes
 
-    def open(self, row: model.ReapRow, *, settled_before_ns: int) -> "ReadMember | LeftOut":
+    def open(self, row: model.ReapRow, *, settled_before_ns: int) -> "OpenMember | LeftOut":
+        """Look up a path, and read it at once if it is small. LeftOut if it is gone, differs from the reap list, changed since
+        `settled_before_ns`, or is unreadable. Never raises OSError.
+        """
         try:
             entry = self._source.look(row.path)
-        except OSError as error:
-            return _unreadable(row.path, error)
-        if entry is None:
-            return LeftOut(path=row.path, reason=model.LeftOutReason.VANISHED, detail="it is not there any more")
-        if not model.is_listed(row, entry):
-            detail = "it is not as in the reap list any more"
-            return LeftOut(path=row.path, reason=model.LeftOutReason.CHANGED, detail=detail)
-        if entry.ctime_ns >= settled_before_ns:
-            return LeftOut(path=row.path, reason=model.LeftOutReason.FRESH, detail="it changed a moment ago")
-        try:
-            return self._read(entry)
+            if entry is None:
+                return LeftOut(path=row.path, reason=model.LeftOutReason.VANISHED, detail="it is not there any more")
+            if entry.type is not EntryType.FILE or not model.is_listed(row, entry):
+                detail = "it is not as in the reap list any more"
+                return LeftOut(path=row.path, reason=model.LeftOutReason.CHANGED, detail=detail)
+            if entry.ctime_ns >= settled_before_ns:
+                return LeftOut(path=row.path, reason=model.LeftOutReason.FRESH, detail="it changed a moment ago")
+            member = OpenMember(entry, self._open_file(entry.path), self.algorithm)
+            if entry.size_bytes > HELD_BYTES:
+                return member
+            with closing(member):
+                return member.hold() or member
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
-                return _changed(entry)
-            return _unreadable(row.path, error)
-
-    def _read(self, entry: Entry) -> "ReadMember | LeftOut":
-        if entry.type is not EntryType.FILE:
-            # Nothing to open: the first look has all of it, and an equal second look proves it unchanged.
-            now = self._source.look(entry.path)
-            same = now is not None and _moment(now) == _moment(entry) and now.symlink_target == entry.symlink_target
-            return ReadMember(entry, fd=-1, algorithm=self._algorithm) if same else _changed(entry)
-        member = ReadMember(entry, fd=self._open_file(entry.path), algorithm=self._algorithm)
-        if entry.size_bytes <= self._held_bytes:
-            try:
-                left_out = member.hold()
-            except BaseException:
-                member.close()
-                raise
-            if left_out is not None:
-                return left_out
-        return member
+                return _changed(row.path)
+            detail = error.strerror or str(error)
+            return LeftOut(path=row.path, reason=model.LeftOutReason.UNREADABLE, detail=detail)
 
     def _open_file(self, path: bytes) -> int:
         # O_NONBLOCK: a FIFO in a file's place must not block. O_NOATIME is for owners and root only.
@@ -244,88 +230,60 @@ class MemberReader:
             return self._source.beneath.open(path, flags)
 
 
-class ReadMember:
-    """The `OpenMember` port. `fd` is -1 for what is no regular file."""
+class OpenMember:
+    """A file of the source that is being archived. `entry` has the attributes before the content was read."""
 
-    def __init__(self, entry: Entry, *, fd: int, algorithm: str) -> None:
-        self._entry = entry
+    def __init__(self, entry: Entry, fd: int, algorithm: str) -> None:
+        self.entry = entry
         self._fd = fd
         self._hasher = DIGEST_ALGORITHMS[algorithm]()
+        self._read_bytes = 0
         self._held: bytes | None = None
 
     @property
-    def entry(self) -> Entry:
-        return self._entry
-
-    @property
-    def is_checked(self) -> bool:
-        return self._held is not None or self._entry.type is not EntryType.FILE
+    def is_held(self) -> bool:
+        """Whether the content is in memory and complete: `finish` then returns a digest."""
+        return self._held is not None
 
     def hold(self) -> LeftOut | None:
         """Read the content into memory. Raises OSError."""
-        content = b"".join(self._read())
-        left_out = self._check(len(content))
-        self.close()
-        if left_out is None:
-            self._held = content
-        return left_out
+        content = b"".join(self.pieces())
+        digest = self.finish()
+        if isinstance(digest, LeftOut):
+            return digest
+        self._held = content
+        return None
 
     def pieces(self) -> Iterator[bytes]:
+        """The content, up to the size in `entry`. Raises OSError."""
         if self._held is not None:
             yield self._held
-        elif self._fd >= 0:
-            yield from self._read()
+            return
+        # Data appended meanwhile is not read; the second look detects it.
+        while piece := os.pread(self._fd, min(_READ_BYTES, self.entry.size_bytes - self._read_bytes), self._read_bytes):
+            self._hasher.update(memoryview(piece))
+            self._read_bytes += len(piece)
+            yield piece
 
-    def finish(self) -> bytes | LeftOut | None:
-        if self._entry.type is not EntryType.FILE:
-            return None
+    def finish(self) -> bytes | LeftOut:
+        """The digest of the content, after all of it was read; LeftOut if the file changed. Raises OSError."""
         if self._held is None:
-            left_out = self._check(None)
-            self.close()
-            if left_out is not None:
-                return left_out
+            now, then = os.fstat(self._fd), self.entry
+            same_file = (now.st_dev, now.st_ino & INO_MASK) == (then.dev, then.ino)
+            same_content = content_facts(now) == (then.size_bytes, then.mtime_ns, then.ctime_ns)
+            if not same_file or not same_content or self._read_bytes != then.size_bytes:
+                return _changed(then.path)
         return self._hasher.digest()
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Release the file. May be called again."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
-    def _read(self) -> Iterator[bytes]:
-        left_bytes = self._entry.size_bytes
-        position = 0
-        # Data appended meanwhile is not read; the second look detects it.
-        while left_bytes > 0 and (piece := os.pread(self._fd, min(_READ_BYTES, left_bytes), position)):
-            self._hasher.update(memoryview(piece))
-            yield piece
-            position += len(piece)
-            left_bytes -= len(piece)
 
-    def _check(self, read_bytes: int | None) -> LeftOut | None:
-        facts = os.fstat(self._fd)
-        now = (
-            EntryType.of_mode(facts.st_mode),
-            facts.st_dev,
-            facts.st_ino & 0xFFFF_FFFF_FFFF_FFFF,
-            facts.st_size,
-            facts.st_mtime_ns,
-            facts.st_ctime_ns,
-        )
-        whole = read_bytes is None or read_bytes == self._entry.size_bytes
-        return None if whole and now == _moment(self._entry) else _changed(self._entry)
-
-
-def _moment(entry: Entry) -> tuple[EntryType, int, int, int, int, int]:
-    return entry.type, entry.dev, entry.ino, entry.size_bytes, entry.mtime_ns, entry.ctime_ns
-
-
-def _changed(entry: Entry) -> LeftOut:
-    return LeftOut(path=entry.path, reason=model.LeftOutReason.CHANGED, detail="it changed while it was read")
-
-
-def _unreadable(path: bytes, error: OSError) -> LeftOut:
-    return LeftOut(path=path, reason=model.LeftOutReason.UNREADABLE, detail=error.strerror or str(error))
+def _changed(path: bytes) -> LeftOut:
+    return LeftOut(path=path, reason=model.LeftOutReason.CHANGED, detail="it changed while it was read")
 
 
 # --- Restoring
@@ -334,157 +292,71 @@ def _unreadable(path: bytes, error: OSError) -> LeftOut:
 # request.
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
-_CREATED_MODE = 0o600
 _DIRECTORY_MODE = 0o700
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SECTOR_BYTES = 512
-_NODES = {
-    EntryType.FIFO: stat.S_IFIFO,
-    EntryType.BLOCK: stat.S_IFBLK,
-    EntryType.CHARACTER: stat.S_IFCHR,
-}
 
 
-class MountedRestorer:
-    """Restores members into a directory. Blocking. Nothing is overwritten except on request. Attributes that `capabilities` lack
-    are not set.
+def restore_file(
+    root: Root,
+    member: model.ArchivedMember,
+    content: Iterator[bytes],
+    capabilities: TargetCapabilities,
+    *,
+    overwrite: bool,
+) -> None:
+    """Restore a member with all its attributes except those that `capabilities` lack. Missing directories above it are created
+    for its owner alone. Raises OSError (FileExistsError if the name is taken), and what `content` raises.
     """
-
-    def __init__(self, root: bytes, capabilities: TargetCapabilities | None = None) -> None:
-        self._path = os.path.abspath(root)
-        self._capabilities = capabilities or TargetCapabilities()
-        self._opening = threading.Lock()
-        self._held: Root | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the root; the next call opens it again."""
-        with self._opening:
-            if self._held is not None:
-                self._held.close()
-                self._held = None
-
-    def restore(self, member: model.ArchivedMember, content: Iterator[bytes], *, overwrite: bool) -> None:
-        """Restore a member with all its attributes, under a temporary name first. Missing directories above it are created for its
-        owner alone. Raises OSError (FileExistsError if the name is taken), and what `content` raises.
-        """
-        entry = member.entry
-        with self._parent(entry) as (fd, name), _final_name(fd, name, overwrite=overwrite) as temporary:
-            match entry.type:
-                case EntryType.FILE:
-                    self._make_file(fd, temporary, entry, content)
-                case EntryType.SYMLINK:
-                    os.symlink(entry.symlink_target or b"", temporary, dir_fd=fd)
-                    _dress_node(fd, temporary, entry, self._kept(entry))
-                case EntryType.FIFO | EntryType.BLOCK | EntryType.CHARACTER:
-                    os.mknod(temporary, _NODES[entry.type] | _CREATED_MODE, entry.rdev, dir_fd=fd)
-                    _dress_node(fd, temporary, entry, self._kept(entry))
-                case EntryType.DIRECTORY | EntryType.SOCKET:
-                    raise OSError(errno.EINVAL, f"a {entry.type.value} is in no archive", entry.path)
-
-    def link(self, existing: bytes, member: model.ArchivedMember, *, overwrite: bool) -> None:
-        """Restore a member as another name of a restored one. Raises OSError as `restore` does."""
-        with (
-            self._root.parent(existing) as (existing_fd, existing_name),
-            self._parent(member.entry) as (fd, name),
-            _final_name(fd, name, overwrite=overwrite) as temporary,
-        ):
-            os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
-
-    def sync(self) -> None:
-        """Flush all restored files to the disks. Raises OSError."""
-        fd = self._root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            if _libc.syncfs(fd) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code), self._path)
-        finally:
-            os.close(fd)
-
-    @property
-    def _root(self) -> Root:
-        if self._held is None:
-            with self._opening:
-                if self._held is None:
-                    self._held = Root(self._path)
-        return self._held
-
-    def _kept(self, entry: Entry) -> dict[bytes, bytes]:
-        return kept_xattrs(entry.xattrs, self._capabilities)
-
-    def _make_file(self, directory_fd: int, name: bytes, entry: Entry, content: Iterator[bytes]) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(name, flags, _CREATED_MODE, dir_fd=directory_fd)
-        try:
-            sparse = entry.blocks * _SECTOR_BYTES < entry.size_bytes
-            position = 0
-            for piece in content:
-                write_piece(fd, piece, position, skip_zeros=sparse)
-                position += len(piece)
-            os.ftruncate(fd, position)
-            _dress(descriptor_path(fd), entry, self._kept(entry))
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    @contextmanager
-    def _parent(self, entry: Entry) -> Iterator[tuple[int, bytes]]:
-        """The directory of a member, as a descriptor, and the member's name. Missing directories are created for its owner."""
-        directory, _, name = entry.path.rpartition(b"/")
-        if name in (b"", b".", b".."):
-            raise OSError(errno.EINVAL, "not the path of an entry", entry.path)
-        try:
-            fd = self._root.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        except FileNotFoundError:
-            fd = self._make(directory, entry)
-        try:
-            yield fd, name
-        finally:
-            os.close(fd)
-
-    def _make(self, directory: bytes, like: Entry) -> int:
-        fd = self._root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
-        for component in directory.split(b"/"):
-            try:
-                deeper = _step(fd, component, like)
-            finally:
-                os.close(fd)
-            fd = deeper
-        return fd
+    entry = member.entry
+    with (
+        _parent(root, entry) as (directory_fd, name),
+        _final_name(directory_fd, name, overwrite=overwrite) as temporary,
+        held(os.open(temporary, _CREATING, _FILE_MODE, dir_fd=directory_fd)) as fd,
+    ):
+        sparse = entry.blocks * _SECTOR_BYTES < entry.size_bytes
+        position = 0
+        for piece in content:
+            write_piece(fd, piece, position, skip_zeros=sparse)
+            position += len(piece)
+        os.ftruncate(fd, position)
+        xattrs = kept_xattrs(entry.xattrs, capabilities)
+        # Times last; setuid and file capabilities after the owner.
+        os.fchown(fd, entry.uid, entry.gid)
+        set_xattrs(descriptor_path(fd), xattrs)
+        os.fchmod(fd, entry.mode)
+        set_capability(descriptor_path(fd), xattrs)
+        os.utime(fd, ns=(entry.atime_ns, entry.mtime_ns))
+        os.fsync(fd)
 
 
-def _dress(path: bytes, entry: Entry, xattrs: Mapping[bytes, bytes]) -> None:
-    """Set owner, mode, attributes and times through the path of a descriptor; times last, setuid after the owner."""
-    os.chown(path, entry.uid, entry.gid)
-    set_xattrs(path, xattrs)
-    if entry.type is not EntryType.SYMLINK:
-        os.chmod(path, entry.mode)  # noqa: PTH101 (the path is bytes)
-    set_capability(path, xattrs)
-    os.utime(path, ns=(entry.atime_ns, entry.mtime_ns))
+def restore_link(root: Root, member: model.ArchivedMember, existing: bytes, *, overwrite: bool) -> None:
+    """Restore a member as another name of a restored one. Raises OSError as `restore_file` does."""
+    with (
+        root.parent(existing) as (existing_fd, existing_name),
+        _parent(root, member.entry) as (fd, name),
+        _final_name(fd, name, overwrite=overwrite) as temporary,
+    ):
+        os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
 
 
-def _dress_node(directory_fd: int, name: bytes, entry: Entry, xattrs: Mapping[bytes, bytes]) -> None:
-    """As `_dress`, for files that cannot be opened; by O_PATH, because the directory's owner may replace the name."""
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory_fd)
+@contextmanager
+def _parent(root: Root, entry: Entry) -> Iterator[tuple[int, bytes]]:
+    """The directory of a member, as a descriptor, and the member's name. Missing directories are created for its owner."""
+    directory, _, name = entry.path.rpartition(b"/")
     try:
-        facts = os.fstat(fd)
-        if EntryType.of_mode(facts.st_mode) is not entry.type or facts.st_uid != os.geteuid() or facts.st_nlink != 1:
-            raise OSError(errno.ESTALE, "it was replaced while it was made", name)
-        _dress(descriptor_path(fd), entry, xattrs)
-    finally:
-        os.close(fd)
+        fd = root.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        fd = root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
+        for component in directory.split(b"/"):
+            with held(fd):
+                fd = _step(fd, component, entry)
+    with held(fd):
+        yield fd, name
 
 
 def _step(fd: int, component: bytes, like: Entry) -> int:
-    if component in (b"", b".", b".."):
-        raise OSError(errno.EINVAL, "not the path of a directory", component)
     try:
         return os.open(component, _DIRECTORY, dir_fd=fd)
     except FileNotFoundError:

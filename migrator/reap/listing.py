@@ -10,13 +10,13 @@ from migrator.core.units import format_size, several
 from migrator.plan.model import Plan, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_cost
 from migrator.reap import model
-from migrator.reap.ports import ReapLists
 from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.store import CatalogQueryFiles
+    from migrator.reap.store import ReapListFiles
 
 # --- `reap list`: read only
 
@@ -158,7 +158,13 @@ class ReleaseRequest:
 
 
 def release(
-    request: ReleaseRequest, *, plan: Plan, trees: Sequence[bytes], lists: ReapLists, ledger: "Ledger", now_s: float
+    request: ReleaseRequest,
+    *,
+    plan: Plan,
+    trees: Sequence[bytes],
+    lists: "ReapListFiles",
+    ledger: "Ledger",
+    now_s: float,
 ) -> model.Released:
     """Record the release in the ledger, for files that the plan's reap list skips. May be called again.
 
@@ -172,7 +178,7 @@ def release(
         model.ReapRelease(tree=tree, pattern=pattern, is_glob=is_glob, by=request.by, at_s=now_s)
         for tree, pattern, is_glob in release_patterns(trees, request.paths, request.globs)
     )
-    lists.checked(plan.reap.reap_list, plan.reap.digest or "")
+    lists.checked(plan.reap)
     asked = Releases(releases)
     files = size_bytes = 0
     examples: list[bytes] = []

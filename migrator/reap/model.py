@@ -8,7 +8,7 @@ from typing import Any
 
 from migrator.core.entry import Entry, UserTree
 from migrator.core.paths import is_beneath, join
-from migrator.core.units import GIB
+from migrator.core.units import GIB, MIB
 
 # --- Policy and lists
 
@@ -255,14 +255,13 @@ class LeftOutReason(StrEnum):
     """Why a path of a reap list was not archived.
 
     `changed`: since the reap list was made, so the next delta pass copies it as any other file. `fresh`: changed just before
-    it was read, so a later call archives it. `unreadable` and `not-possible` paths stay on the source only.
+    it was read, so a later call archives it. `unreadable` paths stay on the source only.
     """
 
     VANISHED = "vanished"
     CHANGED = "changed"
     FRESH = "fresh"
     UNREADABLE = "unreadable"
-    NOT_POSSIBLE = "not-possible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,16 +275,16 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedMember:
-    """One path in an archive. `entry` has the source's attributes when it was read, and the path relative to the source's root.
+    """One file in an archive. `entry` has the source's attributes when it was read, and the path relative to the source's root.
 
-    `digest` is that of the content, None unless it is a regular file. `offset_bytes` is the offset of the header in the
+    `digest` is that of the content. `offset_bytes` is the offset of the header in the
     uncompressed tar, `data_offset_bytes` that of the content: further names of a file (`link_to`) have that of the first
     name in the same archive. `archive` (its number in the tree) and `algorithm` (of the digest) are set for members of an
     index.
     """
 
     entry: Entry
-    digest: bytes | None
+    digest: bytes
     offset_bytes: int
     data_offset_bytes: int
     link_to: bytes | None = None
@@ -295,10 +294,11 @@ class ArchivedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLimits:
-    """Limits of one archive. A larger file gets an archive of its own."""
+    """Limits of one archive. A larger file gets an archive of its own. Frames of `frame_bytes` are compressed each alone."""
 
     max_bytes: int = GIB
     max_members: int = 100_000
+    frame_bytes: int = 8 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
@@ -15,9 +14,11 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.progress import Progress
 from migrator.core.units import format_count, several
 from migrator.cutover.model import UNDER_WAY_STATES
+from migrator.fs.model import TargetCapabilities
+from migrator.fs.reading import ReadingFileSystem
 from migrator.reap.archive import EXAMPLES, ProvenArchives, in_thread, whole
-from migrator.reap.archives import TarArchives, TarIndex
-from migrator.reap.files import HeldFolder, MountedArchiveFolders, MountedRestorer
+from migrator.reap.archives import TarIndex
+from migrator.reap.files import MountedArchiveFolders, restore_file, restore_link
 from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
 from migrator.reap.rules import GlobMatcher, parse_glob
 
@@ -46,11 +47,11 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoringWorld:
-    """The environment of a restore; `restorer` writes to the destination."""
+    """The environment of a restore. Attributes that the `capabilities` of the destination lack are not set."""
 
     folders: MountedArchiveFolders
-    format: TarArchives
-    restorer: MountedRestorer
+    destination: ReadingFileSystem
+    capabilities: TargetCapabilities
     ledger: "Ledger"
     progress: Progress
     clock: Clock
@@ -62,7 +63,7 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
     May be called again. Raises UsageError if no archived file matches; Refused if an index differs from the ledger's, and in
     place while the user is frozen. A file whose content differs from its digest is not restored.
     """
-    archives = ProvenArchives(world.ledger.archives, world.folders, world.format)
+    archives = ProvenArchives(world.ledger.archives, world.folders)
     chosen: list[tuple[bytes, list[_Choice]]] = []
     for tree in request.trees:
         if request.in_place:
@@ -80,7 +81,7 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
             await restoring.restore(tree, choice)
         if restoring.restored:
             try:
-                await whole(world.restorer.sync)
+                await whole(world.destination.sync)
             except OSError as error:
                 raise MigratorError(
                     f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
@@ -123,12 +124,19 @@ class _Restoring:
             for member in some:
                 self._put_back(member, choice.archive.content(stream, member), first_names)
 
-        async with (
-            in_thread(self._world.folders.open(tree)) as folder,
-            in_thread(_stored(folder, tree, number)) as stream,
-        ):
-            for start in range(0, len(choice.members), _AT_ONCE):
-                await whole(partial(put_back, stream, choice.members[start : start + _AT_ONCE]))
+        try:
+            async with (
+                in_thread(self._world.folders.open(tree)) as folder,
+                in_thread(folder.open(archive_name(number))) as stream,
+            ):
+                for start in range(0, len(choice.members), _AT_ONCE):
+                    await whole(partial(put_back, stream, choice.members[start : start + _AT_ONCE]))
+        except OSError as error:
+            raise Refused(
+                f"archive {number} of {show(tree)} cannot be read: {error.strerror or error}",
+                cause="it was removed, or something else lies in its place",
+                hint="bring it back from a backup of the target",
+            ) from error
 
     def result(self, tree: bytes) -> Restored:
         """What was done."""
@@ -141,15 +149,15 @@ class _Restoring:
         )
 
     def _put_back(self, member: ArchivedMember, content: Iterator[bytes], first_names: dict[int, bytes]) -> None:
-        restorer, overwrite = self._world.restorer, self._request.overwrite
+        root, overwrite = self._world.destination.beneath, self._request.overwrite
         entry = member.entry
         # Names that share content in the archive become names of one file again.
         first = first_names.get(member.data_offset_bytes) if entry.link_group is not None else None
         try:
             if first is not None:
-                restorer.link(first, member, overwrite=overwrite)
+                restore_link(root, member, first, overwrite=overwrite)
             else:
-                restorer.restore(member, content, overwrite=overwrite)
+                restore_file(root, member, content, self._world.capabilities, overwrite=overwrite)
         except FileExistsError:
             self._leave(member, "something is there already; --overwrite replaces it")
         except Refused as refused:
@@ -168,20 +176,6 @@ class _Restoring:
         self._not_restored += 1
         if len(self._examples) < EXAMPLES:
             self._examples.append(NotRestored(path=member.entry.path, reason=reason))
-
-
-@contextmanager
-def _stored(folder: HeldFolder, tree: bytes, number: int) -> Iterator[BinaryIO]:
-    with ExitStack() as opened:
-        try:
-            stream = opened.enter_context(folder.open(archive_name(number)))
-        except OSError as error:
-            raise Refused(
-                f"archive {number} of {show(tree)} cannot be read: {error.strerror or error}",
-                cause="it was removed, or something else lies in its place",
-                hint="bring it back from a backup of the target",
-            ) from error
-        yield stream
 
 
 def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) -> list[_Choice]:

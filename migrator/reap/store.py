@@ -17,8 +17,16 @@ from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.errors import Refused
 from migrator.core.units import NS_PER_S
 from migrator.plan.model import check_plan_name
-from migrator.reap.model import ReapAction, ReapClock, ReapDirectory, ReapedTree, ReapRow, TreeRule, reap_rows
-from migrator.reap.ports import ReapIndex, WrittenReapList
+from migrator.reap.model import (
+    PlanReap,
+    ReapAction,
+    ReapClock,
+    ReapDirectory,
+    ReapedTree,
+    ReapRow,
+    TreeRule,
+    reap_rows,
+)
 from migrator.reap.rules import ANY, ReapGlob, Token, parse_globs, rule_words
 
 # --- SQL over the view `entries` and the table `reap_rules`: one pass over the catalog, out of core
@@ -155,7 +163,7 @@ _BLOCK_BYTES = 512
 
 
 class Reaping:
-    """The `ReapSelection` port over the view `entries` of a connection. One query at a time."""
+    """The files of a catalog, the view `entries` of a connection, that rules match. Out of core; one query at a time. Blocking."""
 
     def __init__(
         self,
@@ -223,6 +231,7 @@ class Reaping:
             self._connection.from_arrow(table).insert_into("kept")
 
     def trees(self) -> Sequence[ReapedTree]:
+        """Counts by tree, in the order of the rules, without trees that have no matches."""
         sums: dict[int, list[int]] = {}
         for ordinal, nlink, names, size, blocks, oldest_ns in self._connection.execute(TALLIES).fetchall():
             share = max(nlink, 1)
@@ -247,11 +256,15 @@ class Reaping:
         ]
 
     def rows(self, *, listed: bool = False) -> Iterator[Sequence[ReapRow]]:
+        """The archived or skipped files in blocks, by tree in the order of the rules, then in the order of the scan. With
+        `listed`, those that are only reported too. Consume all before the next query.
+        """
         query = self._connection.sql(ROWS, params={"listed": listed})
         for block in query.to_arrow_reader(ROWS_AT_ONCE):
             yield reap_rows(column.to_pylist() for column in block.columns)
 
     def directories(self, limit: int) -> dict[bytes, Sequence[ReapDirectory]]:
+        """For each tree, up to `limit` directories with the most matched bytes."""
         found: dict[bytes, list[ReapDirectory]] = {}
         rows = self._connection.execute(DIRECTORIES, {"most": limit}).fetchall()
         for ordinal, directory, files, size_bytes in rows:
@@ -296,42 +309,56 @@ _HINT = "bring it back, or make a new plan with `migrator plan --activate`"
 
 
 class ReapListFiles:
-    """The `ReapLists` port over the directory of plans. The name of a list is relative to it, so it can be moved."""
+    """The reap lists of a site in the directory of plans. The name of a list is relative to it, so it can be moved. Only some
+    thousand rows are in memory at a time.
+    """
 
     def __init__(self, plans_dir: Path) -> None:
         self._plans_dir = plans_dir
 
-    def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> WrittenReapList:
+    def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> tuple[str, str]:
+        """Write the list of a plan in progress, durably, in the given order; the rows of one tree are contiguous. Replaces the
+        leftovers of an interrupted plan. Returns its name and its BLAKE2b digest. Raises OSError.
+        """
         reap_list = f"{check_plan_name(plan)}.chunks/{_FILE}"
         file = self._plans_dir / reap_list
         file.parent.mkdir(parents=True, exist_ok=True)
         sync(self._plans_dir)
         with replacing(file) as stream:
-            count = _write(stream, rows)
-        return WrittenReapList(reap_list=reap_list, digest=self.digest(reap_list), rows=count)
+            _write(stream, rows)
+        return reap_list, file_digest(file)
+
+    def checked(self, reap: PlanReap | None) -> Path | None:
+        """The file with the list of a plan, for queries; None if it reaps nothing. Raises Refused if it is missing, or its digest
+        differs from the plan's.
+        """
+        if reap is None or reap.reap_list is None:
+            return None
+        file = self._file(reap.reap_list)
+        try:
+            if file_digest(file) != reap.digest:
+                raise _damaged(reap.reap_list, file, "its digest is not the one in the plan")
+        except FileNotFoundError:
+            raise _missing(reap.reap_list, file) from None
+        return file
 
     def paths(
         self, reap_list: str, *, trees: Collection[bytes] | None = None, action: ReapAction | None = None
     ) -> Iterator[Sequence[ReapRow]]:
+        """The rows of these trees (None: all) with this action (None: both), in the list's order, in blocks of one tree each.
+        Raises Refused if the list is missing or damaged.
+        """
         for table in self._groups(reap_list, trees, action, [field.name for field in REAP_SCHEMA]):
             yield reap_rows(column.to_pylist() for column in table.columns)
 
-    def digest(self, reap_list: str) -> str:
-        file = self._file(reap_list)
-        try:
-            return file_digest(file)
-        except FileNotFoundError:
-            raise _missing(reap_list, file) from None
-
-    def checked(self, reap_list: str, digest: str) -> Path:
-        if self.digest(reap_list) != digest:
-            raise _damaged(reap_list, self._file(reap_list), "its digest is not the one in the plan")
-        return self._file(reap_list)
-
-    def index(self, reap_list: str, *, trees: Collection[bytes] | None = None) -> ReapIndex:
-        index = _DigestIndex()
+    def index(self, reap: PlanReap | None, *, trees: Collection[bytes]) -> "ReapIndex | None":
+        """The list of a plan for these trees in memory; None if it reaps nothing. Raises Refused as `checked` does."""
+        if reap is None or reap.reap_list is None:
+            return None
+        self.checked(reap)
+        index = ReapIndex()
         columns = ["action", "path", "size", "mtime_ns", "ctime_ns"]
-        for table in self._groups(reap_list, trees, None, columns):
+        for table in self._groups(reap.reap_list, trees, None, columns):
             action = ReapAction(table.column("action")[0].as_py())
             facts = (table.column(name).to_pylist() for name in columns[1:])
             index.add(action, zip(*facts, strict=True))
@@ -365,8 +392,10 @@ class ReapListFiles:
         return self._plans_dir / directory / name
 
 
-class _DigestIndex:
-    """The `ReapIndex` port: 128 bits per row, in two columns of 64, sorted by the first."""
+class ReapIndex:
+    """The reap list of a plan in memory, for look-ups by path. Thread-safe. 128 bits per row, in two columns of 64, sorted by
+    the first.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[ReapAction, list[array[int]]] = {}
@@ -389,6 +418,10 @@ class _DigestIndex:
         self._waiting.clear()
 
     def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> ReapAction | None:
+        """The action of the list for a path with these attributes; None if it does not have the path, or with others.
+
+        Compares 128-bit digests of path and attributes. Deletions are checked against the rows themselves.
+        """
         first, second = _keys(path, size_bytes, mtime_ns, ctime_ns)
         for action, (low, high) in self._sorted.items():
             place = bisect_left(low, first)
@@ -418,8 +451,7 @@ def _keys(path: bytes, size_bytes: int, mtime_ns: int, ctime_ns: int) -> tuple[i
     return int.from_bytes(digest[:_KEY_BYTES], "little"), int.from_bytes(digest[_KEY_BYTES:], "little")
 
 
-def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> int:
-    count = 0
+def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> None:
     waiting: list[ReapRow] = []
     with pq.ParquetWriter(
         stream,
@@ -436,10 +468,8 @@ def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> int:
                     writer.write_batch(_batch(waiting))
                     waiting = []
                 waiting.append(row)
-                count += 1
         if waiting:
             writer.write_batch(_batch(waiting))
-    return count
 
 
 def _batch(rows: Sequence[ReapRow]) -> pa.RecordBatch:

@@ -25,7 +25,6 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.plan.rules import after_verification
 from migrator.reap.archive import ProvenArchives
-from migrator.reap.ports import ReapIndex, ReapLists
 from migrator.site.guards import mounts_not_recorded
 from migrator.site.rules_guards import health_problems
 from migrator.verify import walk
@@ -34,6 +33,7 @@ from migrator.verify.model import ContentReading, Difference, DifferenceKind, Di
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft
     from migrator.ledger.ledger import Ledger
+    from migrator.reap.store import ReapListFiles
 
 # --- Accounting: every path that any scan saw is in the manifest, is reported, or is proven gone
 
@@ -349,7 +349,7 @@ async def verify(
     ledger: "Ledger",
     progress: Progress,
     clock: Clock,
-    reap_lists: ReapLists | None = None,
+    reap_lists: "ReapListFiles | None" = None,
     archived: ProvenArchives | None = None,
     storage: StorageTargets | None = None,
 ) -> VerificationRecord:
@@ -392,7 +392,7 @@ class _Verification:
         ledger: "Ledger",
         progress: Progress,
         clock: Clock,
-        reap_lists: ReapLists | None,
+        reap_lists: "ReapListFiles | None",
         archived: ProvenArchives | None,
         storage: StorageTargets | None,
     ) -> None:
@@ -538,17 +538,10 @@ class _Verification:
 
     def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> walk.Absences:
         trees = tuple(tree.path for tree in batch.trees)
-        found = walk.Absences(capabilities, trees, reaped=self._reap_index(batch), archived=self._archived)
+        reaped = self._reap_lists.index(self._request.plan.reap, trees=trees) if self._reap_lists else None
+        found = walk.Absences(capabilities, trees, reaped=reaped, archived=self._archived)
         found.load()
         return found
-
-    def _reap_index(self, batch: Batch) -> ReapIndex | None:
-        """The plan's reap list for these trees, which explains absent paths. Raises Refused."""
-        reap = self._request.plan.reap
-        if self._reap_lists is None or reap is None or reap.reap_list is None:
-            return None
-        self._reap_lists.checked(reap.reap_list, reap.digest or "")
-        return self._reap_lists.index(reap.reap_list, trees=[tree.path for tree in batch.trees])
 
     def _find_trees(self, batch: Batch, comparison: walk.TreeComparison, tally: walk.Tally) -> tuple[bytes, ...]:
         """The trees that exist on the source. A missing one makes the verification not whole."""

@@ -24,12 +24,12 @@ from migrator.fs.rules import TEMPORARY_PREFIX, Comparison, Loss, absence, compa
 from migrator.plan.model import SurpriseKind
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ArchivedMember, ReapAction, is_archive_path, same_file
-from migrator.reap.ports import ReapIndex
 from migrator.verify import model
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ParquetEarlierManifest
     from migrator.ledger.plans import VerificationRecords
+    from migrator.reap.store import ReapIndex
 
 # --- Waiting for lost storage of the target: its files are unreadable meanwhile, not different
 
@@ -568,7 +568,7 @@ class Absences:
         capabilities: TargetCapabilities,
         trees: Iterable[bytes],
         *,
-        reaped: ReapIndex | None,
+        reaped: "ReapIndex | None",
         archived: ProvenArchives | None,
     ) -> None:
         self._capabilities = capabilities

@@ -9,7 +9,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.delta.model import ChangeKind
 from migrator.delta.store import Comparisons
-from migrator.reap.model import ReapAction, ReapRow
+from migrator.reap.model import PlanReap, ReapAction, ReapRow, Savings
 from migrator.reap.store import ReapListFiles
 from tests.delta.changing_trees import Source
 from tests.delta.comparison_world import FILE, SETTLED_NS, SYMLINK, TREES, A, B, World, change, one_file
@@ -254,8 +254,10 @@ def reap_list(place: Path, entries: Sequence[Entry], path: bytes) -> Path:
         mode=entry.mode,
     )
     lists = ReapListFiles(place)
-    written = lists.write("plan", [[row]])
-    return lists.checked(written.reap_list, written.digest)
+    name, digest = lists.write("plan", [[row]])
+    file = lists.checked(PlanReap(reap_list=name, digest=digest, trees=(), saved=Savings(), listed=Savings()))
+    assert file is not None
+    return file
 
 
 @pytest.fixture

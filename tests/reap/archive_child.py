@@ -46,7 +46,6 @@ class Steps:
 
 def main() -> None:
     with archive_world(Path(sys.argv[1])) as world:
-        world.frame_bytes = 1024
         rows = world.rows()
         steps = Steps(int(sys.argv[2]))
         for name in ("add", "prove", "void"):
@@ -55,7 +54,7 @@ def main() -> None:
         steps.before(HeldFolder, "create")
         for name in ("mkdir", "unlink", "rename", "fsync"):
             steps.before_system_call(name)
-        world.archive(rows, limits=ArchiveLimits(max_members=MEMBERS))
+        world.archive(rows, limits=ArchiveLimits(max_members=MEMBERS, frame_bytes=1024))
     os.write(1, b"done\n")
 
 

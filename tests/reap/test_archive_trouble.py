@@ -16,11 +16,10 @@ from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
 from migrator.reap import archive
 from migrator.reap import restore as restoring
-from migrator.reap.files import HeldFolder
+from migrator.reap.files import HeldFolder, MemberReader, OpenMember
 from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
-from migrator.reap.ports import OpenMember
 from tests.beegfs.test_storage_outages import Storage
-from tests.support.archive_world import TREE, World, restored_tree, write
+from tests.support.archive_world import ALGORITHM, TREE, World, restored_tree, write
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -34,13 +33,7 @@ def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(bytes(content))
-    [record] = world.ledger.archives.of_tree(TREE)
-    with (
-        world.folders.open(TREE) as folder,
-        folder.open(b"000001.tar.zst") as stored,
-        folder.open(b"000001.parquet") as i,
-    ):
-        assert "not the one that was written" in world.format.read_back(record, stored, i)
+    assert "not the one that was written" in world.proven.problems(TREE)[0]
     done = world.restore(b".", to=place)
     assert 0 < done.not_restored < 200
     assert "is not the one that was written" in done.examples[0].reason
@@ -150,18 +143,18 @@ def test_an_archive_that_cannot_be_read_back_does_not_count(world: World, monkey
     assert world.archive(world.rows()).members == 1
 
 
-class CancellingSource:
+class CancellingReader(MemberReader):
     """Calls something back when the member with a number is opened."""
 
     def __init__(self, world: World, number: int, call: Callable[[], object]) -> None:
-        self._members = world.archiving(()).members
+        super().__init__(world.source, algorithm=ALGORITHM)
         self._left = itertools.count(-number)
         self._call = call
 
     def open(self, row: ReapRow, *, settled_before_ns: int) -> OpenMember | LeftOut:
         if next(self._left) == 0:
             self._call()
-        return self._members.open(row, settled_before_ns=settled_before_ns)
+        return super().open(row, settled_before_ns=settled_before_ns)
 
 
 @pytest.mark.parametrize("number", [1, 200, 399])
@@ -178,7 +171,7 @@ def test_an_interrupted_call_leaves_no_parts_and_is_gone_on_with(world: World, n
         )
         working = replace(
             world.archiving(rows),
-            members=CancellingSource(world, number, lambda: loop.call_soon_threadsafe(task.cancel)),
+            members=CancellingReader(world, number, lambda: loop.call_soon_threadsafe(task.cancel)),
         )
         task = asyncio.ensure_future(archive.archive_trees(request, working))
         await task

@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from migrator.core.entry import Entry
 from migrator.core.errors import ExitCode
-from migrator.reap import archive
+from migrator.reap import archive, files
 from migrator.reap import model as reap
-from migrator.reap.ports import OpenMember
+from migrator.reap.files import OpenMember
 from tests.support.archive_world import (
     HOSTILE,
     TREE,
@@ -36,9 +37,8 @@ def test_the_index_says_what_is_where(world: World) -> None:
         ["zstd", "-dcq", str(world.archives / "000001.tar.zst")], check=True, capture_output=True
     ).stdout
     for row in index:
-        if row["type"] == "file":
-            with open(world.tree + b"/" + row["path"], "rb") as file:
-                assert tar[row["data_offset"] : row["data_offset"] + row["size"]] == file.read()
+        with open(world.tree + b"/" + row["path"], "rb") as file:
+            assert tar[row["data_offset"] : row["data_offset"] + row["size"]] == file.read()
 
 
 def test_archives_are_closed_until_they_are_handed_over(world: World) -> None:
@@ -85,46 +85,28 @@ def test_what_changed_since_the_list_or_vanished_is_left_out(world: World) -> No
     assert archive.exit_code([done]) is ExitCode.ATTENTION
 
 
-class ChangingMember:
-    """A file that is written to when half of it has been read."""
-
-    def __init__(self, member: OpenMember, path: bytes) -> None:
-        self._member = member
-        self._path = path
-        self.entry = member.entry
-        self.is_checked = member.is_checked
+class ChangingMember(OpenMember):
+    """A large file that is written to when some of it has been read."""
 
     def pieces(self) -> Iterator[bytes]:
-        for number, piece in enumerate(self._member.pieces()):
+        for number, piece in enumerate(super().pieces()):
             yield piece
             if number == 0:
-                with open(self._path, "r+b") as file:
+                with open(f"/proc/self/fd/{self._fd}", "r+b") as file:
                     file.write(b"changed")
 
-    def finish(self) -> bytes | reap.LeftOut | None:
-        return self._member.finish()
 
-    def close(self) -> None:
-        self._member.close()
-
-
-class ChangingSource:
-    def __init__(self, world: World) -> None:
-        self._members = world.archiving(()).members
-        self._root = os.fsencode(world.source_path)
-
-    def open(self, row: reap.ReapRow, *, settled_before_ns: int) -> OpenMember | reap.LeftOut:
-        opened = self._members.open(row, settled_before_ns=settled_before_ns)
-        if isinstance(opened, reap.LeftOut) or b"changing" not in row.path:
-            return opened
-        return ChangingMember(opened, self._root + b"/" + row.path)
-
-
-def test_a_large_file_that_changes_while_it_is_packed_leaves_no_trace(world: World, place: Path) -> None:
+def test_a_large_file_that_changes_while_it_is_packed_leaves_no_trace(
+    world: World, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in (b"a", b"b changing", b"c", b"d changing", b"e"):
         write(world.tree + b"/" + name, os.urandom(9_000_000 if b"changing" in name else 1000))
     rows = world.rows()
-    world.members = ChangingSource(world)
+
+    def member(entry: Entry, fd: int, algorithm: str) -> OpenMember:
+        return (ChangingMember if b"changing" in entry.path else OpenMember)(entry, fd, algorithm)
+
+    monkeypatch.setattr(files, "OpenMember", member)
     done = world.archive(rows)
     assert (done.members, dict(done.left_out)) == (3, {"changed": 2})
     listed = subprocess.run(
@@ -163,8 +145,7 @@ def test_a_block_asks_for_what_is_archived_with_its_digest(world: World) -> None
     found = world.proven.of_block(TREE, [*paths, TREE, TREE + b"/not there", b"home/alicex/empty"])
     assert set(found) == set(paths)
     for path, member in found.items():
-        if member.entry.type.value == "file":
-            assert member.digest == world.source.digest(path, "xxh3_128").value
+        assert member.digest == world.source.digest(path, "xxh3_128").value
         entry = world.source.look(path)
         assert entry is not None
         assert reap.same_file(member, entry)

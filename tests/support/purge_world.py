@@ -27,7 +27,6 @@ from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
-from migrator.reap.archives import TarArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
@@ -171,9 +170,7 @@ class PurgeSite:
             link=link,
             backup=lambda _record: self.backup,
             back_up=self.backups.append,
-            archived=lambda: ProvenArchives(
-                world.ledger.archives, MountedArchiveFolders(world.target_root), TarArchives({}, algorithm="")
-            ),
+            archived=lambda: ProvenArchives(world.ledger.archives, MountedArchiveFolders(world.target_root)),
             skipped=lambda _record: (),
             hooks=None,
             ledger=world.ledger,
