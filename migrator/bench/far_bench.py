@@ -234,7 +234,7 @@ def perform(request: dict[str, Any]) -> dict[str, Any]:
     if request["synced"]:
         _sync()
     elapsed = time.monotonic() - begin
-    kept = request["report"] or request["lanes"][0][0].startswith("@")
+    kept = request["keeps_output"] or request["lanes"][0][0].startswith("@")
     return {
         "began_at_s": began_at,
         "elapsed_s": elapsed,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from migrator.bench.model import BENCH_NAME, Background, HostRun, Place, Step
-from migrator.bench.rules import read_report
+from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.hosts.ports import Command, Host, Hosts
@@ -120,7 +120,7 @@ class HostWorkloads:
             "do": "perform",
             **_where(directory),
             "lanes": step.lanes,
-            "report": step.report,
+            "keeps_output": step.fio,
             "seed": seed,
             "start_at": None if start_at_s is None else start_at_s + offset_s,
             "synced": step.synced,
@@ -185,8 +185,8 @@ def _details(directory: WorkDirectory, step: Step, lane: _Lane) -> Mapping[str, 
     problem = lane.problem
     if not problem:
         try:
-            if step.report:
-                return read_report(step.report, lane.output)
+            if step.fio:
+                return read_fio(lane.output)
             return msgspec.json.decode(lane.output or "{}", type=dict[str, float])
         except ValueError as error:
             problem = str(error)

@@ -71,8 +71,7 @@ class Step:
     Without a `unit` the step only prepares, and has no name. A command that starts with `@` is a function of the
     script for hosts. `size_bytes` is moved by all lanes of one host. `synced`: the time includes the sync to the
     disks. `programs` must be on the host, or the step is left out. `warm` runs each program once after the caches
-    were dropped and before the step, so that loading it is not measured. `report` is the program whose report the
-    output is: `fio`, `mdtest`, `ior`.
+    were dropped and before the step, so that loading it is not measured. `fio`: the output is a report of fio.
     """
 
     name: str
@@ -83,7 +82,7 @@ class Step:
     synced: bool = False
     programs: tuple[str, ...] = ()
     warm: tuple[str, ...] = ()
-    report: str = ""
+    fio: bool = False
     published: tuple[Reference, ...] = ()
 
 

@@ -86,7 +86,7 @@ def _step(one: Mapping[str, Any], amounts: Mapping[str, int], shown: Mapping[str
         synced=one.get("synced", False),
         programs=tuple(one.get("programs", () if words[0].startswith("@") else words[:1])),
         warm=tuple(one.get("warm", "").split()),
-        report=one.get("report", ""),
+        fio=one.get("fio", False),
         published=tuple(
             Reference(publication=each["by"], work=each["work"], figures=each["figures"], hosts=each.get("hosts", 1))
             for each in one.get("published", ())

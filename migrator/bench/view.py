@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from migrator.bench.model import BenchmarkListing, BenchmarkState, BenchmarkSummary, Cleaning, Unit, scale_words
-from migrator.bench.rules import StepComparison, SuiteComparison, compare, statements
+from migrator.bench.rules import StepComparison, SuiteComparison, compare
 from migrator.bench.suites import publications
 from migrator.core.statistics import Series
 from migrator.core.units import GIB, KIB, MIB, format_count, format_size, several
@@ -129,7 +129,6 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
     if not comparison.steps:
         yield doc.paragraph("Nothing was measured.")
         return
-    yield from (doc.paragraph(_sentence(one)) for one in statements(comparison))
     rows = [
         (
             step.title,
@@ -149,8 +148,8 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
             "What is beyond the noise",
             [doc.wide("test"), doc.wide("verdict")],
             verdicts,
-            note="The median ratio of pairs: each run on the one file system with the run on the other that was next to it. "
-            "Its interval holds in at least 9 of 10 cases; among many tests some may be wrong.",
+            note="The ratio of the medians, and its interval, which holds in at least 9 of 10 cases; among many tests some may "
+            "be wrong.",
         )
     if charts:
         yield _chart(comparison)
@@ -194,10 +193,8 @@ def _chart(comparison: SuiteComparison) -> doc.BarChart:
         )
         for step in comparison.steps
     )
-    said = [
-        "Medians with their ranges; the bars of each test have a scale of their own.",
-        *map(_sentence, statements(comparison)),
-    ]
+    verdicts = [f"{step.title}: {contrast.verdict}." for step in comparison.steps for contrast in step.contrasts]
+    said = ["Medians with their ranges; the bars of each test have a scale of their own.", *verdicts]
     return doc.BarChart(
         title=doc.clean(f"{comparison.suite} at {scale_words(comparison.scale)}"),
         summary=doc.clean(" ".join(said)),

@@ -12,9 +12,9 @@ from statistics import median
 
 _MISSED = 0.1
 """How often an interval may miss."""
-_PAIRS, _SIDES = 20, 8
-"""One in this many medians may lie below its interval. For pairs, both ends together miss a tenth. For two independent series,
-the intervals are then disjoint by chance in less than a tenth of cases (simulated for 3 to 40 runs).
+_BELOW = 8
+"""One in this many medians may lie below the interval of its series. Two intervals are then disjoint by chance in less than a
+tenth of cases (simulated for 3 to 40 runs).
 """
 
 
@@ -34,15 +34,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """The ratio of two series with its interval. `count` is the number of pairs, or of values in the smaller series. `low` and
-    `high` are None if there are too few values for an interval: fewer than 5 pairs, or two series of fewer than 3.
+    """The ratio of two series with its interval. `count` is the number of values in the smaller series. `low` and `high` are
+    None if there are too few values for an interval: fewer than 3 in each.
     """
 
     factor: float
     low: float | None
     high: float | None
     count: int
-    paired: bool
 
     @property
     def beyond_noise(self) -> bool | None:
@@ -59,46 +58,26 @@ def series(values: Sequence[float]) -> Series:
     return Series(values=tuple(values), median=median(values), least=min(values), most=max(values))
 
 
-def paired_factor(base: Sequence[float], other: Sequence[float]) -> Factor | None:
-    """The median of `other` over `base`, pair by pair, so that a load on both of a pair cancels out. None: there is no ratio.
-
-    The ends of the interval are two of these ratios: with 5 to 7 pairs the lowest and the highest.
-    """
-    if not base or not other or min(*base, *other) <= 0:
-        return None
-    ratios = [two / one for one, two in zip(base, other, strict=True)]
-    known = 2 / 2 ** len(ratios) <= _MISSED
-    low, high = _middle(ratios, _PAIRS)
-    return Factor(
-        factor=median(ratios),
-        low=low if known else None,
-        high=high if known else None,
-        count=len(ratios),
-        paired=True,
-    )
-
-
-def unpaired_factor(base: Sequence[float], other: Sequence[float]) -> Factor | None:
-    """The median of `other` over that of `base`, measured at different times. None: there is no ratio.
+def factor_between(base: Sequence[float], other: Sequence[float]) -> Factor | None:
+    """The median of `other` over that of `base`. None: there is no ratio.
 
     Its interval excludes 1 if the two ranges (of 6 values or more: without the outermost) are disjoint.
     """
     if not base or not other or min(*base, *other) <= 0:
         return None
     known = 2 / comb(len(base) + len(other), len(base)) <= _MISSED
-    (least, most), (low, high) = _middle(base, _SIDES), _middle(other, _SIDES)
+    (least, most), (low, high) = _middle(base), _middle(other)
     return Factor(
         factor=median(other) / median(base),
         low=low / most if known else None,
         high=high / least if known else None,
         count=min(len(base), len(other)),
-        paired=False,
     )
 
 
-def _middle(values: Sequence[float], one_in: int) -> tuple[float, float]:
-    """The two values between which the median lies; one in `one_in` medians may lie below the first, and above the second."""
+def _middle(values: Sequence[float]) -> tuple[float, float]:
+    """The two values between which the median lies: of 6 values or more without the outermost."""
     ordered, count = sorted(values), len(values)
     chances = accumulate(comb(count, below) for below in range(count // 2))
-    out = max(0, bisect(list(chances), 2**count // one_in) - 1)
+    out = max(0, bisect(list(chances), 2**count // _BELOW) - 1)
     return ordered[out], ordered[count - 1 - out]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from migrator.core.statistics import Factor, unpaired_factor
+from migrator.core.statistics import Factor, factor_between
 from migrator.core.units import format_factor, several
 from migrator.cutover.model import MeasuredTree, SpeedUp, SpeedUpSum, TreeMeasurement, TreeTest, UserSpeedUps, Verdict
 from migrator.fs.model import Side
@@ -124,10 +124,10 @@ def _speed_up(
         return None
     if by_time:
         ones, twos = ([one.seconds for one in side] for side in (before, after))
-        unit, factor = SECONDS, unpaired_factor(twos, ones)
+        unit, factor = SECONDS, factor_between(twos, ones)
     else:
         ones, twos = ([one.amount / one.seconds for one in side] for side in (before, after))
-        unit, factor = "bytes/s" if test is TreeTest.READ else "lines/s", unpaired_factor(ones, twos)
+        unit, factor = "bytes/s" if test is TreeTest.READ else "lines/s", factor_between(ones, twos)
     if factor is None:
         return None
     return SpeedUp(

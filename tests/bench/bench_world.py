@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from tests.support.scan_site import WallClock
 
 TOKEN = secrets.token_hex(16)
 """Of this process alone: what carries it is ended."""
-OPTIONAL = ("mdtest", "ior")
 
 
 class LocalHosts:
@@ -49,8 +47,7 @@ class TestedWorkloads(HostWorkloads):
         super().__init__(LocalHosts(), benchmark_script)
         self.really_drop = really_drop
         self.dropped = True
-        # Where they are installed they run.
-        self.missing = frozenset(name for name in OPTIONAL if shutil.which(name) is None)
+        self.missing: frozenset[str] = frozenset()
         self.change: Callable[[RootSeen], RootSeen] = lambda seen: seen
         self.before: Callable[[WorkDirectory, Step], None] = lambda _directory, _step: None
         self.removing: Callable[[], object] = lambda: None
