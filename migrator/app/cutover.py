@@ -536,7 +536,7 @@ def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
         compiled=native_program().path,
     )
     return Comparing(
-        timing=ConfinedTreeTiming(executor),
+        timing=ConfinedTreeTiming(executor).visit,
         samples=CatalogFileSamples(wiring.site.catalogs_dir, temp_dir=wiring.temp_dir),
         records=ledger.speed_ups,
         limit_s=float(cutover.compare_limit_s),

@@ -48,8 +48,8 @@ class ConfinedTreeTiming:
         self._executor = executor
         self._python = python or _python()
 
-    async def visit(self, visit: TreeVisit, *, now_s: Callable[[], float]) -> TreeVisited:
-        """As the port says."""
+    async def visit(self, visit: TreeVisit, now_s: Callable[[], float]) -> TreeVisited:
+        """Measure. On cancellation everything is ended first. `directory` is made where it is missing. Raises OSError, ToolFailed."""
         visit.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         view = self._executor.view(visit.tree, visit.directory)
         here, there = view.source_tree, view.target_tree

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 
 from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState, BrickUse, TaskFacts
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.queries import BrickUsageFiles
 from migrator.core.errors import UsageError
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import faults_of_volume, subvolumes
-from migrator.gluster.volume import BrickUsage, VolumeLook, VolumeOverview
+from migrator.gluster.volume import GlusterSource, VolumeOverview
 
 # The listing, from a snapshot of the volume and a catalog. Pure.
 
@@ -134,10 +135,10 @@ def _notes(
 
 
 async def list_bricks(
-    volume: VolumeLook,
+    volume: GlusterSource,
     *,
     catalog: CatalogRecord | None,
-    usage: Callable[[], BrickUsage],
+    usage: Callable[[], BrickUsageFiles],
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None = None,
     user: str | None = None,
 ) -> BrickListing:

@@ -26,8 +26,9 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.probe import Pace, ProbeSide, pace_after
 from migrator.core.units import HOUR_S
 from migrator.core.windows import Window, holds
-from migrator.gluster.model import Brick, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
+from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.hooks.stage import HookPorts, Hooks, StepHooks
 from migrator.ledger.call import EventWorld, say
 from migrator.ledger.model import SiteRecord
@@ -47,20 +48,7 @@ if TYPE_CHECKING:
 # #1918 there). So the option is turned off before the layout changes, and stays off.
 
 
-class VolumeOptions(Protocol):
-    """What is asked of the volume. All raise ToolFailed."""
-
-    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its options."""
-
-    async def option(self, name: str) -> str:
-        """An option as it is in effect, set or not."""
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option, or reset it to its default."""
-
-
-async def look_everywhere(volume: VolumeOptions, say: Callable[[str], None]) -> None:
+async def look_everywhere(volume: GlusterVolumeCommands, say: Callable[[str], None]) -> None:
     """Have clients ask all bricks for a name that is not where its layout has it. `say` tells people. It is not put back: only
     a rebalance of the whole volume brings every file to where its layout has it. May be called again. Raises ToolFailed.
     """
@@ -178,7 +166,7 @@ class Throttle:
     """Sets the option while one drain or addition moves files. `records` has its record, `notes` makes notes of options for it."""
 
     call: BrickCall
-    volume: VolumeOptions
+    volume: GlusterVolumeCommands
     rules: ThrottleRules
     records: "OperationStore[Any, Any, Any, Any]"
     notes: Callable[..., DrainNotes | AdditionNotes]

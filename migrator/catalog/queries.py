@@ -220,10 +220,12 @@ BRICK_USES = """
 
 
 class BrickUsageFiles(_Catalogs):
-    """The `BrickUsage` port."""
+    """Usage of bricks by user, from catalogs; out of core."""
 
     def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
-        """By brick, the usage of each user, those with most bytes first."""
+        """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned empty
+        brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or damaged.
+        """
         closed = open_closed(self._directory / catalog)
         users = {tree.path: tree.user for tree in closed.record.trees}
         with connect(temp_dir=self._temp_dir) as connection:
@@ -275,10 +277,12 @@ _TREES = f"""
 
 
 class BrickContentFiles(_Catalogs):
-    """The `BrickContents` port."""
+    """Content of bricks before a drain, from catalogs; out of core."""
 
     def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
-        """The content of these bricks when they were scanned; None if the scan read none of them."""
+        """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError if
+        there is no such catalog, Refused if it is incomplete or damaged.
+        """
         closed = open_closed(self._directory / catalog)
         if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):
             return None

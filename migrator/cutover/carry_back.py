@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
@@ -23,7 +23,7 @@ from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_fac
 from migrator.delta.model import ChangeKind
 from migrator.delta.moving import only_not_renamed
 from migrator.fs.model import Capacity, TargetCapabilities
-from migrator.fs.ports import Block
+from migrator.fs.ports import Block, SourceFileSystem
 from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
@@ -47,13 +47,6 @@ if TYPE_CHECKING:
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
-class Healthy(Protocol):
-    """What tells whether a side shows everything."""
-
-    async def health(self) -> SourceHealth:
-        """As a source says it."""
-
-
 class _Side(MountedTarget):
     """A mounted side of one tree, which does not show what lies under the path `hidden`. `source` tells the health of the
     migration's source.
@@ -66,7 +59,7 @@ class _Side(MountedTarget):
         *,
         tree: bytes,
         hidden: bytes,
-        source: Healthy,
+        source: SourceFileSystem,
     ) -> None:
         super().__init__(root, capabilities)
         self._tree = tree
@@ -463,7 +456,7 @@ class CarryingBack(ABC):
     def top(
         self, record: model.CutoverRecord, *, source_before: model.FrozenTop, target_before: model.FrozenTop
     ) -> Entry:
-        """What the tree's top is to be on the source when it is thawed there, for `TargetTrees.open_tree` over the source:
+        """What the tree's top is to be on the source when it is thawed there, for `MountedTarget.open_tree` over the source:
         as it was before the freeze of the cutover (`source_before`), with what the user changed of it on the target until
         the freeze of the rollback (`target_before`). To be called after `carry`, in the freeze. Blocking; raises OSError.
         """

@@ -1,6 +1,6 @@
 """Interfaces to file systems and to other features that a cutover needs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -60,13 +60,6 @@ class TreeVisited:
     measurements: tuple[TreeMeasurement, ...]
     files: tuple[bytes, ...]
     problem: str = ""
-
-
-class TreeTiming(Protocol):
-    """Runs the real commands in a tree, confined to it."""
-
-    async def visit(self, visit: TreeVisit, *, now_s: Callable[[], float]) -> TreeVisited:
-        """Measure. On cancellation everything is ended first. `directory` is made where it is missing. Raises OSError, ToolFailed."""
 
 
 # Carrying back.

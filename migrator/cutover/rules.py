@@ -581,7 +581,7 @@ def carried_top(
     target_before: model.FrozenTop,
     capabilities: TargetCapabilities,
 ) -> Entry:
-    """What the top on the source becomes, for `TargetTrees.open_tree`.
+    """What the top on the source becomes, for `MountedTarget.open_tree`.
 
     `source` and `target` are both tops as they are now, frozen: times and attributes that freezing leaves alone are taken
     from them. `source_before` is the source's before the freeze of the cutover, `target_before` the target's before the

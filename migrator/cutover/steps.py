@@ -24,7 +24,6 @@ from migrator.cutover.carry_back import CarryingBack, pass_seen, proof_seen
 from migrator.cutover.files import MountedTops, SymlinkedPaths, real_place
 from migrator.cutover.ports import (
     SourceChange,
-    TreeTiming,
     TreeVisit,
     TreeVisited,
     WriterSearch,
@@ -35,7 +34,8 @@ from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.delta.delta import DeltaPass, Deltas, note_equal
 from migrator.delta.moving import only_not_renamed
 from migrator.fs.model import Side, TargetCapabilities
-from migrator.fs.ports import FileSystem, TargetTrees
+from migrator.fs.ports import FileSystem
+from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
 from migrator.ledger.locks import Locks
@@ -77,7 +77,7 @@ VerifyTree = Callable[[Plan, int, bytes], Awaitable[VerificationRecord]]
 class Comparing:
     """What measuring a user's tree before and after needs. Either side takes `limit_s` at most."""
 
-    timing: TreeTiming
+    timing: Callable[[TreeVisit, Callable[[], float]], Awaitable[TreeVisited]]
     samples: CatalogFileSamples
     records: "SpeedUpRecords"
     limit_s: float
@@ -102,8 +102,8 @@ class CutoverWorld:
     locks: Locks
     files: RunFiles
     freezer: MountedTops
-    trees: TargetTrees
-    source_trees: TargetTrees
+    trees: MountedTarget
+    source_trees: MountedTarget
     source_writers: WriterSearch
     target_writers: WriterSearch
     links: SymlinkedPaths | None
@@ -908,7 +908,7 @@ class TreeComparison:
             limit_s=comparing.limit_s,
             token=cutting.run.tokens(),
         )
-        visited = await comparing.timing.visit(visit, now_s=cutting.now_s)
+        visited = await comparing.timing(visit, cutting.now_s)
         if visited.problem:
             self._failed(tree, side, visited.problem)
         return visited

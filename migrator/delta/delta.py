@@ -20,7 +20,7 @@ from migrator.delta.moving import carry_out_moves
 from migrator.delta.ports import WrittenMoves
 from migrator.delta.rules import deletion_problems
 from migrator.fs.model import Need, TargetCapabilities, trash_place
-from migrator.fs.moving import TargetMoves
+from migrator.fs.moving import MovingTarget
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
 from migrator.plan.rules import after_delta, moved_trees
@@ -111,7 +111,7 @@ class Deltas:
     comparisons: "Comparisons"
     pass_lists: "ChunkListFiles"
     move_lists: "MoveListFiles"
-    moves: TargetMoves
+    moves: MovingTarget
     chunk_limits: ChunkLimits
     max_shrink: float
     trash_keep_s: float

@@ -15,7 +15,7 @@ from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.delta.model import Gone, Rename
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, TargetCapabilities, trash_place
-from migrator.fs.moving import Standing, TargetMoves
+from migrator.fs.moving import MovingTarget, Standing
 from migrator.fs.ports import FileSystem
 from migrator.fs.rules import floored_time_ns
 from migrator.ledger.model import PassRecord
@@ -49,7 +49,7 @@ class MovingWorld:
     """
 
     source: FileSystem
-    moves: TargetMoves
+    moves: MovingTarget
     lists: "MoveListFiles"
     capabilities: TargetCapabilities
     blocking: Blocking
@@ -341,7 +341,7 @@ async def carry_out_moves(
     capabilities: TargetCapabilities,
     *,
     title: str,
-    moves: TargetMoves,
+    moves: MovingTarget,
     lists: "MoveListFiles",
 ) -> None:
     """Apply the move list of a pass, unless that was done before; a stop is in `under_way`. May be called again after any

@@ -33,7 +33,7 @@ from migrator.doctor import rules
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import SourceHealth, VolumeState
-from migrator.gluster.walks import BrickVolume
+from migrator.gluster.volume import GlusterSource
 from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks
 from migrator.hosts.model import HostRoom, HostRoots, brick_problem, target_problem
@@ -73,7 +73,7 @@ class HostWorld:
 
     hosts: Hosts
     sections: Mapping[str, HostSection]
-    volume: BrickVolume | None
+    volume: GlusterSource | None
     place_native: Callable[[Host], Awaitable[bytes]]
     look_at_roots: Callable[..., Awaitable[HostRoots]]
     look_at_room: Callable[..., Awaitable[HostRoom]]

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
@@ -40,42 +39,6 @@ class Expired:
     problems: tuple[str, ...] = ()
 
 
-class TargetMoves(Protocol):
-    """Names on the target, below its root. Nothing is ever overwritten, no symlink is ever followed.
-
-    Paths are relative to the root; those in the trash begin with its name. Blocking and thread-safe; nothing is
-    durable before a sync of the target. All raise OSError.
-    """
-
-    def open_place(self, place: str) -> None:
-        """Make a place in the trash if it is missing, and check the trash itself. May be called again.
-
-        Raises Refused where the trash is not a directory of this user's alone on the target's own file system.
-        """
-
-    def look(self, path: bytes) -> Standing | None:
-        """The entry under a name; None if there is none, or if a part of the path above it is no directory."""
-
-    def move(self, old: bytes, new: bytes) -> None:
-        """Rename, a directory with all that is in it. Missing directories above `new` are made, root's with mode 0700.
-
-        Raises FileExistsError where `new` is taken, FileNotFoundError where `old` is not there.
-        """
-
-    def make_directory(self, path: bytes) -> None:
-        """Make a directory (root's, mode 0700) and those above it, as far as they are missing. May be called again."""
-
-    def trash(self, path: bytes, place: str, *, name: bytes | None = None) -> bytes | None:
-        """Move a path, with all that is in it, into a place of the trash, under its own path there, or under `name`; with
-        a suffix where that is taken. Returns where it went; None where nothing stands under the path.
-        """
-
-    def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
-        """Remove the places that were begun before a time, except for those of passes that are under way (`keep`).
-        Names that are none of places stay. May be called again. Raises Refused as `open_place` does.
-        """
-
-
 _RENAME_NOREPLACE = 1
 _NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -88,7 +51,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class MovingTarget:
-    """The `TargetMoves` port over a mounted directory. Thread-safe. `close` may be called again.
+    """Moves paths on a mounted target. Thread-safe. `close` may be called again.
 
     A rename never overwrites: `renameat2(2)` with RENAME_NOREPLACE. Where the file system does not know the flag (BeeGFS,
     some FUSE and NFS mounts), the new name is looked at and then taken by a plain rename. Between the two only a process
@@ -108,12 +71,15 @@ class MovingTarget:
                 self._held = None
 
     def open_place(self, place: str) -> None:
-        """As the port says."""
+        """Make a place in the trash if it is missing, and check the trash itself. May be called again.
+
+        Raises Refused where the trash is not a directory of this user's alone on the target's own file system.
+        """
         with self._trash_directory(make=True) as trash_fd:
             os.close(_open_own(trash_fd, _place_name(place), make=True))
 
     def look(self, path: bytes) -> Standing | None:
-        """As the port. A root that was itself removed raises ESTALE, since its emptiness proves nothing."""
+        """The entry under a name; None if there is none, or if a part of the path above it is no directory."""
         try:
             with self._parent(path) as (fd, name):
                 facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -125,17 +91,22 @@ class MovingTarget:
         return Standing(type=EntryType.of_mode(facts.st_mode), size_bytes=facts.st_size, mtime_ns=facts.st_mtime_ns)
 
     def move(self, old: bytes, new: bytes) -> None:
-        """As the port. ENOTDIR or ELOOP if a part of the path above either name is no directory."""
+        """Rename, a directory with all that is in it. Missing directories above `new` are made, root's with mode 0700.
+
+        Raises FileExistsError where `new` is taken, FileNotFoundError where `old` is not there.
+        """
         with self._parent(old) as (old_fd, old_name), self._made_parent(new) as (new_fd, new_name):
             _rename(old_fd, old_name, new_fd, new_name)
 
     def make_directory(self, path: bytes) -> None:
-        """As the port says."""
+        """Make a directory (root's, mode 0700) and those above it, as far as they are missing. May be called again."""
         _check(path)
         os.close(self._make(path))
 
     def trash(self, path: bytes, place: str, *, name: bytes | None = None) -> bytes | None:
-        """As the port says."""
+        """Move a path, with all that is in it, into a place of the trash, under its own path there, or under `name`; with
+        a suffix where that is taken. Returns where it went; None where nothing stands under the path.
+        """
         if self.look(path) is None:
             return None
         wanted = path if name is None else name
@@ -155,7 +126,9 @@ class MovingTarget:
         raise OSError(errno.EEXIST, "no free name in the trash", path)
 
     def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
-        """As the port. Mount points and directories on other file systems are not entered, and stay."""
+        """Remove the places that were begun before a time, except for those of passes that are under way (`keep`).
+        Names that are none of places stay. May be called again. Raises Refused as `open_place` does.
+        """
         try:
             with self._trash_directory(make=False) as trash_fd:
                 listed = sorted(os.fsencode(name) for name in os.listdir(trash_fd))

@@ -98,18 +98,3 @@ class TargetFileSystem(FileSystem, Protocol):
 
     def probe(self) -> TargetCapabilities:
         """Test what this file system keeps of a file, in a directory of its own that is removed afterwards."""
-
-
-class TargetTrees(Protocol):
-    """Opening and closing user trees on the target. Blocking and thread-safe; no symlink is followed."""
-
-    def open_tree(self, tree: bytes, like: Entry) -> None:
-        """Open an existing tree at the switch. Its top directory gets owner, mode, ACLs, attributes and times of `like` (the
-        source's top directory before the freeze), as far as the target keeps them. No step grants more rights than the last
-        one. May be called again. Raises OSError; FileNotFoundError changes nothing.
-        """
-
-    def close_tree(self, tree: bytes) -> None:
-        """Close an existing tree for a rollback: owned by root, mode 0700, no ACL. Files that are open below it stay open.
-        May be called again. Raises OSError; FileNotFoundError changes nothing.
-        """

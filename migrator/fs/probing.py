@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
@@ -19,21 +19,6 @@ from migrator.fs.beneath import held
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.writing import open_own
 from migrator.ledger.locks import Locks
-
-
-class Prober(Protocol):
-    """Small operations on one file system, through its mount. Blocking: any call may hang with the file system."""
-
-    def probe(self, number: int) -> ProbeTimes:
-        """One probe; `number` selects the names, which repeat. Files left by a killed process are reused.
-
-        Raises OSError, also where the root is not the file system that was set up, or something that is not the program's
-        own stands in the place of its directory.
-        """
-
-    def clean(self) -> None:
-        """Remove everything that probes make, also what a killed process has left. May be called again; raises OSError."""
-
 
 # Probing one file system.
 
@@ -77,7 +62,7 @@ _undisturbed = _Undisturbed()
 
 
 class DirectoryProber:
-    """The `Prober` port over a mounted directory. One call at a time.
+    """Measures small operations in a mounted directory. One call at a time.
 
     The root is opened anew by every call, and nothing is made in one without a sentinel: an empty directory in the place of a
     mount is not filled. `monotonic_s` is the clock that measures.
@@ -88,7 +73,11 @@ class DirectoryProber:
         self._monotonic_s = monotonic_s
 
     def probe(self, number: int) -> ProbeTimes:
-        """As the port says."""
+        """One probe; `number` selects the names, which repeat. Files left by a killed process are reused.
+
+        Raises OSError, also where the root is not the file system that was set up, or something that is not the program's
+        own stands in the place of its directory.
+        """
         name, entry = _file_name(number), _entry_name(number)
         with self._open_root() as root_fd, self._made(root_fd) as fd, _undisturbed:
             with suppress(FileNotFoundError):
@@ -111,7 +100,7 @@ class DirectoryProber:
         )
 
     def clean(self) -> None:
-        """As the port says."""
+        """Remove everything that probes make, also what a killed process has left. May be called again; raises OSError."""
         with self._open_root() as root_fd:
             try:
                 fd = open_own(root_fd, PROBE_NAME, _not_own, make=False)
@@ -190,7 +179,7 @@ _FOR_EVER_S = 365.0 * 86400.0
 class ProbeWorld:
     """The ports. `interval_s` is from the beginning of one round to that of the next; `keep` is given every probe."""
 
-    probers: Mapping[ProbeSide, Prober]
+    probers: Mapping[ProbeSide, DirectoryProber]
     keep: Callable[[Probe], None]
     locks: Locks
     clock: Clock

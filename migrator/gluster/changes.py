@@ -12,10 +12,10 @@ from migrator.gluster.xml import node_name, of_volume, parse_progress, parse_tas
 
 
 class GlusterAdditions(GlusterVolumeCommands):
-    """The `AdditionCommands` port."""
+    """The commands of additions."""
 
     async def owners(self) -> Mapping[str, str]:
-        """The volume of each brick of the pool, by brick name. Raises ToolFailed."""
+        """By brick name the volume that it belongs to, of every volume of the pool."""
         answer = await self._commands.ask("info", "all")
         return {
             brick.findtext("name") or "": volume.findtext("name") or ""
@@ -28,11 +28,11 @@ class GlusterAdditions(GlusterVolumeCommands):
         await self._commands.ask("add-brick", self._volume, *bricks)
 
     async def replace(self, old: str, new: str) -> None:
-        """`replace-brick ... commit force`, the only existing form. Raises ToolFailed."""
+        """Put a new brick in the place of one copy of a replica set; it is filled by healing."""
         await self._commands.ask("replace-brick", self._volume, old, new, "commit", "force")
 
     async def take_offline(self, brick: str) -> None:
-        """`reset-brick ... start`: Gluster ends the brick's process, and keeps it in the volume. Raises ToolFailed."""
+        """End the process of a brick of a replica set, so that its disk can be exchanged in its place. May be called again."""
         await self._commands.ask("reset-brick", self._volume, brick, "start")
 
     async def put_in(self, brick: str, *, marked: bool) -> None:
@@ -60,14 +60,14 @@ class GlusterAdditions(GlusterVolumeCommands):
 
 
 class GlusterDrains(GlusterVolumeCommands):
-    """The `DrainCommands` port."""
+    """The commands of drains."""
 
     async def start(self, bricks: Sequence[str]) -> str:
-        """`remove-brick ... start`. Raises ToolFailed."""
+        """Start to drain bricks; returns the id of the task."""
         return parse_task_id(await self._commands.ask("remove-brick", self._volume, *bricks, "start"))
 
     async def stop(self, bricks: Sequence[str]) -> TaskProgress:
-        """`remove-brick ... stop`. Raises ToolFailed."""
+        """Stop a drain; returns its last counters, which are not available afterwards."""
         return parse_progress(await self._commands.ask("remove-brick", self._volume, *bricks, "stop"))
 
     async def commit(self, bricks: Sequence[str]) -> None:
@@ -76,10 +76,10 @@ class GlusterDrains(GlusterVolumeCommands):
 
 
 class GlusterRetirements(GlusterVolumeCommands):
-    """The `RetirementCommands` port."""
+    """The commands of retirements."""
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every task that is listed. Raises ToolFailed."""
+        """The volume with its peers and heals, and every task that is listed; neither of one that is not started."""
         state, tasks = await self._commands.state_and_tasks()
         if not state.started:
             return replace(state, peers_down=None, heals=None), tasks

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from migrator.bricks.add.model import NewPlace
 from migrator.bricks.drain.model import BrickMarks, PlaceSeen
@@ -116,7 +116,7 @@ async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -
 
 
 class HostDirectories:
-    """The `DirectoryWalks` port."""
+    """Lists directories of bricks on their hosts."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
@@ -129,6 +129,9 @@ class HostDirectories:
         take: Callable[[Sequence[DirectoryFacts]], None],
         only: Sequence[bytes] | None = None,
     ) -> int:
+        """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents' gfids.
+        Returns the number of unreadable ones. Raises ToolFailed, HostLost, UsageError, and what `take` raises.
+        """
         question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
         lines = _Lines(brick.name, take)
         said = await ask_brick(self._hosts, brick, ("far_directories",), question, volume_id=volume_id, take=lines.take)
@@ -184,13 +187,16 @@ _LEFTOVERS = ("far_open", "far_leftovers")
 
 
 class HostLeftovers:
-    """The `LeftoverBricks` port."""
+    """Looks at what is left on bricks, on their hosts. Changes nothing there."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._volume_id = ""
 
     async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
+        """Everything that is left on a brick, in order of its names, and what has it open. `digests`: content is read too.
+        Raises HostLost, ToolFailed (also where the path is no brick of this volume), UsageError.
+        """
         self._volume_id = volume_id
         question = {"what": "look", "digests": digests}
         return await _answer(
@@ -198,6 +204,9 @@ class HostLeftovers:
         )
 
     async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Hand out the content of a file, in pieces. Raises HostLost, ToolFailed (also where it is not the same inode, size or
+        time any more), and what `take` raises.
+        """
         question = {
             "what": "read",
             "path": leftover.names[0].decode("latin-1"),
@@ -486,19 +495,3 @@ async def _version(hosts: Hosts, name: str) -> str | None:
 
 
 # The port for the directories of a volume.
-
-
-class DirectoryWalks(Protocol):
-    """Reads the directories of a brick, on its host."""
-
-    async def walk(
-        self,
-        brick: Brick,
-        *,
-        volume_id: str,
-        take: Callable[[Sequence[DirectoryFacts]], None],
-        only: Sequence[bytes] | None = None,
-    ) -> int:
-        """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents' gfids.
-        Returns the number of unreadable ones. Raises ToolFailed, HostLost, UsageError, and what `take` raises.
-        """

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol, assert_never
+from typing import assert_never
 from xml.etree.ElementTree import Element
 
-from migrator.bricks.drain.model import BrickContent
-from migrator.bricks.model import BrickRoom, BrickUse
+from migrator.bricks.model import BrickRoom
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.fs.beneath import Root
@@ -32,66 +31,6 @@ class VolumeOverview:
     rooms: Mapping[str, BrickRoom]
     tasks: tuple[VolumeTask, ...]
     progress: Mapping[str, TaskProgress | None]
-
-
-class VolumeLook(Protocol):
-    """Asks glusterd. Changes nothing."""
-
-    async def overview(self) -> VolumeOverview:
-        """Raises ToolFailed if the volume is not known or glusterd does not answer."""
-
-
-class VolumeCommands(Protocol):
-    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been made."""
-
-    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every listed task."""
-
-    async def rooms(self) -> Mapping[str, BrickRoom]:
-        """The file system of each brick, by brick name."""
-
-    async def option(self, name: str) -> str:
-        """The effective value of an option, set or not."""
-
-    async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a listed task; None if there is no such task any more."""
-
-    async def fix_layout(self) -> str:
-        """Start a fix-layout; returns the id of the task."""
-
-    async def set_option(self, name: str, value: str | None) -> None:
-        """Set an option of the volume, or (None) reset it to its default. May be called again."""
-
-
-class DrainCommands(VolumeCommands, Protocol):
-    """The commands that drains need besides."""
-
-    async def start(self, bricks: Sequence[str]) -> str:
-        """Start to drain bricks; returns the id of the task."""
-
-    async def stop(self, bricks: Sequence[str]) -> TaskProgress:
-        """Stop a drain; returns its last counters, which are not available afterwards."""
-
-    async def commit(self, bricks: Sequence[str]) -> None:
-        """Remove drained bricks from the volume, never by force."""
-
-
-class BrickUsage(Protocol):
-    """Usage of bricks by user, from catalogs; out of core."""
-
-    def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
-        """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned empty
-        brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or damaged.
-        """
-
-
-class BrickContents(Protocol):
-    """Content of bricks before a drain, from catalogs; out of core."""
-
-    def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
-        """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError if
-        there is no such catalog, Refused if it is incomplete or damaged.
-        """
 
 
 # The bricks to which the client process behind a FUSE mount is connected, from the mount's `.meta` directory.
@@ -492,29 +431,35 @@ class GlusterSource(ReadingFileSystem):
 
 
 class GlusterVolumeCommands:
-    """The `VolumeCommands` port."""
+    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been made."""
 
     def __init__(self, commands: GlusterCommands, *, volume: str) -> None:
         self._commands = commands
         self._volume = volume
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        """The volume with its peers and heals, and every listed task."""
         state, tasks = await self._commands.state_and_tasks()
         return await self._commands.state_for_bricks(state), tasks
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
+        """The file system of each brick, by brick name."""
         return await self._commands.rooms()
 
     async def option(self, name: str) -> str:
+        """The effective value of an option, set or not."""
         return await self._commands.option(name)
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        """The counters of a listed task; None if there is no such task any more."""
         return await self._commands.progress(task)
 
     async def fix_layout(self) -> str:
+        """Start a fix-layout; returns the id of the task."""
         return xml.parse_task_id(await self._commands.ask("rebalance", self._volume, "fix-layout", "start"))
 
     async def set_option(self, name: str, value: str | None) -> None:
+        """Set an option of the volume, or (None) reset it to its default. May be called again."""
         if value is None:
             await self._commands.ask("reset", self._volume, name)
         else:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from migrator.catalog.model import ScanProblem
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick
 from migrator.hosts.ports import Command, Completed, Host, Hosts
 
 
@@ -67,41 +67,6 @@ class BrickListener(Protocol):
         """Unreadable paths; paths without a row that have to be read through the mount (`to_ask`), with the reason; and paths
         without a gfid, which must not be looked up through the mount (GlusterFS #3688).
         """
-
-
-class BrickWalks(Protocol):
-    """Walks of bricks on their hosts."""
-
-    @property
-    def hosts(self) -> Collection[str]:
-        """The hosts that the site names, as in the brick list."""
-
-    async def reach(self, host: str) -> None:
-        """Connect to a host. Raises HostLost, and UsageError if the site does not name it."""
-
-    async def walk(
-        self,
-        brick: Brick,
-        *,
-        trees: Sequence[bytes],
-        only_trees: bool,
-        times_from_mdata: bool,
-        listener: BrickListener,
-        own: bool = False,
-    ) -> BrickTotals:
-        """Walk a brick on its host, and return after the last call of the listener.
-
-        `only_trees` reads only the trees and the directories that lead to them. `own` includes this program's own files in the
-        root, which no scan lists. On cancellation, the walk is ended on the host before the call returns. Raises BrickLost,
-        HostLost, ToolFailed, UsageError, and what the listener raises.
-        """
-
-
-class BrickVolume(Protocol):
-    """The volume of the bricks."""
-
-    async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
-        """The volume with its peers and pending heals; completes a fresh `state` if one is given. Raises ToolFailed."""
 
 
 # The frames of a walk, as in `native/src/frames.h`, `walk.c` and `walk_rows.c`.
@@ -279,7 +244,7 @@ _NOT_A_BRICK = 3
 
 
 class HostBrickWalks:
-    """The `BrickWalks` port. `place` puts the compiled program on a host; it raises HostLost and ToolFailed."""
+    """Walks bricks on their hosts. `place` puts the compiled program on a host; it raises HostLost and ToolFailed."""
 
     def __init__(
         self,
@@ -296,9 +261,11 @@ class HostBrickWalks:
 
     @property
     def hosts(self) -> Collection[str]:
+        """The hosts that the site names, as in the brick list."""
         return self._names
 
     async def reach(self, host: str) -> None:
+        """Connect to a host. Raises HostLost, and UsageError if the site does not name it."""
         await self._hosts.reach(host)
 
     async def walk(
@@ -311,6 +278,12 @@ class HostBrickWalks:
         listener: BrickListener,
         own: bool = False,
     ) -> BrickTotals:
+        """Walk a brick on its host, and return after the last call of the listener.
+
+        `only_trees` reads only the trees and the directories that lead to them. `own` includes this program's own files in the
+        root, which no scan lists. On cancellation, the walk is ended on the host before the call returns. Raises BrickLost,
+        HostLost, ToolFailed, UsageError, and what the listener raises.
+        """
         host = await self._hosts.reach(brick.host)
         argv = [
             await self._place(host),

@@ -15,7 +15,8 @@ from migrator.core.paths import show
 from migrator.core.progress import BrickProgress
 from migrator.core.units import format_count, format_duration, several
 from migrator.gluster.model import Brick, SourceHealth, VolumeState
-from migrator.gluster.walks import BrickHello, BrickTotals, BrickVolume, BrickWalks
+from migrator.gluster.volume import GlusterSource
+from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks
 from migrator.scan.rules import (
     BrickDoubts,
     TreeIndex,
@@ -100,7 +101,7 @@ class Walker:
         self._team.not_to_ask.update(problem.path for problem in strange)
 
     async def walk(
-        self, walks: BrickWalks, trees: Sequence[bytes], *, only_trees: bool, times_from_mdata: bool
+        self, walks: HostBrickWalks, trees: Sequence[bytes], *, only_trees: bool, times_from_mdata: bool
     ) -> None:
         """Walk the brick. `failure` is set if the walk fails; only errors of the catalog's disk are raised."""
         try:
@@ -173,7 +174,13 @@ class BrickTeam:
     """
 
     def __init__(
-        self, walks: BrickWalks, bricks: Sequence[Brick], state: VolumeState, *, times_from_mdata: bool, clock: Clock
+        self,
+        walks: HostBrickWalks,
+        bricks: Sequence[Brick],
+        state: VolumeState,
+        *,
+        times_from_mdata: bool,
+        clock: Clock,
     ) -> None:
         self.state = state
         self.clock = clock
@@ -286,7 +293,7 @@ class BrickWay:
     def __init__(
         self,
         session: Session,
-        volume: BrickVolume,
+        volume: GlusterSource,
         team: BrickTeam,
         *,
         trees: tuple[UserTree, ...],

@@ -13,7 +13,8 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.model import SourceHealth
-from migrator.gluster.walks import BrickVolume, BrickWalks
+from migrator.gluster.volume import GlusterSource
+from migrator.gluster.walks import HostBrickWalks
 from migrator.scan import bricks as brick_way
 from migrator.scan import mount as mount_way
 from migrator.scan.bricks import BrickTeam, BrickWay
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 class Bricks:
     """The environment of a scan of bricks: their volume, and walks on their hosts."""
 
-    volume: BrickVolume
-    walks: BrickWalks
+    volume: GlusterSource
+    walks: HostBrickWalks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ async def _ask(session: Session, bricks: Bricks, trees: Sequence[UserTree], befo
     return Way(team=team)
 
 
-async def _reach(walks: BrickWalks, host: str) -> str | None:
+async def _reach(walks: HostBrickWalks, host: str) -> str | None:
     """Why a host is unreachable; None if it is reachable."""
     try:
         await walks.reach(host)

@@ -24,14 +24,14 @@ from migrator.plan.model import Batch
 from migrator.plan.ports import PlanDocuments
 from migrator.transfer.governor import Governor
 from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason
-from migrator.transfer.ports import BrickGuard, Driving, Executor
+from migrator.transfer.ports import Driving, Executor
 from migrator.transfer.rules import explain
 from migrator.transfer.run_files import RunDirectory
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
-    from migrator.transfer.lanes import Lanes
+    from migrator.transfer.lanes import Lanes, VolumeGuard
 
 # The end of an attempt after its stream: the sync that makes it count, and the health check of the volume. Streams do not
 # wait for it; the slot starts its next chunk meanwhile.
@@ -190,7 +190,7 @@ class World:
     source: SourceFileSystem
     target: TargetFileSystem
     lanes: "Lanes"
-    bricks: BrickGuard | None
+    bricks: "VolumeGuard | None"
     driving: Driving | None
     chunk_lists: "ChunkListFiles"
     documents: PlanDocuments

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
@@ -11,11 +10,12 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import SharedCall
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
-from migrator.gluster.walks import BrickVolume
+from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost, Hosts
+from migrator.hosts.slurm import SlurmHosts
 from migrator.scan.rules import reasons_against_bricks, task_changes
 from migrator.transfer.context import Invocation
-from migrator.transfer.ports import BrickGuard, BrickLook, Lane, Way
+from migrator.transfer.ports import BrickLook, Way
 
 # Lanes over hosts that are connected to on demand. The caller provides the parts of a connection.
 
@@ -28,7 +28,9 @@ MakeWay = Callable[[Host, str | None], Awaitable[Way]]
 
 @dataclass(eq=False)
 class HostLane:
-    """The `Lane` port over one host. Ways are made once for every connection; several callers share the making."""
+    """One host and its streams. It is connected on first use, and again after a loss. Ways are made once for every connection;
+    several callers share the making.
+    """
 
     host: str
     jobs: int
@@ -42,11 +44,13 @@ class HostLane:
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def reads(self, brick: str) -> bool:
-        """The name of a brick starts with its host."""
+        """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
         return not self.reads_mount and brick.startswith(self.host + ":/")
 
     async def way(self, brick: str | None) -> Way:
-        """How a chunk of this brick is read there. Raises HostLost, ToolFailed."""
+        """The way to read a chunk of this brick; None: through the mount. Raises HostLost, BrickRefused, Refused,
+        ToolFailed.
+        """
         async with self._making:
             host = await self.hosts.reach(self.host)
             # A new connection: files placed on the host are gone with the old one.
@@ -59,22 +63,17 @@ class HostLane:
             return self._ways[brick]
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """Reach the host, and end what attempts have left there. Raises HostLost."""
+        """Reconnect if needed, and end orphaned processes of attempts there; returns the tokens of those that could not be
+        ended. Raises HostLost.
+        """
         host = await self.hosts.reach(self.host)
         return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
-
-
-class Movers(Hosts, Protocol):
-    """Hosts of a batch system, which also knows the state of their jobs."""
-
-    async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:
-        """The tokens that cannot be ended on a host; requests no host. Raises HostLost if that is unknown."""
 
 
 class MoverLane(HostLane):
     """A lane over a host of a batch system, which reports what is left there after a loss."""
 
-    def __init__(self, host: str, *, jobs: int, movers: Movers, make_way: MakeWay) -> None:
+    def __init__(self, host: str, *, jobs: int, movers: SlurmHosts, make_way: MakeWay) -> None:
         super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way, ends_by_lease=False)
         self._movers = movers
 
@@ -86,10 +85,10 @@ class MoverLane(HostLane):
 class Lanes:
     """All lanes of a run, in the order in which they are filled. The first reads the mount on this machine."""
 
-    def __init__(self, lanes: Sequence[Lane]) -> None:
+    def __init__(self, lanes: Sequence[HostLane]) -> None:
         self.all = tuple(lanes)
 
-    def of_host(self, host: str) -> Lane | None:
+    def of_host(self, host: str) -> HostLane | None:
         """The lane of a host as the ledger names it."""
         return next((lane for lane in self.all if lane.host == host), None)
 
@@ -110,8 +109,8 @@ class Routes:
     """
 
     invocation: Invocation
-    lanes: Sequence[Lane]
-    guard: BrickGuard | None
+    lanes: Sequence[HostLane]
+    guard: "VolumeGuard | None"
     catalog_fingerprint: str
     lost: dict[str, HostLost] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
@@ -135,7 +134,7 @@ class Routes:
     def _clock(self) -> Clock:
         return self.invocation.world.clock
 
-    def eligible(self, lane: Lane, bricks: Collection[str | None]) -> frozenset[str | None]:
+    def eligible(self, lane: HostLane, bricks: Collection[str | None]) -> frozenset[str | None]:
         """The bricks whose chunks a lane may take now (None: chunks of no brick)."""
         if lane.reads_mount:
             return frozenset(brick for brick in (*bricks, None) if not self._is_served(brick))
@@ -146,7 +145,7 @@ class Routes:
         )
 
     @property
-    def open(self) -> Sequence[Lane]:
+    def open(self) -> Sequence[HostLane]:
         """The lanes on which streams may run now."""
         return [lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)]
 
@@ -185,7 +184,7 @@ class Routes:
             self._quiet_at_s = began_s
         return not self.unfit
 
-    def lose(self, lane: Lane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
+    def lose(self, lane: HostLane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
         """A host no longer answers, or (`unfit`) answers but cannot run streams. `finds`: the number of its reconnections
         when the failed operation started; a loss before the latest one is ignored.
         """
@@ -206,7 +205,7 @@ class Routes:
         message = f"brick {brick} is not read any more in this run, the mount is: {error.message}"
         self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
 
-    def find_again(self, lane: Lane) -> None:
+    def find_again(self, lane: HostLane) -> None:
         """A lost host answers again."""
         if self.lost.pop(lane.host, None) is not None:
             self.version += 1
@@ -223,14 +222,14 @@ class Routes:
 
 
 class VolumeGuard:
-    """The `BrickGuard` port over a volume. Also reports tasks that started after its first snapshot and have ended."""
+    """Decides whether the bricks of the volume may be read. Also reports tasks that started after its first snapshot and have ended."""
 
-    def __init__(self, volume: BrickVolume) -> None:
+    def __init__(self, volume: GlusterSource) -> None:
         self._volume = volume
         self._first: VolumeState | None = None
 
     async def look(self) -> BrickLook:
-        """A failed snapshot is a reason against."""
+        """Take a snapshot of the volume now. Unknown state is a reason against."""
         try:
             state = await self._volume.state_for_bricks()
         except MigratorError as error:

@@ -17,10 +17,10 @@ from migrator.hosts.ports import HostLost
 from migrator.plan.model import ListedPath
 from migrator.transfer.attempt import Attempt, Result, Unended, look_at_all
 from migrator.transfer.context import LOG, LOOK_EVERY_S, PassUnderWay
-from migrator.transfer.lanes import Routes
+from migrator.transfer.lanes import HostLane, Routes
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
-from migrator.transfer.ports import BrickRefused, Engine, Lane, Way
+from migrator.transfer.ports import BrickRefused, Engine, Way
 from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
 from migrator.transfer.settlement import Settlement
@@ -56,7 +56,7 @@ class ChunkQueue:
         self._changed = asyncio.Event()
         self.finished = asyncio.Event()
 
-    async def take(self, lane: Lane) -> ChunkRecord | None:
+    async def take(self, lane: HostLane) -> ChunkRecord | None:
         """The next chunk; waits while others are in flight (they may fail, or be split); None when all are done, and for a
         lane whose host was lost. Unconfirmed chunks that are given back later are left to another queue: the workers of
         this one may have ended.
@@ -108,7 +108,7 @@ class ChunkQueue:
         if self._governor is not None:
             self._governor.end(chunk.id)
 
-    def _next(self, lane: Lane) -> ChunkRecord | None:
+    def _next(self, lane: HostLane) -> ChunkRecord | None:
         if self._governor is not None and not self._governor.may_begin(lane.host, hosts=self._routes.hosts):
             return None
         eligible = self._routes.eligible(lane, self._bricks)
@@ -189,7 +189,7 @@ class Worker:
     routes: Routes
     queue: ChunkQueue
     meter: Meter
-    lane: Lane
+    lane: HostLane
     slot: int
     _settle: Settlement = field(init=False)
     _brick: str | None = None

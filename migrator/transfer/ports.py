@@ -195,41 +195,6 @@ class Way:
     brick: BrickRules | None = None
 
 
-class Lane(Protocol):
-    """One host and its streams. It is connected on first use, and again after a loss."""
-
-    @property
-    def host(self) -> str:
-        """As in the ledger."""
-
-    @property
-    def jobs(self) -> int:
-        """How many streams may run there at once."""
-
-    @property
-    def reads_mount(self) -> bool:
-        """Whether it reads the mount, for any chunk; otherwise it reads the bricks of its host."""
-
-    @property
-    def ends_by_lease(self) -> bool:
-        """Whether an unreachable host is known to have ended its streams once its lease is over. Otherwise another source
-        has to confirm it (the batch system, for its job), through `end_orphans`.
-        """
-
-    def reads(self, brick: str) -> bool:
-        """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
-
-    async def way(self, brick: str | None) -> Way:
-        """The way to read a chunk of this brick; None: through the mount. Raises HostLost, BrickRefused, Refused,
-        ToolFailed.
-        """
-
-    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """Reconnect if needed, and end orphaned processes of attempts there; returns the tokens of those that could not be
-        ended. Raises HostLost.
-        """
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLook:
     """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint of the
@@ -238,10 +203,3 @@ class BrickLook:
 
     reasons: tuple[str, ...]
     fingerprint: str
-
-
-class BrickGuard(Protocol):
-    """Decides whether the bricks of the volume may be read."""
-
-    async def look(self) -> BrickLook:
-        """Take a snapshot of the volume now. Unknown state is a reason against."""

@@ -26,11 +26,11 @@ class Other:
 
 
 def target_side(root: Path, *, problems: tuple[str, ...] = ()) -> TargetSide:
-    return TargetSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(problems))
+    return TargetSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(problems))  # type: ignore[arg-type]
 
 
 def source_side(root: Path) -> SourceSide:
-    return SourceSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(("brick one is down",)))
+    return SourceSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(("brick one is down",)))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 12
     wanted = TreeVisit(
         side=side, tree=TREE, directory=trees / "work" / "own", files=files, limit_s=limit_s, token="0123456789abcdef"
     )
-    return asyncio.run(ConfinedTreeTiming(executor).visit(wanted, now_s=time.time))
+    return asyncio.run(ConfinedTreeTiming(executor).visit(wanted, time.time))
 
 
 def of(found: TreeVisited, test: TreeTest) -> list[TreeMeasurement]:

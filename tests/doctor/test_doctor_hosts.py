@@ -90,7 +90,7 @@ def examine(
     world = HostWorld(
         hosts=hosts,
         sections=sections,
-        volume=Volume(),
+        volume=Volume(),  # type: ignore[arg-type]
         place_native=place_native,
         look_at_roots=look_at_roots,
         look_at_room=look_at_room,

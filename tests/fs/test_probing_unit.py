@@ -57,7 +57,7 @@ class Site:
     @property
     def world(self) -> ProbeWorld:
         return ProbeWorld(
-            probers={ProbeSide.SOURCE: self.source, ProbeSide.TARGET: self.target},
+            probers={ProbeSide.SOURCE: self.source, ProbeSide.TARGET: self.target},  # type: ignore[dict-item]
             keep=self.kept.append,
             locks=self.locks,
             clock=SystemClock(),

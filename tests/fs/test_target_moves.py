@@ -11,7 +11,7 @@ import pytest
 from migrator.core.errors import Refused
 from migrator.fs import moving
 from migrator.fs.model import TRASH_NAME, trash_place
-from migrator.fs.moving import Expired, MovingTarget, TargetMoves
+from migrator.fs.moving import Expired, MovingTarget
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 
@@ -28,8 +28,6 @@ class Target:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.moves = MovingTarget(os.fsencode(path))
-        port: TargetMoves = self.moves
-        assert port is self.moves
 
     def file(self, path: bytes, content: bytes = b"x") -> None:
         self.directory(os.path.dirname(path))

@@ -97,7 +97,7 @@ class Hands:
 
 def run(walks: Walks, then: Callable[[BrickTeam, tuple[str, ...]], Awaitable[None]]) -> None:
     async def all_of_it() -> None:
-        team = BrickTeam(walks, BRICKS, STATE, times_from_mdata=True, clock=Hands())
+        team = BrickTeam(walks, BRICKS, STATE, times_from_mdata=True, clock=Hands())  # type: ignore[arg-type]
         try:
             await then(team, await team.greet([b"home/a"], only_trees=True))
         finally:

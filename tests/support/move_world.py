@@ -13,7 +13,7 @@ from migrator.delta.model import Gone, Rename
 from migrator.delta.moving import Moved, MovingWorld, apply_moves
 from migrator.delta.ports import WrittenMoves
 from migrator.fs.model import TRASH_NAME, TargetCapabilities, trash_place
-from migrator.fs.moving import MovingTarget, TargetMoves
+from migrator.fs.moving import MovingTarget
 from migrator.transfer.context import HealthNow
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import inline
@@ -119,10 +119,9 @@ class MoveWorld:
 
     def apply(self, **changes: Any) -> Moved:
         moves: Any = self.moves
-        port: TargetMoves = moves
         world = MovingWorld(
             source=self.source,
-            moves=port,
+            moves=moves,
             lists=cast("Any", self.lists),
             capabilities=self.capabilities,
             blocking=inline,

@@ -20,7 +20,6 @@ from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
 from migrator.transfer.lanes import Lanes
 from migrator.transfer.model import DIRECT, FileProblem, RetryPolicy, RunRequest, RunSummary
-from migrator.transfer.ports import BrickGuard
 from migrator.transfer.run import run_batches
 from tests.support import fakes
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
@@ -68,7 +67,7 @@ class World:
     clock: fakes.VirtualClock = field(default_factory=fakes.VirtualClock)
     tokens: Callable[[], str] = field(init=False)
     more_lanes: list[FakeLane] = field(default_factory=list)
-    bricks: BrickGuard | None = None
+    bricks: Any = None
     engine_name: str = "rsync"
     storage: StorageTargets | None = None
     governing: Callable[[], Governing] | None = None
@@ -99,7 +98,8 @@ class World:
             self.locks.held.clear()
         streams = ports.pop("streams")
         own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
-        ports["lanes"] = Lanes([own, *self.more_lanes])
+        lanes: Any = [own, *self.more_lanes]
+        ports["lanes"] = Lanes(lanes)
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
         locks, files = ports.pop("locks"), ports.pop("files")
         world = Outside(clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from migrator.bricks import shared
 from migrator.bricks.add import model
@@ -21,9 +21,9 @@ from migrator.core.tasks import Blocking, told
 from migrator.core.units import HOUR_S, format_duration, several
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
-from migrator.gluster.looks import DirectoryWalks
+from migrator.gluster.changes import GlusterAdditions
+from migrator.gluster.looks import HostDirectories
 from migrator.gluster.rules import is_on, subvolumes
-from migrator.gluster.volume import VolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, Hooks
 from migrator.ledger.locks import Locks
@@ -40,41 +40,11 @@ ADD_STEPS = (HookStep.ADD, HookStep.FAIL)
 """What this verb calls hooks around."""
 
 
-class AdditionCommands(VolumeCommands, Protocol):
-    """The commands that additions need besides."""
-
-    async def owners(self) -> Mapping[str, str]:
-        """By brick name the volume that it belongs to, of every volume of the pool."""
-
-    async def add(self, bricks: Sequence[str]) -> None:
-        """Add bricks, as whole sets. Never by force."""
-
-    async def replace(self, old: str, new: str) -> None:
-        """Put a new brick in the place of one copy of a replica set; it is filled by healing."""
-
-    async def take_offline(self, brick: str) -> None:
-        """End the process of a brick of a replica set, so that its disk can be exchanged in its place. May be called again."""
-
-    async def put_in(self, brick: str, *, marked: bool) -> None:
-        """Take the empty file system that is mounted in the place of a brick that is offline into the volume; it is filled by healing.
-        `marked`: an earlier call has begun to, and has left Gluster's marks there.
-        """
-
-    async def start_bricks(self) -> None:
-        """Start every brick of the volume that is down, also one that was taken offline, with what it has. May be called again."""
-
-    async def heal(self) -> None:
-        """Have the self-heal daemons look now for what waits to be healed, and not when their next time comes. May be called again."""
-
-    async def rebalance(self) -> str:
-        """Begin to even out the bricks; returns the id of the task."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryWorld:
     """What directories are given back by, where they lose owner and mode. `mount` is where people see the volume."""
 
-    walks: DirectoryWalks
+    walks: HostDirectories
     memory: DirectoryFiles
     mender: MountedDirectories
     mount: bytes
@@ -94,7 +64,7 @@ class AdditionWorld:
     hold against each, so that they have to be healed there; None where one of them does not tell.
     """
 
-    volume: AdditionCommands
+    volume: GlusterAdditions
     source_root: bytes
     target_root: bytes
     places: Callable[[Sequence[str]], Awaitable[Mapping[str, model.NewPlace]]]

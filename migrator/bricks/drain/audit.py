@@ -16,7 +16,7 @@ from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape, show
 from migrator.core.probe import PROBE_NAMES, is_probe
 from migrator.gluster.model import Brick
-from migrator.gluster.walks import BrickHello, BrickLost, BrickWalks
+from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks
 from migrator.scan.rules import brick_problem
 
 ReadBlock = Callable[[memoryview, int], tuple[int, tuple[bytes, ...]]]
@@ -53,7 +53,7 @@ async def audit_bricks(
     bricks: Sequence[Brick],
     *,
     volume_id: str,
-    walks: BrickWalks,
+    walks: HostBrickWalks,
     read_block: ReadBlock,
     clock: Clock,
     explained: Mapping[str, AbstractSet[bytes]] | None = None,
@@ -83,7 +83,7 @@ async def audit_bricks(
     return audit if left is None else replace(audit, list_file=left.file)
 
 
-async def _audit(walks: BrickWalks, listener: "_Listener") -> None:
+async def _audit(walks: HostBrickWalks, listener: "_Listener") -> None:
     found = listener.found
     try:
         # Times do not matter here: those of the file spare an attribute of every file.

@@ -11,9 +11,10 @@ from migrator.bricks.drain.audit import LeftListFile, ReadBlock
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
 from migrator.bricks.model import NO_ROOM_TOLD
-from migrator.bricks.recover.stage import LeftoverBricks, VolumeRecovery
+from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.shared import BrickCall, StrangeLook, ThrottleRules, strange_now
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.queries import BrickContentFiles
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
@@ -22,9 +23,10 @@ from migrator.core.tasks import Blocking, told
 from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
+from migrator.gluster.changes import GlusterDrains
+from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick, DiskFacts, TaskProgress, VolumeState, VolumeTask
-from migrator.gluster.volume import BrickContents, DrainCommands
-from migrator.gluster.walks import BrickWalks
+from migrator.gluster.walks import HostBrickWalks
 from migrator.hooks.model import HookEvent, HookFacts, HookStage, HookStep
 from migrator.hooks.stage import HookedStep, Hooks, find_hooks
 from migrator.ledger.locks import Locks
@@ -60,12 +62,12 @@ class DrainWorld:
     what audits write all into that they find, in the directory of a run.
     """
 
-    volume: DrainCommands
+    volume: GlusterDrains
     source: SourceFileSystem
     target_root: bytes
-    walks: BrickWalks
+    walks: HostBrickWalks
     read_block: ReadBlock
-    contents: Callable[[], BrickContents]
+    contents: Callable[[], BrickContentFiles]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, model.PlaceSeen]]]
@@ -82,8 +84,8 @@ class DrainWorld:
     blocking: Blocking
     tokens: Callable[[], str]
     retain_s: float = 0.0
-    leftovers: LeftoverBricks | None = None
-    recovery: VolumeRecovery | None = None
+    leftovers: HostLeftovers | None = None
+    recovery: MountedVolumeRecovery | None = None
     marks: Callable[[Sequence[Brick], str], Awaitable[tuple[model.BrickMarks, ...] | None]] | None = None
     strange: StrangeLook | None = None
     left_list: Callable[[str], LeftListFile] | None = None

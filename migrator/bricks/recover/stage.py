@@ -7,11 +7,11 @@ import os
 import stat
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from migrator.bricks.recover import model, rules
 from migrator.core.clock import Clock
@@ -21,70 +21,10 @@ from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.fs.beneath import Root, entry_path
 from migrator.fs.writing import descriptor_path, set_capability, set_xattrs, write_piece
+from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick
 
 # Ports: reading leftovers on the brick's host, and writing them through the mount.
-
-
-class LeftoverBricks(Protocol):
-    """Looks at bricks on their hosts. Changes nothing there."""
-
-    async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> model.BrickLeftovers:
-        """Everything that is left on a brick, in order of its names, and what has it open. `digests`: content is read too.
-        Raises HostLost, ToolFailed (also where the path is no brick of this volume), UsageError.
-        """
-
-    async def read(self, brick: Brick, leftover: model.Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
-        """Hand out the content of a file, in pieces. Raises HostLost, ToolFailed (also where it is not the same inode, size or
-        time any more), and what `take` raises.
-        """
-
-
-class VolumeRecovery(Protocol):
-    """Works in the volume through the mount; every call blocks, may be made again after a crash, follows no symlink, and raises
-    OSError.
-    """
-
-    def look(self, path: bytes) -> model.VolumeName | None:
-        """What a name leads to; None where there is none."""
-
-    def digest(self, path: bytes) -> bytes:
-        """Of content, or of a symlink's target; empty for what has neither. Read anew, not from this machine's memory."""
-
-    def copy_inode(self, leftover: model.Leftover) -> int | None:
-        """The inode of the copy that was begun; None where there is none."""
-
-    def begin_copy(self, leftover: model.Leftover) -> int | None:
-        """Make an empty copy, in the place of one that was begun before. For a file a descriptor to write to, which `abandon`
-        closes.
-        """
-
-    def write(self, descriptor: int, piece: bytes, position: int, *, sparse: bool) -> None:
-        """Write content."""
-
-    def abandon(self, descriptor: int) -> None:
-        """Close what `begin_copy` gave, where it is not ended."""
-
-    def end_copy(self, leftover: model.Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
-        """Give it owner, mode, attributes and times (modification, access), and have it on disks."""
-
-    def set_aside(self, path: bytes) -> None:
-        """Move a name out of the way, whatever it leads to by now. Nothing is done where that was done."""
-
-    def put_back(self, path: bytes) -> None:
-        """Give what was set aside its name again. FileExistsError where something else has it by now."""
-
-    def place(self, leftover: model.Leftover, path: bytes) -> None:
-        """Give the copy a name. FileExistsError where something else has it."""
-
-    def drop_aside(self, leftover: model.Leftover, path: bytes) -> None:
-        """Remove an original that was set aside, if it still is the leftover. ESTALE where it is not."""
-
-    def drop_copy(self, leftover: model.Leftover) -> None:
-        """Take the copy's own name away; those that it was given stay."""
-
-    def tidy(self, keep: Collection[bytes] | None) -> None:
-        """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""
 
 
 # Writing through the mount, by descriptor, without following symlinks.
@@ -104,7 +44,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class MountedVolumeRecovery:
-    """The `VolumeRecovery` port over the mount of a volume."""
+    """The `MountedVolumeRecovery` port over the mount of a volume."""
 
     def __init__(self, root: bytes) -> None:
         self._path = root
@@ -127,7 +67,7 @@ class MountedVolumeRecovery:
             return None
 
     def digest(self, path: bytes) -> bytes:
-        """Of content, or of a symlink's target."""
+        """Of content, or of a symlink's target; empty for what has neither. Read anew, not from this machine's memory."""
         with self._parent(path) as (fd, name):
             facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if stat.S_ISLNK(facts.st_mode):
@@ -135,13 +75,15 @@ class MountedVolumeRecovery:
             return _digest(fd, name) if stat.S_ISREG(facts.st_mode) else b""
 
     def copy_inode(self, leftover: model.Leftover) -> int | None:
-        """The inode of the copy that was begun."""
+        """The inode of the copy that was begun; None where there is none."""
         self._check_own()
         seen = self.look(model.COPIES + leftover.key)
         return None if seen is None else seen.inode
 
     def begin_copy(self, leftover: model.Leftover) -> int | None:
-        """Make an empty copy."""
+        """Make an empty copy, in the place of one that was begun before. For a file a descriptor to write to, which `abandon`
+        closes.
+        """
         with self._work(model.COPIES + leftover.key) as (fd, name):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=fd)
@@ -156,11 +98,11 @@ class MountedVolumeRecovery:
         write_piece(descriptor, piece, position, skip_zeros=sparse)
 
     def abandon(self, descriptor: int) -> None:
-        """Close what was begun."""
+        """Close what `begin_copy` gave, where it is not ended."""
         os.close(descriptor)
 
     def end_copy(self, leftover: model.Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
-        """Owner, mode, attributes, times (modification, access), and the disks."""
+        """Give it owner, mode, attributes and times (modification, access), and have it on disks."""
         with self._work(model.COPIES + leftover.key) as (directory, name):
             if leftover.type is EntryType.SYMLINK:
                 os.chown(name, leftover.uid, leftover.gid, dir_fd=directory, follow_symlinks=False)
@@ -180,7 +122,7 @@ class MountedVolumeRecovery:
             os.fsync(directory)
 
     def set_aside(self, path: bytes) -> None:
-        """Move a name out of the way."""
+        """Move a name out of the way, whatever it leads to by now. Nothing is done where that was done."""
         with self._parent(path) as (fd, name), self._work(model.ASIDE + path) as (aside, aside_name):
             waiting = _look_again(aside, aside_name)
             here = _look(fd, name)
@@ -199,7 +141,7 @@ class MountedVolumeRecovery:
                 raise OSError(errno.ESTALE, "something else took its name just now", path)
 
     def put_back(self, path: bytes) -> None:
-        """Give what was set aside its name again."""
+        """Give what was set aside its name again. FileExistsError where something else has it by now."""
         with self._work(model.ASIDE + path) as (aside, aside_name), self._parent(path) as (fd, name):
             waiting, here = _look_again(aside, aside_name), _look(fd, name)
             if waiting is None:
@@ -211,12 +153,12 @@ class MountedVolumeRecovery:
             _return(aside, aside_name, waiting, fd, name)
 
     def place(self, leftover: model.Leftover, path: bytes) -> None:
-        """Give the copy a name."""
+        """Give the copy a name. FileExistsError where something else has it."""
         with self._work(model.COPIES + leftover.key) as (copies, copy), self._parent(path) as (fd, name):
             os.link(copy, name, src_dir_fd=copies, dst_dir_fd=fd, follow_symlinks=False)
 
     def drop_aside(self, leftover: model.Leftover, path: bytes) -> None:
-        """Remove an original that was set aside."""
+        """Remove an original that was set aside, if it still is the leftover. ESTALE where it is not."""
         with self._work(model.ASIDE + path) as (aside, name):
             seen = _look_again(aside, name)
             if seen is None:
@@ -226,13 +168,13 @@ class MountedVolumeRecovery:
             os.unlink(name, dir_fd=aside)
 
     def drop_copy(self, leftover: model.Leftover) -> None:
-        """Take the copy's own name away."""
+        """Take the copy's own name away; those that it was given stay."""
         self._check_own()
         with suppress(FileNotFoundError), self._parent(model.COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
 
     def tidy(self, keep: Collection[bytes] | None) -> None:
-        """Remove the own names of copies, then the directories that are empty."""
+        """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""
         self._check_own()
         if keep is not None:
             with suppress(FileNotFoundError), self._parent(model.COPIES + b"any") as (fd, _):
@@ -421,8 +363,8 @@ class Recovery:
     volume_id: str
     in_volume: bool
     own_times: bool
-    leftovers: LeftoverBricks
-    volume: VolumeRecovery
+    leftovers: HostLeftovers
+    volume: MountedVolumeRecovery
     blocking: Blocking
     clock: Clock
     _problems: dict[bytes, str] = field(default_factory=dict)

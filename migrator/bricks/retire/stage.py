@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -33,7 +33,8 @@ from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.ports import WriterSearch
 from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
-from migrator.gluster.model import VolumeState, VolumeTask
+from migrator.gluster.changes import GlusterRetirements
+from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, Hooks, StepHooks
 from migrator.ledger.call import recorded_run
@@ -51,19 +52,6 @@ if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import RetirementRecords
-
-
-class RetirementCommands(Protocol):
-    """What a retirement asks glusterd, and has it do. All raise ToolFailed; a change whose answer is lost may have been made."""
-
-    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every task that is listed; neither of one that is not started."""
-
-    async def clients(self) -> tuple[model.ClientSeen, ...]:
-        """Every client of every brick. Raises ToolFailed also where a brick does not tell."""
-
-    async def stop(self) -> None:
-        """Stop the volume. Never by force."""
 
 
 # Every path of a catalog beside the manifest that proves it.
@@ -158,7 +146,7 @@ class RetirementWorld:
     gives what appends to it and the file's name (blocking). `back_up` keeps a copy of the ledger under a name (blocking).
     """
 
-    volume: RetirementCommands
+    volume: GlusterRetirements
     source: SourceFileSystem
     target_root: bytes
     writers: WriterSearch

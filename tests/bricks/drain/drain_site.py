@@ -220,12 +220,12 @@ class Site:
         clock.at_s = self.begins_at_s
         ledger: Any = _Ledger(self.ledger, dying(self.ledger.drains, death))
         return DrainWorld(
-            volume=dying(self.glusterd, death),
+            volume=dying(self.glusterd, death),  # type: ignore[arg-type]
             source=Source(),  # type: ignore[arg-type]
             target_root=b"/mnt/beegfs",
-            walks=Walks(self.volume),
+            walks=Walks(self.volume),  # type: ignore[arg-type]
             read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),
-            contents=lambda: Contents(self.trees),
+            contents=lambda: Contents(self.trees),  # type: ignore[arg-type, return-value]
             versions=versions,
             open_files=open_files,
             places=places,

@@ -54,7 +54,12 @@ def block(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
 def audited(names: Sequence[bytes], left: LeftListFile | None = None) -> AuditSeen:
     return asyncio.run(
         audit_bricks(
-            (BRICK,), volume_id=VOLUME_ID, walks=Walks(*names), read_block=block, clock=VirtualClock(), left=left
+            (BRICK,),
+            volume_id=VOLUME_ID,
+            walks=Walks(*names),  # type: ignore[arg-type]
+            read_block=block,
+            clock=VirtualClock(),
+            left=left,
         )
     )
 
@@ -64,7 +69,7 @@ def test_an_empty_directory_in_the_place_of_a_brick_proves_nothing() -> None:
     walks = Walks()
     walks.volume_id = "another"
     audit = asyncio.run(
-        audit_bricks((BRICK,), volume_id=VOLUME_ID, walks=walks, read_block=block, clock=VirtualClock())
+        audit_bricks((BRICK,), volume_id=VOLUME_ID, walks=walks, read_block=block, clock=VirtualClock())  # type: ignore[arg-type]
     )
     assert (audit.left, audit.whole, len(audit.reasons)) == (0, False, 1)
 

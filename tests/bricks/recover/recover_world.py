@@ -211,8 +211,8 @@ def recovery(volume: Volume, death: Death | None = None, *, in_volume: bool = Tr
         volume_id="v",
         in_volume=in_volume,
         own_times=True,
-        leftovers=OnBrick(volume) if death is None else dying(OnBrick(volume), death),
-        volume=volume if death is None else dying(volume, death),
+        leftovers=OnBrick(volume) if death is None else dying(OnBrick(volume), death),  # type: ignore[arg-type]
+        volume=volume if death is None else dying(volume, death),  # type: ignore[arg-type]
         blocking=inline,
         clock=VirtualClock(),
     )

@@ -160,7 +160,7 @@ class Site:
 
     def world(self) -> RetirementWorld:
         return RetirementWorld(
-            volume=self.volume,
+            volume=self.volume,  # type: ignore[arg-type]
             source=self.source,
             target_root=b"/mnt/beegfs",
             writers=self,

@@ -127,7 +127,7 @@ class BrickScans:
         hosts.absent, hosts.inside = self.absent, self.inside
         # So small blocks that even the smallest brick sends several.
         walks = HostBrickWalks(hosts, place or native_program().place, names=hosts.names)
-        bricks = Bricks(volume=self.source, walks=WatchedWalks(walks, happening))
+        bricks = Bricks(volume=self.source, walks=WatchedWalks(walks, happening))  # type: ignore[arg-type]
         try:
             return await self.site.scanned(
                 source=self.source, trees=self.trees, via=via, bricks=bricks, max_part_rows=100_000, **changes
