@@ -362,8 +362,8 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
             cause="the ledger has no verification without differences for this cutover",
             hint="nothing tells what the user changed since; bring the ledger back as it was",
         )
-    # What was changed later than 2 s before the record's begin is sent again: nobody could before the end of the proof.
-    at_s = proof.finished_at_s or proof.started_at_s
+    # What was changed later than 2 s before the record's begin is sent again: no user could change anything before the thaw.
+    at_s = record.times.get(model.CutoverState.THAWING, proof.finished_at_s or proof.started_at_s)
     name = f"switch-{now.name}"
     opening = replace(
         now,
