@@ -152,13 +152,6 @@ def test_what_fails_in_a_step_fails_its_suite_and_no_other(
     assert left_in(site) == []
 
 
-def test_what_is_not_installed_leaves_its_step_out(site: BenchSite) -> None:
-    site.workloads.missing = frozenset({"grep"})
-    (result,) = ran(site, bench.SuiteName.RECURSIVE).results
-    assert {one.step for one in result.measurements} == {"ls", "du"}
-    assert result.record.notes == ("left out: grep -ri: grep is not installed on localhost",)
-
-
 def without_room(site: BenchSite) -> None:
     site.workloads.change = lambda seen: structs.replace(seen, free_bytes=1 << 20)
 
@@ -228,16 +221,6 @@ def begun(site: BenchSite) -> str:
     (place / record.directory / "host-00/d").mkdir(parents=True)
     place.chmod(0o700)
     return record.directory
-
-
-def test_what_a_killed_call_left_is_taken_away_by_the_next(site: BenchSite) -> None:
-    name = begun(site)
-    # Also where the next call is about another file system.
-    summary = ran(site, bench.SuiteName.RECURSIVE, places=site.places[:1])
-    assert [path.rpartition("/")[2] for path in summary.removed] == [name]
-    assert left_in(site) == []
-    states = [record.state for record in site.ledger.benchmarks.all()]
-    assert states == [bench.BenchmarkState.INTERRUPTED, bench.BenchmarkState.DONE]
 
 
 def test_cleaning_leaves_what_is_another_sites(site: BenchSite) -> None:

@@ -12,9 +12,7 @@ import pytest
 from bench.options import parse_options
 from bench.page import PAGE_NAME, write_page
 from bench.results import JSON_NAME, Section, Table, read_results, section_document, write_results
-from bench.throttle import throttle_kind, throttled
 from bench.timing import Contestant, ContestantFailed, Run, Series, alternate, best_of, ratio
-from bench.trees import Tally, churn, fill, small_users, tally
 from migrator.lab.machine import loops_beneath, mounts_beneath, why_no_cluster
 
 pytestmark = pytest.mark.exhaustive
@@ -98,56 +96,6 @@ def test_the_page_keeps_other_sections_and_says_what_was_missed_but_not_where(tm
         assert socket.gethostname() not in text or len(socket.gethostname()) < 4
         assert str(tmp_path) not in text
         assert str(REPOSITORY) not in text
-
-
-@pytest.mark.needs_root
-def test_equal_seeds_make_equal_trees_and_churn_changes_what_it_says(scratch: Path) -> None:
-    users = small_users("small", 120, seed=3, users=2)
-    for name in ("one", "two"):
-        place = scratch / name
-        place.mkdir()
-        fill(place, users)
-    first, second = (_contents(scratch / name) for name in ("one", "two"))
-    assert first == second
-    assert tally(scratch / "one" / "small") == Tally(
-        files=120,
-        directories=sum(path.is_dir() for path in (scratch / "one" / "small").rglob("*")),
-        size_bytes=sum(path.lstat().st_size for path in (scratch / "one").rglob("*") if not path.is_dir()),
-    )
-    changed = churn(scratch / "one", users, number=1, share=0.1)
-    after = _contents(scratch / "one")
-    assert 0 < sum(after[path] != first.get(path) for path in after) <= 2 * changed  # a hard link shows twice
-    assert set(first) <= set(after)
-
-
-def _contents(root: Path) -> dict[str, object]:
-    return {
-        str(path.relative_to(root)): path.readlink() if path.is_symlink() else path.read_bytes()
-        for path in root.rglob("*")
-        if not path.is_dir() or path.is_symlink()
-    }
-
-
-@pytest.mark.needs_root
-def test_a_throttle_takes_processes_in_and_leaves_nothing_behind() -> None:
-    if throttle_kind() is None:
-        pytest.skip("this kernel cannot limit what is read from a device")
-    device = next(
-        os.makedev(*map(int, (disk / "dev").read_text().split(":"))) for disk in sorted(Path("/sys/block").iterdir())
-    )
-    with throttled([device], 100 * 1024 * 1024) as throttle:
-        limits = [file.read_text() for file in throttle.group.iterdir() if file.name in _LIMITS]
-        assert any(f"{os.major(device)}:{os.minor(device)}" in limit and "104857600" in limit for limit in limits)
-        child = subprocess.Popen(["sleep", "60"], preexec_fn=throttle.join)  # noqa: PLW1509
-        try:
-            assert str(child.pid) in (throttle.group / "cgroup.procs").read_text().split()
-        finally:
-            child.kill()
-            child.wait()
-    assert not throttle.group.exists()
-
-
-_LIMITS = ("blkio.throttle.read_bps_device", "io.max")
 
 
 @pytest.mark.cluster

@@ -61,12 +61,6 @@ def test_a_target_without_room_is_refused_before_anything_is_copied(site: Site, 
     assert not (small.path / "home").exists()
 
 
-@pytest.mark.exhaustive
-def test_a_target_that_is_mounted_read_only(planned: Site) -> None:
-    subprocess.run(["mount", "-o", "remount,ro", planned.target], check=True)
-    planned.fails(4, "run", "--user-batch", "1", says=("read-only",))
-
-
 @pytest.mark.guarantee("foreign-plans")
 def test_a_plan_that_was_edited(planned: Site) -> None:
     file = planned.directory / "plans" / "plan-0001.json"

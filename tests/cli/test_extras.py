@@ -92,13 +92,3 @@ def test_what_a_guard_kept_is_taken_away_when_a_verification_has_named_it(copied
     assert not (target / "kept" / "0").exists()
     assert sorted(os.listdir(target / "gone" / "deep")) == ["of nobody"]
     assert differences(copied, 3) == {"extra": 4}, "two files of nobody's, and the directories that hold one"
-
-
-def test_what_came_back_to_the_source_stays(copied: Site) -> None:
-    remove_some(copied)
-    plan_anew(copied)
-    copied.call("run", "--user-batch", "1", "--deltas", "0")
-    write(copied.source / "home" / "ann" / "kept" / "0", "kept 0 again")
-    copied.call("run", "--user-batch", "1")
-    assert differences(copied, 0) == {}
-    assert (copied.target / "home/ann/kept/0").read_text() == "kept 0 again"

@@ -120,14 +120,6 @@ def test_what_has_a_signature_is_overwritten_only_by_name(place: Place) -> None:
     assert "largeio" in place.calls()[-1]
 
 
-@pytest.mark.parametrize("brick", ["gl3:/srv/b3/data", "gl3:/srv/b2", "gl3:/srv/b2/data;rm"])
-def test_a_brick_without_a_device_is_refused(place: Place, brick: str) -> None:
-    done = place.run(MAKE, brick, "source")
-    assert done.returncode == 1
-    assert done.stderr
-    assert place.calls() == []
-
-
 @pytest.mark.parametrize("version", [7, 8])
 def test_a_storage_target_is_set_up_once(place: Place, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # The program of BeeGFS lies at a fixed place: the ssh that goes nowhere finds it here.

@@ -244,21 +244,6 @@ def test_while_a_job_runs_it_is_not_yet_time_and_nothing_stays_held(slurm: Slurm
     assert list((scratch / "held").iterdir()) == []
 
 
-@pytest.mark.exhaustive
-@pytest.mark.needs_root
-def test_where_slurm_does_not_answer_nobody_is_frozen_and_the_list_stays(slurm: Slurm, scratch: Path) -> None:
-    slurm.calm()
-    submit(slurm, "--begin=now+1hour")
-    assert call_with_slurm(slurm, HOLD, scratch).returncode == 0
-    (scratch / "wrong.conf").write_text("Nonsense=1\n")
-    for hook in (HOLD, RELEASE):
-        env = variables(hook, "root", scratch) | {"SLURM_CONF": str(scratch / "wrong.conf")}
-        done = subprocess.run([str(HOOKS / hook)], input="{}", env=env, capture_output=True, text=True, check=False)
-        assert done.returncode not in (0, 62)
-    assert (scratch / "held" / "root").exists()
-    slurm.calm()
-
-
 def test_no_other_user_is_meant_than_one_with_a_plain_name(scratch: Path) -> None:
     for hook in (LOCK, UNLOCK, UNFREEZE, HOLD, RELEASE, GIVE_UP):
         for user in HOSTILE:

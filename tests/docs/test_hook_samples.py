@@ -5,7 +5,6 @@ import email.policy
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from migrator.core.paths import percent_escape
-from tests.support.cli_site import Site
-from tests.support.hook_site import HookSite
 
 REPOSITORY = Path(__file__).parents[2]
 HOOKS = REPOSITORY / "hooks"
@@ -48,26 +45,6 @@ def run(hook: str, facts: dict[str, object], **environment: str) -> subprocess.C
         text=True,
         check=False,
         env={"PATH": os.environ["PATH"], **environment},
-    )
-
-
-def test_all_samples_are_executed_here() -> None:
-    """Those around a cutover in test_cutover_samples.py, those that add bricks in test_add_samples.py."""
-    around_a_cutover = [
-        *(f"{stage}.d/{name}" for stage in CUTOVER_STAGES for name in ("10-lock-account", "20-hold-slurm-jobs")),
-        "post-announce.d/50-tell-user",
-        "pre-freeze.d/50-tell-user",
-        "post-thaw.d/50-tell-user",
-    ]
-    to_add = [
-        "pre-add.d/20-make-file-system",
-        "pre-add.d/50-beegfs7-storage-target",
-        "pre-add.d/55-beegfs8-storage-target",
-    ]
-    to_report = ["post-report.d/50-mail-report"]
-    to_page = ["post-fail.d/10-mail"]
-    assert [str(path.relative_to(HOOKS)) for path in SAMPLES] == sorted(
-        [HOLD, MAIL, *around_a_cutover, *to_add, *to_report, *to_page]
     )
 
 
@@ -131,21 +108,6 @@ def test_the_mail_notice_goes_to_every_user_of_the_batch() -> None:
     assert "3 files need attention" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("kind", "state"),
-    [("seed", "stopped"), ("seed", "skipped"), ("seed", "refused"), ("seed", "failed"), ("delta", "done")],
-)
-def test_nobody_is_mailed_of_another_pass_or_one_that_is_not_done(kind: str, state: str) -> None:
-    done = run(MAIL, document() | {"pass": kind, "state": state})
-    assert (done.returncode, done.stdout) == (0, f"no mail: the {kind} pass is {state}\n")
-
-
-def test_the_mail_notice_refuses_a_contract_it_does_not_know() -> None:
-    done = run(MAIL, document() | {"version": 2})
-    assert done.returncode == 1
-    assert "contract version 2" in done.stderr
-
-
 def test_the_hold_skips_a_batch_while_its_file_is_there(tmp_path: Path) -> None:
     facts = document() | {"stage": "pre-batch", "event": "pre"}
     variables = {"MIGRATOR_SITE": str(tmp_path / "site.toml"), "MIGRATOR_BATCH": "1"}
@@ -155,30 +117,3 @@ def test_the_hold_skips_a_batch_while_its_file_is_there(tmp_path: Path) -> None:
     held = run(HOLD, facts, **variables)
     assert held.returncode == 62
     assert "batch 1 is held" in held.stderr
-
-
-@pytest.mark.exhaustive
-def test_the_program_calls_the_samples(scratch: Path) -> None:
-    hooked = HookSite(Site(scratch, scratch / "source", scratch / "target"))
-    hooked.prepare()
-    for sample in SAMPLES:
-        there = scratch / "hooks" / sample.relative_to(HOOKS)
-        there.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-        shutil.copy(sample, there)
-        # As above, of the first line.
-        there.write_text(there.read_text().replace("#!/usr/bin/python3", f"#!{os.path.realpath(sys.executable)}"))
-        there.chmod(0o755)
-    (scratch / "hold").touch()
-    code, said = hooked.run("--all")
-    assert code == 0
-    assert "2 is skipped: the hook pre-batch.d/10-hold said so" in said
-    assert hooked.copied() == []
-    (scratch / "hold").unlink()
-    assert hooked.run("--all")[0] == 0
-    assert hooked.copied() == ["alice", "bob"]
-    mails = [
-        bytes(row[0]).decode()  # type: ignore[call-overload]
-        for row in hooked.rows("SELECT output FROM hook_calls WHERE stage = 'post-pass' ORDER BY id")
-    ]
-    assert ["To: alice@" in mails[0], "To: bob@" in mails[1]] == [True, True]
-    assert hooked.rows("SELECT DISTINCT exit_code FROM hook_calls ORDER BY 1") == [(0,), (62,)]

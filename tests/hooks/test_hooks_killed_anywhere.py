@@ -10,13 +10,11 @@ import pytest
 
 from migrator.core.errors import Refused
 from migrator.hooks.model import HookCall, HookStep
-from migrator.transfer.model import RunStopped
 from migrator.transfer.run import run_batches
 from tests.hooks.fake_hooks import FakeHooks, hook
 from tests.support import run_world
-from tests.support.fake_streams import Fault
 from tests.support.kills import Death, Killed
-from tests.support.run_world import ALICE, World, in_loop, small_world
+from tests.support.run_world import World, in_loop, small_world
 
 STEPS = (HookStep.BATCH, HookStep.PASS)
 PRE, POST = ["pre-batch.d/10-x", "pre-pass.d/10-x"], ["post-pass.d/10-x", "post-batch.d/10-x"]
@@ -98,14 +96,6 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
             world.ledger.close()
         left += 7
     assert left > 40
-
-
-@in_loop
-async def test_a_pass_whose_streams_are_stopped_says_so_to_the_hooks_after_it(world: World, hooks: FakeHooks) -> None:
-    world.streams.faults[ALICE + b"/sub/f01"] = Fault("stop", times=1)
-    with pytest.raises(RunStopped):
-        await world.run()
-    assert hooks.calls == [f"{name} :" for name in PRE] + [f"{name} stopped:" for name in POST]
 
 
 @in_loop

@@ -1,6 +1,5 @@
 """Hooks around the steps of a cutover: what stops which, what they are told, and who calls what is owed."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
-from migrator.hooks.model import HookCall, HookFacts, HookOutcome, HookProblem, HookStep
+from migrator.hooks.model import HookFacts, HookOutcome, HookProblem, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, HookSkipped, StepHooks
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
@@ -194,21 +193,6 @@ async def test_what_a_killed_run_owes_is_called_once_and_what_had_ended_is_not(c
     for _ in range(2):
         await cutover.calling.catch_up(step, cutover.facts("after"))
     assert cutover.hooks.called() == ["post-thaw.d/10-a done:after"]
-
-
-@in_loop
-async def test_a_step_that_is_cancelled_stays_open(cutover: Cutover) -> None:
-    cutover.has("pre-freeze.d/10-slow", "post-freeze.d/10-slow")
-
-    def cancelled(_: HookCall) -> None:
-        raise asyncio.CancelledError
-
-    cutover.hooks.in_call = cancelled
-    with pytest.raises(asyncio.CancelledError):
-        await cutover.around(HookStep.FREEZE)
-    assert cutover.hooks.called() == ["pre-freeze.d/10-slow :before"]
-    assert cutover.ledger.hooks.open_since(HookStep.FREEZE, cutover.step(HookStep.FREEZE).key) is not None
-    assert list(cutover.ledger.hooks.unfinished(CUTOVER)) == []
 
 
 @in_loop

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.lab.model import OddFiles, OddKind
-from migrator.lab.odd import ODD_FUNCTIONS, odd_files
-from tests.conftest import MakeXfs
+from migrator.lab.odd import ODD_FUNCTIONS
 from tests.support.lab_facts import ODD_PROOFS, walk
 
 
@@ -30,22 +29,6 @@ def test_every_kind_is_really_there(odd_tree: tuple[Path, OddFiles]) -> None:
     assert listed <= set(facts)
     assert max(map(len, facts)) > 5000
     assert not [path for path, fact in facts.items() if fact.type_is(stat.S_IFREG) and fact.permissions == 0o1000]
-
-
-@pytest.mark.needs_root
-def test_equal_seeds_give_equal_trees(make_xfs: MakeXfs) -> None:
-    def build(seed: int) -> dict[bytes, object]:
-        mount = make_xfs()
-        tree, neighbour = mount.path / "tree", mount.path / "neighbour"
-        tree.mkdir()
-        neighbour.mkdir()
-        odd_files(os.fsencode(tree), neighbour=os.fsencode(neighbour), source_mount=b"/source", seed=seed)
-        return {path: fact.comparable for path, fact in walk(os.fsencode(tree)).items()}
-
-    first, second, other = build(1), build(1), build(2)
-    assert first == second
-    assert first.keys() == other.keys()
-    assert first != other
 
 
 @pytest.mark.needs_root

@@ -1,7 +1,6 @@
 """The lab of plain directories, and users at work: everything that differs afterwards is in the journal."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 
 from migrator.core.errors import Refused, UsageError
 from migrator.hosts.process import LocalProcesses
-from migrator.lab import gluster_wrapper
 from migrator.lab.churn import read_journal
 from migrator.lab.down import aside_name, lab_down
 from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
@@ -156,24 +154,6 @@ def test_a_churn_of_a_missing_tree_or_journal_directory_is_a_usage_error(scratch
     assert "has no user tree home/nope" in done.stderr
     done = call(*lab, "--tree", os.fsdecode(state.trees[0]) + "/")
     assert done.returncode == 0, done.stderr
-
-
-def test_whatever_names_the_way_down_names_the_labs_own_directory(scratch: Path) -> None:
-    directory = scratch / "lab"
-    down = f"migrator lab down --dir {directory}"
-    state = bring_up(directory, files=40)
-    assert down in Path(os.fsdecode(state.site_file)).read_text(encoding="utf-8")
-    with pytest.raises(Refused) as caught:
-        bring_up(directory)
-    assert down in caught.value.hint
-    (directory / "bin").mkdir()
-    wrapper = directory / "bin" / "gluster"
-    wrapper.write_bytes(Path(gluster_wrapper.__file__).read_bytes())
-    record = json.loads((directory / "lab.json").read_text(encoding="ascii"))
-    (directory / "lab.json").write_text(json.dumps(record | {"hosts": [{"holder_pid": None, "namespace": "none"}]}))
-    done = subprocess.run([sys.executable, "-IS", wrapper], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert down in done.stderr
 
 
 def call(*arguments: str) -> "subprocess.CompletedProcess[str]":

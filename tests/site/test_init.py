@@ -1,17 +1,14 @@
 """`init` on real directories, file systems and a real ledger."""
 
-import json
 import os
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from msgspec.structs import replace as change
 
 from migrator.cli.main import main
 from migrator.core.errors import MigratorError, Refused, UsageError
@@ -100,16 +97,6 @@ def test_both_file_systems_are_recorded_and_marked(tmp_path: Path) -> None:
         assert [event.kind for event in ledger.events.latest(10)] == [EventKind.SITE_CREATED]
 
 
-def test_called_again_it_changes_nothing(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    first = init(site)
-    again = init(site, "site-0002")
-    assert again == replace(first, created=False, done=())
-    assert sentinels(site) == ("site-0001", "site-0001")
-    with ledger_of(site) as ledger:
-        assert len(ledger.events.latest(10)) == 1
-
-
 def test_a_crash_between_ledger_and_sentinels_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = make_site(tmp_path)
 
@@ -190,13 +177,6 @@ def test_a_missing_mount_point_is_refused(tmp_path: Path, side: str) -> None:
         init(site)
 
 
-def test_a_source_of_kind_gluster_that_is_not_mounted_is_refused(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    site = change(site, source=change(site.source, kind="gluster", volume="vol1"))
-    with pytest.raises(Refused, match="the source is no gluster file system but"):
-        init(site)
-
-
 def test_a_symlink_in_place_of_the_sentinel_is_not_followed(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     outside = tmp_path / "outside"
@@ -269,13 +249,6 @@ def test_site_toml_is_written_once(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_a_draft_with_the_target_in_the_source_is_not_written(tmp_path: Path) -> None:
-    draft = site_init.draft_site(site_init.InitRequest(source_mount=tmp_path, target_mount=tmp_path / "target"), [])
-    with pytest.raises(UsageError, match="the target lies inside the source"):
-        site_init.write_site_file(tmp_path / "site.toml", draft)
-    assert not (tmp_path / "site.toml").exists()
-
-
 def sides(directory: Path) -> tuple[Path, Path]:
     source, target = directory / "source", directory / "target"
     (source / "home" / "ann").mkdir(parents=True)
@@ -289,19 +262,6 @@ def call_init(site_file: Path, *options: str) -> Result:
 
 def everything(directory: Path) -> list[Path]:
     return sorted(directory.rglob("*"))
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_a_state_directory_on_either_side_is_refused_and_nothing_is_written(tmp_path: Path, side: str) -> None:
-    source, target = sides(tmp_path)
-    (tmp_path / "alias").symlink_to(tmp_path / side)
-    before = everything(tmp_path)
-    named = ("--source-mount", str(source), "--target-mount", str(target))
-    for state in (tmp_path / side / "st", tmp_path / "alias" / "st", tmp_path / side):
-        done = call_init(tmp_path / "site.toml", *named, "--state-dir", str(state))
-        assert done.exit_code == 2, done.output
-        assert f"state_dir {os.path.realpath(state)} lies on the {side}" in done.output
-        assert everything(tmp_path) == before
 
 
 def test_files_of_the_program_on_the_source_are_refused(tmp_path: Path) -> None:
@@ -357,35 +317,6 @@ def test_the_path_below_the_target_is_made_only_on_the_file_system_that_it_belon
     assert done.exit_code == 4, done.output
     assert ("is no beegfs file system" if there else "is no directory") in done.output
     assert everything(tmp_path) == before
-
-
-def test_a_volume_that_is_named_and_not_mounted_is_refused(tmp_path: Path) -> None:
-    source, target = sides(tmp_path)
-    named = ("--source-mount", str(source), "--target-mount", str(target), "--volume", "vol1")
-    done = call_init(tmp_path / "site.toml", *named)
-    assert done.exit_code == 2, done.output
-    assert "no GlusterFS volume is mounted there" in done.output
-    assert not (tmp_path / "site.toml").exists()
-
-
-@pytest.mark.needs_root
-def test_notes_tell_of_plain_directories_on_one_file_system(scratch: Path, make_xfs: Callable[[], XfsMount]) -> None:
-    def notes(name: str, source: Path, target: Path) -> list[str]:
-        named = ("--source-mount", str(source), "--target-mount", str(target), "--state-dir", str(scratch / name))
-        done = call_init(scratch / f"{name}.toml", *named, "--json")
-        assert done.exit_code == 0, done.output
-        found: list[str] = json.loads(done.stdout)["notes"]
-        return found
-
-    told = notes("plain", *sides(scratch))
-    assert [note.partition(":")[0] for note in told[:2]] == [
-        "the source is no mount point",
-        "the target is no mount point",
-    ]
-    assert "on one file system" in told[2]
-    source, target = make_xfs(), make_xfs()
-    (source.path / "home" / "ann").mkdir(parents=True)
-    assert notes("two", source.path, target.path) == []
 
 
 @pytest.mark.needs_root

@@ -30,6 +30,11 @@ def test_the_only_ones_are_taken() -> None:
         target_kind="beegfs",
         target_mount=Path("/mnt/beegfs"),
     )
+    named = draft([ROOT, BEEGFS], "/srv/old data", "/mnt/beegfs/a/b")
+    assert (named.name, named.source_kind, named.target_kind) == ("old-data-to-beegfs", "posix", "beegfs")
+    assert (named.target_mount, named.target_path) == (Path("/mnt/beegfs"), "a/b")
+    # Of two mounts at one place the last is seen.
+    assert draft([ROOT, GLUSTER, OVER], "/mnt/gl", "/data").source_kind == "posix"
 
 
 @pytest.mark.parametrize(
@@ -48,24 +53,3 @@ def test_what_is_not_clear_is_asked_for(mounts: list[Mount], said: str) -> None:
         draft(mounts)
     assert said in caught.value.message
     assert "-mount DIR" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("mounts", "source", "target", "expected"),
-    [
-        ([ROOT, GLUSTER, BEEGFS, XFS], "/mnt/gl/home", "/data/new", ("gluster", "vol1", "posix", "/data/new", "")),
-        ([ROOT, BEEGFS], "/srv/old data", "/mnt/beegfs/a/b", ("posix", None, "beegfs", "/mnt/beegfs", "a/b")),
-        # Of two mounts at one place the last is seen.
-        ([ROOT, GLUSTER, OVER], "/mnt/gl", "/data", ("posix", None, "posix", "/data", "")),
-        ([ROOT, OVER, GLUSTER], "/mnt/gl", "/data", ("gluster", "vol1", "posix", "/data", "")),
-        # A name that only begins alike is another place.
-        ([ROOT, GLUSTER], "/mnt/gluster", "/data", ("posix", None, "posix", "/data", "")),
-    ],
-)
-def test_named_places_count_and_their_kinds_are_found(
-    mounts: list[Mount], source: str, target: str, expected: tuple[str | None, ...]
-) -> None:
-    made = draft(mounts, source, target)
-    assert made.source_mount == Path(source)
-    assert (made.source_kind, made.volume, made.target_kind, str(made.target_mount), made.target_path) == expected
-    assert draft([ROOT, BEEGFS], "/srv/old data", "/data").name == "old-data-to-posix"

@@ -10,7 +10,6 @@ from migrator.gluster.model import Brick, SourceHealth, VolumeState
 from migrator.site.rules_guards import (
     capacity_problems,
     health_problems,
-    kind_problem,
     mount_problems,
     same_place_problem,
 )
@@ -23,21 +22,6 @@ XFS = MountIdentity(filesystem="xfs", mounted_from="/dev/sdb1", device=2065, fsi
 
 NO_SENTINEL = replace(GLUSTER, sentinel=None)
 LOCAL = MountIdentity(filesystem="ext4", mounted_from="/dev/sda1", device=2049, fsid=7, root_ino=12, sentinel=None)
-
-
-@pytest.mark.parametrize(
-    ("recorded", "current"),
-    [
-        (GLUSTER, GLUSTER),
-        (XFS, XFS),
-        # Another server of the same volume, and another name of the same device.
-        (GLUSTER, replace(GLUSTER, mounted_from="gl2:vol1")),
-        (NO_SENTINEL, replace(NO_SENTINEL, mounted_from="gl2:/vol1")),
-        (XFS, replace(XFS, mounted_from="/dev/sdc1")),
-    ],
-)
-def test_the_recorded_mount_has_no_problem(recorded: MountIdentity, current: MountIdentity) -> None:
-    assert mount_problems(recorded, current) == ()
 
 
 @pytest.mark.parametrize(
@@ -54,13 +38,6 @@ def test_another_mount_has_one(
 ) -> None:
     (problem,) = mount_problems(recorded, current, where="the source")
     assert all(words in problem for words in said)
-
-
-def test_an_empty_directory_on_the_same_kind_of_file_system_is_told_by_the_sentinel_and_the_device() -> None:
-    empty = replace(XFS, device=2066, fsid=98, root_ino=555, sentinel=None)
-    problems = mount_problems(XFS, empty)
-    assert len(problems) == 4
-    assert "no sentinel" in problems[0]
 
 
 @pytest.mark.parametrize(
@@ -194,12 +171,3 @@ def test_one_directory_mounted_twice_is_told() -> None:
     assert same_place_problem(XFS, replace(XFS, device=1)) is None
     assert same_place_problem(GLUSTER, replace(GLUSTER, mounted_from="gl1:/vol2")) is None
     assert same_place_problem(GLUSTER, XFS) is None
-
-
-def test_what_is_mounted_is_of_the_kind_that_was_named() -> None:
-    assert kind_problem(GLUSTER, "gluster", where="the source") is None
-    assert kind_problem(XFS, "posix", where="the source") is None
-    problem = kind_problem(XFS, "gluster", where="the source")
-    assert problem is not None
-    assert problem.startswith("the source is no gluster file system but xfs from /dev/sdb1")
-    assert kind_problem(XFS, "beegfs", where="the target")

@@ -39,36 +39,6 @@ def test_directories_of_the_program_lie_on_neither_side(key: str, directory: byt
 
 
 @pytest.mark.parametrize(
-    ("kind", "root", "told"),
-    [
-        ("posix", b"/mnt/gone", True),
-        ("posix", b"/mnt/xfs/below", True),
-        ("posix", b"/mnt/xfs", False),
-        ("gluster", b"/mnt/gl", False),
-        ("gluster", b"/mnt/gl/below", False),
-        ("beegfs", b"/mnt/gone", False),
-    ],
-)
-def test_a_plain_directory_is_told(kind: str, root: bytes, told: bool) -> None:
-    assert (site_rules_guards.unmounted_problem("the source", kind, root, MOUNTS) is not None) == told
-
-
-def test_one_device_is_told_and_two_unknown_ones_are_not() -> None:
-    assert site_rules_guards.one_device_problem(LOCAL, replace(LOCAL, root_ino=10)) is not None
-    assert site_rules_guards.one_device_problem(LOCAL, replace(LOCAL, device=2)) is None
-    assert site_rules_guards.one_device_problem(GLUSTER, GLUSTER) is None
-
-
-def test_places_are_warnings() -> None:
-    sides = (("source", "posix", b"/mnt/gone"), ("target", "posix", b"/mnt/xfs"))
-    (finding,) = site_rules_guards.check_places(sides, MOUNTS, LOCAL, replace(LOCAL, device=2))
-    assert (finding.check, finding.status) == ("source place", FindingStatus.WARNING)
-    assert "mount it" in finding.fix
-    assert [finding.check for finding in site_rules_guards.check_places((), MOUNTS, LOCAL, LOCAL)] == ["target place"]
-    assert site_rules_guards.check_places(sides[1:], MOUNTS, LOCAL, None) == []
-
-
-@pytest.mark.parametrize(
     ("kind", "volume", "mounted", "message", "fix"),
     [
         (
