@@ -7,7 +7,6 @@ import pytest
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
-from migrator.delta.model import ChangeKind
 from migrator.delta.store import Comparisons
 from migrator.reap.model import PlanReap, ReapAction, ReapRow, Savings
 from migrator.reap.store import ReapListFiles
@@ -88,32 +87,6 @@ def test_what_was_changed_just_before_the_scan_is_unsettled(
     assert seen.files == ({F} if unsettled else set())
 
 
-def test_what_is_not_known_to_have_arrived(world: World) -> None:
-    one_file(world)
-    seen = world.compare(unsettled=[F, A + b"/d", A + b"/never"], unsettled_trees=[B])
-    assert seen.kinds() == {"unsettled": 3}
-    assert seen.files == {F, B + b"/f"}
-    # Nothing of an unsettled tree is renamed.
-    world.source.rename(A + b"/d", A + b"/e")
-    seen = world.compare(unsettled_trees=[A])
-    assert (seen.renames, seen.gone, seen.files) == ([], [(A + b"/d", 3)], {A + b"/e/f", A + b"/e/other"})
-
-
-def test_new_and_vanished(world: World) -> None:
-    world.directories(A + b"/d", A + b"/d/e", A + b"/d-", A + b"/new")
-    world.files(A + b"/d/e/f", A + b"/d/g", A + b"/d-/h", A + b"/k")
-    world.scan()
-    for path in (b"/d", b"/d-/h", b"/k"):
-        world.source.remove(A + path)
-    world.files(A + b"/new/f", size_bytes=5)
-    seen = world.compare()
-    assert seen.gone == [(A + b"/d-/h", 1), (A + b"/d", 4), (A + b"/k", 1)]
-    vanished = seen.changes.tally(ChangeKind.VANISHED)
-    assert (vanished.paths, vanished.directories, vanished.size_bytes) == (6, 2, 40)
-    assert seen.changes.tally(ChangeKind.NEW).size_bytes == 5
-    assert (seen.files, seen.directories) == ({A + b"/new/f"}, {A + b"/new", A + b"/d-"})
-
-
 def test_what_is_refused(tmp_path: Path) -> None:
     source = Source(TREES)
     source.make(A + b"/file", FILE, 10)
@@ -177,59 +150,6 @@ def test_how_an_inode_is_known_again(world: World, before: bool, after: bool, de
     seen = world.compare(base=base, now=world.source.entries(gfids=after, device=device))
     assert seen.renames == ([(A + b"/d", A + b"/e")] if renamed else [])
     assert seen.files == (set() if renamed else {A + b"/e/f", A + b"/e/other"})
-
-
-def test_what_lies_in_a_renamed_directory_moved_along(world: World) -> None:
-    world.directories(A + b"/d", A + b"/d/s", A + b"/d/s/t", A + b"/out")
-    world.files(*(A + b"/d/s/t/%d" % number for number in range(20)), A + b"/d/gone", A + b"/d/out", A + b"/d/deep")
-    world.scan()
-    world.source.rename(A + b"/d", A + b"/e")
-    world.source.rename(A + b"/e/s/t", A + b"/e/s/u")
-    world.source.write(A + b"/e/s/u/3", 50)
-    world.source.remove(A + b"/e/gone")
-    world.source.rename(A + b"/e/out", A + b"/out/f")
-    world.source.rename(A + b"/e/deep", A + b"/e/s/u/deep")
-    world.files(A + b"/e/s/new")
-    seen = world.compare()
-    assert seen.renames == [
-        (A + b"/d/s/t", A + b"/e/s/u"),
-        (A + b"/d/out", A + b"/out/f"),
-        (A + b"/d/deep", A + b"/e/s/u/deep"),
-        (A + b"/d", A + b"/e"),
-    ]
-    assert (seen.gone, seen.files) == ([(A + b"/d/gone", 1)], {A + b"/e/s/u/3", A + b"/e/s/new"})
-    assert seen.changes.tally(ChangeKind.VANISHED).paths == 1
-
-
-def test_a_rotation(world: World) -> None:
-    world.directories(A + b"/run.0", A + b"/run.1")
-    world.files(A + b"/run.0/x", A + b"/run.1/x", A + b"/log", A + b"/log.1", A + b"/log.2")
-    world.scan()
-    for old, new in ((b"/run.1", b"/run.2"), (b"/log.1", b"/log.2"), (b"/run.0", b"/run.1"), (b"/log", b"/log.1")):
-        world.source.rename(A + old, A + new)
-    world.directories(A + b"/run.0")
-    world.files(A + b"/run.0/x", A + b"/log")
-    seen = world.compare()
-    assert seen.renames == [
-        (A + b"/run.1", A + b"/run.2"),
-        (A + b"/run.0", A + b"/run.1"),
-        (A + b"/log.1", A + b"/log.2"),
-        (A + b"/log", A + b"/log.1"),
-    ]
-    # `log.2` was replaced by rename(2), which takes nothing away for itself.
-    assert (seen.gone, seen.files) == ([], {A + b"/run.0/x", A + b"/log"})
-    assert seen.kinds() == {"renamed": 4, "new": 3}
-
-
-def test_every_name_of_a_touched_link_group_is_sent(world: World) -> None:
-    world.directories(A + b"/d", A + b"/e")
-    world.files(F, A + b"/d/single", OTHER)
-    for path, name in ((F, A + b"/e/g"), (F, B + b"/g"), (OTHER, A + b"/d/other-2")):
-        world.source.link(path, name)
-    world.scan()
-    seen = world.compare(unsettled=[A + b"/e/g"])
-    assert seen.kinds() == {"unsettled": 1}
-    assert (seen.files, seen.directories) == ({F, A + b"/e/g", B + b"/g"}, {A + b"/d", A + b"/e"})
 
 
 # Paths on the reap list, which are not on the target.

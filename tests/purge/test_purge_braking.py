@@ -83,12 +83,6 @@ def test_it_slows_down_and_goes_on_as_before(ledger: Ledger) -> None:
     assert {severity for severity, _ in purge.told[1:]} == {Severity.INFO}
 
 
-def test_a_pause_is_not_saved_up(ledger: Ledger) -> None:
-    purge = Purge(ledger)
-    purge.clock.at_s += 1000.0
-    assert purge.rate() == pytest.approx(MOST, rel=0.05)
-
-
 @pytest.mark.parametrize(
     ("before", "tuned", "after", "slows"),
     [(3 * OVER_PROBES, False, 0, False), (0, True, OVER_PROBES + 1, True), (4 * OVER_PROBES, True, 0, False)],
@@ -111,19 +105,3 @@ def test_it_never_stops(ledger: Ledger) -> None:
     purge = Purge(ledger)
     purge.probe(2 * LIMIT_S, 40 * OVER_PROBES)
     assert 0 < purge.rate(100) <= 1
-
-
-def test_probes_count_also_when_a_clock_was_set_back(ledger: Ledger) -> None:
-    purge = Purge(ledger)
-    purge.probe(2 * LIMIT_S, 1)
-    purge.clock.set_by_s = -3600.0
-    purge.probe(2 * LIMIT_S, OVER_PROBES - 1)
-    assert purge.rate() < 0.8 * MOST
-
-
-def test_probes_from_before_it_say_nothing(ledger: Ledger) -> None:
-    Purge(ledger).probe(2 * LIMIT_S, 3 * OVER_PROBES)
-    later = Purge(ledger)
-    later.clock.at_s += 100_000.0
-    again = Purge(ledger, clock=later.clock)
-    assert again.rate() == pytest.approx(MOST, rel=0.05)

@@ -12,7 +12,6 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverState
 from migrator.ledger.ledger import open_ledger
-from tests.support.probe_notes import note_probes
 from tests.support.purge_world import freeze, retain, thaw
 from tests.support.run_site import RealSite, fill_tree, wait_for
 from tests.support.xfs import XfsMount
@@ -92,17 +91,6 @@ def test_it_is_looked_at_confirmed_killed_and_gone_on_with(site: RealSite) -> No
     (facts,) = json.loads(site.migrator("status", "--json").stdout)["cutovers"]
     assert facts["purge"] == sum_
     assert list((site.directory / "state/backups").iterdir())
-
-
-@pytest.mark.exhaustive
-def test_both_sides_are_probed_beside_it_and_not_beside_a_dry_run(
-    site: RealSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    probed = note_probes(tmp_path / "probed", monkeypatch)
-    checksum = asked(site, "--user", "alice", "--dry-run")["checksum"]
-    assert not probed()
-    asked(site, "--user", "alice", "--confirm", checksum)
-    assert probed()
 
 
 @pytest.mark.exhaustive

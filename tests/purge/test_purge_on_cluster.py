@@ -17,7 +17,6 @@ from migrator.purge.model import TreeOutcome
 from tests.cutover.test_freezing_on_cluster import gluster
 from tests.support.cluster.handle import LabHandle, wait_until
 from tests.support.cluster.hosts import LabHosts
-from tests.support.holders import holding
 from tests.support.purge_world import PurgeSite, purge_site
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
@@ -112,17 +111,3 @@ def test_nothing_of_it_is_left_on_any_brick_and_the_others_are_untouched(
     # What Gluster keeps by gfid is what is named, and no more: files of the tree have left nothing behind. A brick keeps one that
     # is removed until the client has closed it, which is after the program has.
     wait_until(lambda: not any(unnamed(lab)), "nothing is kept that has no name")
-
-
-def test_a_brick_that_is_down_and_a_writer_elsewhere_stop_it(lab: LabHandle, site: PurgeSite) -> None:
-    kept = snapshot(os.fsencode(site.source))
-    with holding("held = os.open(sys.argv[1], os.O_WRONLY)\nos.write(held, b'x')", site.source / "d0/f0000"):
-        done = site.purge()
-    assert done.outcome is TreeOutcome.REFUSED
-    assert any("can still be written" in reason and "d0/f0000" in reason for reason in done.reasons)
-    with lab.brick_down(lab.bricks[0]):
-        done = site.purge()
-    assert done.outcome is TreeOutcome.REFUSED
-    assert any("is down" in reason for reason in done.reasons)
-    assert set(snapshot(os.fsencode(site.source))) == set(kept)
-    assert site.state is CutoverState.RETAINED

@@ -31,16 +31,6 @@ def seen(root: Path, path: bytes) -> Entry:
     return entry
 
 
-def test_a_tree_is_moved_whole_and_closed(places: MountedPlaces, tmp_path: Path) -> None:
-    ino = (tmp_path / "home/alice").stat().st_ino
-    places.put(b"home/alice", PLACE, ino=ino)
-    place = tmp_path / os.fsdecode(PLACE)
-    assert [path.stat().st_mode & 0o7777 for path in (place, place.parent)] == [0o700, 0o700]
-    assert (place / "tree/f").read_text() == "f"
-    assert places.stands(PLACE + b"/tree/f")
-    assert not places.stands(b"home/alice")
-
-
 def test_another_directory_or_a_symlink_in_its_place_is_not_moved(places: MountedPlaces, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="another directory"):
         places.put(b"home/alice", PLACE, ino=1)

@@ -83,15 +83,6 @@ def test_another_ctime_or_inode_takes_reading(changes: dict[str, Any]) -> None:
     assert judge_source(replace(ENTRY, **changes), PROOF).judgement is Judgement.READ
 
 
-def test_of_a_directory_its_times_and_size_do_not_count() -> None:
-    found, proof = directory(mtime_ns=9, ctime_ns=9, size_bytes=4096, ino=1)
-    assert judge_source(found, proof).judgement is Judgement.COVERED
-    others: list[dict[str, Any]] = [{"uid": 9}, {"mode": 0o777}, {"xattrs": {}}]
-    for changes in others:
-        assert judge_source(replace(found, **changes), proof).judgement is Judgement.OPEN
-        assert judge_source(replace(found, **changes), proof, top=True).judgement is Judgement.COVERED
-
-
 def test_a_directory_that_a_purge_has_closed_is_its_own() -> None:
     found, proof = directory(uid=0, gid=2, mode=0o700)
     assert judge_source(found, proof, closed_uid=0).judgement is Judgement.COVERED

@@ -95,11 +95,6 @@ def test_each_guard_is_one_sentence(changes: dict[str, Any], words: str) -> None
     assert words in sentence
 
 
-def test_a_tree_that_was_emptied_while_it_is_purged_is_gone_rightly() -> None:
-    assert problems(replace(RECORD, state=S.PURGING), position=Position.GONE) == ()
-    assert problems(target_names=0, total=replace(TOTAL, names=1)) == ()
-
-
 def test_a_tree_is_due_when_its_time_is_over_since_the_last_thaw() -> None:
     for state in set(S) - {S.RETAINED, S.PURGING, S.PURGED}:
         record = replace(RECORD, state=state, times={**RECORD.times, state: 2.0})

@@ -55,25 +55,6 @@ def test_tiny_files_are_archived_and_come_back(tiny: Site) -> None:
     assert in_place == {name: facts for name, facts in before.items() if name.startswith(b"tiny-1")}
 
 
-@pytest.mark.exhaustive
-def test_what_is_left_out_is_listed(tiny: Site) -> None:
-    (tiny.source / "home" / "ann" / "notes" / "tiny-3").write_bytes(b"changed")
-    done = tiny.call("reap", "archive", "--user", "ann")
-    assert done.returncode == 0, done.stderr
-    assert "changed" in done.stdout
-    assert "tiny-3" in done.stdout
-    tiny.fails(2, "reap", "restore", "--user", "ann", "notes/tiny-3", says=("nothing that is archived",))
-
-
-@pytest.mark.exhaustive
-def test_what_is_not_restored_is_listed_with_its_code(tiny: Site) -> None:
-    tiny.works("reap", "archive", "--user", "ann")
-    tiny.works("reap", "restore", "--user", "ann", "notes/tiny-1")
-    done = tiny.call("reap", "restore", "--user", "ann", "notes/tiny-1", "notes/tiny-2")
-    assert done.returncode == 3, done.stderr
-    assert "--overwrite" in done.stdout
-
-
 def test_errors_say_what_to_do(tiny: Site) -> None:
     tiny.fails(2, "reap", "restore", "notes", says=("whose files", "--user"))
     tiny.fails(2, "reap", "restore", "--user", "ann", "--tree", "home/ann", "x", says=("one of them",))

@@ -1,7 +1,6 @@
 """What comes out of archives: all of it, exactly, and never over what is there."""
 
 import os
-import stat
 import subprocess
 from pathlib import Path
 
@@ -13,29 +12,6 @@ from tests.support.archive_world import TREE, World, make_odd_tree, restored_tre
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
-
-
-@pytest.mark.exhaustive
-def test_twenty_thousand_tiny_files_become_some_inodes_and_come_back_exactly(world: World, place: Path) -> None:
-    for number in range(20_000):
-        write(
-            world.tree + b"/%03d/%d" % (number % 200, number),
-            b"%d" % number * (number % 40),
-            mode=0o400 + number % 64,
-            mtime_ns=1_000_000_000_000_000_000 + number * 1_000_000_001,
-        )
-        if number % 100 == 0:
-            os.setxattr(world.tree + b"/%03d/%d" % (number % 200, number), b"user.number", b"%d" % number)
-    before = snapshot(world.tree, directories=False)
-    done = world.archive(world.rows(), limits=ArchiveLimits(max_members=7_000))
-    assert (done.archives, done.members, dict(done.left_out)) == (3, 20_000, {})
-    assert sorted(os.listdir(world.archives)) == [
-        f"00000{number}.{kind}" for number in (1, 2, 3) for kind in ("parquet", "tar.zst")
-    ]
-    restored = world.restore(b".", to=place)
-    assert (restored.restored, restored.not_restored) == (20_000, 0)
-    assert snapshot(restored_tree(place), directories=False) == before
-    assert snapshot(world.tree, directories=False) == before
 
 
 def test_everything_odd_comes_back_exactly(world: World, place: Path) -> None:
@@ -72,14 +48,6 @@ def test_gnu_tar_and_zstd_extract_an_archive_exactly(world: World, place: Path) 
         for tree in (world.tree, os.fsencode(place))
     )
     assert after == before
-
-
-def test_gnu_tar_makes_links_within_an_archive(world: World, place: Path) -> None:
-    first = write(world.tree + b"/first", b"of two names")
-    os.link(first, world.tree + b"/second")
-    world.archive(world.rows())
-    subprocess.run(["tar", "--zstd", "-xpf", str(world.archives / "000001.tar.zst")], cwd=place, check=True)
-    assert snapshot(os.fsencode(place)) == snapshot(world.tree)
 
 
 def test_what_is_there_is_not_overwritten_unless_asked_for(world: World) -> None:
@@ -123,15 +91,6 @@ def test_symlinks_and_files_in_the_way_are_refused(world: World, place: Path) ->
     assert (done.restored, done.not_restored) == (0, 2)
     assert all("in the way" in one.reason for one in done.examples)
     assert list(place.iterdir()) == []
-
-
-def test_missing_directories_are_made_for_the_owner_alone(world: World) -> None:
-    write(world.tree + b"/deep/er/file")
-    world.archive(world.rows())
-    world.restore(b"deep/er/file")
-    for name in (b"/deep", b"/deep/er"):
-        made = os.stat(world.copy + name)
-        assert (made.st_uid, made.st_gid, stat.S_IMODE(made.st_mode)) == (1001, 1002, 0o700)
 
 
 @pytest.mark.parametrize(

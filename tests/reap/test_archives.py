@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from migrator.core.entry import Entry
@@ -15,7 +14,6 @@ from migrator.reap import archive, files
 from migrator.reap import model as reap
 from migrator.reap.files import OpenMember
 from tests.support.archive_world import (
-    HOSTILE,
     TREE,
     World,
     make_odd_tree,
@@ -25,20 +23,6 @@ from tests.support.archive_world import (
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
-
-
-def test_the_index_says_what_is_where(world: World) -> None:
-    make_odd_tree(world.tree)
-    rows = world.rows()
-    world.archive(rows)
-    index = pq.read_table(world.archives / "000001.parquet").to_pylist()
-    assert {TREE + b"/" + row["path"] for row in index} == {row.path for row in rows}
-    tar = subprocess.run(
-        ["zstd", "-dcq", str(world.archives / "000001.tar.zst")], check=True, capture_output=True
-    ).stdout
-    for row in index:
-        with open(world.tree + b"/" + row["path"], "rb") as file:
-            assert tar[row["data_offset"] : row["data_offset"] + row["size"]] == file.read()
 
 
 def test_archives_are_closed_until_they_are_handed_over(world: World) -> None:
@@ -158,11 +142,3 @@ def test_the_limit_of_content_ends_an_archive(world: World) -> None:
     done = world.archive(world.rows(), limits=reap.ArchiveLimits(max_bytes=1000))
     assert (done.archives, done.members) == (4, 5)
     assert [one.written.content_bytes for one in world.ledger.archives.of_tree(TREE)] == [600, 600, 5000, 20]
-
-
-def test_paths_of_archives_are_known(world: World) -> None:
-    assert reap.is_archive_path(TREE, reap.archive_directory(TREE))
-    assert reap.is_archive_path(TREE, TREE + b"/.migrator-archive/000001.tar.zst")
-    assert not reap.is_archive_path(TREE, TREE + b"/.migrator-archives")
-    assert not reap.is_archive_path(TREE, TREE + b"/docs/.migrator-archive")
-    assert len(HOSTILE) == len(set(HOSTILE))

@@ -174,17 +174,6 @@ def test_a_skipped_file_that_changed_after_its_release_is_kept(site: CutSite) ->
 
 
 @pytest.mark.exhaustive
-def test_a_cutover_is_refused_where_an_archive_was_lost(site: CutSite) -> None:
-    site.call("reap", "archive", "--user", "ann")
-    (site.target() / FOLDER / "000002.tar.zst").unlink()
-    refused = site.call("cutover", "--user", "ann", "--json", code=4)
-    assert "are not on the target any more" in refused.out + refused.err
-    assert site.is_open(site.source())
-    site.call("reap", "archive", "--user", "ann", code=0)
-    assert site.cutover()["ending"] == "moved"
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("way", ["hand_over", "take_back"])
 def test_killed_between_the_top_and_the_archives(site: CutSite, way: str) -> None:
     site.call("reap", "archive", "--user", "ann")

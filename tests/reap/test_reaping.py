@@ -7,7 +7,6 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -170,50 +169,3 @@ def test_a_file_that_changed_while_it_was_scanned_is_left_to_the_next_pass(tmp_p
         replace(invented(BOB + b"/touched back", mtime_ns=1), ctime_ns=started_ns),
     ]
     assert matched(entries, SKIP, SKIP) == {BOB + b"/before"}
-
-
-def test_a_keep_file_keeps_what_lies_below_its_directory_alone() -> None:
-    entries = [
-        *(directory(BOB + below) for below in (b"", b"/a", b"/a/deep", b"/a-b", b"/ab")),
-        invented(BOB + b"/a/" + KEEP.encode()),
-        invented(BOB + b"/a/deep/" + KEEP.encode()),
-        *(
-            invented(BOB + below)
-            for below in (b"/a/x", b"/a/deep/x", b"/a-b/x", b"/ab/x", b"/a0", b"/x" + KEEP.encode())
-        ),
-    ]
-    taken = {BOB + b"/a-b/x", BOB + b"/ab/x", BOB + b"/a0", BOB + b"/x" + KEEP.encode()}
-    assert matched(entries, SKIP, SKIP) == taken
-    assert matched([*entries, invented(BOB + b"/" + KEEP.encode())], SKIP, SKIP) == set()
-
-
-def test_of_a_file_with_names_in_two_trees_nothing_is_reaped() -> None:
-    entries = [invented(tree + b"/same", ino=5, nlink=2) for tree in TREES]
-    linked = replace(SKIP, linked=True)
-    assert matched(entries, linked, linked) == set()
-    both = [invented(BOB + b"/one", ino=6, nlink=2), invented(BOB + b"/two", ino=6, nlink=2)]
-    assert matched([*entries, *both], linked, linked) == {BOB + b"/one", BOB + b"/two"}
-    assert matched([*entries, *both], SKIP, SKIP) == set()
-
-
-def test_rows_have_the_facts_of_the_catalog() -> None:
-    entry = invented(
-        BOB + b"/\xff\n", size_bytes=7, uid=2**31, gid=9, mode=0o4600, mtime_ns=-1, atime_ns=5, ino=2**64 - 1
-    )
-    with opened([replace(entry, gfid=b"g" * 16)]) as queries:
-        found = queries.reap(rules(SKIP, SKIP), keep_file=KEEP, now_s=NOW_S)
-        ((row,),) = found.rows()
-        assert found.directories(1)[BOB][0].path == BOB
-        (tree,) = found.trees()
-    assert (row.path, row.tree, row.action) == (entry.path, BOB, ReapAction.SKIP)
-    assert (row.size_bytes, row.blocks, row.mtime_ns, row.ctime_ns, row.atime_ns) == (7, 1, -1, -1, 5)
-    assert (row.ino, row.gfid, row.uid, row.gid, row.mode) == (2**64 - 1, b"g" * 16, 2**31, 9, 0o4600)
-    assert (tree.files, tree.size_bytes, tree.allocated_bytes, tree.oldest_ns) == (1, 7, 512, -1)
-
-
-@pytest.mark.parametrize("action", list(ReapAction))
-def test_rows_that_are_only_listed_come_when_they_are_asked_for(action: ReapAction) -> None:
-    with opened([invented(BOB + b"/x")]) as queries:
-        found = queries.reap(rules(SKIP, replace(SKIP, action=action)), keep_file=KEEP, now_s=NOW_S)
-        assert len([row for block in found.rows() for row in block]) == (action is not ReapAction.LIST)
-        assert len([row for block in found.rows(listed=True) for row in block]) == 1

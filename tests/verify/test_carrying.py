@@ -1,13 +1,11 @@
 """Which content need not be read again: only what nobody can have changed since it was read."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.core.entry import Entry, EntryType
+from migrator.core.entry import Entry
 from migrator.verify import model as verify
 from tests.support.entries import entry
 from tests.support.records import verification
@@ -25,43 +23,6 @@ def read(
     return verify.ReadContent(
         source=verify.facts_of(source), target=verify.facts_of(target), digest=b"d", reading=reading
     )
-
-
-def test_what_has_not_changed_is_carried_over() -> None:
-    assert verify.is_carried_over(read(), SOURCE, TARGET)
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("change", ["ino", "size_bytes", "mtime_ns", "ctime_ns"])
-@pytest.mark.parametrize("by", [-1, 1])
-def test_whatever_differs_is_read_again(side: str, change: str, by: int) -> None:
-    sides = {"source": SOURCE, "target": TARGET}
-    sides[side] = replace(sides[side], **{change: getattr(sides[side], change) + by})
-    assert not verify.is_carried_over(read(), sides["source"], sides["target"])
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_what_is_no_file_any_more_is_not_carried_over(side: str) -> None:
-    sides = {"source": SOURCE, "target": TARGET}
-    sides[side] = replace(sides[side], type=EntryType.SYMLINK)
-    assert not verify.is_carried_over(read(), sides["source"], sides["target"])
-
-
-@pytest.mark.parametrize("clock", ["source_clock_ns", "target_clock_ns"])
-@pytest.mark.parametrize("shows", [None, CLOCK_NS - 2])
-def test_a_ctime_too_close_to_the_reading_is_not_enough(clock: str, shows: int | None) -> None:
-    changes: dict[str, Any] = {clock: shows}
-    reading = replace(READING, **changes)
-    assert not verify.is_carried_over(read(reading=reading), SOURCE, TARGET)
-
-
-def test_clocks_of_the_sides_are_never_compared_with_each_other() -> None:
-    far = 3600 * 10**9
-    behind = replace(TARGET, ctime_ns=TARGET.ctime_ns - far)
-    reading = replace(READING, target_clock_ns=CLOCK_NS - far)
-    assert verify.is_carried_over(read(target=behind, reading=reading), SOURCE, behind)
-    late = replace(TARGET, ctime_ns=CLOCK_NS - far)
-    assert not verify.is_carried_over(read(target=late, reading=reading), SOURCE, late)
 
 
 @dataclass

@@ -90,14 +90,6 @@ def test_nothing_is_read_again_while_nothing_changes(world: World, reads: list[b
     assert "had been read before and has not changed since" in summary
 
 
-def test_a_plain_verification_reads_everything(world: World, reads: list[bytes]) -> None:
-    world.verify()
-    reads.clear()
-    record = world.verify()
-    assert (record.carried_files, record.digested_files) == (0, 5)
-    assert reads
-
-
 def mapped(path: Path) -> None:
     with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as memory:
         memory[0:1] = b"#"
@@ -172,31 +164,6 @@ def test_a_page_that_was_mapped_before_and_is_written_after_the_reading_is_read_
     assert record.differences[DifferenceKind.CONTENT.value] == 1
 
 
-@pytest.mark.parametrize("side", ["tree", "copy"])
-def test_what_was_touched_and_is_the_same_is_read_and_equal(world: World, reads: list[bytes], side: str) -> None:
-    world.verify()
-    reads.clear()
-    file: Path = getattr(world, side) / "sub" / "linked"
-    file.chmod(file.stat().st_mode & 0o7777)
-    record = again(world)
-    assert set(reads) == {b"sub/linked", b"sub/linked too"} or len(reads) == 1
-    assert (record.digested_files, record.carried_files, dict(record.differences)) == (2, 3, {})
-    assert record.percent_content == 100.0
-
-
-def test_what_changed_shortly_before_it_was_read_is_read_once_more(
-    world: World, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.verify()
-    reads.clear()
-    with monkeypatch.context() as patched:
-        patched.setattr("migrator.verify.model.CTIME_MARGIN_NS", 3600 * NS_PER_S)
-        record = again(world)
-    assert (record.carried_files, record.digested_files) == (0, 5)
-    assert set(reads) >= {b"a", b"b", b"sub/c"}
-    assert again(world).carried_files == 5
-
-
 def test_a_clock_that_cannot_be_read_means_that_all_is_read(
     world: World, reads: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,12 +213,6 @@ def test_digests_of_another_algorithm_are_not_carried_over(world: World) -> None
     assert world.verify(request).carried_files == 5
 
 
-def test_a_sample_leaves_what_was_read_before_it_known(world: World) -> None:
-    world.verify()
-    world.verify(world.request(share=0.0))
-    assert again(world).carried_files == 5
-
-
 def test_trees_are_known_from_whatever_batch_and_plan_they_were_in(world: World, reads: list[bytes]) -> None:
     other = world.source_path / os.fsdecode(OTHER_TREE)
     other.mkdir()
@@ -291,35 +252,3 @@ def test_names_with_every_byte_are_found_in_manifests_of_many_row_groups(
         monkeypatch.setattr("migrator.catalog.manifest._HELD_GROUPS", 1)
         record = again(world)
         assert (first.digested_files, record.digested_files, record.carried_files) == (6000, 0, 6000)
-
-
-def test_whatever_happens_the_manifests_are_released(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.verify()
-    closed: list[bool] = []
-    plain = world.manifests.open_earlier
-
-    def open_earlier(manifest: str, *, digest: str) -> object:
-        opened = plain(manifest, digest=digest)
-        close = opened.close
-
-        def close_and_tell() -> None:
-            close()
-            closed.append(True)
-
-        monkeypatch.setattr(opened, "close", close_and_tell)
-        return opened
-
-    monkeypatch.setattr(world.manifests, "open_earlier", open_earlier)
-    monkeypatch.setattr(world.source, "look", lambda path: (_ for _ in ()).throw(RuntimeError(path)))
-    with pytest.raises(RuntimeError):
-        again(world)
-    assert closed == [True]
-
-
-def test_the_targets_clock_is_the_one_of_its_ctimes_and_nothing_is_left_of_asking(world: World) -> None:
-    names = sorted(world.target_path.iterdir())
-    (world.copy / "before").touch()
-    clock_ns = world.target.clock_ns()
-    (world.copy / "after").touch()
-    assert (world.copy / "before").stat().st_ctime_ns <= clock_ns <= (world.copy / "after").stat().st_ctime_ns
-    assert sorted(world.target_path.iterdir()) == names

@@ -16,7 +16,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import Entry
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
-from migrator.core.events import EventKind, Severity
+from migrator.core.events import EventKind
 from migrator.core.states import BatchState
 from migrator.fs.ports import Block, Digest
 from migrator.fs.reading import ReadingFileSystem
@@ -100,20 +100,6 @@ def test_what_an_earlier_scan_saw_and_is_no_more_is_proven_gone(world: World) ->
     assert exit_code(record) is ExitCode.DONE
 
 
-def test_a_directory_that_became_a_file_or_a_symlink_proves_that_what_was_in_it_is_gone(world: World) -> None:
-    for name in ("one", "two"):
-        (world.tree / name / "deep").mkdir(parents=True)
-        (world.tree / name / "deep" / "file").touch()
-    scan_now(world, "first")
-    shutil.rmtree(world.tree / "one")
-    (world.tree / "one").write_text("a file now")
-    shutil.rmtree(world.tree / "two")
-    (world.tree / "two").symlink_to("sub")
-    world.copy_trees()
-    record = world.verify()
-    assert (dict(record.differences), record.proven_gone, record.whole) == ({}, 4, True)
-
-
 def test_also_a_scan_that_was_killed_is_asked(world: World) -> None:
     (world.tree / "gone").touch()
     scan_now(world, "killed", close=False)
@@ -189,37 +175,6 @@ def test_a_directory_that_both_listings_missed_is_walked_after_all(
     assert len(rows) == len(set(rows))
 
 
-def test_names_that_only_a_catalog_knew_of_are_compared_as_links_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (world.tree / "late").write_text("one file")
-    os.link(world.tree / "late", world.tree / "late too")
-    scan_now(world, "first")
-    world.copy_trees()
-    (world.copy / "late too").unlink()
-    shutil.copy2(world.copy / "late", world.copy / "late too")
-    os.utime(world.tree)
-    for side in (world.source, world.target):
-        for name in (b"/late", b"/late too"):
-            monkeypatch.setattr(side, "read_directory", without(TREE + name, side.read_directory))
-    assert dict(world.verify().differences) == {DifferenceKind.HARD_LINKS: 1}
-
-
-def test_paths_of_other_trees_are_none_of_this_batchs_business(world: World) -> None:
-    names = (b"home/alice-2", b"home/alice0", b"home/alic")
-    for name in names:
-        near = world.source_path / os.fsdecode(name)
-        near.mkdir()
-        (near / "file").touch()
-    (world.tree / "gone").touch()
-    scan_now(world, "first", trees=(*names, TREE))
-    for name in names:
-        shutil.rmtree(world.source_path / os.fsdecode(name))
-    (world.tree / "gone").unlink()
-    world.copy_trees()
-    assert world.verify().proven_gone == 1
-
-
 def test_a_catalog_that_is_lost_or_damaged_makes_it_not_whole(world: World) -> None:
     scan_now(world, "first")
     scan_now(world, "second")
@@ -290,38 +245,10 @@ def test_another_directory_in_a_mounts_place_is_refused(world: World, side: str)
         world.verify()
 
 
-def test_a_batch_that_was_verified_and_is_not_any_more_goes_back(world: World) -> None:
-    world.copy_trees()
-    assert exit_code(world.verify()) is ExitCode.DONE
-    assert world.batch_state() is BatchState.VERIFIED
-    assert exit_code(world.verify()) is ExitCode.DONE
-    assert world.batch_state() is BatchState.VERIFIED
-    (world.copy / "a").write_text("b")
-    assert exit_code(world.verify()) is ExitCode.ATTENTION
-    assert world.batch_state() is BatchState.SEEDED
-    assert len(world.ledger.verifications.of_plan(world.plan.name)) == 3
-
-
-def test_what_the_ledger_keeps_is_what_is_returned(world: World) -> None:
-    world.copy_trees()
-    (world.copy / "a").unlink()
-    record = world.verify()
-    assert world.ledger.verifications.latest(world.plan.name, 1) == record
-    messages = [event.message for event in world.progress.events if event.severity is Severity.WARNING]
-    assert any("1 x missing, as home/alice/a" in message for message in messages)
-
-
 def test_a_batch_that_has_not_been_run_is_refused(world: World) -> None:
     world.set_trees((TREE,), (OTHER_TREE,), state=BatchState.PLANNED)
     with pytest.raises(Refused, match="has not been run"):
         world.verify(world.request(2))
-
-
-def test_a_batch_whose_seed_pass_goes_on_is_compared_and_stays(world: World) -> None:
-    world.set_trees((TREE,), (OTHER_TREE,), state=BatchState.SEEDING)
-    world.copy_trees()
-    assert exit_code(world.verify()) is ExitCode.DONE
-    assert world.batch_state() is BatchState.SEEDING
 
 
 def test_a_batch_that_does_not_exist_is_a_usage_error(world: World) -> None:

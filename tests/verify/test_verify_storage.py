@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.core.errors import Interrupted
 from migrator.core.events import EventKind
 from migrator.fs.ports import Digest
 from migrator.verify.model import VerificationRecord
@@ -62,21 +61,6 @@ def told(world: World) -> list[EventKind]:
     return [event.kind for event in world.progress.events if event.kind in of_storage]
 
 
-def test_what_is_lost_at_the_beginning_is_waited_for(world: World) -> None:
-    storage, clock = Storage(change=lost), QuickClock()
-
-    def back(looks: int, _: object) -> None:
-        if looks == 3:
-            storage.change = well
-
-    storage.after = back
-    record = verified(world, storage, clock)
-    assert record.whole
-    assert not record.differences
-    assert clock.slept_s >= 30.0
-    assert told(world) == [EventKind.STORAGE_LOST, EventKind.STORAGE_BACK]
-
-
 def test_what_cannot_be_read_meanwhile_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     storage, read = Storage(), type(world.target).digest
 
@@ -96,43 +80,3 @@ def test_what_cannot_be_read_meanwhile_is_read_again(world: World, monkeypatch: 
     assert record.whole, record.reasons
     assert record.digested_files == 5
     assert told(world) == [EventKind.STORAGE_LOST, EventKind.STORAGE_BACK]
-
-
-def test_an_error_while_nothing_is_lost_is_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = type(world.target).digest
-
-    def failing(self: object, path: bytes, algorithm: str) -> Digest:
-        if path.endswith(b"f3"):
-            raise OSError(errno.EIO, "a bad disk")
-        return read(self, path, algorithm)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(type(world.target), "digest", failing)
-    record = verified(world, Storage(), QuickClock())
-    assert not record.whole
-    assert record.differences == {"unreadable": 1}
-    assert told(world) == []
-
-
-def test_it_can_be_interrupted_while_it_waits(world: World) -> None:
-    async def stopped() -> None:
-        storage = Storage(change=lost)
-        begun = asyncio.Event()
-        storage.after = lambda *_: begun.set()
-        work = asyncio.create_task(
-            verify(
-                world.request(),
-                source=world.source,
-                target=world.target,
-                manifests=world.manifests,
-                ledger=world.ledger,
-                progress=world.progress,
-                clock=RealClock(),
-                storage=storage,
-            )
-        )
-        await begun.wait()
-        work.cancel()
-        with pytest.raises(Interrupted):
-            await work
-
-    asyncio.run(stopped())

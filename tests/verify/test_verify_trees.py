@@ -9,7 +9,6 @@ import pytest
 
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.states import BatchState
-from migrator.plan.model import SurpriseKind
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from migrator.verify.stage import exit_code
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world
@@ -51,19 +50,6 @@ def test_only_the_chosen_trees_are_compared(world: World) -> None:
     assert records.latest(world.plan.name, 1) is None
 
 
-def test_some_trees_never_make_a_batch_verified(world: World) -> None:
-    verify_trees(world, TREE)
-    verify_trees(world, OTHER_TREE)
-    assert world.batch_state() is BatchState.SEEDED
-
-
-def test_all_trees_by_name_are_the_batch(world: World) -> None:
-    record = verify_trees(world, TREE, OTHER_TREE, TREE)
-    assert record.trees == ()
-    assert world.batch_state() is BatchState.VERIFIED
-    assert world.ledger.verifications.latest(world.plan.name, 1) == record
-
-
 def test_a_difference_in_one_tree_takes_verified_away_from_the_batch(world: World) -> None:
     world.verify()
     assert dict(verify_trees(world, TREE).differences) == {}
@@ -79,14 +65,6 @@ def test_a_tree_that_is_not_whole_proves_nothing_either_way(world: World) -> Non
     record = verify_trees(world, TREE)
     assert (record.whole, dict(record.differences)) == (False, {})
     assert world.batch_state() is BatchState.VERIFIED
-
-
-def test_names_of_a_file_in_trees_that_are_not_compared_are_none_of_its_business(world: World) -> None:
-    record = verify_trees(world, TREE)
-    assert (dict(record.differences), dict(record.expected)) == ({}, {})
-    (world.target_path / os.fsdecode(OTHER_TREE) / "linked").unlink()
-    record = verify_trees(world, TREE)
-    assert (dict(record.differences), dict(record.expected)) == ({}, {SurpriseKind.HARD_LINKS_BROKEN.value: 1})
 
 
 @pytest.mark.parametrize("tree", [b"home/carol", b"home/alice/sub", b"home/alice/", b""])
