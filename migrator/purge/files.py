@@ -1,6 +1,5 @@
 """Removing a user tree from the source by descriptor, in a directory that only root can enter."""
 
-import ctypes
 import errno
 import os
 import stat
@@ -10,7 +9,7 @@ from contextlib import contextmanager, suppress
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
-from migrator.fs.beneath import Root
+from migrator.fs.beneath import Root, held
 from migrator.fs.reading import INO_MASK
 from migrator.fs.writing import descriptor_path, open_own
 from migrator.purge.model import PURGE_NAME, TREE_NAME
@@ -19,9 +18,6 @@ from migrator.purge.rules import CLOSED_MODE
 _RAISED = b"deep-"
 _KNOWN_AS = "user.migrator.known-as"
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class MountedPlaces:
@@ -32,8 +28,7 @@ class MountedPlaces:
 
     def __init__(self, root: bytes) -> None:
         self._root = Root(os.path.abspath(root))
-        with self._open(b"", os.O_PATH | os.O_DIRECTORY) as fd:
-            self._device = os.fstat(fd).st_dev
+        self._device = self._root.facts().st_dev
 
     def close(self) -> None:
         self._root.close()
@@ -57,7 +52,7 @@ class MountedPlaces:
         # Opened for reading, because fsync needs it.
         with (
             self._made_place(place) as place_fd,
-            self._open(parent(tree), _DIRECTORY) as above_fd,
+            self._root.directory(parent(tree)) as above_fd,
         ):
             name = tree.rpartition(b"/")[2]
             facts = os.stat(name, dir_fd=above_fd, follow_symlinks=False)
@@ -76,7 +71,7 @@ class MountedPlaces:
         """Give a directory of a place to root with mode 0700, so that processes that have it open can neither add nor
         remove names. Raises OSError (ESTALE) if inode, owner or mode are not as expected. May be called again.
         """
-        with self._open(path, _DIRECTORY) as fd:
+        with self._root.directory(path) as fd:
             facts = os.fstat(fd)
             closed = (os.geteuid(), CLOSED_MODE)
             if facts.st_dev != self._device or facts.st_ino & INO_MASK != expected.ino:
@@ -97,9 +92,9 @@ class MountedPlaces:
         """
         name = b"%s%016x" % (_RAISED, ino)
         with (
-            self._open(place, _DIRECTORY) as place_fd,
-            self._open(parent(path), _DIRECTORY) as above_fd,
-            self._open(path, _DIRECTORY) as fd,
+            self._root.directory(place) as place_fd,
+            self._root.directory(parent(path)) as above_fd,
+            self._root.directory(path) as fd,
         ):
             facts = os.fstat(fd)
             if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device:
@@ -113,10 +108,10 @@ class MountedPlaces:
     def raised(self, place: bytes) -> Mapping[bytes, bytes]:
         """Directories that were moved up in a place: new path to known path."""
         found: dict[bytes, bytes] = {}
-        with self._open(place, _DIRECTORY) as place_fd:
+        with self._root.directory(place) as place_fd:
             for name in map(os.fsencode, os.listdir(place_fd)):
                 if name.startswith(_RAISED):
-                    with self._open(join(place, name), _DIRECTORY) as fd:
+                    with self._root.directory(join(place, name)) as fd:
                         found[join(place, name)] = os.getxattr(descriptor_path(fd), _KNOWN_AS)
         return found
 
@@ -124,15 +119,15 @@ class MountedPlaces:
         """Unlink a file whose metadata, ctime included, still match by descriptor. Returns False, and leaves the
         file, if they do not.
         """
-        with self._root.parent(path) as (above_fd, name):
-            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above_fd)
-            try:
-                if not _is(os.fstat(fd), expected):
-                    return False
-                # The directory is closed and belongs to root, so no other user can replace the entry.
-                os.unlink(name, dir_fd=above_fd)
-            finally:
-                os.close(fd)
+        pinning = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        with (
+            self._root.parent(path) as (above_fd, name),
+            held(os.open(name, pinning, dir_fd=above_fd)) as fd,
+        ):
+            if not _is(os.fstat(fd), expected):
+                return False
+            # The directory is closed and belongs to root, so no other user can replace the entry.
+            os.unlink(name, dir_fd=above_fd)
         return True
 
     def remove_directory(self, path: bytes) -> None:
@@ -140,42 +135,20 @@ class MountedPlaces:
         with suppress(FileNotFoundError), self._root.parent(path) as (fd, name):
             os.rmdir(name, dir_fd=fd)
 
-    def flush(self) -> None:
-        """Return when removals are durable."""
-        with self._open(b"", _DIRECTORY) as fd:
-            if _libc.syncfs(fd) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code), self._root.path)
-
-    @contextmanager
-    def _open(self, path: bytes, flags: int) -> Iterator[int]:
-        fd = self._root.open(path, flags)
-        try:
-            yield fd
-        finally:
-            os.close(fd)
-
     def _check_root(self) -> None:
-        with self._open(b"", os.O_PATH | os.O_DIRECTORY) as fd:
-            if os.fstat(fd).st_nlink == 0:
-                raise OSError(errno.ESTALE, "the source's root itself is gone", self._root.path)
+        if self._root.facts().st_nlink == 0:
+            raise OSError(errno.ESTALE, "the source's root itself is gone", self._root.path)
 
     @contextmanager
     def _made_place(self, place: bytes) -> Iterator[int]:
         """The place, created with its parent if needed, and checked."""
-        above, _, name = place.rpartition(b"/")
-        if above != PURGE_NAME or not name:
-            raise OSError(errno.EINVAL, "not a place of the purge", place)
-        with self._open(b"", _DIRECTORY) as root_fd:
-            above_fd = _own(root_fd, PURGE_NAME)
-        try:
-            fd = _own(above_fd, name)
-        finally:
-            os.close(above_fd)
-        try:
+        name = place.rpartition(b"/")[2]
+        with (
+            self._root.directory(b"") as root_fd,
+            held(_own(root_fd, PURGE_NAME)) as above_fd,
+            held(_own(above_fd, name)) as fd,
+        ):
             yield fd
-        finally:
-            os.close(fd)
 
 
 def _is(facts: os.stat_result, expected: Entry) -> bool:

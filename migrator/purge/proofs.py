@@ -1,6 +1,5 @@
 """The proofs of one tree from a manifest, in an index on disk: memory does not grow with the tree."""
 
-import shutil
 import sqlite3
 import tempfile
 import threading
@@ -23,40 +22,20 @@ from migrator.reap.model import ReapAction, ReapRow, archive_directory, archive_
 _BATCH_ROWS = 20_000
 _ASKED_AT_ONCE = 500
 _CACHE_KIB = 64 * 1024
-_NEEDED = (
-    "path",
-    "type",
-    "size",
-    "mtime_ns",
-    "ctime_ns",
-    "uid",
-    "gid",
-    "mode",
-    "symlink_target",
-    "rdev",
-    "xattr_digest",
-    "digest",
-    "algorithm",
+_COLUMNS = (
+    *("path", "type", "size", "mtime_ns", "ctime_ns", "uid", "gid", "mode", "symlink_target", "rdev", "xattr_digest"),
+    *("digest", "algorithm", "ino", "archive"),
 )
-_OPTIONAL = ("ino", "archive")
-"""Older manifests lack these."""
-
-_COLUMNS = (*_NEEDED, *_OPTIONAL)
 _UNSIGNED = ("rdev", "ino")
 """Unsigned 64-bit numbers. SQLite has none, so the index stores the signed number with the same bits."""
 _SIGN = 1 << 63
 _SKIPPED = tuple(field.name for field in fields(ReapRow))
 _ALL = 1 << 64
 
-_PROOFS = f"""
-    CREATE TABLE proofs (
-        {", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _COLUMNS)}, later DEFAULT 0
-    ) WITHOUT ROWID;
-"""
 _SCHEMA = f"""
-    {_PROOFS}
+    CREATE TABLE proofs ({", ".join(_COLUMNS)}, later, PRIMARY KEY (path)) WITHOUT ROWID;
     CREATE TABLE links (ino PRIMARY KEY, seen, nlink, size, is_file) WITHOUT ROWID;
-    CREATE TABLE skipped ({", ".join(f"{name}{' PRIMARY KEY' if name == 'path' else ''}" for name in _SKIPPED)}) WITHOUT ROWID;
+    CREATE TABLE skipped ({", ".join(_SKIPPED)}, PRIMARY KEY (path)) WITHOUT ROWID;
 """
 
 
@@ -81,24 +60,23 @@ class ManifestFiles:
         reap list that it skips. Raises Refused if the manifest is missing or unreadable. Blocking.
         """
         self._temp_dir.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="purge-", dir=self._temp_dir))
-        try:
-            database = sqlite3.connect(directory / "proofs.db", isolation_level=None, check_same_thread=False)
+        with tempfile.TemporaryDirectory(prefix="purge-", dir=self._temp_dir) as directory:
+            database = sqlite3.connect(Path(directory, "proofs.db"), isolation_level=None, check_same_thread=False)
+            proofs = IndexedProofs(database, tree, archives)
             try:
-                _prepare(database)
-                _fill(database, Path(manifest), tree)
+                # A crash discards the index, so it need not reach the disk.
+                for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
+                    database.execute(f"PRAGMA {pragma}")
+                database.executescript(_SCHEMA)
+                _fill(database, Path(manifest), tree, later=False)
                 for one in newer:
-                    _fill_newer(database, Path(one), tree)
-                _fill_skipped(database, skipped)
-                proofs = IndexedProofs(database, tree, archives)
-                try:
-                    yield proofs
-                finally:
-                    proofs.close()
+                    _fill(database, Path(one), tree, later=True)
+                for block in skipped:
+                    rows = [{**asdict(row), "action": row.action.value, "ino": _signed(row.ino)} for row in block]
+                    _insert(database, "INSERT INTO skipped", _SKIPPED, rows)
+                yield proofs
             finally:
-                database.close()
-        finally:
-            shutil.rmtree(directory)
+                proofs.close()
 
 
 class IndexedProofs:
@@ -192,48 +170,20 @@ class IndexedProofs:
         return Proof(type=EntryType(facts.pop("type")), size_bytes=facts.pop("size"), archive=archive, **facts)
 
 
-def _fill_skipped(database: sqlite3.Connection, skipped: Iterable[Sequence[ReapRow]]) -> None:
-    insert = f"INSERT INTO skipped VALUES ({', '.join('?' * len(_SKIPPED))})"  # noqa: S608 (constant names)
-    for block in skipped:
-        rows = [{**asdict(row), "action": row.action.value, "ino": _signed(row.ino)} for row in block]
-        database.execute("BEGIN")
-        database.executemany(insert, [tuple(row[name] for name in _SKIPPED) for row in rows])
-        database.execute("COMMIT")
-
-
-def _prepare(database: sqlite3.Connection) -> None:
-    # A crash discards the index, so it need not reach the disk.
-    for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
-        database.execute(f"PRAGMA {pragma}")
-    database.executescript(_SCHEMA)
-
-
-def _fill_newer(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
-    """Read a newer manifest through a table of its own. A path twice in one manifest is an error; the same path in
-    both is not.
-    """
-    database.execute("ALTER TABLE proofs RENAME TO earlier")
-    database.executescript(_PROOFS)
-    _fill(database, manifest, tree)
-    database.execute("UPDATE proofs SET later = 1")
-    database.execute("INSERT OR IGNORE INTO proofs SELECT * FROM earlier")
-    database.execute("DROP TABLE earlier")
-
-
-def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
-    insert = f"INSERT INTO proofs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608 (constant names)
+def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes, *, later: bool) -> None:
+    """Add the proofs of a manifest; those of a `later` one replace earlier ones."""
+    into = "INSERT OR REPLACE INTO proofs" if later else "INSERT INTO proofs"
     try:
         with pq.ParquetFile(manifest) as file:
-            there = set(file.schema_arrow.names)
-            if missing := [name for name in _NEEDED if name not in there]:
+            if missing := [name for name in _COLUMNS if name not in file.schema_arrow.names]:
                 raise _unreadable(manifest, f"it has no column {missing[0]}")
-            columns = [name for name in _COLUMNS if name in there]
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
-                part = _of_tree(pa.Table.from_batches([batch]), tree)
-                if part.num_rows:
-                    database.execute("BEGIN")
-                    database.executemany(insert, _rows(part, there))
-                    database.execute("COMMIT")
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(_COLUMNS)):
+                rows = [
+                    row | {"later": later} | {name: _signed(row[name]) for name in _UNSIGNED}
+                    for row in batch.to_pylist()
+                    if is_beneath(row["path"], tree)
+                ]
+                _insert(database, into, (*_COLUMNS, "later"), rows)
     except FileNotFoundError as error:
         raise _unreadable(manifest, "it is missing") from error
     except (pa.ArrowException, OSError) as error:
@@ -242,17 +192,12 @@ def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes) -> None:
         raise _unreadable(manifest, "it has a path twice") from error
 
 
-def _of_tree(table: pa.Table, tree: bytes) -> pa.Table:
-    paths: list[bytes] = table["path"].to_pylist()  # type: ignore[assignment]  # never null
-    return table.take([row for row, path in enumerate(paths) if is_beneath(path, tree)])
-
-
-def _rows(table: pa.Table, there: set[str]) -> Iterator[tuple[Any, ...]]:
-    values: list[Sequence[Any]] = []
-    for name in _COLUMNS:
-        column: list[Any] = table[name].to_pylist() if name in there else [None] * table.num_rows
-        values.append([_signed(value) for value in column] if name in _UNSIGNED else column)
-    return zip(*values, strict=True)
+def _insert(
+    database: sqlite3.Connection, into: str, columns: Sequence[str], rows: Sequence[Mapping[str, object]]
+) -> None:
+    database.execute("BEGIN")
+    database.executemany(f"{into} ({', '.join(columns)}) VALUES (:{', :'.join(columns)})", rows)
+    database.execute("COMMIT")
 
 
 def _signed(value: int | None) -> int | None:

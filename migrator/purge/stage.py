@@ -402,7 +402,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             if await asyncio.to_thread(places.stands, closed.at):
                 raise self._stopped(record, f"{show(closed.at)} is still there, although everything in it is gone")
             await asyncio.to_thread(places.remove_directory, model.purge_place(record))
-            await asyncio.to_thread(places.flush)
+            await asyncio.to_thread(self.call.world.source.sync)
             # Fails until the last place is removed.
             with suppress(OSError):
                 await asyncio.to_thread(places.remove_directory, model.PURGE_NAME)
