@@ -62,6 +62,7 @@ class ManifestFiles:
         self._temp_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="purge-", dir=self._temp_dir) as directory:
             database = sqlite3.connect(Path(directory, "proofs.db"), isolation_level=None, check_same_thread=False)
+            database.row_factory = sqlite3.Row
             proofs = IndexedProofs(database, tree, archives)
             try:
                 # A crash discards the index, so it need not reach the disk.
@@ -103,22 +104,19 @@ class IndexedProofs:
         for start in range(0, len(paths), _ASKED_AT_ONCE):
             asked = paths[start : start + _ASKED_AT_ONCE]
             # Only placeholders are joined here; every path is a parameter.
-            query = f"SELECT {', '.join(_COLUMNS)}, later FROM proofs WHERE path IN ({', '.join('?' * len(asked))})"  # noqa: S608
+            query = f"SELECT * FROM proofs WHERE path IN ({', '.join('?' * len(asked))})"  # noqa: S608
             with self._lock:
                 rows = self._database.execute(query, asked).fetchall()
-            found.update((row[0], self._proof(row)) for row in rows)
+            found.update((row["path"], self._proof(dict(row))) for row in rows)
         return found
 
     def skipped(self, path: bytes) -> ReapRow | None:
         """The row of the plan's reap list, if the plan skips the path."""
-        query = f"SELECT {', '.join(_SKIPPED)} FROM skipped WHERE path = ?"  # noqa: S608 (constant names)
         with self._lock:
-            row = self._database.execute(query, (path,)).fetchone()
+            row = self._database.execute("SELECT * FROM skipped WHERE path = ?", (path,)).fetchone()
         if row is None:
             return None
-        facts = dict(zip(_SKIPPED, row, strict=True))
-        facts |= {"action": ReapAction(facts["action"]), "ino": facts["ino"] % _ALL}
-        return ReapRow(**facts)
+        return ReapRow(**dict(row) | {"action": ReapAction(row["action"]), "ino": row["ino"] % _ALL})
 
     def total(self) -> ManifestSum:
         """Totals of the tree in the manifest."""
@@ -157,17 +155,15 @@ class IndexedProofs:
             names, inodes, size_bytes, outside = self._database.execute(query).fetchone()
         return PurgeSum(names=names, inodes=inodes, size_bytes=size_bytes), outside
 
-    def _proof(self, row: Sequence[Any]) -> Proof:
-        facts = dict(zip((*_COLUMNS, "later"), row, strict=True))
-        facts["later"] = bool(facts["later"])
-        for name in _UNSIGNED:
-            facts[name] = None if facts[name] is None else facts[name] % _ALL
+    def _proof(self, facts: dict[str, Any]) -> Proof:
+        facts |= {"later": bool(facts["later"]), "type": EntryType(facts["type"])}
+        facts |= {name: None if facts[name] is None else facts[name] % _ALL for name in _UNSIGNED}
         number = facts.pop("archive")
         archive = None
         if number is not None:
             path = join(archive_directory(self._tree), archive_name(number))
             archive = Archive(path=path, size_bytes=self._archives.get(number))
-        return Proof(type=EntryType(facts.pop("type")), size_bytes=facts.pop("size"), archive=archive, **facts)
+        return Proof(size_bytes=facts.pop("size"), archive=archive, **facts)
 
 
 def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes, *, later: bool) -> None:

@@ -30,7 +30,7 @@ from migrator.purge import model
 from migrator.purge.files import MountedPlaces
 from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
-from migrator.reap.model import ArchiveState, ReapRow, ReapStanding
+from migrator.reap.model import ReapRow, ReapStanding
 from migrator.reap.rules import Releases, standing
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
@@ -209,18 +209,7 @@ class Pace:
             self.say(Severity.INFO, f"up to {several(now, 'name')} are removed per second again")
 
 
-# Reaped files: archives have to be whole, and skipped files have to be released by name
-
-
-def archive_sizes(ledger: "Ledger", tree: UserTree) -> Mapping[int, int]:
-    """The sizes of proven archives, by number."""
-    records = ledger.archives.of_tree(tree.path)
-    return {one.number: one.written.archive_bytes for one in records if one.state is ArchiveState.PROVEN}
-
-
-def archive_problems(archived: ProvenArchives, tree: UserTree) -> tuple[str, ...]:
-    """Problems of the archives of a tree; each is read completely."""
-    return tuple(f"{one}: bring it back from a backup of the target" for one in archived.problems(tree.path))
+# Words for what stays
 
 
 def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
@@ -230,21 +219,19 @@ def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, ver
     found: list[str] = []
     if lacking:
         found.append(
-            f"{several(lacking, 'path')} of {show(tree.path)} {'is' if lacking == 1 else 'are'} not known to be on the "
-            f"target: bring over by hand what is missed there, or remove it on the source; or move {tree.user} back with "
-            "`migrator rollback`, and over again"
+            f"there is no proof on the target for {several(lacking, 'path')} of {show(tree.path)}: bring over by hand what is missed "
+            f"there, or remove it on the source; or move {tree.user} back with `migrator rollback`, and over again"
         )
     if lacking and carried:
+        unproven = "some are not proven" if verified else "nothing has verified them"
         found.append(
-            f"a rollback of {tree.user} that was given up has carried files to the source"
-            + (", and some are not proven" if verified else ", and nothing has verified them")
-            + f": `migrator verify --user {tree.user}` compares both sides again without moving the user; equal paths then count as proven"
+            f"a rollback of {tree.user} that was given up has carried files to the source, and {unproven}: `migrator verify --user {tree.user}` compares both sides again without moving the user; equal paths then "
+            "count as proven"
         )
     if skipped:
         found.append(
-            f"{several(skipped, 'file')} that the plan skipped {'is' if skipped == 1 else 'are'} on the source alone: give up "
-            f"what may go with `migrator reap release --user {tree.user} PATH --confirm-loss`, or move the user back with "
-            "`migrator rollback` and archive it"
+            f"the source alone has {several(skipped, 'file')} that the plan skipped: give up what may go with `migrator reap "
+            f"release --user {tree.user} PATH --confirm-loss`, or move the user back with `migrator rollback` and archive it"
         )
     return tuple(found)
 
@@ -803,11 +790,3 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error that came first; it cancelled the group."""
     error = errors.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-def kept_words(found: Found, placed: Placed) -> str:
-    """The summary of a tree of which some paths stay."""
-    return (
-        f"{found.open_paths:,} of its paths {'is' if found.open_paths == 1 else 'are'} not known to be on the target, and "
-        f"{'stays' if found.open_paths == 1 else 'stay'} in {show(placed.at)} of the source"
-    )

@@ -23,7 +23,20 @@ from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Done, Engine, Events
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge import model
-from migrator.purge import removal as purge_removal
+from migrator.purge.removal import (
+    LOG,
+    Call,
+    Found,
+    Judge,
+    Pace,
+    Placed,
+    PurgeRequest,
+    PurgeWorld,
+    Removal,
+    Survey,
+    open_words,
+    released_words,
+)
 from migrator.purge.rules import (
     choose,
     confirmation_problem,
@@ -33,6 +46,7 @@ from migrator.purge.rules import (
     purge_problems,
     shrink_problem,
 )
+from migrator.reap.model import ArchiveState
 from migrator.site.rules_guards import health_problems, mount_problems
 from migrator.verify.model import VerificationRecord
 
@@ -79,11 +93,11 @@ class Snapshot:
     left on the source. `found` and `sum` come from a survey, which a tree in its place no longer needs.
     """
 
-    placed: purge_removal.Placed
+    placed: Placed
     reasons: tuple[str, ...] = ()
     proofs: "IndexedProofs | None" = None
     names: int = 0
-    found: purge_removal.Found | None = None
+    found: Found | None = None
     sum: PurgeSum | None = None
     outside: int = 0
 
@@ -96,15 +110,15 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     """
 
     resumes: str = "the same command resumes; until then the source is partly freed"
-    call: purge_removal.Call
+    call: Call
     site: SiteRecord
     capabilities: TargetCapabilities
     item: Item
     hooks: StepHooks | None
-    pace: purge_removal.Pace
+    pace: Pace
     _seen: Snapshot = field(init=False)
     _hooked: bool = False
-    _removed: purge_removal.Found | None = None
+    _removed: Found | None = None
     _freed: str = ""
 
     async def run(self) -> model.TreePurge:
@@ -161,9 +175,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             return None
         found = self._seen.found
         words = (
-            "nothing of it is left on the source"
-            if found is None
-            else f"may be freed{purge_removal.released_words(found.released)}"
+            "nothing of it is left on the source" if found is None else f"may be freed{released_words(found.released)}"
         )
         return self._result(model.TreeOutcome.WOULD_PURGE, words=words)
 
@@ -203,9 +215,9 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         world, tree = self.call.world, record.tree
         at_place = join(model.purge_place(record), model.TREE_NAME)
         if record.state is CutoverState.PURGED:
-            return Snapshot(placed=purge_removal.Placed(tree=tree.path, at=at_place))
+            return Snapshot(placed=Placed(tree=tree.path, at=at_place))
         position = await self._position(record)
-        placed = purge_removal.Placed(tree=tree.path, at=at_place if position is model.Position.CLOSED else tree.path)
+        placed = Placed(tree=tree.path, at=at_place if position is model.Position.CLOSED else tree.path)
         if position is model.Position.GONE and record.state is CutoverState.PURGING:
             # It was killed before its result was written. A missing mount would look the same.
             return Snapshot(placed=placed, reasons=await self._outside_problems())
@@ -216,8 +228,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if reasons or proofs is None or total is None:
             return Snapshot(placed=placed, reasons=reasons or ("its proofs cannot be read",))
         seen = Snapshot(placed=placed, proofs=proofs, names=total.names)
-        if reasons := await asyncio.to_thread(lambda: purge_removal.archive_problems(world.archived(), tree)):
-            return replace(seen, reasons=reasons)
+        if damaged := await asyncio.to_thread(lambda: world.archived().problems(tree.path)):
+            return replace(seen, reasons=tuple(f"{one}: bring it back from a backup of the target" for one in damaged))
         if position is not model.Position.IN_PLACE and not self.call.request.dry_run:
             return seen
         found = await self._survey(record, placed, proofs, total.names)
@@ -247,7 +259,11 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         opened = world.manifest.open(
             proof.manifest,
             record.tree.path,
-            archives=purge_removal.archive_sizes(world.ledger, record.tree),
+            archives={
+                one.number: one.written.archive_bytes
+                for one in world.ledger.archives.of_tree(record.tree.path)
+                if one.state is ArchiveState.PROVEN
+            },
             skipped=rows,
             newer=[one.manifest or "" for one in self.item.carried or ()],
         )
@@ -260,7 +276,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         self,
         record: CutoverRecord,
         position: model.Position | None,
-        placed: purge_removal.Placed,
+        placed: Placed,
         total: model.ManifestSum | None,
         before: SourceHealth,
     ) -> tuple[str, ...]:
@@ -329,24 +345,18 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except (MigratorError, OSError, TimeoutError):
             return None
 
-    async def _survey(
-        self, record: CutoverRecord, placed: purge_removal.Placed, proofs: "IndexedProofs", names: int
-    ) -> purge_removal.Found:
+    async def _survey(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs", names: int) -> Found:
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)
         if top is None:
             raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
-        survey = purge_removal.Survey(self.call, placed, proofs, self._judge(record, placed, proofs))
+        survey = Survey(self.call, placed, proofs, self._judge(record, placed, proofs))
         return await survey.run(top, user=record.tree.user, total=names)
 
-    def _survey_problems(
-        self, record: CutoverRecord, found: purge_removal.Found, placed: purge_removal.Placed
-    ) -> tuple[str, ...]:
+    def _survey_problems(self, record: CutoverRecord, found: Found, placed: Placed) -> tuple[str, ...]:
         carried, tree = self.item.carried, record.tree
         if found.open_paths and not placed.moved:
             lacking = found.open_paths - found.skipped
-            return purge_removal.open_words(
-                tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried)
-            )
+            return open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
         lost = shrink_problem(tree, gone=found.gone, names=found.names, max_shrink=self.call.request.max_shrink)
         return () if lost is None else (lost,)
 
@@ -355,7 +365,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def _purge(self, act: _Act, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
         del act
         seen, whole = self._seen, record.notes.purge
-        closed = purge_removal.Placed(tree=record.tree.path, at=join(model.purge_place(record), model.TREE_NAME))
+        closed = Placed(tree=record.tree.path, at=join(model.purge_place(record), model.TREE_NAME))
         if seen.proofs is not None:
             if not seen.placed.moved:
                 await self._put(record, closed)
@@ -363,13 +373,15 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             self.say(EventKind.PURGE_STARTED, Severity.INFO, record, words)
             self._removed = await self._remove(record, closed, seen.proofs)
             if self._removed.open_paths:
-                raise PathsKept(purge_removal.kept_words(self._removed, closed))
+                raise PathsKept(
+                    f"there is no proof on the target for {several(self._removed.open_paths, 'path')}, kept in {show(closed.at)} of the source"
+                )
         await self._put_away(record, closed)
-        released = purge_removal.released_words(self._removed.released) if self._removed else ""
+        released = released_words(self._removed.released) if self._removed else ""
         self._freed = f"the source of {record.tree.user} is free: {_sum_words(whole)}{released}"
         return Done(words=self._freed)
 
-    async def _put(self, record: CutoverRecord, closed: purge_removal.Placed) -> None:
+    async def _put(self, record: CutoverRecord, closed: Placed) -> None:
         """Move the tree into its place, and search for processes with open files in it once more."""
         world, tree, place = self.call.world, record.tree.path, model.purge_place(record)
         top = await asyncio.to_thread(world.source.look, tree)
@@ -383,20 +395,18 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if reasons := await self._writing(closed.at):
             raise self._stopped(record, "; ".join(reasons))
 
-    async def _remove(
-        self, record: CutoverRecord, closed: purge_removal.Placed, proofs: "IndexedProofs"
-    ) -> purge_removal.Found:
+    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: "IndexedProofs") -> Found:
         async def watch() -> None:
             if reasons := await self._outside_problems():
                 raise self._stopped(record, "; ".join(reasons))
 
         judge = self._judge(record, closed, proofs)
-        removal = purge_removal.Removal(self.call, closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
+        removal = Removal(self.call, closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
         found = await removal.run(user=record.tree.user, total=self._seen.names)
         await watch()
         return found
 
-    async def _put_away(self, record: CutoverRecord, closed: purge_removal.Placed) -> None:
+    async def _put_away(self, record: CutoverRecord, closed: Placed) -> None:
         places = self.call.world.places
         try:
             if await asyncio.to_thread(places.stands, closed.at):
@@ -409,10 +419,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except OSError as error:
             raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
 
-    def _judge(
-        self, record: CutoverRecord, placed: purge_removal.Placed, proofs: "IndexedProofs"
-    ) -> purge_removal.Judge:
-        return purge_removal.Judge(self.call, record, placed, proofs, self.capabilities)
+    def _judge(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs") -> Judge:
+        return Judge(self.call, record, placed, proofs, self.capabilities)
 
     # Hooks and results.
 
@@ -444,8 +452,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     def _result(
         self, outcome: model.TreeOutcome, *, words: str, reasons: tuple[str, ...] = (), whole: PurgeSum | None = None
     ) -> model.TreePurge:
-        seen, removed = self._seen, self._removed or purge_removal.Found()
-        found = seen.found or purge_removal.Found()
+        seen, removed = self._seen, self._removed or Found()
+        found = seen.found or Found()
         listed = self._removed or found
         return model.TreePurge(
             tree=self.item.record.tree,
@@ -491,7 +499,7 @@ def _sum_words(whole: PurgeSum | None) -> str:
 # The verb
 
 
-async def purge(request: purge_removal.PurgeRequest, world: purge_removal.PurgeWorld) -> model.PurgeSummary:
+async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
     """Free the source of user trees whose users work on the target. The same call resumes after any crash.
 
     The caller passes file systems that were opened for this call. A dry run takes the same decisions, and changes
@@ -499,7 +507,7 @@ async def purge(request: purge_removal.PurgeRequest, world: purge_removal.PurgeW
     MigratorError; refusals of single trees are in the summary.
     """
     if request.dry_run:
-        return await _purge(purge_removal.Call(world=world, request=request, run_id=None))
+        return await _purge(Call(world=world, request=request, run_id=None))
     with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
         _check(request, world)
         try:
@@ -509,9 +517,9 @@ async def purge(request: purge_removal.PurgeRequest, world: purge_removal.PurgeW
                 verb=VERB,
                 pid=request.pid,
                 directory=directory.path,
-                log=purge_removal.LOG,
+                log=LOG,
             ) as run:
-                summary = await _purge(purge_removal.Call(world=world, request=request, run_id=run.id))
+                summary = await _purge(Call(world=world, request=request, run_id=run.id))
                 run.exit_code = summary.exit_code
         except asyncio.CancelledError:
             raise Interrupted(
@@ -521,7 +529,7 @@ async def purge(request: purge_removal.PurgeRequest, world: purge_removal.PurgeW
     return summary
 
 
-def _check(request: purge_removal.PurgeRequest, world: purge_removal.PurgeWorld) -> None:
+def _check(request: PurgeRequest, world: PurgeWorld) -> None:
     """Raise Refused without a valid confirmation, before anything is recorded."""
     site, _ = _site(world)
     checksum = _checksum(world, site, _items(request, world)[0])
@@ -533,9 +541,7 @@ def _check(request: purge_removal.PurgeRequest, world: purge_removal.PurgeWorld)
         )
 
 
-def _items(
-    request: purge_removal.PurgeRequest, world: purge_removal.PurgeWorld
-) -> tuple[tuple[Item, ...], tuple[model.Chosen, ...]]:
+def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[Item, ...], tuple[model.Chosen, ...]]:
     """The trees that are purged, and those that are left for later. Raises Refused if none can be purged."""
     items: list[Item] = []
     left: list[model.Chosen] = []
@@ -557,7 +563,7 @@ def _items(
     return tuple(items), tuple(left)
 
 
-def _carried_proofs(world: purge_removal.PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
+def _carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
     """The proofs of paths that a rollback carried to the source before it was given up, oldest first; None if nothing
     was carried. Unreadable manifests prove nothing.
     """
@@ -580,7 +586,7 @@ def _carried_proofs(world: purge_removal.PurgeWorld, record: CutoverRecord) -> t
     )
 
 
-def _checksum(world: purge_removal.PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str:
+def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str:
     carried = {
         item.record.id: ",".join(one.manifest_digest or "" for one in item.carried) for item in items if item.carried
     }
@@ -588,7 +594,7 @@ def _checksum(world: purge_removal.PurgeWorld, site: SiteRecord, items: Sequence
     return plan_checksum(site.site_id, *roots, [(item.record, item.proof) for item in items], carried=carried)
 
 
-def _site(world: purge_removal.PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
+def _site(world: PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
     site = world.ledger.site.read()
     if site is None:
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
@@ -601,14 +607,14 @@ def _site(world: purge_removal.PurgeWorld) -> tuple[SiteRecord, TargetCapabiliti
     return site, site.capabilities
 
 
-async def _purge(call: purge_removal.Call) -> model.PurgeSummary:
+async def _purge(call: Call) -> model.PurgeSummary:
     world, request = call.world, call.request
     site, capabilities = _site(world)
     items, left = _items(request, world)
     hooks = _hooks(call, site)
     if hooks is not None:
         await hooks.begin((HookStep.PURGE,))
-    pace = purge_removal.Pace(
+    pace = Pace(
         probes=world.ledger.probes,
         controls=world.ledger.controls,
         clock=world.clock,
@@ -631,7 +637,7 @@ async def _purge(call: purge_removal.Call) -> model.PurgeSummary:
     )
 
 
-async def _one(call: purge_removal.Call, machine: TreeMachine) -> model.TreePurge:
+async def _one(call: Call, machine: TreeMachine) -> model.TreePurge:
     tree = machine.item.chosen.tree
     try:
         return await machine.run()
@@ -650,7 +656,7 @@ async def _one(call: purge_removal.Call, machine: TreeMachine) -> model.TreePurg
         ) from error
 
 
-def _hooks(call: purge_removal.Call, site: SiteRecord) -> StepHooks | None:
+def _hooks(call: Call, site: SiteRecord) -> StepHooks | None:
     world = call.world
     if world.hooks is None or call.run_id is None:
         return None

@@ -101,7 +101,7 @@ def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: Purg
     assert left[0].read_text() == "written by somebody who had it open"
     assert [path.stat().st_mode & 0o777 for path in (site.closed, site.closed.parent)] == [0o700, 0o700]
     assert site.state is CutoverState.PURGING
-    assert "stay in" in site.world.ledger.cutovers.read(site.record.id).failure
+    assert "kept in" in site.world.ledger.cutovers.read(site.record.id).failure
     # Somebody looks at them and takes them away; then the same command comes to the end.
     left[0].unlink()
     (left[1].parent / "made-late").unlink()
