@@ -14,15 +14,14 @@ from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
-from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Refused, UsageError
 from migrator.core.paths import percent_unescape, show
 from migrator.fs.ports import FileSystem
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.reap import archive, restore
-from migrator.reap.listing import ListRequest, ReleaseRequest, list_reaped, release
-from migrator.reap.model import ArchiveLimits, ReapRow, TreeArchived
+from migrator.reap.listing import list_reaped, release
+from migrator.reap.model import ArchiveLimits, TreeArchived
 from migrator.render.progress import open_progress
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
@@ -165,15 +164,7 @@ def reap() -> None:
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Also write one file per user to this directory.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "csv"]),
-    default="text",
-    show_default=True,
-    help="Content of --out: a text to send, or a list of the files.",
+    help="Also write one text per user to this directory, to send.",
 )
 @call.verb
 def list_command(
@@ -184,38 +175,26 @@ def list_command(
     plan_name: str | None,
     csv_file: Path | None,
     out: Path | None,
-    form: str,
 ) -> ExitCode:
     """List per user what the rules of [reap] match in the newest catalog, and what that saves."""
-    from migrator.reap.view import ReapCsv, UserFiles, write_texts  # noqa: PLC0415
+    from migrator.reap.view import ReapCsv, write_texts  # noqa: PLC0415
 
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
-    whole = ReapCsv(csv_file) if csv_file else None
-    single = UserFiles(out) if out and form == "csv" else None
+    files = ReapCsv(csv_file) if csv_file else None
     with wiring.ledger(read_only=True) as ledger, wiring.source() as source:
-        request = ListRequest(
-            users=tuple(users) or None, trees=_trees_of_batches(wiring, ledger, plan_name, numbers) if numbers else None
-        )
         problem = call.run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
-
-        def add(tree: UserTree, rows: Sequence[ReapRow]) -> None:
-            for files in (whole, single):
-                if files is not None:
-                    files.add(tree, rows)
-
         report = list_reaped(
-            request,
+            users=users,
+            only=_trees_of_batches(wiring, ledger, plan_name, numbers) if numbers else None,
             site=site,
             catalogs=wiring.catalog_queries(),
             ledger=ledger,
             atime_problem=problem,
             now_s=wiring.clock.now_s(),
-            rows=add if whole or single else None,
+            rows=files.add if files else None,
         )
-    if whole is not None:
-        whole.close()
-    if out is not None and form == "text":
+    if out is not None:
         write_texts(out, report)
     call.present(invocation, report, "reap.view:reap_report_document")
     return ExitCode.DONE
@@ -247,13 +226,11 @@ def release_command(
         plan = wiring.plan(ledger, plan_name or active_plan(ledger))
         trees = [tree.path for found in call.chosen_trees(plan, [user]).values() for tree in found]
         released = release(
-            ReleaseRequest(
-                user=user,
-                paths=tuple(map(os.fsencode, paths)),
-                globs=tuple(map(os.fsencode, globs)),
-                by=call.who(),
-                confirmed=confirm_loss,
-            ),
+            user,
+            paths=tuple(map(os.fsencode, paths)),
+            globs=tuple(map(os.fsencode, globs)),
+            by=call.who(),
+            confirmed=confirm_loss,
             plan=plan,
             trees=trees,
             lists=wiring.reap_lists(),

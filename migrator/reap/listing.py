@@ -1,7 +1,7 @@
 """`reap list` and `reap release`."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from migrator.core.entry import UserTree
@@ -27,17 +27,10 @@ DIRECTORIES_SHOWN = 20
 Rows = Callable[[UserTree, Sequence[model.ReapRow]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListRequest:
-    """The users by name, and trees by path; None: all."""
-
-    users: tuple[str, ...] | None = None
-    trees: frozenset[bytes] | None = None
-
-
 def list_reaped(
-    request: ListRequest,
     *,
+    users: Collection[str],
+    only: Collection[bytes] | None,
     site: Site,
     catalogs: "CatalogQueryFiles",
     ledger: "Ledger",
@@ -45,7 +38,8 @@ def list_reaped(
     now_s: float,
     rows: Rows | None = None,
 ) -> model.ReapReport:
-    """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree.
+    """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree. `users` are those
+    to list (empty: all), `only` the paths of trees (None: all).
 
     Raises UsageError if there is no catalog, no rule, or no such user or tree; Refused if the source does not keep the
     times that a rule needs.
@@ -58,7 +52,10 @@ def list_reaped(
     policy = site.reap.policy
     with catalogs.open(latest.name) as queries:
         trees = queries.record.trees
-        _require_known(request, trees)
+        if unknown := [user for user in users if user not in {tree.user for tree in trees}]:
+            raise UsageError(
+                f"the catalog has no tree of {unknown[0]!r}", hint="see whom it has: `migrator plan`, or a new scan"
+            )
         chosen = choose_rules(policy, trees)
         if not chosen:
             raise UsageError(
@@ -66,7 +63,9 @@ def list_reaped(
                 cause="it has neither older_than nor smaller_than",
                 hint='set them in site.toml, as in older_than = "2y" (docs/reap.md)',
             )
-        rules = [one for one in chosen if _is_meant(request, one)]
+        rules = [
+            one for one in chosen if (not users or one.tree.user in users) and (only is None or one.tree.path in only)
+        ]
         require_atime(rules, atime_problem)
         selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
         found = selection.trees()
@@ -75,8 +74,8 @@ def list_reaped(
         if rows is not None:
             by_path = {tree.path: tree for tree in trees}
             for block in selection.rows(listed=True):
-                for tree, some in _by_tree(block):
-                    rows(by_path[tree], some)
+                for tree, some in groupby(block, key=lambda row: row.tree):
+                    rows(by_path[tree], list(some))
     cost = choose_cost(ledger.samples.measured_cost(), site.transfer.jobs)
     held = {usage.tree.path: usage for usage in usages.trees}
     return model.ReapReport(
@@ -86,29 +85,6 @@ def list_reaped(
         basis=cost.basis,
         users=_users(found, directories, held, cost),
     )
-
-
-def _require_known(request: ListRequest, trees: Sequence[UserTree]) -> None:
-    known = {tree.user for tree in trees}
-    for user in request.users or ():
-        if user not in known:
-            raise UsageError(
-                f"the catalog has no tree of {user!r}", hint="see whom it has: `migrator plan`, or a new scan"
-            )
-
-
-def _is_meant(request: ListRequest, one: model.TreeRule) -> bool:
-    return (request.users is None or one.tree.user in request.users) and (
-        request.trees is None or one.tree.path in request.trees
-    )
-
-
-def _by_tree(block: Sequence[model.ReapRow]) -> Iterator[tuple[bytes, Sequence[model.ReapRow]]]:
-    start = 0
-    for place in range(1, len(block) + 1):
-        if place == len(block) or block[place].tree != block[start].tree:
-            yield block[start].tree, block[start:place]
-            start = place
 
 
 def _users(
@@ -146,37 +122,31 @@ def _users(
 _EXAMPLES = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseRequest:
-    """The skipped files of a user to give up: paths, with everything below them, and globs. `by` is the operator."""
-
-    user: str
-    paths: tuple[bytes, ...]
-    globs: tuple[bytes, ...]
-    by: str
-    confirmed: bool
-
-
 def release(
-    request: ReleaseRequest,
+    user: str,
     *,
+    paths: Sequence[bytes],
+    globs: Sequence[bytes],
+    by: str,
+    confirmed: bool,
     plan: Plan,
     trees: Sequence[bytes],
     lists: "ReapListFiles",
     ledger: "Ledger",
     now_s: float,
 ) -> model.Released:
-    """Record the release in the ledger, for files that the plan's reap list skips. May be called again.
+    """Give up skipped files of a user: `paths` with everything below them, and `globs`, in the user's `trees`. Records that in
+    the ledger, with the operator (`by`). May be called again.
 
     Raises UsageError for a path outside the user's trees, and without the confirmation; Refused if no skipped file matches.
     """
-    if not request.paths and not request.globs:
+    if not paths and not globs:
         raise UsageError("which files?", hint="name paths, or give --glob PATTERN")
     if plan.reap is None or plan.reap.reap_list is None:
         raise Refused(f"plan {plan.name} skips nothing", hint="release what a plan with action `skip` leaves behind")
     releases = tuple(
-        model.ReapRelease(tree=tree, pattern=pattern, is_glob=is_glob, by=request.by, at_s=now_s)
-        for tree, pattern, is_glob in release_patterns(trees, request.paths, request.globs)
+        model.ReapRelease(tree=tree, pattern=pattern, is_glob=is_glob, by=by, at_s=now_s)
+        for tree, pattern, is_glob in release_patterns(trees, paths, globs)
     )
     lists.checked(plan.reap)
     asked = Releases(releases)
@@ -191,17 +161,17 @@ def release(
                     examples.append(row.path)
     if not files:
         raise Refused(
-            f"nothing of {request.user} that plan {plan.name} skips has such a name",
+            f"nothing of {user} that plan {plan.name} skips has such a name",
             hint="see what it skips: `migrator reap list --user NAME --csv FILE`",
         )
-    if not request.confirmed:
+    if not confirmed:
         raise UsageError(
             f"nothing was released: {several(files, 'file')} with {format_size(size_bytes)} would be lost with the source",
             hint="give --confirm-loss where that is meant",
         )
     ledger.releases.add(releases)
     return model.Released(
-        user=request.user,
+        user=user,
         plan=plan.name,
         releases=releases,
         files=files,

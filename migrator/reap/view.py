@@ -148,61 +148,29 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 class ReapCsv:
-    """One CSV file with a line for each matched file."""
+    """One CSV file with a line for each matched file. Methods raise UsageError if it cannot be written."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._begun = False
-
-    def add(self, tree: UserTree, rows: Sequence[model.ReapRow]) -> None:
-        """Write the next files of a tree. Raises UsageError if the file cannot be written."""
-        lines = [] if self._begun else [COLUMNS]
-        _write(self._file, _csv([*lines, *(_line(tree, row) for row in rows)]), append=self._begun)
-        self._begun = True
-
-    def close(self) -> None:
-        """Close the file, which has only its header if nothing matched."""
-        if not self._begun:
-            _write(self._file, _csv([COLUMNS]), append=False)
-
-
-class UserFiles:
-    """One CSV file for each user, in a directory that is created if it is missing."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = _made(directory)
-        self._open: dict[str, ReapCsv] = {}
+        _write(file, _csv([COLUMNS]), append=False)
 
     def add(self, tree: UserTree, rows: Sequence[model.ReapRow]) -> None:
         """Write the next files of a tree."""
-        if tree.user not in self._open:
-            self._open[tree.user] = ReapCsv(self._directory / user_file(tree.user, ".csv"))
-        self._open[tree.user].add(tree, rows)
+        _write(self._file, _csv([_line(tree, row) for row in rows]), append=True)
 
 
-def write_texts(directory: Path, report: model.ReapReport) -> Sequence[Path]:
-    """Write a text for each user. Raises UsageError if that fails."""
-    files = []
-    place = _made(directory)
-    for user in report.users:
-        file = place / user_file(user.user, ".txt")
-        _write(file, _text(report, user), append=False)
-        files.append(file)
-    return files
-
-
-def user_file(user: str, suffix: str) -> str:
-    """The name of a user's file, percent-escaped."""
-    name = quote_from_bytes(user.encode("utf-8", "surrogateescape"), safe="")
-    return ("%2E" + name[1:] if name.startswith(".") else name) + suffix
-
-
-def _made(directory: Path) -> Path:
+def write_texts(directory: Path, report: model.ReapReport) -> None:
+    """Write a text for each user, in a directory that is created if it is missing; a user's name is percent-escaped. Raises
+    UsageError if that fails.
+    """
     try:
         directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{directory} cannot be made: {error.strerror}") from None
-    return directory
+    for user in report.users:
+        name = quote_from_bytes(user.user.encode("utf-8", "surrogateescape"), safe="")
+        escaped = "%2E" + name[1:] if name.startswith(".") else name
+        _write(directory / f"{escaped}.txt", _text(report, user), append=False)
 
 
 def _write(file: Path, content: str, *, append: bool) -> None:
