@@ -7,7 +7,7 @@ import tarfile
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -172,8 +172,10 @@ class TarIndex:
     def check(self, archive: BinaryIO) -> None:
         """Read the content of every member of an archive, and compare it with its digest. Raises Damaged."""
         reader = FrameReader(archive, self._frames)
-        for rows in self._table.sort_by("offset").to_batches(max_chunksize=_ROWS_AT_ONCE):
-            for member in self._members(rows):
+        offsets: list[Any] = self._table.column("offset").to_pylist()
+        order = sorted(range(len(offsets)), key=offsets.__getitem__)
+        for start in range(0, len(order), _ROWS_AT_ONCE):
+            for member in self._members(self._table.take(pa.array(order[start : start + _ROWS_AT_ONCE]))):
                 for _ in self._content(reader, member):
                     pass
 
@@ -185,7 +187,7 @@ class TarIndex:
         if hasher.digest() != member.digest:
             raise Damaged(f"the content of {show(member.entry.path)} is not what was archived")
 
-    def _members(self, rows: "pa.Table | pa.RecordBatch") -> Iterator[model.ArchivedMember]:
+    def _members(self, rows: "pa.Table") -> Iterator[model.ArchivedMember]:
         tree = self.record.tree
         for row in rows.to_pylist():
             facts = {name: row[column] for column, name in _OF_ENTRY.items()}
