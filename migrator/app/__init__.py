@@ -3,14 +3,15 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import UsageError
+from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor, DaemonThreads
 from migrator.fs.model import Mount, TargetCapabilities, mount_of
 from migrator.fs.ports import SourceFileSystem
@@ -74,6 +75,19 @@ def process_is_gone(pid: int, at_s: float) -> bool:
 def new_token() -> str:
     """A random token."""
     return secrets.token_hex(16)
+
+
+class OperationPorts(TypedDict):
+    """The ports that all tracked operations have."""
+
+    hooks: "HookPrograms"
+    ledger: "Ledger"
+    locks: FlockLocks
+    files: "RunFiles"
+    progress: Progress
+    clock: Clock
+    blocking: DaemonThreads
+    tokens: Callable[[], str]
 
 
 class Wiring:
@@ -258,6 +272,18 @@ class Wiring:
             directory=os.fsencode(self.site.site.hooks_dir),
             site_file=os.fsencode(self.site.file),
             timeout_s=self.site.hooks.timeout_s,
+        )
+
+    def operation_ports(self, ledger: "Ledger", progress: Progress) -> OperationPorts:
+        return OperationPorts(
+            hooks=self.hooks(),
+            ledger=ledger,
+            locks=self.locks(),
+            files=self.run_files(),
+            progress=progress,
+            clock=self.clock,
+            blocking=self.blocking(),
+            tokens=new_token,
         )
 
     def activity(self) -> "ProcActivity":

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrator.app import Wiring, new_token
+from migrator.app import Wiring
 from migrator.app.hosts import local_time, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, StorageSeen, TargetKind
@@ -99,14 +99,7 @@ async def addition_world(
             versions=lambda names: looks.gluster_versions(hosts, names),
             target_room=lambda: _room(wiring),
             back_up=backing_up(ledger, wiring.site.site.state_dir),
-            hooks=wiring.hooks(),
-            ledger=ledger,
-            locks=wiring.locks(),
-            files=wiring.run_files(),
-            progress=progress,
-            clock=wiring.clock,
-            blocking=wiring.blocking(),
-            tokens=new_token,
+            **wiring.operation_ports(ledger, progress),
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
@@ -206,14 +199,7 @@ async def drain_world(
             back_up=backing_up(ledger, site.site.state_dir),
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
-            hooks=wiring.hooks(),
-            ledger=ledger,
-            locks=wiring.locks(),
-            files=wiring.run_files(),
-            progress=progress,
-            clock=wiring.clock,
-            blocking=wiring.blocking(),
-            tokens=new_token,
+            **wiring.operation_ports(ledger, progress),
             retain_s=site.cutover.retain_s,
             leftovers=looks.HostLeftovers(hosts),
             marks=marks,
@@ -256,14 +242,7 @@ async def retirement_world(
             manifests=wiring.manifests(),
             list_to=_list_to,
             back_up=backing_up(ledger, site.site.state_dir),
-            hooks=wiring.hooks(),
-            ledger=ledger,
-            locks=wiring.locks(),
-            files=wiring.run_files(),
-            progress=progress,
-            clock=wiring.clock,
-            blocking=wiring.blocking(),
-            tokens=new_token,
+            **wiring.operation_ports(ledger, progress),
         )
 
 

@@ -8,17 +8,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from migrator import app
-from migrator.app import Wiring, new_token
+from migrator.app import Wiring
 from migrator.app.doctor import link_place
 from migrator.app.hosts import host_specs, reached
 from migrator.app.scan import user_map
-from migrator.app.transfer import OWN_HOST, SCAN_WORKERS, OneHost, Places, WayMaker, brick_guard, deltas_of, lanes_of
+from migrator.app.transfer import (
+    OWN_HOST,
+    SCAN_WORKERS,
+    OneHost,
+    Places,
+    WayMaker,
+    chunk_limits,
+    deltas_of,
+    lanes_of,
+    run_request,
+    run_world,
+)
 from migrator.beegfs.tool import NoStorageTargets
 from migrator.bench.tree_timing import ConfinedTreeTiming
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import CatalogFileSamples
-from migrator.catalog.rules_packing import ChunkLimits
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.durable import write_durably
 from migrator.core.entry import Entry, EntryType, UserTree
@@ -68,7 +78,7 @@ from migrator.site.rules_links import user_problem
 from migrator.transfer.context import World
 from migrator.transfer.executors import LocalExecutor, SystemExecutor
 from migrator.transfer.lanes import HostLane, Lanes
-from migrator.transfer.model import DRIVERS, PassLimits, RunRequest, copies_ranges
+from migrator.transfer.model import DRIVERS, PassLimits
 from migrator.transfer.ports import Executor, Way
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
@@ -345,29 +355,15 @@ class BackSites(CarryingBack):
                 move_lists=MoveListFiles(directory / "moves"),
                 differing=manifests,
                 moves=moves,
-                chunk_limits=ChunkLimits(
-                    max_bytes=site.transfer.chunk_size_bytes,
-                    max_files=site.transfer.chunk_files,
-                    range_size_bytes=site.transfer.range_size_bytes if copies_ranges(pass_engine(site)) else None,
-                ),
+                chunk_limits=chunk_limits(site),
                 again=self._given_up(directory),
                 reap_lists=wiring.reap_lists(),
                 max_shrink=site.transfer.max_shrink,
                 trash_keep_s=site.transfer.trash_keep_s,
                 limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=1),
             ),
-            request=RunRequest(
-                plan=PLAN,
-                batches=(record.id,),
-                jobs=site.transfer.jobs,
-                pid=os.getpid(),
-                engine=pass_engine(site),
-                lease_s=site.transfer.lease_s,
-                bwlimit_bytes_per_s=site.transfer.bwlimit_bytes_per_s,
-                stall_timeout_s=site.transfer.stall_timeout_s,
-                sample_interval_s=site.transfer.sample_interval_s,
-                reserve_bytes=site.transfer.reserve_bytes,
-            ),
+            # The free inodes that site.toml names are those of the target.
+            request=replace(run_request(site, PLAN, (record.id,), engine=pass_engine(site)), inodes_free=None),
             verify=compare,
         )
 
@@ -472,22 +468,7 @@ async def cutover_world(
             )
             if deltas is None:
                 raise UsageError("final passes cannot be made with this engine", hint='set [transfer] engine = "auto"')
-            run = World(
-                source=source,
-                target=target,
-                lanes=lanes,
-                bricks=brick_guard(source),
-                driving=None,
-                chunk_lists=wiring.chunk_lists(),
-                documents=wiring.plans(known.site_id),
-                ledger=ledger,
-                progress=progress,
-                clock=wiring.clock,
-                activity=wiring.activity(),
-                blocking=wiring.blocking(),
-                tokens=app.new_token,
-                storage=wiring.storage_targets(),
-            )
+            run = run_world(wiring, source, target, lanes, known=known, ledger=ledger, progress=progress, engine=engine)
             target_side = PosixSource(wiring.target_root)
             stack.callback(target_side.close)
             # What it opens anew is what the source keeps, so no capabilities are given: all is tried.
@@ -597,14 +578,7 @@ async def purge_world(
                 back_up=backing_up(ledger, site.site.state_dir),
                 archived=lambda: proven_archives(wiring, ledger),
                 skipped=_skipped(wiring, ledger),
-                hooks=wiring.hooks(),
-                ledger=ledger,
-                locks=wiring.locks(),
-                files=wiring.run_files(),
-                progress=progress,
-                clock=wiring.clock,
-                blocking=wiring.blocking(),
-                tokens=new_token,
+                **wiring.operation_ports(ledger, progress),
                 carried=_carried(wiring),
             )
     finally:

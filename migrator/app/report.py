@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from migrator.app import Wiring, new_token, processes
+from migrator.app import Wiring, processes
 from migrator.core.progress import Progress
 from migrator.render.html import print_pdf
 from migrator.report.report import SendWorld, require_report_hooks, send_report
@@ -27,14 +27,7 @@ def require_hooks(wiring: Wiring) -> None:
 async def send(wiring: Wiring, ledger: "Ledger", progress: Progress, directory: Path, plan: str | None) -> str:
     """Pass a report, by its absolute directory, to the hooks. Returns and raises as `send_report`."""
     world = SendWorld(
-        ledger=ledger,
-        hooks=wiring.hooks(),
-        locks=wiring.locks(),
-        files=wiring.run_files(),
-        progress=progress,
-        clock=wiring.clock,
-        blocking=wiring.blocking(),
-        tokens=new_token,
+        **wiring.operation_ports(ledger, progress),
         source_root=wiring.source_root,
         target_root=wiring.target_root,
         pid=os.getpid(),

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from migrator.app import Wiring
+from migrator.app import Wiring, new_token
 from migrator.app.hosts import host_specs, in_words, local_time, site_hosts
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
@@ -16,6 +16,7 @@ from migrator.core.progress import Progress
 from migrator.delta.delta import Deltas
 from migrator.fs.moving import MovingTarget
 from migrator.fs.reading import PosixSource
+from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.local import HostLoads, LocalHost
@@ -27,13 +28,14 @@ from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.scan.rules import times_from_mdata
 from migrator.site.config import Site
+from migrator.transfer.context import World
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import HostExecutor, LocalExecutor, PlaceCompiled
 from migrator.transfer.governor import Governing
 from migrator.transfer.lanes import HostLane, Lanes, MakeWay, MoverLane, VolumeGuard
-from migrator.transfer.model import DRIVERS, Limits, PassLimits, StreamsBy, copies_ranges
+from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges
 from migrator.transfer.ports import BrickRefused, BrickRules, Driving, Engine, Way
 
 if TYPE_CHECKING:
@@ -125,11 +127,6 @@ class WayMaker:
             if self._state is None:
                 self._state = await self._volume()
             return self._state
-
-
-def brick_guard(source: PosixSource | GlusterSource) -> VolumeGuard | None:
-    """Decides whether bricks may be read; None if the source has none."""
-    return VolumeGuard(source) if isinstance(source, GlusterSource) else None
 
 
 def driving(site: Site, engine: str) -> Driving | None:
@@ -294,6 +291,70 @@ def _path_of(brick: str) -> bytes:
     return b"/" + os.fsencode(brick.partition(":/")[2])
 
 
+# Runs
+
+
+def run_request(
+    site: Site, plan: str, batches: Sequence[int], *, engine: str, dry_run: bool = False, jobs: int | None = None
+) -> RunRequest:
+    """What site.toml says of a run."""
+    transfer = site.transfer
+    return RunRequest(
+        plan=plan,
+        batches=tuple(batches),
+        jobs=jobs or transfer.jobs,
+        pid=os.getpid(),
+        dry_run=dry_run,
+        engine=engine,
+        lease_s=transfer.lease_s,
+        bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
+        stall_timeout_s=transfer.stall_timeout_s,
+        sample_interval_s=transfer.sample_interval_s,
+        reserve_bytes=transfer.reserve_bytes,
+        inodes_free=site.target.inodes_free,
+    )
+
+
+def run_world(
+    wiring: Wiring,
+    source: PosixSource | GlusterSource,
+    target: MountedTarget,
+    lanes: Lanes,
+    *,
+    known: SiteRecord | None,
+    ledger: "Ledger",
+    progress: Progress,
+    engine: str,
+) -> World:
+    """The ports of a run. Raises ToolFailed if the requested driver is missing."""
+    return World(
+        source=source,
+        target=target,
+        lanes=lanes,
+        bricks=VolumeGuard(source) if isinstance(source, GlusterSource) else None,
+        driving=driving(wiring.site, engine),
+        chunk_lists=wiring.chunk_lists(),
+        documents=wiring.plans(known.site_id if known else None),
+        ledger=ledger,
+        progress=progress,
+        clock=wiring.clock,
+        activity=wiring.activity(),
+        blocking=wiring.blocking(),
+        tokens=new_token,
+        storage=wiring.storage_targets(),
+    )
+
+
+def chunk_limits(site: Site) -> ChunkLimits:
+    """Of the chunks of passes after the first."""
+    transfer = site.transfer
+    return ChunkLimits(
+        max_bytes=transfer.chunk_size_bytes,
+        max_files=transfer.chunk_files,
+        range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
+    )
+
+
 # The governor
 
 
@@ -377,11 +438,7 @@ def deltas_of(
         differing=wiring.manifests(),
         extras=Extras(site.catalogs_dir, temp_dir=wiring.temp_dir),
         moves=moves,
-        chunk_limits=ChunkLimits(
-            max_bytes=transfer.chunk_size_bytes,
-            max_files=transfer.chunk_files,
-            range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
-        ),
+        chunk_limits=chunk_limits(site),
         max_shrink=transfer.max_shrink,
         trash_keep_s=transfer.trash_keep_s,
         limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=at_most),

@@ -77,18 +77,9 @@ def announce_command(
             dry_run=dry_run,
             again=again,
         )
-        world = AnnounceWorld(
-            ledger=ledger,
-            hooks=wiring.hooks(),
-            locks=wiring.locks(),
-            files=wiring.run_files(),
-            progress=shown,
-            clock=wiring.clock,
-            blocking=wiring.blocking(),
-            tokens=app.new_token,
-        )
         summary = run_to_end(
-            announce(request, world), when_interrupted="run the same command again for the users who were not told"
+            announce(request, AnnounceWorld(**wiring.operation_ports(ledger, shown))),
+            when_interrupted="run the same command again for the users who were not told",
         )
     present(invocation, summary, announce_document)
     return summary.exit_code

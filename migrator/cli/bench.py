@@ -1,6 +1,5 @@
 """`bench`: the field's benchmarks, on the source, the target and any other mounted file system."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +13,10 @@ from migrator.bench.rules import SuiteComparison, compare
 from migrator.bench.stage import clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.bench.view import cleaning_document, comparison_document, listing_document, summary_document
-from migrator.cli.call import Figure, open_site, present, run_to_end, verb
+from migrator.cli.call import Figure, open_site, present, run_shown, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, MigratorError, UsageError
 from migrator.core.progress import Progress
-from migrator.render.progress import open_progress
 
 if TYPE_CHECKING:
     from migrator.ledger.measures import BenchmarkRecords
@@ -120,10 +118,7 @@ def run_command(
             async with benchmark_world(wiring, ledger, shown) as world:
                 return await run_benchmarks(request, world)
 
-        with open_progress(sys.stderr, wiring.clock) as shown:
-            summary = run_to_end(
-                work(shown), when_interrupted="finished measurements are kept; the next call starts over"
-            )
+        summary = run_shown(wiring, work, when_interrupted="finished measurements are kept; the next call starts over")
     present(invocation, summary, summary_document)
     return summary.exit_code
 
@@ -194,8 +189,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
             async with benchmark_world(wiring, ledger, shown) as world:
                 return await clean_up(places, THIS_HOST, world)
 
-        with open_progress(sys.stderr, wiring.clock) as shown:
-            cleaning = run_to_end(work(shown), when_interrupted="the same command resumes")
+        cleaning = run_shown(wiring, work)
     present(invocation, cleaning, cleaning_document)
     return cleaning.exit_code
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Sequence
 
 import click
@@ -17,11 +16,10 @@ from migrator.bricks.list import list_bricks
 from migrator.bricks.model import BrickListing
 from migrator.bricks.retire.model import RetirementSummary, RetireRequest
 from migrator.bricks.shared import read_bricks
-from migrator.cli.call import open_site, present, run_to_end, verb
+from migrator.cli.call import open_site, present, run_shown, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
-from migrator.render.progress import open_progress
 
 # --- `brick list`, `brick drain`, `brick stop`, `brick status`
 
@@ -161,10 +159,7 @@ def _drain(
             async with drain_world(wiring, volume, ledger, shown) as world:
                 return await (stop_drain if back else drain_bricks)(request, world)
 
-        with open_progress(sys.stderr, wiring.clock) as shown:
-            summary = run_to_end(
-                work(shown), when_interrupted="the same command goes on; what Gluster has begun goes on by itself"
-            )
+        summary = run_shown(wiring, work)
     present(invocation, summary, "bricks.view:drain_document")
     return summary.exit_code
 
@@ -246,8 +241,7 @@ def add_command(
             async with addition_world(wiring, volume, ledger, shown) as world:
                 return await add_bricks(request, world)
 
-        with open_progress(sys.stderr, wiring.clock) as shown:
-            summary = run_to_end(work(shown), when_interrupted="the same command resumes")
+        summary = run_shown(wiring, work)
     present(invocation, summary, "bricks.view:addition_document")
     return summary.exit_code
 
@@ -279,7 +273,6 @@ def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None
             async with retirement_world(wiring, volume, ledger, shown) as world:
                 return await retire_volume(request, world)
 
-        with open_progress(sys.stderr, wiring.clock) as shown:
-            summary = run_to_end(work(shown), when_interrupted="the same command resumes")
+        summary = run_shown(wiring, work)
     present(invocation, summary, "bricks.view:retirement_document")
     return summary.exit_code

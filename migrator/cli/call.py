@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from migrator import __version__
-from migrator.app import let_no_thread_hold
+from migrator.app import Wiring, let_no_thread_hold
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.core.paths import show
+from migrator.core.progress import Progress
 from migrator.core.units import format_duration, format_size
 from migrator.plan.model import Plan
+from migrator.render.progress import open_progress
 from migrator.render.text import to_json
 from migrator.site.config import Site
 from migrator.site.load import load_site
@@ -75,7 +77,10 @@ def print_error(error: MigratorError, *, as_json: bool) -> None:
         click.echo(describe_error(error), err=True)
 
 
-def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> Result:
+RESUMES = "the same command resumes"
+
+
+def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str = RESUMES) -> Result:
     """Run one stage. The first SIGINT or SIGTERM cancels it; it stops cleanly, and Interrupted is raised.
 
     Further signals are ignored, because a clean stop takes a few seconds.
@@ -101,6 +106,14 @@ def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str) -> R
             raise Interrupted("interrupted", hint=when_interrupted) from None
 
     return asyncio.run(supervised())
+
+
+def run_shown(
+    wiring: Wiring, work: Callable[[Progress], Coroutine[Any, Any, Result]], *, when_interrupted: str = RESUMES
+) -> Result:
+    """As `run_to_end`, with the live view on standard error. It has ended when this returns: it would overwrite output."""
+    with open_progress(sys.stderr, wiring.clock) as shown:
+        return run_to_end(work(shown), when_interrupted=when_interrupted)
 
 
 _MACHINE_ERRORS = {
@@ -154,6 +167,10 @@ class Choice:
     every: bool
     users: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.numbers, self.every, self.users))) > 1:
+            raise UsageError("--user, --user-batch and --all exclude each other", hint="give one of them")
+
     def trees(self, plan: Plan) -> Mapping[int, tuple[UserTree, ...]]:
         """The chosen trees by batch number. Raises UsageError."""
         if self.users:
@@ -177,10 +194,10 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     @functools.wraps(function)
     def command(invocation: Invocation, /, *, as_json: bool, **options: object) -> None:
         invocation.as_json = as_json
-        if "every" in options:
-            names = ("plan_name", "numbers", "every", "users")
-            options["choice"] = Choice(**{name: options.pop(name) for name in names})  # type: ignore[arg-type]
         try:
+            if "every" in options:
+                names = ("plan_name", "numbers", "every", "users")
+                options["choice"] = Choice(**{name: options.pop(name) for name in names})  # type: ignore[arg-type]
             code = function(invocation, **options)
         except MigratorError as error:
             print_error(error, as_json=as_json)
@@ -208,12 +225,6 @@ def open_site(invocation: Invocation) -> Site:
 # --- Shared options and their types: sizes, shares and durations as in site.toml
 
 
-_LARGEST_BYTES = 2**63 - 1
-"""The ledger keeps sizes in 64 bits, and no file system holds more."""
-
-_USERS_ALONE = "--user excludes --user-batch and --all: give one of them"
-
-
 class Figure(click.FloatRange):
     """A finite number within a range; `nan` is refused."""
 
@@ -224,59 +235,46 @@ class Figure(click.FloatRange):
         return number
 
 
-class Size(click.ParamType[int]):
-    """A size such as `10GiB`."""
-
-    name = "size"
-
-    def __init__(self, least_bytes: int = 0) -> None:
-        self._least_bytes = least_bytes
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            size_bytes = value if isinstance(value, int) else parse_size(str(value))
-        except UsageError as error:
-            self.fail(_in_words(error), param, ctx)
-        if size_bytes < self._least_bytes:
-            self.fail(f"{value} is too small: the least is {format_size(self._least_bytes)}", param, ctx)
-        if size_bytes > _LARGEST_BYTES:
-            self.fail(f"{value} is more than any file system holds", param, ctx)
-        return size_bytes
+_LARGEST_BYTES = 2**63 - 1
+"""The ledger keeps sizes in 64 bits, and no file system holds more."""
 
 
-class Share(click.ParamType[float]):
-    """A share between 0 and 1: `0.05` or `5%`."""
+class Quantity(click.ParamType[float]):
+    """A size, share or duration as in site.toml: `parse` raises UsageError, `shown` is for the bounds in messages."""
 
-    name = "share"
+    def __init__(
+        self,
+        name: str,
+        parse: Callable[[str], float],
+        shown: Callable[[float], str] = str,
+        *,
+        least: float = 0.0,
+        most: float = math.inf,
+    ) -> None:
+        self.name = name
+        self._parse, self._shown = parse, shown
+        self._least, self._most = least, most
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return parse_share(value if isinstance(value, int | float) else str(value))
+            found = value if isinstance(value, int | float) else self._parse(str(value))
         except UsageError as error:
-            self.fail(_in_words(error), param, ctx)
+            self.fail(f"{error.message} ({error.hint})" if error.hint else error.message, param, ctx)
+        if found < self._least:
+            self.fail(f"{value} is too small: the least is {self._shown(self._least)}", param, ctx)
+        if found > self._most:
+            self.fail(f"{value} is too large: the most is {self._shown(self._most)}", param, ctx)
+        return found
 
 
-class Duration(click.ParamType[float]):
+def duration(least_s: float) -> Quantity:
     """A duration such as `90s`."""
-
-    name = "duration"
-
-    def __init__(self, least_s: float = 0.0) -> None:
-        self._least_s = least_s
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            duration_s = value if isinstance(value, float) else parse_duration(str(value))
-        except UsageError as error:
-            self.fail(_in_words(error), param, ctx)
-        if duration_s < self._least_s:
-            self.fail(f"{value} is too short: the least is {format_duration(self._least_s)}", param, ctx)
-        return duration_s
+    return Quantity("duration", parse_duration, format_duration, least=least_s)
 
 
-SIZE = Size()
-SIZE_NOT_ZERO = Size(least_bytes=1)
-SHARE = Share()
+SIZE = Quantity("size", parse_size, format_size, most=_LARGEST_BYTES)
+SIZE_NOT_ZERO = Quantity("size", parse_size, format_size, least=1, most=_LARGEST_BYTES)
+SHARE = Quantity("share", parse_share)
 
 
 plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the active one).")
@@ -289,7 +287,6 @@ def batches(function: Callable[..., None]) -> Callable[..., None]:
         "--all",
         "every",
         is_flag=True,
-        callback=_either_or,
         help="All batches of the plan, in sequence.",
     )(function)
     return click.option(
@@ -298,7 +295,6 @@ def batches(function: Callable[..., None]) -> Callable[..., None]:
         type=int,
         multiple=True,
         metavar="N",
-        is_eager=True,
         help="Batch of the plan; repeatable.",
     )(function)
 
@@ -310,7 +306,6 @@ def users(function: Callable[..., None]) -> Callable[..., None]:
         "users",
         multiple=True,
         metavar="NAME",
-        callback=_users_alone,
         help="Trees of this user, in any batch; repeatable; excludes --user-batch and --all.",
     )(function)
 
@@ -350,27 +345,8 @@ def chosen_batches(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[
     return tuple(numbers)
 
 
-def _either_or(ctx: click.Context, _param: click.Parameter, every: bool) -> bool:
-    if every and ctx.params.get("numbers"):
-        raise click.UsageError("--all and --user-batch exclude each other: give one of them", ctx)
-    if every and ctx.params.get("users"):
-        raise click.UsageError(_USERS_ALONE, ctx)
-    return every
-
-
-def _users_alone(ctx: click.Context, _param: click.Parameter, users: tuple[str, ...]) -> tuple[str, ...]:
-    # Only the option that is parsed later sees the other, so `_either_or` checks this as well.
-    if users and (ctx.params.get("numbers") or ctx.params.get("every")):
-        raise click.UsageError(_USERS_ALONE, ctx)
-    return users
-
-
 def _shown(user: str) -> str:
     return show(user.encode("utf-8", "surrogateescape"))
-
-
-def _in_words(error: UsageError) -> str:
-    return f"{error.message} ({error.hint})" if error.hint else error.message
 
 
 # --- Output as JSON or tables

@@ -1,7 +1,5 @@
 """`cutover` and `rollback`: move users to the target, or back to the source."""
 
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +8,8 @@ import click
 
 from migrator import app
 from migrator.app.cutover import cutover_world, pass_engine
-from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_to_end, users, verb
+from migrator.app.transfer import run_request
+from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_shown, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.entry import UserTree
@@ -20,10 +19,8 @@ from migrator.cutover.model import CutoverRequest, CutoverSummary, FreezeWay
 from migrator.cutover.stage import CutoverCall, attempts_of_users
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
-from migrator.render.progress import open_progress
 from migrator.site.config import Site
 from migrator.transfer.bases import active_plan
-from migrator.transfer.model import RunRequest
 from migrator.verify.model import DigestPolicy
 
 if TYPE_CHECKING:
@@ -110,8 +107,7 @@ def _move(
                 ) as world:
                     return await CutoverCall(request=request, world=world, back=back).make()
 
-            with open_progress(sys.stderr, wiring.clock) as shown:
-                summaries.append(run_to_end(work(shown), when_interrupted="the same command resumes"))
+            summaries.append(run_shown(wiring, work))
     whole = CutoverSummary(
         plan=", ".join(one.plan for one in summaries),
         back=back,
@@ -152,25 +148,10 @@ def _chosen(ledger: "Ledger", plan: Plan, choice: Choice, *, back: bool) -> Mapp
 
 
 def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_freeze: bool) -> CutoverRequest:
-    transfer = site.transfer
-    run = RunRequest(
-        plan=plan,
-        batches=tuple(trees),
-        jobs=transfer.jobs,
-        pid=os.getpid(),
-        dry_run=dry_run,
-        engine=pass_engine(site),
-        lease_s=transfer.lease_s,
-        bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
-        stall_timeout_s=transfer.stall_timeout_s,
-        sample_interval_s=transfer.sample_interval_s,
-        reserve_bytes=transfer.reserve_bytes,
-        inodes_free=site.target.inodes_free,
-    )
     return CutoverRequest(
         plan=plan,
         trees=trees,
-        run=run,
+        run=run_request(site, plan, tuple(trees), engine=pass_engine(site), dry_run=dry_run),
         freeze=FreezeWay(site.cutover.freeze),
         max_freeze_s=site.cutover.max_freeze_s,
         settle_s=site.cutover.settle_s,

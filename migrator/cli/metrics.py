@@ -10,7 +10,7 @@ import click
 
 from migrator import app
 from migrator.app.hosts import window_standings
-from migrator.cli.call import Duration, describe_error, open_site, plan_option, run_to_end, verb
+from migrator.cli.call import describe_error, duration, open_site, plan_option, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.render.text import to_json
@@ -58,7 +58,7 @@ def served(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--interval",
     "interval_s",
-    type=Duration(least_s=_LEAST_INTERVAL_S),
+    type=duration(_LEAST_INTERVAL_S),
     default="10s",
     show_default=True,
     help="Refresh interval.",
@@ -124,7 +124,7 @@ def serve_until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
 @click.option(
     "--interval",
     "interval_s",
-    type=Duration(least_s=_LEAST_INTERVAL_S),
+    type=duration(_LEAST_INTERVAL_S),
     help="With --textfile: rewrite it at this interval until Ctrl-C or SIGTERM.",
 )
 @click.option(

@@ -1,7 +1,6 @@
 """`purge`: free the source of users who work on the target."""
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import click
 from migrator import app
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_to_end, users, verb
+from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_shown, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
@@ -20,7 +19,6 @@ from migrator.plan.model import Plan
 from migrator.purge.model import PurgeSummary
 from migrator.purge.removal import PurgeRequest
 from migrator.purge.stage import purge
-from migrator.render.progress import open_progress
 from migrator.transfer.bases import active_plan
 
 if TYPE_CHECKING:
@@ -82,10 +80,10 @@ def purge_command(
                 async with purge_world(wiring, source, target, ledger, shown) as world:
                     return await purge(request, world)
 
-            with open_progress(sys.stderr, wiring.clock) as shown:
-                # A dry run changes nothing, so it makes no probes either.
-                working = work(shown) if dry_run else beside_probes(wiring, ledger, work(shown))
-                summary = run_to_end(working, when_interrupted="the same command resumes")
+            # A dry run changes nothing, so it makes no probes either.
+            summary = run_shown(
+                wiring, lambda shown: work(shown) if dry_run else beside_probes(wiring, ledger, work(shown))
+            )
     present(invocation, summary, "purge.view:purge_document")
     return summary.exit_code
 

@@ -61,10 +61,7 @@ def archive_command(
             request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
-                done += call.run_to_end(
-                    beside_probes(wiring, ledger, archive.archive_trees(request, world)),
-                    when_interrupted="the same command resumes",
-                )
+                done += call.run_to_end(beside_probes(wiring, ledger, archive.archive_trees(request, world)))
     call.present(invocation, done, "reap.view:archived_document")
     return archive.exit_code(done)
 

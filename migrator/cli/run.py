@@ -1,9 +1,8 @@
 """`run`, `tune`, `pause`, `resume`."""
 
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,17 +10,15 @@ import click
 
 from migrator import app
 from migrator.app.hosts import probe_world, reached, window_standings
-from migrator.app.transfer import brick_guard, deltas_of, driving, governing_of, lanes_of
+from migrator.app.transfer import deltas_of, governing_of, lanes_of, run_request, run_world
 from migrator.cli import call
 from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
-from migrator.render.progress import open_progress
 from migrator.transfer.bases import choose_plan
-from migrator.transfer.context import World
 from migrator.transfer.governor import Tuning, read_governing
-from migrator.transfer.model import Limits, RunRequest, RunStopped, RunSummary
+from migrator.transfer.model import Limits, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 
 if TYPE_CHECKING:
@@ -74,25 +71,15 @@ def run_command(
     transfer = site.transfer
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
-        documents = wiring.plans(known.site_id if known else None)
-        plan, _ = documents.read(choose_plan(ledger, choice.plan_name))
+        plan = wiring.plan(ledger, choose_plan(ledger, choice.plan_name))
         by_batch = choice.trees(plan)
-        request = RunRequest(
-            plan=plan.name,
-            batches=tuple(by_batch) if choice.users else choice.batches(plan),
+        batches = tuple(by_batch) if choice.users else choice.batches(plan)
+        request = replace(
+            run_request(site, plan.name, batches, engine=engine or transfer.engine, dry_run=dry_run, jobs=jobs),
             trees=frozenset(tree.path for some in by_batch.values() for tree in some) if choice.users else None,
-            jobs=jobs or transfer.jobs,
-            pid=os.getpid(),
-            dry_run=dry_run,
             recopy=recopy,
-            engine=engine or transfer.engine,
-            lease_s=transfer.lease_s,
-            bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
-            stall_timeout_s=transfer.stall_timeout_s,
-            sample_interval_s=transfer.sample_interval_s,
-            reserve_bytes=transfer.reserve_bytes,
-            inodes_free=site.target.inodes_free,
             stripe=site.target.stripe,
+            bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
         )
         with wiring.target(known.capabilities if known else None) as target, wiring.target_moves() as moves:
 
@@ -103,21 +90,15 @@ def run_command(
                         site, source, known, jobs=jobs, engine=request.engine, ahead=not dry_run, hosts=hosts
                     ) as lanes,
                 ):
-                    world = World(
-                        source=source,
-                        target=target,
-                        lanes=lanes,
-                        bricks=brick_guard(source),
-                        driving=driving(site, request.engine),
-                        chunk_lists=wiring.chunk_lists(),
-                        documents=documents,
+                    world = run_world(
+                        wiring,
+                        source,
+                        target,
+                        lanes,
+                        known=known,
                         ledger=ledger,
                         progress=shown,
-                        clock=wiring.clock,
-                        tokens=app.new_token,
-                        activity=wiring.activity(),
-                        blocking=wiring.blocking(),
-                        storage=wiring.storage_targets(),
+                        engine=request.engine,
                     )
                     return await run_batches(
                         request,
@@ -140,9 +121,7 @@ def run_command(
                     )
 
             try:
-                # Print after the live view has ended, which would overwrite the output.
-                with open_progress(sys.stderr, wiring.clock) as shown:
-                    summary = call.run_to_end(work(shown), when_interrupted="the same command resumes")
+                summary = call.run_shown(wiring, work)
             except RunStopped as stopped:
                 if not invocation.as_json:
                     call.present(invocation, stopped.summary, "report.view_records:run_document")
@@ -171,7 +150,7 @@ _LEAST_LATENCY_S = 0.001
 )
 @click.option(
     "--max-latency",
-    type=call.Duration(least_s=_LEAST_LATENCY_S),
+    type=call.duration(_LEAST_LATENCY_S),
     metavar="TIME",
     help="Latency of small operations above which streams are reduced, e.g. 50ms.",
 )

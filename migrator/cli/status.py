@@ -5,7 +5,7 @@ import sys
 import click
 
 from migrator import app
-from migrator.cli.call import Duration, details_option, open_site, plan_option, present, verb
+from migrator.cli.call import details_option, duration, open_site, plan_option, present, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.report.status import read_status
@@ -21,7 +21,7 @@ _LEAST_INTERVAL_S = 0.2
 @click.option(
     "--interval",
     "interval_s",
-    type=Duration(least_s=_LEAST_INTERVAL_S),
+    type=duration(_LEAST_INTERVAL_S),
     default="2s",
     show_default=True,
     help="With --watch: refresh interval.",

@@ -116,12 +116,6 @@ class ChurnIndex:
             for path in [path for path in listed if is_beneath(path, old)]:
                 listed[new + path[len(old) :]] = listed.pop(path)
 
-    def is_empty(self, directory: bytes) -> bool:
-        """Whether nothing is known in a directory."""
-        return not any(
-            path != directory and is_beneath(path, directory) for path in (*self.inode_of, *self.directories)
-        )
-
 
 # Users
 
@@ -214,18 +208,14 @@ class _Churn:
         self._count = 0
         self._kinds: Mapping[str, tuple[int, Callable[[], None]]] = {
             "create": (25, self._create),
-            "append": (20, self._append),
-            "overwrite": (12, self._overwrite),
+            "write": (35, self._write_into),
             "replace": (6, self._replace),
-            "truncate": (3, self._truncate),
-            "rename": (8, self._rename),
-            "rename-elsewhere": (6, self._rename_elsewhere),
+            "rename": (14, self._rename),
             "link": (3, self._link),
             "delete": (12, self._delete),
             "chmod": (4, self._chmod),
             "make-directory": (5, self._make_directory),
             "rename-directory": (2, self._rename_directory),
-            "remove-directory": (3, self._remove_directory),
         }
 
     def step(self) -> tuple[str, bool]:
@@ -301,17 +291,11 @@ class _Churn:
         self._intend("create", (path,))
         self._write(path, 0, content, os.O_CREAT | os.O_EXCL)
 
-    def _append(self) -> None:
+    def _write_into(self) -> None:
+        """Overwrite a part of a file, or append to it."""
         path, content = self._some_file(), self._content()
-        self._intend("append", self._index.names(path))
-        self._write(path, self._size(path), content)
-
-    def _overwrite(self) -> None:
-        path = self._some_file()
-        size_bytes = self._size(path)
-        offset = self._draw.randrange(size_bytes) if size_bytes else 0
-        content = self._content()[: max(size_bytes - offset, 0)]
-        self._intend("overwrite", self._index.names(path))
+        offset = self._draw.choice((self._draw.randrange(self._size(path) + 1), self._size(path)))
+        self._intend("write", self._index.names(path))
         self._write(path, offset, content)
 
     def _replace(self) -> None:
@@ -323,23 +307,10 @@ class _Churn:
         self._write(new, 0, content, os.O_CREAT | os.O_EXCL)
         self._move(new, path)
 
-    def _truncate(self) -> None:
-        path = self._some_file()
-        size_bytes = self._size(path)
-        self._intend("truncate", self._index.names(path))
-        os.truncate(self._place(path), self._draw.randrange(size_bytes + 1))
-
     def _rename(self) -> None:
-        path = self._some_file()
-        self._rename_into("rename", path, parent(path))
-
-    def _rename_elsewhere(self) -> None:
-        path = self._some_file()
-        self._rename_into("rename-elsewhere", path, self._directory_of_same_tree(path))
-
-    def _rename_into(self, operation: str, old: bytes, directory: bytes) -> None:
-        new = self._free_name(directory)
-        self._intend(operation, {new} | self._index.names(old))
+        old = self._some_file()
+        new = self._free_name(self._draw.choice((parent(old), self._directory_of_same_tree(old))))
+        self._intend("rename", {new} | self._index.names(old))
         self._move(old, new)
 
     def _move(self, old: bytes, new: bytes) -> None:
@@ -381,11 +352,3 @@ class _Churn:
         self._intend("rename-directory", (old, new), (old, new))
         os.rename(self._place(old), self._place(new))  # noqa: PTH104 (bytes)
         self._index.rename_directory(old, new)
-
-    def _remove_directory(self) -> None:
-        path = self._some(self._index.own_directories)
-        if not self._index.is_empty(path):
-            raise OSError("the directory is not empty")
-        self._intend("remove-directory", (path,))
-        os.rmdir(self._place(path))  # noqa: PTH106 (bytes)
-        del self._index.directories[path], self._index.own_directories[path]

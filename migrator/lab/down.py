@@ -94,10 +94,7 @@ async def _nothing_left(directory: bytes) -> str | None:
     mounts, loops = machine.mounts_beneath(directory), machine.loops_beneath(directory)
     if mounts:
         return f"{show(mounts[0].point)} is still mounted"
-    if not loops:
-        return None
-    holder = machine.holder_of(loops[0])
-    return f"{loops[0]} is still in use" + (f": {holder} sees it mounted" if holder else "")
+    return f"{loops[0]} is still in use: see `grep {loops[0]} /proc/*/mounts`" if loops else None
 
 
 async def _end_processes(state: LabState, processes: Processes, clock: Clock) -> None:

@@ -57,27 +57,6 @@ def loops_beneath(directory: bytes) -> tuple[str, ...]:
     return tuple(found)
 
 
-def holder_of(device: str) -> str | None:
-    """A process that has a loop device mounted in its own mount namespace: "process 4711 (sshd)"; None if none was
-    found.
-    """
-    try:
-        status = os.stat(device)
-    except OSError:
-        return None
-    field = b" %d:%d " % (os.major(status.st_rdev), os.minor(status.st_rdev))
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/mountinfo", "rb") as mounts:
-                holds = any(field in line for line in mounts)
-            if holds:
-                with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as name:
-                    return f"process {pid} ({name.read().strip()})"
-        except OSError:  # it ended
-            continue
-    return None
-
-
 def namespace_exists(name: str) -> bool:
     """Whether a network namespace of that name exists."""
     return os.path.lexists(f"{NAMESPACES_DIRECTORY}/{name}")

@@ -8,9 +8,6 @@ from enum import StrEnum
 from migrator.core.paths import show
 from migrator.core.units import GIB, KIB, MIB
 
-SUBNET_OCTETS = range(1, 255)
-"""The third octet of 10.213.X.0/24, the network between a lab's hosts."""
-
 FIRST_UID = 20001
 """The first invented user's uid and gid; they have no passwd entry."""
 
@@ -109,8 +106,8 @@ class OddFiles:
 class LabSpec:
     """What to build. `directory` is absolute.
 
-    `prefix` (at most 8 characters) names the network namespaces and `subnet_octet` the network 10.213.X.0/24: both
-    must differ between concurrent labs, so by default both are derived from the directory. `files` and `data_bytes`
+    The names of the network namespaces and the network 10.213.X.0/24 are derived from the directory, because both must
+    differ between concurrent labs. `files` and `data_bytes`
     are for all users together, without the odd files. The ages of files count from `reference_time_s`; None: the
     start of the current day. Equal seeds and reference times give equal trees. `ssh` False: the hosts run no sshd, as
     on a machine without one.
@@ -130,21 +127,18 @@ class LabSpec:
     tiny_below_bytes: int = 4 * KIB
     seed: int = 1
     odd: bool = True
-    prefix: str = ""
-    subnet_octet: int = 0
     reference_time_s: int | None = None
     ssh: bool = True
 
     @property
     def name_prefix(self) -> str:
         """The prefix of namespaces."""
-        return self.prefix or "ml" + _directory_digest(self.directory).hex()[:6]
+        return "ml" + _directory_digest(self.directory).hex()[:6]
 
     @property
     def network_octet(self) -> int:
         """The third octet of the network."""
-        derived = SUBNET_OCTETS.start + _directory_digest(self.directory)[-1] % len(SUBNET_OCTETS)
-        return self.subnet_octet or derived
+        return 1 + _directory_digest(self.directory)[-1] % 254
 
     def mistakes(self) -> tuple[str, ...]:
         """Why the lab cannot be built, for people."""
@@ -153,10 +147,6 @@ class LabSpec:
             found.append("the directory of a lab must be an absolute path")
         if b"," in self.directory or b"\n" in self.directory or b" " in self.directory or b":" in self.directory:
             found.append("the directory of a lab must not hold commas, colons, blanks or newlines (mount options)")
-        if self.prefix and not (self.prefix.isalnum() and self.prefix.isascii() and len(self.prefix) <= 8):
-            found.append("the prefix must be 1 to 8 ASCII letters and digits (it names network interfaces)")
-        if self.subnet_octet and self.subnet_octet not in SUBNET_OCTETS:
-            found.append(f"the subnet must lie in {SUBNET_OCTETS.start}..{SUBNET_OCTETS.stop - 1}")
         if not 1 <= self.hosts <= 20 or not 1 <= self.bricks_per_host <= 8:
             found.append("a lab has 1 to 20 hosts with 1 to 8 bricks each")
         if self.brick_size_bytes < 300 * MIB or self.target_size_bytes < 300 * MIB:
@@ -205,8 +195,7 @@ class LabBrick:
 class LabState:
     """A lab, as in its `lab.json`.
 
-    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `reached_s` has the time from the
-    start to the end of each step (for people). `notes` say what this machine cannot do. `ssh_config` is the file for
+    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `notes` say what this machine cannot do. `ssh_config` is the file for
     `ssh -F`, empty if the hosts run no sshd.
     """
 
@@ -226,7 +215,6 @@ class LabState:
     trees: tuple[bytes, ...] = ()
     files: int = 0
     data_bytes: int = 0
-    reached_s: Mapping[str, float] | None = None
     notes: tuple[str, ...] = ()
 
     @property

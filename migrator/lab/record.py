@@ -3,10 +3,12 @@
 import json
 import os
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 
+from migrator.core.durable import write_durably
 from migrator.core.errors import Refused
 from migrator.core.paths import percent_escape, percent_unescape, show
 from migrator.lab.model import LabBrick, LabHost, LabSpec, LabState
@@ -29,20 +31,8 @@ def write_record(state: LabState) -> None:
 
 def write_record_in(directory: bytes, state: LabState) -> None:
     """As `write_record`, into another directory (which is then renamed to the lab's)."""
-    content = json.dumps({"format": _FORMAT, **_escaped(asdict(state))}, indent=1).encode("ascii")
-    path = directory + b"/" + RECORD_NAME
-    fd = os.open(path + b".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, content)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(path + b".new", path)  # noqa: PTH104 (bytes)
-    directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory_fd)
-    finally:
-        os.close(directory_fd)
+    content = json.dumps({"format": _FORMAT, **asdict(state)}, indent=1, default=percent_escape).encode("ascii")
+    write_durably(Path(os.fsdecode(directory), os.fsdecode(RECORD_NAME)), content)
 
 
 def read_record(directory: bytes) -> LabState:
@@ -72,16 +62,6 @@ def _unreadable(directory: bytes, error: Exception) -> Refused:
         cause="another version of the program made it, or it was edited",
         hint="take it down with the version that made it",
     )
-
-
-def _escaped(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    if isinstance(value, bytes):
-        return percent_escape(value)
-    if isinstance(value, dict):
-        return {key: _escaped(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_escaped(inner) for inner in value]
-    return value
 
 
 def _unescaped(value: Any, *, is_path: bool = False) -> Any:  # noqa: ANN401 (JSON)

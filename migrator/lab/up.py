@@ -159,8 +159,8 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
     if taken := [name for name in state.namespaces if namespace_exists(name)]:
         raise Refused(
             f"the network namespace {taken[0]} is there already",
-            cause="another lab has the same prefix",
-            hint="give this lab another prefix, or take the other one down",
+            cause="another lab has the same name",
+            hint="give this lab another directory, or take the other one down",
         )
     aside = Path(os.fsdecode(aside_name(directory, token)))
     aside.mkdir(mode=0o755)
@@ -174,17 +174,10 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
 async def _build(
     state: LabState, processes: Processes, clock: Clock, site_text: SiteText, on_step: StepDone
 ) -> LabState:
-    started_s = clock.monotonic_s()
-    reached: dict[str, float] = {}
-
-    def done(step: str) -> None:
-        reached[step] = round(clock.monotonic_s() - started_s, 2)
-        on_step(step)
-
     if state.spec.kind is LabKind.GLUSTER:
-        state = await _build_cluster(state, LabTools(processes, state.token), clock, done)
+        state = await _build_cluster(state, LabTools(processes, state.token), clock, on_step)
     filled = await _fill(state)
-    done(f"{several(filled.files, 'file')} of {several(len(filled.trees), 'user')} are made")
+    on_step(f"{several(filled.files, 'file')} of {several(len(filled.trees), 'user')} are made")
     _make_links(state, filled.trees)
     state = replace(
         state,
@@ -192,7 +185,6 @@ async def _build(
         trees=filled.trees,
         files=filled.files,
         data_bytes=filled.data_bytes,
-        reached_s=reached,
         notes=(
             *_notes(state.spec),
             *(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped),

@@ -28,18 +28,13 @@ _OLDEST_S = 12 * YEAR_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InventedFile:
-    """One ordinary file of a user. `same_as` makes it another name of that earlier file in its directory;
-    `symlink_target` makes it a symlink.
-    """
+    """One ordinary file of a user."""
 
     name: bytes
     size_bytes: int
     mode: int
     mtime_ns: int
     atime_ns: int
-    note: bytes | None = None
-    same_as: bytes | None = None
-    symlink_target: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +149,6 @@ def _files(draw: random.Random, sizes: Sequence[int], made_at_s: float, age_s: f
         mtime_s = made_at_s + draw.random() * min(age_s, 7 * DAY_S)
         atime_s = mtime_s + draw.random() ** 3 * max(made_at_s + age_s - mtime_s, 0)
         name = b"%s-%03d%s" % (draw.choice(_FILE_WORDS), number, draw.choice(_SUFFIXES))
-        kind = draw.random()
-        earlier = [file.name for file in files if file.symlink_target is None and file.same_as is None]
         files.append(
             InventedFile(
                 name=name,
@@ -163,9 +156,6 @@ def _files(draw: random.Random, sizes: Sequence[int], made_at_s: float, age_s: f
                 mode=draw.choices((0o644, 0o600, 0o664, 0o755, 0o444), (60, 15, 10, 10, 5))[0],
                 mtime_ns=round(mtime_s * NS_PER_S),
                 atime_ns=round(atime_s * NS_PER_S),
-                note=b"run %d" % number if kind > 0.99 else None,
-                same_as=earlier[-1] if kind < 0.01 and earlier and size < MIB else None,
-                symlink_target=earlier[-1] if 0.01 <= kind < 0.02 and earlier and size < MIB else None,
             )
         )
     return tuple(files)
@@ -202,7 +192,7 @@ def fill(
     return Filled(
         trees=tuple(user.tree for user in users),
         files=len(files),
-        data_bytes=sum(file.size_bytes for file in files if file.same_as is None and file.symlink_target is None),
+        data_bytes=sum(file.size_bytes for file in files),
         skipped=skipped,
     )
 
@@ -257,24 +247,10 @@ def _fill_directory(
 
 
 def _make_file(fd: int, seed: int, user: InventedUser, directory: InventedDirectory, file: InventedFile) -> None:
-    if file.same_as is not None:
-        os.link(file.same_as, file.name, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
-    elif file.symlink_target is not None:
-        os.symlink(file.symlink_target, file.name, dir_fd=fd)
-        odd.apply_attributes(
-            fd, file.name, odd.Attributes(owner=user.uid, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns)
-        )
-    else:
-        path = b"/".join((user.tree, directory.path, file.name))
-        odd.write_file(fd, file.name, odd.pieces(seed, path, file.size_bytes), file.size_bytes)
-        attributes = odd.Attributes(
-            owner=user.uid,
-            mode=file.mode,
-            mtime_ns=file.mtime_ns,
-            atime_ns=file.atime_ns,
-            xattrs={b"user.comment": file.note} if file.note is not None else {},
-        )
-        odd.apply_attributes(fd, file.name, attributes)
+    path = b"/".join((user.tree, directory.path, file.name))
+    odd.write_file(fd, file.name, odd.pieces(seed, path, file.size_bytes), file.size_bytes)
+    attributes = odd.Attributes(owner=user.uid, mode=file.mode, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns)
+    odd.apply_attributes(fd, file.name, attributes)
 
 
 def _make_odd(
