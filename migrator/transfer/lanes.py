@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
@@ -12,10 +13,12 @@ from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Host, HostLost, Hosts
-from migrator.hosts.slurm import SlurmHosts
 from migrator.scan.rules import reasons_against_bricks, task_changes
 from migrator.transfer.context import Invocation
 from migrator.transfer.ports import BrickLook, Way
+
+if TYPE_CHECKING:
+    from migrator.hosts.slurm import SlurmHosts
 
 # Lanes over hosts that are connected to on demand. The caller provides the parts of a connection.
 
@@ -73,7 +76,7 @@ class HostLane:
 class MoverLane(HostLane):
     """A lane over a host of a batch system, which reports what is left there after a loss."""
 
-    def __init__(self, host: str, *, jobs: int, movers: SlurmHosts, make_way: MakeWay) -> None:
+    def __init__(self, host: str, *, jobs: int, movers: "SlurmHosts", make_way: MakeWay) -> None:
         super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way, ends_by_lease=False)
         self._movers = movers
 
