@@ -196,10 +196,8 @@ class WatchRecords(Records):
             select(
                 attempts.id.label("attempt_id"),
                 attempts.host,
-                attempts.started_at_s,
                 chunks.pass_id,
                 chunks.number.label("chunk"),
-                chunks.kind,
                 chunks.tree,
                 chunks.brick,
                 chunks.files,
@@ -243,13 +241,10 @@ def _stream(connection: Connection, row: AnyRow, newest_s: float | None, recent_
     sums = {
         "done_files": sample.files,
         "done_bytes": sample.size_bytes,
-        "recent_files": case((is_recent, sample.files), else_=0),
         "recent_bytes": case((is_recent, sample.size_bytes), else_=0),
         "recent_s": case((is_recent, sample.interval_s), else_=0.0),
     }
-    query = select(
-        func.max(sample.at_s).label("sampled_at_s"),
-        *(func.coalesce(func.sum(term), 0).label(name) for name, term in sums.items()),
-    ).where(sample.pass_id == row.pass_id, sample.attempt_id == row.attempt_id)
-    progress = connection.execute(query).one()._asdict()
-    return record_of(row, StreamAtWork, **progress, pass_sampled_at_s=newest_s)
+    query = select(*(func.coalesce(func.sum(term), 0).label(name) for name, term in sums.items())).where(
+        sample.pass_id == row.pass_id, sample.attempt_id == row.attempt_id
+    )
+    return record_of(row, StreamAtWork, **connection.execute(query).one()._asdict())

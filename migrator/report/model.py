@@ -642,15 +642,10 @@ class MetricFacts:
 # --- `status --watch`
 
 
-_NOT_SAMPLED_YET_S = 1.0
-"""The ledger has an attempt before its process starts: a sample taken in between misses it."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAtWork:
     """One attempt that has not ended in the ledger. `files` and `size_bytes` are those of its chunk; `done_*` is its progress
-    by its samples, and `recent_*` the part of the last `recent_s` seconds. `sampled_at_s` is the time of its newest sample,
-    `pass_sampled_at_s` that of the newest sample of its pass. `brick` is None if it reads the mount.
+    by its samples, and `recent_*` the part of the last `recent_s` seconds. `brick` is None if it reads the mount.
     """
 
     attempt_id: int
@@ -659,45 +654,31 @@ class StreamAtWork:
     pass_kind: PassKind
     pass_number: int
     chunk: int
-    kind: ChunkKind
     tree: bytes
     brick: str | None
     files: int
     size_bytes: int
-    started_at_s: float
     done_files: int = 0
     done_bytes: int = 0
-    recent_files: int = 0
     recent_bytes: int = 0
     recent_s: float = 0.0
-    sampled_at_s: float | None = None
-    pass_sampled_at_s: float | None = None
 
     @property
     def rate_bytes_per_s(self) -> float | None:
         """The recent rate; None before the first sample."""
         return self.recent_bytes / self.recent_s if self.recent_s > 0 else None
 
-    @property
-    def confirming(self) -> bool:
-        """Whether the stream ended and its confirmation is pending: a newer sample of its pass misses it."""
-        if self.pass_sampled_at_s is None:
-            return False
-        last_s = self.started_at_s if self.sampled_at_s is None else self.sampled_at_s
-        return last_s + _NOT_SAMPLED_YET_S < self.pass_sampled_at_s
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFacts:
-    """A snapshot for the live view. `rates` is the throughput in bytes per second over spans of `rates_span_s`, oldest first,
-    until now or the end of the last copying. `news` are the events since the previous snapshot, oldest first; `last_event`
+    """A snapshot for the live view. `rates` is the throughput in bytes per second over equal spans, oldest first, until now or
+    the end of the last copying. `news` are the events since the previous snapshot, oldest first; `last_event`
     is the number of the newest event.
     """
 
     status: StatusFacts
     streams: tuple[StreamAtWork, ...] = ()
     rates: tuple[float, ...] = ()
-    rates_span_s: float = 0.0
     news: tuple[Event, ...] = ()
     last_event: int = 0
 

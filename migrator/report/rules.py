@@ -33,6 +33,14 @@ def of_record(kind: type[_Value], record: object, **more: object) -> _Value:
     return kind(**{name: getattr(record, name) for name in names if name not in more}, **more)
 
 
+def newest_runs(runs: Sequence[model.RunFacts]) -> Sequence[model.RunFacts]:
+    """The newest run of every verb; `runs` are newest first."""
+    newest: dict[str, model.RunFacts] = {}
+    for run in runs:
+        newest.setdefault(run.verb, run)
+    return list(newest.values())
+
+
 # --- Progress and estimates
 
 
@@ -640,9 +648,7 @@ def after_differences(verification: VerificationRecord) -> str:
 
 
 def _runs(runs: Sequence[model.RunFacts]) -> _Found:
-    newest: dict[str, model.RunFacts] = {}
-    for run in runs:
-        newest.setdefault(run.verb, run)
+    newest = {run.verb: run for run in newest_runs(runs)}
     for run in newest.values():
         undone = newest.get(_UNDONE_BY.get(run.verb, ""))
         if undone is not None and undone.started_at_s > run.started_at_s and undone.exit_code in _FINISHED:

@@ -27,7 +27,8 @@ from urllib.parse import parse_qs
 
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.render.prometheus import CONTENT_TYPE, to_prometheus
-from migrator.report.model import MetricFamily, ReportFacts, RunFacts, RunLife
+from migrator.report.model import MetricFamily, ReportFacts, RunLife
+from migrator.report.rules import newest_runs
 from migrator.report.watch import pause_s
 
 MOST_CONNECTIONS = 64
@@ -167,10 +168,7 @@ def _render(facts: ReportFacts, interval_s: float) -> _Page:
     from migrator.render.text import to_json  # noqa: PLC0415
     from migrator.report.view import report_document  # noqa: PLC0415
 
-    newest: dict[str, RunFacts] = {}
-    for run in facts.status.runs:
-        newest.setdefault(run.verb, run)
-    silent = any(run.life in (RunLife.SILENT, RunLife.KILLED) for run in newest.values())
+    silent = any(run.life in (RunLife.SILENT, RunLife.KILLED) for run in newest_runs(facts.status.runs))
     return _Page(
         html=to_html(report_document(facts), live_interval_s=interval_s).encode(),
         policy=f"{content_policy(live=True)}; frame-ancestors 'none'",

@@ -59,7 +59,7 @@ def test_a_run_is_watched_to_its_end_in_a_terminal_of_two_sizes_and_in_plain_lin
     with site.started() as run, written(site, file) as plain, terminal(scratch, argv, width=80, height=24) as seen:
         shows_in_a_small_terminal(seen, run.pid)
         shows_in_a_wide_terminal(seen)
-        wait_for(lambda: b"copying" in file.read_bytes(), "a first look")
+        wait_for(lambda: b"copied: " in file.read_bytes(), "a first look")
         run.send_signal(signal.SIGKILL)
         seen.shows(f"run (process {run.pid})", "was killed", "it is gone and recorded no end")
         seen.press("\x03")
@@ -90,7 +90,7 @@ def shows_in_a_small_terminal(seen: Terminal, pid: int) -> None:
 
 def shows_in_a_wide_terminal(seen: Terminal) -> None:
     seen.resize(200, 50)
-    wide = seen.shows("in flight", "UTC", SHOWN)
+    wide = seen.shows("UTC", SHOWN)
     assert max(map(len, wide)) <= 200
     assert any(SHOWN in line for line in wide)
 
@@ -98,8 +98,6 @@ def shows_in_a_wide_terminal(seen: Terminal) -> None:
 def is_plain(whole: str, pid: int) -> None:
     assert f"process {pid}): for " in whole
     assert f"process {pid}): was killed" in whole
-    assert "users: ann, home/ann: " in whole
-    assert SHOWN in whole
     assert all(character == "\n" or character.isprintable() for character in whole)
 
 

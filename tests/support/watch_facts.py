@@ -5,7 +5,7 @@ from dataclasses import replace
 from migrator.bricks.add.model import AdditionSide, AdditionStanding, AdditionState
 from migrator.bricks.drain.model import DrainStanding, DrainState
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
-from migrator.core.states import ChunkKind, PassKind, PassState
+from migrator.core.states import PassKind, PassState
 from migrator.report.model import RunLife, StreamAtWork, WatchFacts
 from migrator.transfer.model import Bound, Gate, GoverningFacts, GovernorRecord
 from tests.support.facts import AT_S, report
@@ -88,19 +88,14 @@ def stream(number: int, **changed: object) -> StreamAtWork:
         pass_kind=PassKind.SEED,
         pass_number=0,
         chunk=10 + number,
-        kind=ChunkKind.FILES,
         tree=b"home/alice",
         brick="gl1:/srv/b1/data",
         files=500,
         size_bytes=2**30,
-        started_at_s=AT_S - 100,
         done_files=120,
         done_bytes=2**28,
-        recent_files=20,
         recent_bytes=30 * 2**20,
         recent_s=10.0,
-        sampled_at_s=AT_S - 2,
-        pass_sampled_at_s=AT_S - 2,
     )
     return replace(made, **changed)  # type: ignore[arg-type]
 
@@ -123,11 +118,10 @@ def watched(path: bytes = b"home/alice", text: str = "alice") -> WatchFacts:
         ),
         streams=(
             stream(1, tree=path),
-            stream(2, tree=path + b"2", brick=None, host=text, sampled_at_s=None, recent_s=0.0, started_at_s=AT_S - 1),
-            stream(3, tree=path, brick=f"gl2:/{text}", host="gl2", sampled_at_s=AT_S - 9),
+            stream(2, tree=path + b"2", brick=None, host=text, recent_s=0.0),
+            stream(3, tree=path, brick=f"gl2:/{text}", host="gl2"),
         ),
         rates=tuple(float(place % 8) * 2**20 for place in range(40)),
-        rates_span_s=10.0,
         news=status.events,
         last_event=1,
     )
