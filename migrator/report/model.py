@@ -55,8 +55,7 @@ class ConePoint:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyForecast:
     """When everything in the plan will have been copied once. `likely_at_s` is the median; the end lies between `earliest_at_s`
-    and `latest_at_s` with probability `share`. `by_day` and `by_weekday` say whether the forecast distinguishes day and night,
-    and weekends. `basis` explains the computation in sentences.
+    and `latest_at_s` with probability `share`. `basis` explains the computation in sentences.
     """
 
     made_at_s: float
@@ -65,8 +64,6 @@ class CopyForecast:
     latest_at_s: float
     share: float
     history_s: float
-    by_day: bool
-    by_weekday: bool
     basis: tuple[str, ...]
     cone: tuple[ConePoint, ...]
 

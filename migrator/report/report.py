@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -55,9 +54,8 @@ def read_report(
     is_gone: IsGone | None = None,
     earlier: model.EarlierReport | None = None,
 ) -> model.ReportFacts:
-    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`. The same ledger gives the same
-    forecast at the same time. A missing or edited plan document is reported in `plan_problem`. Raises UsageError if the plan
-    is not in the ledger.
+    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`. A missing or edited plan
+    document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
     """
     status = read_status(
         ledger, now_s=now_s, plan=plan, attention_limit=attention_limit, events_limit=events_limit, is_gone=is_gone
@@ -120,7 +118,7 @@ def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast
     width_s = slot_width_s(status.at_s - began_s)
     plans = trees_by_plan(status.trees).keys()
     copied = ledger.report_sums.copied(plans, span_s=width_s)
-    slots, slot_s = slots_of(
+    slots = slots_of(
         [(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=status.at_s
     )
     groups = ledger.report_sums.cost_groups(plans)
@@ -131,11 +129,9 @@ def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast
     return forecast_copy(
         now_s=status.at_s,
         slots=_without_repeats(slots, tally.done_files, tally.done_bytes),
-        slot_s=slot_s,
         left=Left(files=tally.left_files, size_bytes=tally.left_bytes),
         cost=cost,
         cost_groups=groups,
-        chance=random.Random(round(status.at_s)).random,  # noqa: S311 - the draws have to be repeatable
     )
 
 

@@ -264,8 +264,6 @@ def forecast(text: str) -> report_model.CopyForecast:
         latest_at_s=AT_S + 12000,
         share=0.8,
         history_s=5e5,
-        by_day=True,
-        by_weekday=False,
         basis=(f"from {text}", "by replays"),
         cone=tuple(
             report_model.ConePoint(
