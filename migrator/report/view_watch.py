@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from migrator.bricks.add.model import AdditionState
-from migrator.bricks.drain.model import OUT_STATES, DrainState
+from migrator.bricks.add.model import AdditionStanding, AdditionState
+from migrator.bricks.drain.model import OUT_STATES, DrainStanding, DrainState
 from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState
@@ -286,7 +286,9 @@ def _stream_rows(facts: model.WatchFacts) -> Iterator[_Row]:
 
 def _brick_rows(status: model.StatusFacts) -> Iterator[_Row]:
     """Drains and additions of bricks; drains that ended come last."""
-    for one in (*status.additions, *sorted(status.drains, key=lambda one: one.state in OUT_STATES)):
+    drains = sorted(status.drains, key=lambda one: one.state in OUT_STATES)
+    bricks: list[AdditionStanding | DrainStanding] = [*status.additions, *drains]
+    for one in bricks:
         failed = one.failures or one.state in (DrainState.FAILED, AdditionState.FAILED)
         words = (
             f"{one.bricks[0]} +{len(one.bricks) - 1}" if len(one.bricks) > 1 else "".join(one.bricks),

@@ -8,7 +8,7 @@ from migrator.bench.model import Background, BenchmarkRecord, BenchmarkState, Me
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.states import ChunkKind, PassKind
+from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
 from migrator.fs.model import CapacitySample, Side
 from migrator.ledger import measures
@@ -318,9 +318,6 @@ def test_of_hosts_what_was_read_last_is_kept(ledger: Ledger) -> None:
 # Streams at work, and new events.
 
 
-FULL_S = 1e9
-
-
 def sample(ledger: Ledger, pass_id: int, at_s: float, attempt_id: int | None, size_bytes: int = 100) -> None:
     one = Sample(at_s=at_s, interval_s=5.0, attempt_id=attempt_id, streams=1, files=1, size_bytes=size_bytes)
     ledger.samples.add(pass_id, [one])
@@ -336,28 +333,12 @@ def test_streams_are_the_attempts_that_have_not_ended_with_what_their_own_sample
     sample(ledger, pass_id, 20.0, third, 7)
     mine, other = ledger.watching.streams(recent_s=6.0)
     assert (mine.attempt_id, other.attempt_id) == (second, third)
-    assert (mine.host, mine.chunk, mine.kind, mine.tree) == ("here", 2, ChunkKind.FILES, b"home/alice")
+    assert (mine.host, mine.chunk, mine.tree) == ("here", 2, b"home/alice")
     assert (mine.batch, mine.pass_kind, mine.pass_number) == (1, PassKind.SEED, 0)
-    assert (mine.files, mine.size_bytes, mine.brick, mine.started_at_s) == (1, 200, None, 6.0)
+    assert (mine.files, mine.size_bytes, mine.brick) == (1, 200, None)
     assert (mine.done_files, mine.done_bytes, mine.recent_bytes, mine.recent_s) == (3, 300, 200, 10.0)
     assert mine.rate_bytes_per_s == pytest.approx(20.0)
     assert other.rate_bytes_per_s == pytest.approx(1.4)
-
-
-def test_a_stream_is_to_be_confirmed_once_its_pass_is_sampled_without_it(ledger: Ledger) -> None:
-    pass_id = begin(ledger, [files(1, 300)])
-    other = ledger.passes.start(
-        plan="p", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[files(1, 1)], at_s=5.0
-    ).id
-    mine = attempt(ledger, waiting(ledger, pass_id)[0].id)
-    sample(ledger, other, 15.0, None)
-    (stream,) = ledger.watching.streams(recent_s=FULL_S)
-    assert (stream.rate_bytes_per_s, stream.confirming) == (None, False)
-    for attempt_id in (None, mine):
-        sample(ledger, pass_id, 10.0, attempt_id)
-    assert not ledger.watching.streams(recent_s=FULL_S)[0].confirming
-    sample(ledger, pass_id, 15.0, None)
-    assert ledger.watching.streams(recent_s=FULL_S)[0].confirming
 
 
 def test_new_events_come_with_their_numbers_oldest_first_and_of_too_many_the_newest(ledger: Ledger) -> None:

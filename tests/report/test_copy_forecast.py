@@ -105,7 +105,7 @@ def test_a_steady_site_stays_so(days: float, left: Left, expected: float) -> Non
     ends = (made.earliest_at_s, made.likely_at_s, made.latest_at_s)
     earliest, likely, latest = ((at_s - made.made_at_s) / DAY_S for at_s in ends)
     assert earliest < likely < latest < 1.8 * expected
-    assert (likely, made.history_s) == (pytest.approx(expected, rel=0.03), days * DAY_S)
+    assert likely == pytest.approx(expected, rel=0.03)
 
 
 def test_the_cone_begins_with_what_is_left_and_narrows_to_nothing() -> None:
