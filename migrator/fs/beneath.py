@@ -220,8 +220,9 @@ def walk(directory: bytes, way: Way) -> Iterator[int]:
         os.close(fd)
 
 
-def why_not_trusted(path: bytes) -> tuple[str, str] | None:
-    """How someone other than root and this user could change what a path leads to, and the remedy; None if nobody can.
+def why_not_trusted(path: bytes) -> tuple[bytes, str, str] | None:
+    """How someone other than root and this user could change what a path leads to: which part of it is why, and the remedy. None
+    if nobody can.
 
     A path that does not exist is as safe as the directories above it. Raises OSError if it cannot be looked at.
     """
@@ -240,10 +241,10 @@ def why_not_trusted(path: bytes) -> tuple[str, str] | None:
     for look in way.looks:
         shown = show(look.path)
         if look.uid not in (0, os.geteuid()):
-            return f"{shown} belongs to uid {look.uid}", f"chown -h root {shown}"
+            return look.path, f"belongs to uid {look.uid}", f"chown -h root {shown}"
         sticky = look.mode & stat.S_ISVTX and not (last and look is way.looks[-1])
         if look.type is not EntryType.SYMLINK and look.mode & _WRITABLE_BY_OTHERS and not sticky:
-            return f"{shown} can be written by other users (mode {look.mode:04o})", f"chmod go-w {shown}"
+            return look.path, f"can be written by other users (mode {look.mode:04o})", f"chmod go-w {shown}"
     return None
 
 

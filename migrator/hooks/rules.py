@@ -14,8 +14,6 @@ from migrator.core.units import format_duration, several
 from migrator.hooks import model
 
 _NAME = re.compile(rb"[0-9]{2}-.", re.DOTALL)
-_WRITABLE_BY_OTHERS = 0o022
-_STICKY = 0o1000
 _EXECUTABLE = 0o100
 _SHOWN_OUTPUT_BYTES = 500
 MOST_REASON_CHARACTERS = 1000
@@ -138,55 +136,28 @@ def is_left_alone(entry: bytes) -> bool:
     return entry.startswith(b".") or entry.endswith(b"~")
 
 
-def directory_problems(
-    look: model.FileLook, owners: frozenset[int], *, sticky: bool = False
-) -> Iterator[model.HookProblem]:
-    """Why a directory is refused: a user who can change a hook, or put another in its place, has the rights of the user that runs
-    this program. `sticky`: others may create entries in it if they cannot replace existing ones (as in /tmp). They may not in
-    directories of hooks.
-    """
-    if look.type is not EntryType.DIRECTORY:
-        yield model.HookProblem(
-            look.path, f"is a {look.type.value}, not a directory", "put a real directory in its place"
-        )
-        return
-    yield from _owned(look, owners)
-    if look.mode & _WRITABLE_BY_OTHERS and not (sticky and look.mode & _STICKY):
-        yield _writable(look)
+def wrong_type(path: bytes, found: EntryType, wanted: EntryType) -> model.HookProblem:
+    """Why something that is no directory, or no file, is refused."""
+    if wanted is EntryType.DIRECTORY:
+        return model.HookProblem(path, f"is a {found.value}, not a directory", "put a real directory in its place")
+    fix = "put the file itself there: `cp` instead of `ln -s`" if found is EntryType.SYMLINK else "remove it"
+    return model.HookProblem(path, f"is a {found.value}, not a regular file", fix)
 
 
-def file_problems(look: model.FileLook, owners: frozenset[int]) -> Iterator[model.HookProblem]:
-    """Why a file in a directory of hooks is refused."""
-    if look.type is not EntryType.FILE:
-        fix = "put the file itself there: `cp` instead of `ln -s`" if look.type is EntryType.SYMLINK else "remove it"
-        yield model.HookProblem(look.path, f"is a {look.type.value}, not a regular file", fix)
-        return
-    if not _NAME.match(name(look.path)):
+def file_problems(path: bytes, mode: int) -> Iterator[model.HookProblem]:
+    """Why a file in a directory of hooks is no hook."""
+    if not _NAME.match(name(path)):
         yield model.HookProblem(
-            look.path,
+            path,
             "has no name of the form NN-name",
             "rename it, as in 10-name; names that begin with a dot or end in ~ are ignored",
         )
-    yield from _owned(look, owners)
-    if look.mode & _WRITABLE_BY_OTHERS:
-        yield _writable(look)
-    if not look.mode & _EXECUTABLE:
+    if not mode & _EXECUTABLE:
         yield model.HookProblem(
-            look.path,
+            path,
             "is not executable",
-            f"chmod 0755 {_quoted(look.path)}, or rename it so that it begins with a dot: then it is ignored",
+            f"chmod 0755 {show(path)}, or rename it so that it begins with a dot: then it is ignored",
         )
-
-
-def _owned(look: model.FileLook, owners: frozenset[int]) -> Iterator[model.HookProblem]:
-    if look.uid not in owners:
-        yield model.HookProblem(look.path, f"belongs to uid {look.uid}", f"chown root: {_quoted(look.path)}")
-
-
-def _writable(look: model.FileLook) -> model.HookProblem:
-    return model.HookProblem(
-        look.path, f"can be written by others (mode {look.mode:04o})", f"chmod go-w {_quoted(look.path)}"
-    )
 
 
 def unknown_stage(path: bytes) -> model.HookProblem:
@@ -200,12 +171,6 @@ def unknown_stage(path: bytes) -> model.HookProblem:
     near = [other] if other in known else difflib.get_close_matches(found, known, n=1)
     meant = f"rename it to {near[0]}" if near else "rename it to a stage of docs/hooks.md, or so that it ends otherwise"
     return model.HookProblem(path, "is named for no stage", meant)
-
-
-def _quoted(path: bytes) -> str:
-    """For pasting into a shell, if possible."""
-    text = show(path)
-    return text if re.fullmatch(r"[\w@%+=:,./-]+", text) else f"'{text}'"
 
 
 def _text(value: object) -> str:

@@ -3,7 +3,6 @@
 import errno
 import logging
 import os
-import stat
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -15,6 +14,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.cutover.model import CutoverRecord
+from migrator.fs.beneath import why_not_trusted
 from migrator.hooks import model, rules
 from migrator.hosts.ports import Command, Processes
 from migrator.ledger.model import HookStepRecord, SiteRecord
@@ -57,63 +57,51 @@ class Hooks(Protocol):
 _SUFFIX = b".d"
 
 
-def find_below(directory: bytes, euid: int) -> model.HooksFound:
-    """The hooks in the stages below a directory, each path read once. Only root and the user `euid` may own or change them.
-    Symlinks are resolved in the parent path only; the directory itself and everything below are read without following any.
-    Blocking.
+def find_below(directory: bytes) -> model.HooksFound:
+    """The hooks in the stages below a directory, and what forbids to call any. Only root and this user may own or change what
+    is on the way to a hook; the directory and everything below it are no symlinks. Blocking.
     """
-    owners, place = frozenset({0, euid}), b"/"
-    parent, own = os.path.split(directory.rstrip(b"/"))
-    above: list[model.FileLook] = []
-    try:
-        for part in (b"", *(part for part in os.path.realpath(parent).split(b"/") if part), own):
-            place = os.path.join(place, part)
-            above.append(_look(place))
-        is_directory = above[-1].type is EntryType.DIRECTORY
-        names = sorted(os.listdir(place)) if is_directory else []
-    except (FileNotFoundError, NotADirectoryError):
-        return model.HooksFound()
-    except OSError as error:
-        return model.HooksFound(problems=(_unread(place, error),))
-    stages = {stage.directory: stage for stage in model.all_stages()}
     hooks: list[model.Hook] = []
     problems: list[model.HookProblem] = []
-    for name in names:
-        if not name.endswith(_SUFFIX) or name.startswith(b"."):
-            continue
-        look = _look(os.path.join(place, name))
-        if name not in stages:
-            problems.append(rules.unknown_stage(look.path))
-            continue
-        problems += rules.directory_problems(look, owners)
-        if look.type is not EntryType.DIRECTORY:
-            continue
-        try:
-            entries = [entry for entry in sorted(os.listdir(look.path)) if not rules.is_left_alone(entry)]
-            files = [_look(os.path.join(look.path, entry)) for entry in entries]
-        except OSError as error:
-            problems.append(_unread(look.path, error))
-            continue
-        hooks += [
-            model.Hook(stage=stages[name], name=entry, path=file.path)
-            for entry, file in zip(entries, files, strict=True)
-        ]
-        problems += [problem for file in files for problem in rules.file_problems(file, owners)]
-    if hooks or problems or not is_directory:
-        sticky = (problem for one in above[:-1] for problem in rules.directory_problems(one, owners, sticky=True))
-        problems[:0] = [*sticky, *rules.directory_problems(above[-1], owners)]
-    return model.HooksFound(hooks=tuple(hooks), problems=tuple(problems))
+    stages = {stage.directory: stage for stage in model.all_stages()}
+    parent, own = os.path.split(directory.rstrip(b"/"))
+    directory = os.path.join(os.path.realpath(parent), own)
+    if not os.path.lexists(directory):
+        return model.HooksFound()
 
+    def is_a(wanted: EntryType, path: bytes) -> bool:
+        found = EntryType.of_mode(os.lstat(path).st_mode)
+        if found is not wanted:
+            problems.append(rules.wrong_type(path, found, wanted))
+        elif untrusted := why_not_trusted(path):
+            problems.append(model.HookProblem(*untrusted))
+        return found is wanted
 
-def _unread(path: bytes, error: OSError) -> model.HookProblem:
-    return model.HookProblem(path, f"cannot be read: {error.strerror or error}", "fix what prevents it")
-
-
-def _look(path: bytes) -> model.FileLook:
-    found = os.lstat(path)
-    return model.FileLook(
-        path=path, type=EntryType.of_mode(found.st_mode), uid=found.st_uid, mode=stat.S_IMODE(found.st_mode)
-    )
+    try:
+        is_directory = EntryType.of_mode(os.lstat(directory).st_mode) is EntryType.DIRECTORY
+        listed = sorted(os.listdir(directory)) if is_directory else []
+        names = [name for name in listed if name.endswith(_SUFFIX) and not name.startswith(b".")]
+        if names or not is_directory:
+            is_a(EntryType.DIRECTORY, directory)
+        for name in names:
+            path = os.path.join(directory, name)
+            if name not in stages:
+                problems.append(rules.unknown_stage(path))
+            elif is_a(EntryType.DIRECTORY, path):
+                for entry in sorted(os.listdir(path)):
+                    file = os.path.join(path, entry)
+                    if rules.is_left_alone(entry):
+                        continue
+                    hooks.append(model.Hook(stage=stages[name], name=entry, path=file))
+                    if is_a(EntryType.FILE, file):
+                        problems += rules.file_problems(file, os.lstat(file).st_mode)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        path = error.filename or directory
+        problems.append(model.HookProblem(path, f"cannot be read: {error.strerror or error}", "fix what prevents it"))
+    # What is wrong above is found again on the way to every hook.
+    return model.HooksFound(hooks=tuple(hooks), problems=tuple(dict.fromkeys(problems)))
 
 
 # Running hooks
@@ -133,9 +121,9 @@ class HookPrograms:
 
     def find(self) -> model.HooksFound:
         try:
-            return find_below(self.directory, os.geteuid())
+            return find_below(self.directory)
         except FileNotFoundError:  # something was removed between two looks
-            return find_below(self.directory, os.geteuid())
+            return find_below(self.directory)
 
     async def call(self, call: model.HookCall) -> model.HookResult:
         output = bytearray()

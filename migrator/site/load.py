@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from migrator.core.errors import Refused, UsageError
+from migrator.core.paths import show
 from migrator.fs.beneath import why_not_trusted
 from migrator.reap.model import ReapAction
 from migrator.site.config import SECTIONS, Key, ReapSection, Section, Site
@@ -59,9 +60,9 @@ def _require_trust(path: Path | str) -> None:
         raise UsageError(f"{path} cannot be looked at: {error.strerror}") from None
     if problem is not None:
         raise Refused(
-            f"{path} is not used: {problem[0]}",
+            f"{path} is not used: {show(problem[0])} {problem[1]}",
             cause="whoever can change it could have this program do anything, as root",
-            hint=problem[1],
+            hint=problem[2],
         )
 
 

@@ -233,7 +233,7 @@ def test_whatever_keeps_a_call_from_its_work_the_user_who_may_be_frozen_is_named
 
     done = site.call("cutover", "--user", "ann", code=1)
 
-    assert "can be written by others" in done.err
+    assert "can be written by other users" in done.err
     assert "ann may be frozen" in done.err
 
 
