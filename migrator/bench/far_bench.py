@@ -9,13 +9,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import glob
 import io
 import json
 import math
 import os
 import random
-import select
 import shutil
 import signal
 import sys
@@ -29,7 +27,6 @@ from typing import Any
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SECTOR_BYTES = 512
 _SET_DEATH_SIGNAL = 1
 _KEPT_BYTES = 1 << 20
 _STDERR_BYTES = 2000
@@ -144,13 +141,13 @@ def _enter(request: dict[str, Any], *names: str) -> None:
 
 
 def make(request: dict[str, Any]) -> dict[str, Any]:
-    """Make the work directory."""
+    """Make the work directory; returns the load of the host before it is used."""
     # Another host may create it at the same time.
     with contextlib.suppress(FileExistsError):
         os.mkdir(_own_path(request), 0o700)
     _enter(request)
     os.makedirs(os.path.join(request["name"], request["part"]), exist_ok=True)
-    return {}
+    return {"load_average": os.getloadavg()[0]}
 
 
 def remove(request: dict[str, Any]) -> dict[str, Any]:
@@ -167,33 +164,6 @@ def remove(request: dict[str, Any]) -> dict[str, Any]:
 
 
 # -- the host
-
-
-def background(request: dict[str, Any]) -> dict[str, Any]:
-    """The load of disks, network and processors during this time."""
-    before, begin = _moved(), time.monotonic()
-    time.sleep(request["span_s"])
-    span = max(time.monotonic() - begin, 1e-9)
-    disks, network = (max(0, new - old) / span for old, new in zip(before, _moved()))
-    return {"load_average": os.getloadavg()[0], "disk_bytes_per_s": disks, "network_bytes_per_s": network}
-
-
-def _moved() -> tuple[int, int]:
-    """Bytes that disks and network devices have moved since the host started. Only real devices: traffic through
-    partitions, arrays, bonds or bridges would count twice.
-    """
-    disks = [_fields(f"{at}/../stat") for at in glob.glob("/sys/block/*/device")]
-    ways = [f"{at}/../statistics/{way}_bytes" for at in glob.glob("/sys/class/net/*/device") for way in ("rx", "tx")]
-    return sum(one[2] + one[6] for one in disks if one) * _SECTOR_BYTES, sum(sum(_fields(way)) for way in ways)
-
-
-def _fields(path: str) -> list[int]:
-    # By the name itself: `device` leads to another directory.
-    try:
-        with open(os.path.normpath(path)) as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:
-        return []
 
 
 def drop(request: dict[str, Any]) -> dict[str, Any]:
@@ -253,14 +223,13 @@ def _lanes(
     started = []
     for argv in argvs:
         # Not /dev/null: grep would then stop at the first match.
-        out_read, out_write = os.pipe()
-        error_read, error_write = os.pipe()
+        output, errors = os.memfd_create("output"), os.memfd_create("errors")
         pid = os.fork()
         if pid == 0:
             try:
                 _die_with(parent)
                 os.close(go_write)
-                for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), out_write, error_write)):
+                for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), output, errors)):
                     os.dup2(descriptor, number)
                 os.read(go_read, 1)
                 _lane(argv, seed)
@@ -268,16 +237,14 @@ def _lanes(
                 os.write(2, str(error).encode("utf-8", "backslashreplace"))
             finally:
                 os._exit(127)
-        os.close(out_write)
-        os.close(error_write)
-        started.append((pid, out_read, error_read))
+        started.append((argv[0], pid, output, errors))
     os.close(go_read)
     if start_at is not None:
         time.sleep(max(0.0, start_at - time.time()))
     began_at, begin = time.time(), time.monotonic()
     os.close(go_write)
-    written = _drained({out for _, out, _ in started}, {error for _, _, error in started})
-    return began_at, begin, [_ended(argv, *one, written) for argv, one in zip(argvs, started)]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for _, pid, _, _ in started]
+    return began_at, begin, [_ended(code, *one) for code, one in zip(codes, started)]
 
 
 def _lane(argv: Sequence[str], seed: int) -> None:
@@ -288,26 +255,12 @@ def _lane(argv: Sequence[str], seed: int) -> None:
     os._exit(0)
 
 
-def _drained(outputs: set[int], errors: set[int]) -> dict[int, bytes]:
-    kept = dict.fromkeys(outputs | errors, b"")
-    left = set(kept)
-    while left:
-        for descriptor in select.select(left, [], [])[0]:
-            piece = os.read(descriptor, 1 << 16)
-            if not piece:
-                os.close(descriptor)
-                left.discard(descriptor)
-            elif descriptor in errors:
-                kept[descriptor] = (kept[descriptor] + piece)[-_STDERR_BYTES:]
-            elif len(kept[descriptor]) < _KEPT_BYTES:
-                kept[descriptor] += piece
-    return kept
-
-
-def _ended(argv: Sequence[str], pid: int, out: int, error: int, written: dict[int, bytes]) -> tuple[str, str]:
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    said = " ".join(written[error].decode("utf-8", "backslashreplace").split())
-    return f"{argv[0]} ended with {code}: {said}" if code else "", written[out].decode("utf-8", "replace")
+def _ended(code: int, name: str, _pid: int, output: int, errors: int) -> tuple[str, str]:
+    with open(output, "rb") as out, open(errors, "rb") as err:
+        out.seek(0)
+        err.seek(-min(_STDERR_BYTES, err.seek(0, os.SEEK_END)), os.SEEK_END)
+        said = " ".join(err.read().decode("utf-8", "backslashreplace").split())
+        return f"{name} ended with {code}: {said}" if code else "", out.read(_KEPT_BYTES).decode("utf-8", "replace")
 
 
 # -- what has no command
@@ -499,7 +452,7 @@ def read_again(_seed: int, path: str, milliseconds: int) -> dict[str, float]:
     }
 
 
-_ANSWERS = {"look": look, "make": make, "remove": remove, "background": background, "drop": drop, "perform": perform}
+_ANSWERS = {"look": look, "make": make, "remove": remove, "drop": drop, "perform": perform}
 _FUNCTIONS: dict[str, Any] = {
     "@tree": tree,
     "@archive": archive,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from migrator.bench.model import BENCH_NAME, Background, HostRun, Place, Step
+from migrator.bench.model import BENCH_NAME, HostRun, Place, Step
 from migrator.bench.rules import read_fio
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
@@ -55,8 +55,6 @@ class _Problem(msgspec.Struct, frozen=True):
 
 class _Load(msgspec.Struct, frozen=True):
     load_average: float
-    disk_bytes_per_s: float
-    network_bytes_per_s: float
 
 
 class _Dropped(msgspec.Struct, frozen=True):
@@ -89,19 +87,13 @@ class HostWorkloads:
         question = {"do": "look", "root": root.decode("latin-1"), "programs": sorted(programs)}
         return await self._ask(host, question, RootSeen)
 
-    async def make(self, directory: WorkDirectory) -> None:
-        """Make the directory, accessible to this user only. May be called again."""
-        await self._ask(directory.host, {"do": "make", **_where(directory)}, _Problem)
+    async def make(self, directory: WorkDirectory) -> float:
+        """Make the directory, accessible to this user only; returns the host's load average. May be called again."""
+        return (await self._ask(directory.host, {"do": "make", **_where(directory)}, _Load)).load_average
 
     async def remove(self, directory: WorkDirectory) -> None:
         """Remove all parts of `name`; a missing one is no error. Trees are large, so there is no timeout."""
         await self._ask(directory.host, {"do": "remove", **_where(directory)}, _Problem, timeout_s=None)
-
-    async def background(self, host: str, span_s: float) -> Background:
-        """The load of the host without the benchmark, over this time."""
-        question = {"do": "background", "span_s": span_s}
-        seen = await self._ask(host, question, _Load, timeout_s=span_s + _ASK_TIMEOUT_S)
-        return Background(host=host, **msgspec.structs.asdict(seen))
 
     async def drop_caches(self, directory: WorkDirectory, step: Step) -> bool:
         """Sync, and drop the host's caches, except the programs of the step; False if that is not permitted."""

@@ -12,7 +12,6 @@ BENCH_NAME = b".migrator-bench"
 
 DEFAULT_RUNS = 5
 DEFAULT_SCALE = 0.01
-DEFAULT_WATCH_S = 10.0
 
 
 class SuiteName(StrEnum):
@@ -148,16 +147,6 @@ class BenchmarkRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Background:
-    """The load of a host before a run: load average of a minute; bytes per second of disks and network devices."""
-
-    host: str
-    load_average: float
-    disk_bytes_per_s: float
-    network_bytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostRun:
     """A step on one host, started at a time of this machine's clock. `lanes` are their reports, by names that end in
     the unit.
@@ -172,8 +161,8 @@ class HostRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One measurement of one step. `value` is the mean over hosts of a time, the sum of a rate; `by_host` has the
-    parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`). `cold`:
-    caches were dropped before it on every host. `skew_s` is the time between the first and the last start.
+    parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`). `load_average`
+    is the most of any host before the run. `cold`: caches were dropped before it on every host. `skew_s` is the time between the first and the last start.
     """
 
     place: str
@@ -184,14 +173,14 @@ class Measurement:
     by_host: Mapping[str, float]
     at_s: float
     details: Mapping[str, float] = field(default_factory=dict)
-    background: tuple[Background, ...] = ()
+    load_average: float = 0.0
     cold: bool = True
     skew_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRequest:
-    """`hosts` start together. `watch_s` is how long each host's load is watched before a run. `inodes_free`, by label
+    """`hosts` start together. `inodes_free`, by label
     of the place, counts if the file system does not report inodes; `accept_unknown_inodes`: continue without.
     """
 
@@ -201,7 +190,6 @@ class BenchmarkRequest:
     runs: int = DEFAULT_RUNS
     scale: float = DEFAULT_SCALE
     seed: int = 1
-    watch_s: float = DEFAULT_WATCH_S
     dry_run: bool = False
     inodes_free: Mapping[str, int] = field(default_factory=dict)
     accept_unknown_inodes: bool = False

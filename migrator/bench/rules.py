@@ -23,10 +23,13 @@ _APART_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One file system's figures of a step: `details` are medians of the other measurements."""
+    """One file system's figures of a step, and the load of its hosts before the runs: `details` are medians of the other
+    measurements.
+    """
 
     label: str
     figures: Series
+    load: Series
     details: Mapping[str, float]
 
 
@@ -62,16 +65,6 @@ class StepComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Busy:
-    """The load of hosts before the runs on one side: load average, and bytes per second of disks and network."""
-
-    label: str
-    load: Series
-    disk_bytes_per_s: Series
-    network_bytes_per_s: Series
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteComparison:
     """A suite. `benchmarks` are the numbers of the compared benchmarks; `cautions` weaken the comparison, `notes` are
     other remarks, mainly what was left out.
@@ -86,7 +79,6 @@ class SuiteComparison:
     hosts: tuple[str, ...]
     started_at_s: float
     steps: tuple[StepComparison, ...]
-    background: tuple[Busy, ...]
     cautions: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -113,7 +105,6 @@ def _suite(planned: Suite, group: Sequence[BenchmarkResult]) -> SuiteComparison:
         hosts=group[0].record.hosts,
         started_at_s=group[0].record.started_at_s,
         steps=steps,
-        background=tuple(_background(group)),
         cautions=tuple(_cautions(group, planned, steps)),
         notes=tuple(dict.fromkeys(note for result in group for note in result.record.notes)),
     )
@@ -133,7 +124,8 @@ def _step(step: Step, group: Sequence[BenchmarkResult]) -> StepComparison | None
         if found:
             names = sorted({detail for one in found for detail in one.details})
             details = {name: median(one.details[name] for one in found if name in one.details) for name in names}
-            sides.append(Side(label=label, figures=series([one.value for one in found]), details=details))
+            figures, load = series([one.value for one in found]), series([one.load_average for one in found])
+            sides.append(Side(label=label, figures=figures, load=load, details=details))
     if not sides or step.unit is None:
         return None
     return StepComparison(
@@ -153,19 +145,6 @@ def _contrasts(unit: Unit, sides: Sequence[Side]) -> Iterator[Contrast]:
         speed = factor_between(ones.figures.values, twos.figures.values)
         if speed is not None:
             yield Contrast(base=base.label, other=other.label, speed=speed)
-
-
-def _background(group: Sequence[BenchmarkResult]) -> Iterator[Busy]:
-    for label, result, place in _sides(group):
-        measured = [one for one in result.measurements if one.place == place]
-        looks = list({(one.run, look.host): look for one in measured for look in one.background}.values())
-        if looks:
-            yield Busy(
-                label=label,
-                load=series([look.load_average for look in looks]),
-                disk_bytes_per_s=series([look.disk_bytes_per_s for look in looks]),
-                network_bytes_per_s=series([look.network_bytes_per_s for look in looks]),
-            )
 
 
 def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[StepComparison]) -> Iterator[str]:

@@ -108,7 +108,7 @@ async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld)
                     started_at_s=world.clock.now_s(),
                 )
             )
-            bench = _Bench(record=record, suite=planned, world=world, watch_s=request.watch_s, devices=devices)
+            bench = _Bench(record=record, suite=planned, world=world, devices=devices)
             record, failure = await _recorded(bench, notes)
             failures += [f"{planned.name}: {failure}"] if failure else []
             measurements = tuple(world.records.measurements(record.id))
@@ -204,7 +204,6 @@ class _Bench:
     record: model.BenchmarkRecord
     suite: model.Suite
     world: BenchmarkWorld
-    watch_s: float
     devices: Mapping[tuple[str, str], int]
 
     async def run(self) -> None:
@@ -221,14 +220,12 @@ class _Bench:
         """
         workloads = self.world.workloads
         directories = [WorkDirectory(host=host, place=place, name=self.record.directory) for host in self.record.hosts]
-        background = await asyncio.gather(*(workloads.background(host, self.watch_s) for host in self.record.hosts))
         await self._require_same(place)
         try:
             # One after the other: the first one creates the shared directory.
-            for directory in directories:
-                await workloads.make(directory)
+            load_average = max([await workloads.make(directory) for directory in directories])
             for step in self.suite.steps:
-                await self._step(step, run, directories, background)
+                await self._step(step, run, directories, load_average)
         finally:
             await to_the_end(self._remove(directories))
 
@@ -249,7 +246,7 @@ class _Bench:
             )
 
     async def _step(
-        self, step: model.Step, run: int, directories: Sequence[WorkDirectory], background: Sequence[model.Background]
+        self, step: model.Step, run: int, directories: Sequence[WorkDirectory], load_average: float
     ) -> None:
         if step.unit is None:
             await self._perform(step, directories, None)
@@ -278,7 +275,7 @@ class _Bench:
                 by_host=by_host,
                 at_s=self.world.clock.now_s(),
                 details=details,
-                background=tuple(background),
+                load_average=load_average,
                 cold=cold,
                 skew_s=max(begun) - min(begun),
             ),

@@ -135,13 +135,26 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
             side.label,
             figure_words(side.figures, step.unit),
             format_count(side.figures.count),
+            _in_unit(side.load, 1, ""),
             _details(side.details, step.unit),
         )
         for step in comparison.steps
         for side in step.sides
     ]
-    columns = [doc.wide("test"), doc.text("on"), doc.figure("median (range)"), doc.figure("runs"), doc.wide("also")]
-    yield doc.table("What was measured", columns, rows, note="Also: medians of what else was measured.")
+    columns = [
+        doc.wide("test"),
+        doc.text("on"),
+        doc.figure("median (range)"),
+        doc.figure("runs"),
+        doc.figure("load"),
+        doc.wide("also"),
+    ]
+    yield doc.table(
+        "What was measured",
+        columns,
+        rows,
+        note="Load: that of the hosts before the runs. Also: medians of what else was measured.",
+    )
     verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]
     if verdicts:
         yield doc.table(
@@ -153,18 +166,6 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
         )
     if charts:
         yield _chart(comparison)
-    if comparison.background:
-        busy = [
-            (
-                one.label,
-                _in_unit(one.load, 1, ""),
-                figure_words(one.disk_bytes_per_s, Unit.BYTES_PER_S),
-                figure_words(one.network_bytes_per_s, Unit.BYTES_PER_S),
-            )
-            for one in comparison.background
-        ]
-        columns = [doc.text("on"), doc.figure("load average"), doc.figure("disks"), doc.figure("network")]
-        yield doc.table("Just before the runs, on the hosts", columns, busy)
     if any(step.published for step in comparison.steps):
         yield from _published(comparison)
 

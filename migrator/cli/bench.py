@@ -65,14 +65,6 @@ def bench() -> None:
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generated files.")
 @click.option(
-    "--watch",
-    "watch_s",
-    type=Figure(0, 3600),
-    default=bench_model.DEFAULT_WATCH_S,
-    show_default=True,
-    help="Seconds of measuring background load before each run.",
-)
-@click.option(
     "--accept-unknown-inodes",
     is_flag=True,
     help="Run although the number of free inodes is unknown.",
@@ -88,7 +80,6 @@ def run_command(
     runs: int,
     hosts: Sequence[str],
     seed: int,
-    watch_s: float,
     accept_unknown_inodes: bool,
     dry_run: bool,
 ) -> ExitCode:
@@ -107,7 +98,6 @@ def run_command(
         runs=runs,
         scale=scale,
         seed=seed,
-        watch_s=watch_s,
         dry_run=dry_run,
         inodes_free={} if site.target.inodes_free is None else {"target": site.target.inodes_free},
         accept_unknown_inodes=accept_unknown_inodes,

@@ -19,7 +19,7 @@ from tests.support.cluster.site import LabSite, lab_site
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
 OWN = os.fsdecode(BENCH_NAME)
-QUICK = ("--runs", "1", "--watch", "0", "--scale", "0.0005")
+QUICK = ("--runs", "1", "--scale", "0.0005")
 ON_NAMES = ("make-directories", "remove-directories", "make-files", "remove-files", "ls", "du")
 
 
@@ -53,7 +53,7 @@ def tokens(site: LabSite) -> list[str]:
 
 
 def test_suites_run_on_mounts_and_hosts_and_kills_leave_nothing(lab: LabHandle, site: LabSite) -> None:
-    both = ("--on", "source", "--on", "target", "--runs", "1", "--watch", "0", "--scale", "0.003")
+    both = ("--on", "source", "--on", "target", "--runs", "1", "--scale", "0.003")
     summary = site.json("bench", "run", "--suite", "catalog", "--suite", "recursive", *both)
     assert summary["failures"] == []
     assert [place["filesystem"] for place in summary["results"][0]["record"]["places"]] == ["fuse.glusterfs", "xfs"]
@@ -79,18 +79,18 @@ def test_suites_run_on_mounts_and_hosts_and_kills_leave_nothing(lab: LabHandle, 
         "--on",
         "target",
         *named,
-        *("--runs", "1", "--watch", "0", "--scale", "0.01"),
+        *("--runs", "1", "--scale", "0.01"),
     )
     for one in summary["results"][0]["measurements"]:
         assert set(one["by_host"]) == set(hosts)
         assert one["details"]["reads"] > 0
 
     # The hosts of the lab have no mount of the source.
-    done = site.call("bench", "run", "--suite", "latency", "--on", "source", *named, "--watch", "0")
+    done = site.call("bench", "run", "--suite", "latency", "--on", "source", *named)
     assert done.returncode == 4, done.stderr
     assert f"host {hosts[0]}: the source" in done.stderr
 
-    program = site.start("bench", "run", "--suite", "latency", "--on", "source", "--scale", "100", "--watch", "0")
+    program = site.start("bench", "run", "--suite", "latency", "--on", "source", "--scale", "100")
     try:
         wait_until(lambda: len(carriers(tokens(site)[-1:])) == 1 and bool(on_bricks(lab)), "readers are at work")
         program.send_signal(signal.SIGKILL)

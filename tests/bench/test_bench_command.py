@@ -9,7 +9,7 @@ import pytest
 from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
 
-QUICK = ("--scale", "0.0002", "--watch", "0")
+QUICK = ("--scale", "0.0002")
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def records(site: Site) -> list[BenchmarkRecord]:
 def running(site: Site) -> Iterator["subprocess.Popen[bytes]"]:
     """A call whose readers read for minutes, when they do."""
     argv = [sys.executable, "-m", "migrator", "--site", str(site.file), "bench", "run", "--suite", "latency"]
-    program = subprocess.Popen([*argv, "--on", "target", "--scale", "100", "--watch", "0", "--runs", "1"])
+    program = subprocess.Popen([*argv, "--on", "target", "--scale", "100", "--runs", "1"])
     try:
         wait_until(lambda: len(records(site)) == 1)
         token = records(site)[0].token
@@ -71,9 +71,7 @@ def test_killed_its_processes_die_with_it_and_the_next_call_takes_away_the_rest(
     running.wait()
     wait_until(lambda: not carriers([record.token]))
     assert left(site) == [".migrator-bench"]
-    site.works(
-        "bench", "run", "--suite", "latency", "--on", "source", "--scale", "0.001", "--watch", "0", "--runs", "1"
-    )
+    site.works("bench", "run", "--suite", "latency", "--on", "source", "--scale", "0.001", "--runs", "1")
     assert left(site) == []
     assert [one.state for one in records(site)] == [BenchmarkState.INTERRUPTED, BenchmarkState.DONE]
 

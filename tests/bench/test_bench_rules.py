@@ -159,7 +159,6 @@ RECORD = model.BenchmarkRecord(
     state=model.BenchmarkState.DONE,
     started_at_s=1.0,
 )
-LOOK = model.Background(host="localhost", load_average=2.0, disk_bytes_per_s=3.0, network_bytes_per_s=7.0)
 
 
 def measured(
@@ -174,7 +173,7 @@ def measured(
             value=value,
             by_host={"localhost": value},
             at_s=float(run),
-            background=(LOOK,),
+            load_average=2.0,
         )
         for run, value in enumerate(values, 1)
     ]
@@ -187,12 +186,6 @@ def result(*each: list[model.Measurement], record: model.BenchmarkRecord = RECOR
 def compared(*results: model.BenchmarkResult) -> SuiteComparison:
     (comparison,) = compare(results)
     return comparison
-
-
-def test_the_load_before_is_that_of_each_run_once() -> None:
-    runs = [1.0, 2.0]
-    busy = compared(result(measured(A, runs), measured(A, runs, "du"), measured(B, runs))).background[0]
-    assert (busy.load.count, busy.disk_bytes_per_s.values) == (2, (3.0, 3.0))
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,7 @@ def own_directory(site: BenchSite, place: int = 0) -> Path:
 
 
 def request(site: BenchSite, *suites: bench.SuiteName, **changes: object) -> bench.BenchmarkRequest:
-    made = bench.BenchmarkRequest(
-        suites=suites, places=site.places, hosts=("localhost",), runs=1, scale=TINY, watch_s=0.0
-    )
+    made = bench.BenchmarkRequest(suites=suites, places=site.places, hosts=("localhost",), runs=1, scale=TINY)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -92,8 +90,7 @@ def test_runs_alternate_between_the_file_systems_and_hosts_that_cannot_drop_cach
     assert {one.cold for one in summary.results[0].measurements} == {os.geteuid() == 0}
     order = [(one.run, one.place) for one in summary.results[0].measurements if one.step == "du"]
     assert order == [(run, label) for run in (1, 2) for label in ("source", "target")]
-    looks = [one.background for one in summary.results[0].measurements]
-    assert all(look and look[0].load_average is not None for look in looks)
+    assert any(one.load_average > 0 for one in summary.results[0].measurements)
 
 
 def test_several_hosts_begin_every_step_at_one_agreed_time(site: BenchSite) -> None:

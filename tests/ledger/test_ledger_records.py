@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.bench.model import Background, BenchmarkRecord, BenchmarkState, Measurement, Place, SuiteName, Unit
+from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement, Place, SuiteName, Unit
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.events import Event, EventKind, Severity
@@ -102,7 +102,7 @@ MEASUREMENT = Measurement(
     by_host={"gl1": 1.0, "gl2": 2.0},
     at_s=20.0,
     details={"cpu_s": 0.25},
-    background=(Background(host="gl1", load_average=0.5, disk_bytes_per_s=0.0, network_bytes_per_s=1e6),),
+    load_average=0.5,
     cold=False,
     skew_s=0.01,
 )
