@@ -11,8 +11,8 @@ from migrator.fs.model import Capacity
 from migrator.plan import model as plan
 from migrator.plan.document import write_document
 from migrator.plan.rules_forecast import Growth
-from migrator.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts, TargetPart
-from migrator.schedule.rules import Rates, assumptions, make_schedule
+from migrator.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts
+from migrator.schedule.rules import assumptions, make_schedule
 from migrator.schedule.rules_drains import assumed_drain_cost, slower_in_drains
 
 SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
@@ -103,7 +103,6 @@ def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
                 hosts=(f"gl{number // 2 + 1}",),
                 total_bytes=size_bytes,
                 free_bytes=size_bytes - used_bytes,
-                free_inodes=500_000_000,
                 added_bytes=size_bytes,
             )
             for number in range(BRICKS)
@@ -120,7 +119,8 @@ def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
         ),
         kept=(),
         outside=NO_FILES,
-        target=(TargetPart(total_bytes=500 * TIB, free_bytes=480 * TIB),),
+        target_total_bytes=500 * TIB,
+        target_free_bytes=480 * TIB,
         target_inodes_free=None,
         max_fill=0.9,
         reserve_bytes=0,
@@ -136,8 +136,9 @@ def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
         bytes_per_day=facts.growth_bytes_per_day, basis="[capacity] growth; too little was measured here yet"
     )
     nothing = DrainCopying(in_drains=CopyTally(), outside=CopyTally())
-    rates = Rates(copying=COST, slower=slower_in_drains(nothing, COST), drains=drains, growth=growth)
-    made = make_schedule(facts, assumptions=assumptions(facts, rates, {}))
+    slower = slower_in_drains(nothing, COST)
+    words = assumptions(facts, copying=COST, slower=slower, drains=drains, growth=growth, reaped={})
+    made = make_schedule(facts, assumptions=tuple(words))
     return replace(made, growth_basis=growth.basis)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from migrator import app
 from migrator.app import Wiring
-from migrator.app.doctor import link_place
+from migrator.app.doctor import link_place, target_writers
 from migrator.app.hosts import host_specs, reached
 from migrator.app.scan import user_map
 from migrator.app.transfer import (
@@ -74,7 +74,7 @@ from migrator.reap.restore import RestoringWorld
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
 from migrator.site.config import Site
-from migrator.site.rules_links import user_problem
+from migrator.site.rules_links import naming_problem
 from migrator.transfer.context import World
 from migrator.transfer.executors import LocalExecutor, SystemExecutor
 from migrator.transfer.lanes import HostLane, Lanes
@@ -484,7 +484,7 @@ async def cutover_world(
                 trees=target,
                 source_trees=source_trees,
                 source_writers=_writers(wiring, source, hosts),
-                target_writers=LocalWriters(wiring.processes, target_side),
+                target_writers=target_writers(wiring, target_side),
                 links=None if place is None else SymlinkedPaths(place),
                 place=place,
                 verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
@@ -625,9 +625,9 @@ def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
     links = SymlinkedPaths(place)
 
     def look(tree: UserTree) -> LeadsTo:
-        if problem := user_problem(tree.user):
+        if problem := naming_problem(place.link, tree):
             raise OSError(0, problem, tree.path)
-        found = links.read_link(tree.user)
+        found = links.read_link(tree)
         if found.unread:
             raise OSError(0, found.unread, found.path)
         source, target = join(wiring.source_root, tree.path), join(wiring.target_root, tree.path)

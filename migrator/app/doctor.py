@@ -18,15 +18,18 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import LinkPlace
+from migrator.cutover.ports import WriterSearch
+from migrator.cutover.writers import ClientWriters, LocalWriters
 from migrator.doctor.stage import HostWorld, LinkWorld
 from migrator.fs.model import MountIdentity
+from migrator.fs.ports import FileSystem
 from migrator.fs.reading import PosixSource
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.local import LocalHost
 from migrator.hosts.model import target_problem
 from migrator.hosts.ports import Host
-from migrator.hosts.site import SiteHosts, look_at_room, look_at_roots, names
+from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_room, look_at_roots, names
 from migrator.native.program import native_program
 from migrator.plan.document import PlanFiles
 from migrator.site.config import Site
@@ -63,6 +66,24 @@ def link_world(wiring: Wiring) -> LinkWorld | None:
         place=place,
         plans=lambda site_id: PlanFiles(wiring.site.site.plans_dir, site_id=site_id),
     )
+
+
+def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
+    """Finds who writes to the target: on this machine, and on the other clients of BeeGFS if site.toml says how to reach them."""
+    storage, ssh = wiring.storage_targets(), wiring.site.target.clients
+    if storage is None or ssh is None:
+        return LocalWriters(wiring.processes, target)
+
+    @asynccontextmanager
+    async def connect(names: Sequence[str]) -> AsyncIterator[SiteHosts]:
+        specs = expand(dict.fromkeys(names, HostSpec(ssh=ssh)))
+        hosts = SiteHosts(specs, local=lambda name: LocalHost(name=name), lease_s=wiring.site.transfer.lease_s)
+        try:
+            yield hosts
+        finally:
+            await hosts.close()
+
+    return ClientWriters(wiring.processes, target, clients=storage.clients, connect=connect)
 
 
 def link_place(site: Site) -> LinkPlace | None:

@@ -1,5 +1,6 @@
 """Room, states, quotas and sync of a BeeGFS target. Pure."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +23,12 @@ DEFAULT_LOW_LIMITS = (TIB, 512 * GIB)
 """Of storage targets: BeeGFS 7 (`tuneStorageSpaceLowLimit`), BeeGFS 8 (`cap-pool-storage-limits`)."""
 
 _GONE = frozenset({model.Reachability.OFFLINE, model.Reachability.PROBABLY_OFFLINE})
+
+
+def client_host(name: str) -> str:
+    """The host in the name that a client gives itself (`c5FC-6B006D0C-HOST`: process, time, host). Another name is the host's."""
+    found = re.fullmatch(r"c?[0-9A-F]+-[0-9A-F]+-(.+)", name)
+    return found[1] if found else name
 
 
 def there(targets: Sequence[model.StorageTarget]) -> Sequence[model.StorageTarget]:

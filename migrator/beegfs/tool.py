@@ -125,6 +125,15 @@ class BeegfsTargets:
         answer = await self._ask(tool, "entry", "info", *version8.AS_LINES, *self._mount_words, path)
         return version8.parse_directory(_whole(answer, tool))
 
+    async def clients(self) -> tuple[str, ...]:
+        """The host names of all clients. Raises ToolFailed."""
+        tool = self.tool
+        if _is_7(tool):
+            answer = await self._ask(tool, "--listnodes", "--nodetype=client", self._mount_word)
+            return version7.parse_clients(_whole(answer, tool))
+        answer = await self._ask(tool, *version8.CLIENTS, *self._mount_words)
+        return version8.parse_clients(_whole(answer, tool))
+
     async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
         tool = self.tool
         if _is_7(tool):

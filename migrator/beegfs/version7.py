@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from migrator.beegfs import model
+from migrator.beegfs.rules import client_host
 from migrator.core.errors import ToolFailed
 
 # The questions, and the tables for people, since version 7 has no other output.
@@ -81,6 +82,15 @@ def parse_directory(output: bytes) -> model.DirectoryFacts:
         ),
         storage_pool=int(pool.group(1)) if pool else None,
     )
+
+
+def parse_clients(output: bytes) -> tuple[str, ...]:
+    """The host names in `--listnodes --nodetype=client` (`5FC-6B006D0C-HOST [ID: 7]`). Raises ToolFailed."""
+    lines = output.decode("utf-8", "replace").split("\n")
+    found = tuple(client_host(line.partition(" [ID:")[0]) for line in lines if " [ID:" in line)
+    if not found:
+        raise ToolFailed("`beegfs-ctl --listnodes` names no client")
+    return found
 
 
 def unreached(output: bytes) -> frozenset[str]:

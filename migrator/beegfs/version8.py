@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from migrator.beegfs import model
+from migrator.beegfs.rules import client_host
 from migrator.core.errors import ToolFailed
 
 # The questions, and the answers as lines of JSON (tested with recordings of 8.2.2 and 8.3.1).
@@ -16,6 +17,7 @@ from migrator.core.errors import ToolFailed
 # In pieces of more than --page-size rows `json` becomes several lists; ndjson stays what it is.
 AS_LINES = ("--output", "ndjson")
 LIST = ("target", "list", "--state", "--capacity", "--raw", "--columns", "all", *AS_LINES)
+CLIENTS = ("node", "list", "--node-type", "client", *AS_LINES)
 QUOTA = ("quota", "list-usage", "--uids", "0", *AS_LINES)
 UNLICENSED = b"unable to verify licensed status"
 """8.3.1 ends with 1 after a complete answer if the management service has no licence library."""
@@ -55,6 +57,10 @@ class _TargetRow(msgspec.Struct):
     inodes_free: str
 
 
+class _NodeRow(msgspec.Struct):
+    alias: str
+
+
 class _EntryRow(msgspec.Struct):
     stripe_pattern: str
     storage_pool: str
@@ -78,6 +84,11 @@ def parse_directory(output: bytes) -> model.DirectoryFacts:
         ),
         storage_pool=int(pool.group(1)) if pool else None,
     )
+
+
+def parse_clients(output: bytes) -> tuple[str, ...]:
+    """The host names in `node list`, from the names that clients give themselves (`c5FC-6B006D0C-HOST`). Raises ToolFailed."""
+    return tuple(client_host(row.alias) for row in _rows(output, _NodeRow))
 
 
 def _rows(output: bytes, kind: type[Row]) -> list[Row]:

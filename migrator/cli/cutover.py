@@ -157,5 +157,6 @@ def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_fre
         settle_s=site.cutover.settle_s,
         accept_freeze=accept_freeze,
         wants_backup=site.cutover.wait_for_backup,
+        require_rollback=site.cutover.require_rollback,
         dry_run=dry_run,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from migrator import app
-from migrator.app.doctor import find_driver, host_world, link_world
+from migrator.app.doctor import find_driver, host_world, link_world, target_writers
 from migrator.cli.call import open_site, present, run_to_end, verb
 from migrator.cli.documents import init_document
 from migrator.cli.invocation import Invocation
@@ -114,6 +114,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             find_driver=find_driver,
             hooks=wiring.hooks(),
             links=link_world(wiring),
+            target_writers=target_writers(wiring, target),
             storage=wiring.storage_targets(),
         )
         findings = run_to_end(examine(world), when_interrupted="run `migrator doctor` again")

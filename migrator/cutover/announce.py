@@ -29,7 +29,7 @@ from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find
 from migrator.ledger.call import recorded_run, say
 from migrator.ledger.locks import Locks
 from migrator.report.model import PlannedTree
-from migrator.site.rules_links import link_path, user_problem
+from migrator.site.rules_links import link_path, naming_problem
 from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -158,12 +158,12 @@ def _due(request: AnnounceRequest, world: AnnounceWorld) -> list[Announcement]:
 def _link(request: AnnounceRequest, tree: UserTree) -> bytes | None:
     if request.link is None:
         return None
-    if problem := user_problem(tree.user):
+    if problem := naming_problem(request.link, tree):
         raise Refused(
-            f"no link can be named for the user of {show(tree.path)}: {problem}",
+            f"no link can be named for {show(tree.path)}: {problem}",
             hint="give the tree a user in [users] map; `migrator doctor` lists all of these",
         )
-    return link_path(request.link, tree.user)
+    return link_path(request.link, tree)
 
 
 def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:

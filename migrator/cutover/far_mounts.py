@@ -36,17 +36,19 @@ def open_beneath(root: int, path: bytes) -> int:
 
 class Mounts:
     """The mounts of one namespace, by number and by place: of each the device of its file system (`8:1`), the directory of
-    it that is mounted, and where.
+    it that is mounted, and where. `types` are those of file systems, by device.
     """
 
     def __init__(self, text: bytes) -> None:
         self.by_number: dict[bytes, tuple[bytes, bytes, bytes]] = {}
         self._by_point: dict[bytes, tuple[bytes, bytes, bytes]] = {}
+        self.types: dict[bytes, bytes] = {}
         for line in text.split(b"\n"):
             words = [_ESCAPED.sub(lambda found: bytes((int(found[1], 8) & 255,)), word) for word in line.split(b" ")]
             if len(words) > 5:
                 mount = (words[2], words[3], words[4])
                 self.by_number[words[0]] = self._by_point[words[4].rstrip(b"/")] = mount
+                self.types[words[2]] = words[words.index(b"-") + 1]
 
     def of(self, path: bytes) -> tuple[bytes, bytes, bytes] | None:
         """The mount that shows a path."""

@@ -25,7 +25,8 @@ _WORKING_DIRECTORY = "working-directory"
 
 class Search:
     """One search. `way` is `brick` (only the processes of Gluster that serve the brick), `source` (all processes of this
-    machine), or `client`: the same, but files that it cannot identify are left to the searches on bricks.
+    machine), or `client`: the same, but files that it cannot identify are left to the searches on bricks. `filesystem`
+    is the type that the root has to have; empty: any.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -42,6 +43,10 @@ class Search:
         self._doubtful: dict[tuple[int, int], set[tuple[Any, ...]]] = {}
         self._unreadable: list[str] = []
         self._unseen: set[str] = set()
+        wanted = question.get("filesystem")
+        mount = self._mounts[self._own_namespace].of(root)
+        if wanted and (mount is None or self._mounts[self._own_namespace].types[mount[0]] != wanted.encode()):
+            self._unseen.add(f"{question['root']} is not mounted there as {wanted}")
 
     def run(self) -> None:
         """Look at every process, also at new ones: they may have inherited files of a process that has ended since."""

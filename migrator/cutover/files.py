@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, show
 from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, TopLook, TopSeen
@@ -19,7 +19,7 @@ from migrator.fs.beneath import Root, Way, walk
 from migrator.fs.model import mount_of
 from migrator.fs.mountinfo import read_mounts
 from migrator.fs.rules import TEMPORARY_PREFIX
-from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, user_problem, way_problem
+from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, naming_problem, way_problem
 
 # Tops of user trees on the source, closed and opened by descriptor.
 
@@ -188,11 +188,11 @@ class SymlinkedPaths:
     def __init__(self, place: LinkPlace) -> None:
         self._place = place
 
-    def read_link(self, user: str) -> LinkLook:
-        """Look at the link. Changes nothing. Raises Refused for a user name that cannot be part of a path; read errors are in
+    def read_link(self, tree: UserTree) -> LinkLook:
+        """Look at the link. Changes nothing. Raises Refused for a tree whose link cannot be named; read errors are in
         the result.
         """
-        path = self._path(user)
+        path = self._path(tree)
         way = Way()
         try:
             with walk(os.path.dirname(path), way) as fd:
@@ -202,7 +202,7 @@ class SymlinkedPaths:
         except OSError as error:
             return LinkLook(path=path, way=tuple(way.looks), unread=error.strerror or str(error))
 
-    def switch(self, user: str, *, expected_old: bytes, new: bytes) -> bool:
+    def switch(self, tree: UserTree, *, expected_old: bytes, new: bytes) -> bool:
         """Replace a link that leads to `expected_old` by one that says `new`, in one step: a user who opens the path finds one
         or the other. Both are absolute paths of directories; where a link leads is compared, not its text. Keeps the
         owner of the link; durable on return. Returns False if the link led to `new` already.
@@ -213,7 +213,7 @@ class SymlinkedPaths:
         above it; a link that somebody else puts there at the same time stays. Raises OSError: then call again.
         """
         old_real, new_real = self._tree(expected_old), self._tree(new)
-        path = self._path(user)
+        path = self._path(tree)
         name, way = os.path.basename(path), Way()
         try:
             with walk(os.path.dirname(path), way) as fd:
@@ -237,14 +237,13 @@ class SymlinkedPaths:
             _raise(way_problem(way.looks, os.geteuid(), reached=False))
             raise
 
-    def _path(self, user: str) -> bytes:
-        if problem := user_problem(user):
-            shown = show(user.encode("utf-8", "surrogateescape"))
+    def _path(self, tree: UserTree) -> bytes:
+        if problem := naming_problem(self._place.link, tree):
             raise Refused(
-                f"no link can be named for the user {shown}: {problem}",
+                f"no link can be named for {show(tree.path)}: {problem}",
                 hint='give the tree a user in [users] map, or set [cutover] switch = "hook"',
             )
-        return link_path(self._place.link, user)
+        return link_path(self._place.link, tree)
 
     def _require(self, look: LinkLook) -> None:
         _raise(link_problem(look, real_place(self._place), os.geteuid()))

@@ -744,7 +744,7 @@ class CutoverRequest:
 
     `accept_freeze`: also where the freeze is predicted to last longer than `max_freeze_s`, or is not predicted.
     `settle_s`: how long clients on other machines may pass a closed top by what they remember of it. `wants_backup`: a backup of the target has to be recorded before the switch.
-    `overwrite_source`: a rollback overwrites what somebody changed on the retained source.
+    `require_rollback`: only users who could be moved back are moved. `overwrite_source`: a rollback overwrites what somebody changed on the retained source.
     """
 
     plan: str
@@ -755,6 +755,7 @@ class CutoverRequest:
     settle_s: float = 0.0
     accept_freeze: bool = False
     wants_backup: bool = False
+    require_rollback: bool = True
     overwrite_source: bool = False
     dry_run: bool = False
 

@@ -742,8 +742,9 @@ def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
     """
     if not has_clients_elsewhere(filesystem):
         return ()
+    way = "; [target] clients lets them be asked" if filesystem == "beegfs" else ""
     return (
-        f"{show(mount)} is a file system of type {filesystem}: what other machines have open there is not known here",
+        f"{show(mount)} is a file system of type {filesystem}: what other machines have open there is not known here{way}",
     )
 
 
@@ -770,6 +771,18 @@ def check_open_files(state: VolumeState, way: model.FreezeWay) -> list[Finding]:
         return [ok("open files", "what clients open shows on the bricks at once")]
     fix = f"before users are moved: gluster volume set {state.volume} {_OPEN_BEHIND} off"
     return [warning("open files", f"{_OPEN_BEHIND} is on: what is open and was not written to shows on no brick", fix)]
+
+
+def check_way_back(doubts: Sequence[str] | None, *, required: bool) -> list[Finding]:
+    """For `doctor`: could users who were moved be moved back? `doubts` are `what_is_unseen` of the target; None: not known."""
+    if doubts == ():
+        return [
+            ok("rollback", "users can be moved back: all that may write to the target can be seen, or a hook vouches")
+        ]
+    why = "; ".join(doubts or ("the search for processes that write to the target has failed",))
+    then = "no user is moved ([cutover] require_rollback)" if required else "they are moved all the same"
+    fix = 'let the search see that, or have a pre-freeze hook vouch for it, with [cutover] freeze = "hook" (docs/cutover.md)'
+    return [warning("rollback", f"users could not be moved back, and {then}: {why}", fix)]
 
 
 def _shown(acl: bytes | None) -> str:

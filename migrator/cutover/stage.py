@@ -157,7 +157,7 @@ class Guarding:
         source, _ = self.sight.paths(tree.path)
 
         def look() -> tuple[str, ...]:
-            found = links.read_link(tree.user)
+            found = links.read_link(tree)
             problem = link_problem(found, real_place(place), os.geteuid()) or leads_elsewhere(
                 found, (os.path.realpath(source),)
             )
@@ -212,7 +212,7 @@ class Guarding:
             top = await self.sight.blocking(lambda: self.sight.world.freezer.read_top(tree.path))
         except OSError:
             return None
-        unseen = await self.sight.writing(tree.path, back=False, unseen_only=True)
+        unseen = await self.sight.unseen(self.sight.world.source_writers, (tree.path,))
         if found is None or unseen is None:
             return None
         problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks), *unseen)
@@ -264,9 +264,12 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Begins or resumes the cutover or rollback of one tree."""
+    """Begins or resumes the cutover or rollback of one tree. `no_way_back` is why users could not be moved back (empty: they
+    could).
+    """
 
     sight: steps.Sight
+    no_way_back: str = ""
 
     async def cut_over(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
         """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
@@ -297,6 +300,8 @@ class Beginning:
         predicted_s = record.predicted_freeze_s
         predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
         message = f"{tree.user} is moved to the target; of the freeze {predicted}"
+        if self.no_way_back:
+            message += f"; {tree.user} cannot be moved back: {self.no_way_back}"
         cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, message)
         comparison.keep(record)
         return await comparison.after(machine, await machine.drive(record), record)
@@ -326,23 +331,23 @@ class Beginning:
         guarding = Guarding(sight=self.sight)
         predicted_s = await asyncio.to_thread(guarding.predicted_freeze_s, tree, batch)
         problems = await guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
+        back = f"could not be moved back: {self.no_way_back}" if self.no_way_back else "could be moved back"
+        if self.no_way_back and self.sight.request.require_rollback:
+            problems = (*problems, f"{tree.user} {back}; {_WITHOUT}")
         return model.TreeOutcome(
             tree=tree,
             batch=batch,
             ending=model.Ending.REFUSED if problems else model.Ending.PLANNED,
             cutover=None if record is None else cutover_facts(record),
-            words="; ".join(problems) or f"{tree.user} would be moved",
+            words="; ".join(problems) or f"{tree.user} would be moved, and {back}",
             hint="mend each as it says, then run the same command again" if problems else "",
             problems=problems,
             predicted_freeze_s=predicted_s,
         )
 
     async def _unseen_back(self, record: model.CutoverRecord) -> str:
-        """Why nobody would see who writes on the target, asked before a user who works there is frozen; else empty."""
-        if record.state not in model.SETTLED_STATES:
-            return ""
-        unseen = await self.sight.writing(record.tree.path, back=True, unseen_only=True)
-        return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
+        """Asked before a user who works on the target is frozen."""
+        return await self.sight.against_rollback() if record.state in model.SETTLED_STATES else ""
 
     async def preview_back(self, tree: UserTree, batch: int) -> model.TreeOutcome:
         """The first step of a rollback. Changes nothing."""
@@ -363,6 +368,7 @@ _BRING_OVER = (
     "look at these paths, and bring over to the target what is worth it; then give the same command with --overwrite-source, "
     "which moves what stands in the way to the trash of the source"
 )
+_WITHOUT = "[cutover] require_rollback = false moves users all the same"
 _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-freeze hook answer for it, with [cutover] freeze = "hook"'
 
 
@@ -450,7 +456,7 @@ class CutoverCall:
         return "rollback" if self.back else "cutover"
 
     async def _all_trees(self, cutting: steps.Cutting) -> model.CutoverSummary:
-        beginning = Beginning(sight=cutting)
+        beginning = Beginning(sight=cutting, no_way_back="" if self.back else await cutting.against_rollback())
         outcomes: list[model.TreeOutcome] = []
         for batch, trees in self.request.trees.items():
             for tree in trees:
@@ -470,7 +476,7 @@ class CutoverCall:
             site=site,
             capabilities=site.capabilities or TargetCapabilities(),
         )
-        beginning = Beginning(sight=sight)
+        beginning = Beginning(sight=sight, no_way_back="" if self.back else await sight.against_rollback())
         preview = beginning.preview_back if self.back else beginning.preview
         outcomes = [await preview(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
         return self._summary(sight, outcomes)

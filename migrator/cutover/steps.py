@@ -47,7 +47,7 @@ from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ArchivedMember, ReapRow, same_file
-from migrator.site.rules_links import link_path, link_problem, user_problem
+from migrator.site.rules_links import link_path, link_problem, naming_problem
 from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
@@ -195,17 +195,27 @@ class Sight:
             top_differences=(*source_words, *target_words),
         )
 
-    async def writing(self, tree: bytes, *, back: bool, unseen_only: bool = False) -> tuple[str, ...] | None:
-        """Reasons why somebody may still write to the tree; None if that cannot be checked. `unseen_only`: only what cannot be
-        seen, which a freeze does not change, unlike files that are open before it.
-        """
+    async def writing(self, tree: bytes, *, back: bool) -> tuple[str, ...] | None:
+        """Reasons why somebody may still write to the tree; None if that cannot be checked."""
         search = self.world.target_writers if back else self.world.source_writers
         try:
             found = await search.find_writers([tree])
         except (MigratorError, OSError):
             return None
-        reasons = rules.what_is_unseen if unseen_only else rules.why_not_frozen
-        return reasons(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
+        return rules.why_not_frozen(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
+
+    async def unseen(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
+        """What a search for writers cannot see, which no freeze changes; None if it cannot be made."""
+        try:
+            found = await search.find_writers(trees)
+        except (MigratorError, OSError):
+            return None
+        return rules.what_is_unseen(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
+
+    async def against_rollback(self) -> str:
+        """Why users who work on the target could not be moved back; empty: they could."""
+        unseen = await self.unseen(self.world.target_writers)
+        return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
 
     def backup(self, tree: bytes, batch: int) -> model.BackupSeen:
         """Whether the backup is recorded that the site asks for: one of this tree, made after the last pass but the final."""
@@ -273,7 +283,7 @@ class Sight:
         source, target = self.paths(record.tree.path)
 
         def look() -> tuple[model.LinkSeen, bytes | None]:
-            found = links.read_link(record.tree.user)
+            found = links.read_link(record.tree)
             if record.notes.link not in (None, found.path):
                 # site.toml names another one by now: what was switched is not this.
                 return model.LinkSeen.UNKNOWN, None
@@ -548,8 +558,8 @@ class TreeMachine(
         usage = next((one for one in cutting.plan.ranking if one.tree.path == record.tree.path), None)
         old, new = cutting.paths(record.tree.path)
         link, place_of_links = record.notes.link, cutting.world.place
-        if link is None and place_of_links is not None and not user_problem(record.tree.user):
-            link = link_path(place_of_links.link, record.tree.user)  # before it is in the ledger
+        if link is None and place_of_links is not None and not naming_problem(place_of_links.link, record.tree):
+            link = link_path(place_of_links.link, record.tree)  # before it is in the ledger
         stays, thaws = act.step in _STAYS, place.step is HookStep.THAW
         # What was predicted and measured is of the way there.
         frozen_s = None if place.back else record.freeze_s
@@ -638,7 +648,7 @@ class TreeMachine(
             await self._check_mounts()
         if step is model.CutoverStep.SWITCH and world.links is not None:
             links = world.links
-            found = await cutting.blocking(lambda: links.read_link(record.tree.user))
+            found = await cutting.blocking(lambda: links.read_link(record.tree))
             return model.CutoverNotes(link=found.path, link_before=found.text, link_after=cutting.paths(tree)[1])
         return model.NO_CUTOVER_NOTES
 
@@ -754,7 +764,7 @@ class TreeMachine(
         return replace(batch, trees=tuple(tree for tree in batch.trees if tree.path == record.tree.path))
 
     async def _switch(self, record: model.CutoverRecord, *, back: bool) -> _Done:
-        world, user, side = self.cutting.world, record.tree.user, "source" if back else "target"
+        world, side = self.cutting.world, "source" if back else "target"
         await asyncio.to_thread(world.backup, f"before-{record.own_name}-to-the-{side}")
         if world.links is None:
             return Done(words=f"the pre-switch hooks have said that the path leads to the {side}")
@@ -763,7 +773,7 @@ class TreeMachine(
         await self._check_mounts()
         source, target = self.cutting.paths(record.tree.path)
         old, new = (target, source) if back else (source, target)
-        await self.cutting.blocking(lambda: links.switch(user, expected_old=old, new=new))
+        await self.cutting.blocking(lambda: links.switch(record.tree, expected_old=old, new=new))
         return Done(words=f"the path leads to the {side}: {show(new)}")
 
     async def _open_target(self, tree: bytes, like: Entry) -> None:

@@ -5,7 +5,8 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,7 +16,7 @@ from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import clients_unseen, unopened_unseen
-from migrator.fs.ports import SourceFileSystem
+from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.gluster.model import Brick
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, Processes
@@ -61,13 +62,17 @@ async def ask(
     host: str,
     brick: str = "",
     own: Collection[int] = (),
+    filesystem: str = "",
 ) -> Answer:
-    """Search the processes of a machine once, without `own`. Raises HostLost, ToolFailed."""
+    """Search the processes of a machine once, without `own`. `filesystem`: the type that `root` has to have there. Raises
+    HostLost, ToolFailed.
+    """
     question = {
         "way": way,
         "root": root.decode("latin-1"),
         "trees": [tree.decode("latin-1") for tree in trees],
         "own": sorted(own),
+        "filesystem": filesystem,
     }
     try:
         answer = msgspec.json.decode(await _run(processes, python, script(), question, _TIMEOUT_S), type=_Answer)
@@ -186,7 +191,7 @@ class LocalWriters:
     `own` are processes to leave out; this one always is.
     """
 
-    def __init__(self, processes: Processes, source: SourceFileSystem, *, own: Collection[int] = ()) -> None:
+    def __init__(self, processes: Processes, source: FileSystem, *, own: Collection[int] = ()) -> None:
         self._processes = processes
         self._source = source
         self._own = frozenset({os.getpid(), *own})
@@ -247,6 +252,70 @@ class BrickWriters:
             )
         return Writers(
             open_files=answer.open_files, unseen=tuple(f"brick {brick.name}: {sentence}" for sentence in unseen)
+        )
+
+
+Connect = Callable[[Sequence[str]], AbstractAsyncContextManager[Hosts]]
+
+
+class ClientWriters:
+    """Searches the processes of every client of a target that lists its clients: this machine, and the others by ssh. Each has the
+    target mounted at the same path.
+    """
+
+    def __init__(
+        self,
+        processes: Processes,
+        target: FileSystem,
+        *,
+        clients: Callable[[], Awaitable[Sequence[str]]],
+        connect: Connect,
+    ) -> None:
+        """`clients` lists them by host name, and raises ToolFailed."""
+        self._processes = processes
+        self._target = target
+        self._clients = clients
+        self._connect = connect
+
+    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
+        """As the port says."""
+        here = platform.node().partition(".")[0]
+        try:
+            identity = await asyncio.to_thread(self._target.identity)
+            others = [name for name in await self._clients() if name.partition(".")[0] != here]
+        except (OSError, ToolFailed) as error:
+            return Writers(unseen=(f"the clients of the target are not known: {error}",))
+        gate = asyncio.Semaphore(_AT_ONCE)
+        async with self._connect(others) as hosts:
+            looks = await asyncio.gather(
+                look_here(self._processes, self._target.root, trees, way="source", own={os.getpid()}),
+                *(self._look(hosts, name, trees, identity.filesystem, gate) for name in others),
+            )
+        return Writers(
+            open_files=tuple(one for look in looks for one in look.open_files),
+            unseen=tuple(one for look in looks for one in look.unseen),
+        )
+
+    async def _look(
+        self, hosts: Hosts, name: str, trees: Sequence[bytes], filesystem: str, gate: asyncio.Semaphore
+    ) -> Writers:
+        async with gate:
+            try:
+                host = await hosts.reach(name)
+                python = (await host.identity()).python
+                answer = await ask(
+                    host.processes,
+                    python=python,
+                    way="source",
+                    root=self._target.root,
+                    trees=trees,
+                    host=name,
+                    filesystem=filesystem,
+                )
+            except MigratorError as error:
+                return Writers(unseen=(f"client {name}: {error.message}",))
+        return Writers(
+            open_files=answer.open_files, unseen=tuple(f"client {name}: {sentence}" for sentence in answer.unseen)
         )
 
 

@@ -28,7 +28,8 @@ from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import FreezeWay, LinkPlace
-from migrator.cutover.rules import check_freeze_hooks, check_open_files
+from migrator.cutover.ports import WriterSearch
+from migrator.cutover.rules import check_freeze_hooks, check_open_files, check_way_back, what_is_unseen
 from migrator.doctor import rules
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
@@ -52,7 +53,7 @@ from migrator.site.rules_guards import (
     mount_problems,
     unusable_source,
 )
-from migrator.site.rules_links import check_link_users, check_links, check_switch_hooks, user_problem
+from migrator.site.rules_links import check_link_names, check_links, check_switch_hooks, naming_problem
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -249,7 +250,8 @@ async def examine_links(
         return [failure("links", error.message, error.hint or "make a plan: `migrator plan`")]
     trees = tuple(tree for batch in plan.batches for tree in batch.trees)
     try:
-        return [*check_link_users(trees), *await blocking(lambda: _look_at_link(world, trees), timeout_s=_TIMEOUT_S)]
+        looked = await blocking(lambda: _look_at_link(world, trees), timeout_s=_TIMEOUT_S)
+        return [*check_link_names(world.place.link, trees), *looked]
     except TimeoutError:
         return [failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "see what they lead to: a mount may hang")]
     except OSError as error:
@@ -261,7 +263,7 @@ def _look_at_link(world: LinkWorld, trees: tuple[UserTree, ...]) -> list[Finding
     place = world.place
     source, target = os.path.realpath(place.source_root), os.path.realpath(place.target_root)
     real = {tree.path: (join(source, tree.path), join(target, tree.path)) for tree in trees}
-    looks = [(tree, world.links.read_link(tree.user)) for tree in trees if user_problem(tree.user) is None]
+    looks = [(tree, world.links.read_link(tree)) for tree in trees if naming_problem(place.link, tree) is None]
     resolved = LinkPlace(link=place.link, source_root=source, target_root=target, volume=place.volume)
     return check_links(resolved, looks, real=real, euid=os.geteuid())
 
@@ -289,7 +291,7 @@ PROBE_TIMEOUT_S = 300.0
 class DoctorWorld:
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine.
     `confinement_problem` returns why streams of a program cannot be confined here, None if they can. `find_driver`
-    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `links` is None, or if
+    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks`, `links` or `target_writers` is None, or if
     `storage` is (the target has no storage targets).
     """
 
@@ -308,6 +310,7 @@ class DoctorWorld:
     find_driver: Callable[[str], object] = lambda _engine: None
     hooks: Hooks | None = None
     links: LinkWorld | None = None
+    target_writers: WriterSearch | None = None
     storage: StorageTargets | None = None
 
 
@@ -700,9 +703,23 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
         recorded = record.target if record is not None else None
         findings += await examine_hosts(world.hosts, world.site, target=recorded, state=source.state)
     findings += await examine_links(world.links, world.site, world.ledger, world.blocking, world.hooks)
+    findings += await _way_back(world, target)
     if world.site.transfer.movers == "slurm":
         findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
     return tuple(findings)
+
+
+async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Finding]:
+    if world.target_writers is None or target is None:
+        return []
+    cutover = world.site.cutover
+    try:
+        found = await world.target_writers.find_writers(())
+    except (MigratorError, OSError):
+        doubts = None
+    else:
+        doubts = what_is_unseen(found, vouched=FreezeWay(cutover.freeze) is FreezeWay.HOOK)
+    return check_way_back(doubts, required=cutover.require_rollback)
 
 
 def _reaping(world: DoctorWorld, source: SourceExamined) -> list[Finding]:

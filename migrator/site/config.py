@@ -64,12 +64,12 @@ def _below(text: str) -> str:
 
 
 def _link(text: str) -> str:
-    rest = _text(text).replace("{user}", "")
+    rest = _text(text).replace("{user}", "").replace("{tree}", "")
     problem = {
-        "{user} is missing: every user has a link of their own": rest == text,
+        "{user} or {tree} is missing: every user tree has a link of its own": rest == text,
         "is not absolute": not text.startswith("/"),
         'holds an empty component, "." or ".."': any(part in ("", ".", "..") for part in text.split("/")[1:]),
-        "knows no field but {user}": "{" in rest or "}" in rest,
+        "knows no fields but {user} and {tree}": "{" in rest or "}" in rest,
         "holds a character that cannot be shown": not rest.isprintable(),
     }
     if said := next((said for said, holds in problem.items() if holds), None):
@@ -110,7 +110,7 @@ _LIMITS = (
 CHOICE = Form("one of", "one of the words listed", str)
 Text = Annotated[str, Form("text", "text in quotes", str, _text)]
 Name = Annotated[str, Form("name", "letters, digits, `.`, `_` and `-`", str, _name)]
-Link = Annotated[str, Form("link", "an absolute path with `{user}` in it", str, _link)]
+Link = Annotated[str, Form("link", "an absolute path with `{user}` or `{tree}` in it", str, _link)]
 File = Annotated[Path, Form("path", "a path; a relative one is relative to site.toml", str, _path, str)]
 Below = Annotated[str, Form("relative path", "a path below the mount, without `..`", str, _below)]
 Size = Annotated[int, Form("size", _SIZES, int | str, quantities.parse_size, quantities.size_in_words)]
@@ -213,6 +213,9 @@ class TargetSection(_Section, frozen=True, kw_only=True):
     """A directory below the mount. Trees keep their relative paths there."""
     inodes_free: Annotated[Count, Meta(ge=0)] | None = None
     """Free inodes, if neither the file system nor BeeGFS's command reports them. Example: `100000000`."""
+    clients: Text | None = None
+    """How ssh reaches the other clients of a BeeGFS target, which BeeGFS lists; `%h` is the name of the host. With it a rollback
+    finds processes there that still write (docs/cutover.md). Example: `"root@%h"`."""
     beegfs: Text | None = None
     """BeeGFS's command, if it is not found by itself: a path, or a script of yours that calls it (docs/beegfs.md). A name
     that begins with `beegfs-ctl` is called as version 7. Example: `"/usr/local/sbin/beegfs-of-this-target"`."""
@@ -400,8 +403,9 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     switch: Literal["symlink", "hook"] = "symlink"
     """`symlink` exchanges the symlink that `link` names, `hook` leaves the switch to your `pre-switch` hooks (docs/cutover.md)."""
     link: Link | None = None
-    """The symlink that is switched, which names the user. It lies outside source and target, in a
-    directory that only root can write to. Example: `"/home/{user}"`."""
+    """The symlink that is switched. It names the user (`{user}`) or, where users have several trees, the tree's path below the
+    mount (`{tree}`). It lies outside source and target, in a directory that only root can write to. Example:
+    `"/home/{user}"`."""
     max_freeze_s: Annotated[Seconds, AT_LEAST_1] = 10 * MINUTE_S
     """Delta passes continue until the freeze is predicted to be no longer. It covers the final pass and its verification."""
     retain_s: Annotated[Seconds, Meta(ge=0)] = 30 * DAY_S
@@ -411,6 +415,9 @@ class CutoverSection(_Section, frozen=True, kw_only=True):
     freeze: Literal["top", "hook"] = "top"
     """How it is ensured that the user no longer writes. `top`: this program closes the top directory of the tree, and stops
     if it cannot see every open file. `hook`: in addition, a successful pre-freeze hook vouches for what it cannot see."""
+    require_rollback: Flag = True
+    """Whether a user moves only if they could be moved back: if everything that may write to the target can be seen, or a
+    freeze hook vouches for it (docs/cutover.md)."""
     settle_s: Annotated[Duration, Meta(ge=0)] = 2.0
     """How long the freeze waits between closing the top directory and looking for writers. It has to be longer than the
     `entry-timeout` of any client's mount (1 s by default). It does not apply to file systems without remote clients."""

@@ -1,5 +1,6 @@
 """Which links of users can be switched, and the reasons against it. Pure."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from migrator.core.entry import EntryType, UserTree
@@ -35,11 +36,21 @@ def user_problem(user: str) -> str | None:
     return "it is too long" if len(user.encode("utf-8")) > _NAME_LIMIT_BYTES else None
 
 
-def link_path(link: str, user: str) -> bytes:
-    """The path of a user's link. Raises ValueError if the name cannot be part of a path (`user_problem` says why)."""
-    if problem := user_problem(user):
+def naming_problem(link: str, tree: UserTree) -> str | None:
+    """Why the link of a tree cannot be named: its user, or a part of its path, is no plain name. None if it can."""
+    parts = [tree.user] if "{user}" in link else []
+    parts += tree.path.decode("utf-8", "surrogateescape").split("/") if "{tree}" in link else []
+    return next((problem for part in parts if (problem := user_problem(part))), None)
+
+
+def link_path(link: str, tree: UserTree) -> bytes:
+    """The path of a tree's link. Raises ValueError if it cannot be named (`naming_problem` says why)."""
+    if problem := naming_problem(link, tree):
         raise ValueError(problem)
-    return link.replace("{user}", user).encode("utf-8", "surrogateescape")
+    path = tree.path.decode("utf-8", "surrogateescape")
+    # One pass: a user may be called {tree}.
+    fields = {"{user}": tree.user, "{tree}": path}
+    return re.sub(r"\{user\}|\{tree\}", lambda found: fields[found[0]], link).encode("utf-8", "surrogateescape")
 
 
 def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkProblem | None:
@@ -147,16 +158,20 @@ def check_switch_hooks(found: HooksFound) -> list[Finding]:
     return [failure(_CHECK, f'[cutover] switch is "hook", and there is no {stage.name} hook to make it', fix)]
 
 
-def check_link_users(trees: Collection[UserTree]) -> Iterator[Finding]:
-    """For `doctor`: users without a valid link, or with one link for several trees."""
-    for user in sorted({tree.user for tree in trees}):
-        if problem := user_problem(user):
-            message = f"no link can be named for the user {show(user.encode('utf-8', 'surrogateescape'))}: {problem}"
-            yield failure(_CHECK, message, f"give the tree a user in [users] map, {_BY_HOOK}")
-    for user, found in sorted(shared_links(trees).items()):
+def check_link_names(link: str, trees: Collection[UserTree]) -> Iterator[Finding]:
+    """For `doctor`: trees without a valid link, and users with one link for several trees."""
+    for tree in trees:
+        if problem := naming_problem(link, tree):
+            yield failure(
+                _CHECK,
+                f"no link can be named for {show(tree.path)}: {problem}",
+                f"give the tree a user in [users] map, {_BY_HOOK}",
+            )
+    for user, found in sorted(shared_links(trees).items()) if "{tree}" not in link else ():
         named = ", ".join(show(tree.path) for tree in found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
         message = f"{several(len(found), 'tree')} have the link of one user, {show(user.encode('utf-8', 'surrogateescape'))}: {named}"
-        yield failure(_CHECK, message, f"give them users of their own in [users] map, {_BY_HOOK}")
+        fix = f"name the links by {{tree}}, or give the trees users of their own in [users] map, {_BY_HOOK}"
+        yield failure(_CHECK, message, fix)
 
 
 def _inside(look: LinkLook, side: str) -> LinkProblem:

@@ -5,15 +5,17 @@ from dataclasses import replace
 import pytest
 
 from migrator.beegfs import rules as beegfs_rules
+from migrator.beegfs import version7, version8
 from migrator.beegfs.model import CapacityPool, Consistency, Reachability, StorageSeen, StripeSettings, TargetKind
 from migrator.beegfs.tool import CallTimes
 from migrator.beegfs.version8 import parse_targets
+from migrator.core.errors import ToolFailed
 from migrator.core.events import FindingStatus
 from migrator.fs.model import Capacity
 from migrator.hosts.process import GRACE_S
 from migrator.transfer.context import LOOK_EVERY_S, QUIET_S
 from migrator.transfer.model import RunRequest
-from tests.support.beegfs_tool import VERSIONS, targets
+from tests.support.beegfs_tool import VERSIONS, recorded, targets
 
 GIB = 1 << 30
 DF = Capacity(total_bytes=12 * GIB, free_bytes=11 * GIB, total_inodes=None, free_inodes=None)
@@ -164,3 +166,15 @@ def test_stripes_and_quotas_are_checked_where_they_are_asked_for() -> None:
     assert [finding.status for finding in beegfs_rules.check_quota(2, None)] == [OK]
     (cannot,) = beegfs_rules.check_quota(2, "no licence")
     assert (cannot.status, "no licence" in cannot.message) == (WARNING, True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_clients_are_told_by_their_hosts(version: str) -> None:
+    rows = recorded("node-list-raw.ndjson.out", version).splitlines()
+    clients = b"\n".join(row for row in rows if b'"type":1' in row)
+    assert version8.parse_clients(clients) == ("beevm",)
+    table = b"5FC-6B006D0C-node-01.cluster [ID: 7]\nlogin [ID: 8]\n"
+    assert version7.parse_clients(table) == ("node-01.cluster", "login")
+    for parse in (version7.parse_clients, version8.parse_clients):
+        with pytest.raises(ToolFailed):
+            parse(b"")

@@ -4,12 +4,15 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import MakeXfs
+from tests.support.beegfs_like import beegfs_like, missing_for_fuse
 from tests.support.cut_site import CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle
 from tests.support.snapshots import snapshot
@@ -128,6 +131,7 @@ def test_a_dry_run_changes_nothing_and_says_what_the_command_would_do(site: CutS
     assert (document["dry_run"], document["back"], document["plan"]) == (True, False, "plan-0001")
     assert {one["tree"]["user"]: one["ending"] for one in document["outcomes"]} == dict.fromkeys(BOTH, "planned")
     assert all(one["predicted_freeze_s"] > 0 for one in document["outcomes"])
+    assert all(one["words"].endswith("would be moved, and could be moved back") for one in document["outcomes"])
     never = site.call("rollback", "--user", "ann", "--dry-run", "--json", code=4).outcome
     assert (never["ending"], never["problems"]) == (
         "refused",
@@ -174,6 +178,42 @@ def test_users_go_by_the_plan_that_they_were_moved_by(site: CutSite) -> None:
     document = site.call("rollback", "--user", "ann", "--json").json
     assert (document["plan"], document["outcomes"][0]["ending"]) == ("plan-0001", "moved")
     site.assert_works_on("source", expected)
+
+
+def test_a_user_who_could_not_be_moved_back_is_not_moved(scratch: Path, make_xfs: MakeXfs) -> None:
+    """The target is one that other machines may have mounted: what they have open is not seen."""
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+
+    def write(cutover: str = "") -> None:
+        site.write(freeze="top", cutover=cutover)
+        place = f'mount = "{target}"\n'
+        site.site.file.write_text(site.site.file.read_text().replace(place, f"{place}inodes_free = 1000000\n"))
+
+    mounted: Any = Mounted
+    with (
+        beegfs_like(scratch) as target,
+        cut_site(scratch, make_xfs(), mounted(target), stages=(), prepared=False) as site,
+    ):
+        write()
+        site.call("run", "--all", "--json")
+        site.call("verify", "--all", "--json")
+        doubt = "what other machines have open there is not known here"
+        problems = refused(site, "ann could not be moved back", doubt, "[cutover] require_rollback = false")
+        (finding,) = [one for one in site.call("doctor", "--json").json if one["check"] == "rollback"]
+        assert (finding["status"], doubt in finding["message"]) == ("warning", True)
+        write("require_rollback = false")
+        found = site.call("cutover", "--user", "ann", "--dry-run", "--json", code=None).outcome
+        # Nothing else is against it, but for a machine on which not every process can be read.
+        assert found["problems"] == [one for one in problems if "moved back" not in one]
+        assert "moved, and could not be moved back: " in found["words"] or found["problems"]
+
+
+@dataclass
+class Mounted:
+    """As far as a site needs it."""
+
+    path: Path
 
 
 def switched_by_hooks(site: CutSite, place: Path) -> Callable[[], str]:

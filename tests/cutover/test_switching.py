@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.cutover import files as switching
 from migrator.cutover.files import SymlinkedPaths
@@ -16,6 +17,9 @@ from migrator.cutover.model import LinkPlace
 from tests.support.kills import Killed, deaths, ticking
 
 pytestmark = pytest.mark.needs_root
+
+
+ALICE = UserTree(path=b"home/alice", user="alice")
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class World:
 
     def switch(self, *, back: bool = False) -> bool:
         old, new = (self.new, self.old) if back else (self.old, self.new)
-        return self.links.switch("alice", expected_old=os.fsencode(old), new=os.fsencode(new))
+        return self.links.switch(ALICE, expected_old=os.fsencode(old), new=os.fsencode(new))
 
     def refused(self) -> str:
         """What a switch is refused for; everything in the directory of links is as before."""
@@ -104,7 +108,7 @@ def test_what_a_link_leads_to_counts_and_not_what_it_says(world: World) -> None:
     for text in ("../source/home/alice", f"{world.path}/data/./home/../home/alice", "../users/alice"):
         world.alice.unlink()
         world.alice.symlink_to(text)
-        look = world.links.read_link("alice")
+        look = world.links.read_link(ALICE)
         assert (look.text, look.leads_to) == (text.encode(), os.fsencode(world.old))
         assert world.switch()
         assert says(world.alice) == str(world.new)
@@ -165,15 +169,15 @@ def test_symlinks_on_the_way_are_followed_where_they_are_roots(world: World) -> 
     way.symlink_to("homes")
     links = SymlinkedPaths(world.place(f"{way}/{{user}}"))
     trees = {"expected_old": os.fsencode(world.old), "new": os.fsencode(world.new)}
-    assert links.read_link("alice").directory == os.fsencode(world.homes)
+    assert links.read_link(ALICE).directory == os.fsencode(world.homes)
     os.lchown(way, 1001, 1001)
     before = world.standing()
-    assert links.read_link("alice").type is None
+    assert links.read_link(ALICE).type is None
     with pytest.raises(Refused, match="way belongs to uid 1001"):
-        links.switch("alice", **trees)
+        links.switch(ALICE, **trees)
     assert world.standing() == before
     os.lchown(way, 0, 0)
-    assert links.switch("alice", **trees)
+    assert links.switch(ALICE, **trees)
     assert says(world.alice) == str(world.new)
 
 

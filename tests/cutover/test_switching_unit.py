@@ -32,7 +32,7 @@ def look(
 @pytest.mark.parametrize("user", ["alice", "a.b", "a-b_c", "MACHINE$", "jürgen", "a b", "x@example.org", "{user}"])
 def test_names_that_can_be_part_of_a_path(user: str) -> None:
     assert site_rules_links.user_problem(user) is None
-    assert site_rules_links.link_path("/home/{user}", user) == b"/home/" + user.encode()
+    assert site_rules_links.link_path("/home/{user}", UserTree(path=b"x", user=user)) == b"/home/" + user.encode()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_names_that_can_be_part_of_a_path(user: str) -> None:
 def test_names_that_cannot(user: str) -> None:
     assert site_rules_links.user_problem(user)
     with pytest.raises(ValueError, match="it "):
-        site_rules_links.link_path("/home/{user}", user)
+        site_rules_links.link_path("/home/{user}", UserTree(path=b"x", user=user))
 
 
 def test_the_way_is_roots_and_nobody_elses() -> None:
@@ -93,9 +93,13 @@ def test_users_without_a_link_of_their_own_are_told() -> None:
         UserTree(path=b"home/bob", user="bob"),
         UserTree(path=b"home/\xe9", user="\\xe9"),
     ]
-    hostile, shared = site_rules_links.check_link_users(trees)
+    hostile, shared = site_rules_links.check_link_names("/home/{user}", trees)
     assert "a slash or a backslash" in hostile.message
     assert "2 trees have the link of one user, alice: home/alice, projects/x/alice" in shared.message
     assert hostile.fix
     assert shared.fix
-    assert list(site_rules_links.check_link_users(trees[1:3])) == []
+    assert list(site_rules_links.check_link_names("/home/{user}", trees[1:3])) == []
+    (hostile,) = site_rules_links.check_link_names("/links/{tree}", trees)
+    assert "home/\\xe9" in hostile.message
+    assert site_rules_links.link_path("/links/{tree}", trees[1]) == b"/links/projects/x/alice"
+    assert site_rules_links.link_path("/{user}/{tree}", UserTree(path=b"a/b", user="{tree}")) == b"/{tree}/a/b"

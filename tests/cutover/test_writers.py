@@ -4,21 +4,25 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from migrator.core.errors import ToolFailed
 from migrator.cutover import writers as asking
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write
-from migrator.cutover.writers import LocalWriters
+from migrator.cutover.writers import ClientWriters, LocalWriters
 from migrator.fs.model import MountIdentity
 from migrator.fs.reading import PosixSource
-from migrator.hosts.ports import Command, Completed
+from migrator.hosts.local import LocalHost
+from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.hosts.process import LocalProcesses
 from tests.support.holders import holding
+from tests.support.one_host import OneHost
 from tests.support.xfs import XfsMount, run_tool
 
 pytestmark = pytest.mark.needs_root
@@ -255,6 +259,59 @@ def test_a_python_that_fails_is_unseen_with_what_it_said(source: Path) -> None:
     assert writers.open_files == ()
     assert "open files cannot be looked for" in writers.unseen[0]
     assert "JSONDecodeError" in writers.unseen[0]
+
+
+def on_clients(source: Path, names: Sequence[str], trees: Sequence[bytes] = (ANN,), *, filesystem: str = "") -> Writers:
+    """A search on clients that are all this machine; one that is called `gone` does not answer."""
+
+    class Hosts(OneHost):
+        async def reach(self, name: str) -> LocalHost:
+            if name == "gone":
+                raise HostLost("no route to it")
+            return await super().reach(name)
+
+    class Shared(PosixSource):
+        def identity(self) -> MountIdentity:
+            found = super().identity()
+            return replace(found, filesystem=filesystem or found.filesystem)
+
+    @asynccontextmanager
+    async def connect(_: Sequence[str]) -> AsyncIterator[Hosts]:
+        hosts = Hosts()
+        try:
+            yield hosts
+        finally:
+            await hosts.close()
+
+    async def clients() -> Sequence[str]:
+        if not names:
+            raise ToolFailed("no answer")
+        return names
+
+    target = Shared(os.fsencode(source))
+    try:
+        search = ClientWriters(LocalProcesses(), target, clients=clients, connect=connect)
+        return asyncio.run(search.find_writers(trees))
+    finally:
+        target.close()
+
+
+def unread(found: Writers) -> list[str]:
+    """What was not seen, but for processes that root cannot read, as in some containers."""
+    return [one for one in found.unseen if "processes cannot be read" not in one]
+
+
+def test_every_client_of_a_target_is_searched_and_what_cannot_be_is_unseen(source: Path) -> None:
+    with holding(_HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
+        found = on_clients(source, [os.uname().nodename, "node1"])
+        assert [one.host for one in found.open_files if one.pid == pid] == [os.uname().nodename, "node1"]
+        assert not unread(found)
+    assert not unread(on_clients(source, ["node1"], ()))
+    assert unread(on_clients(source, ["gone"])) == ["client gone: no route to it"]
+    assert on_clients(source, []).unseen == ("the clients of the target are not known: no answer",)
+    # An empty directory where the target is not mounted proves nothing.
+    (unseen,) = unread(on_clients(source, ["node1"], (), filesystem="beegfs"))
+    assert unseen == f"client node1: {source} is not mounted there as beegfs"
 
 
 def test_other_machines_have_a_network_file_system_open_too(source: Path) -> None:

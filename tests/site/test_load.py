@@ -57,10 +57,10 @@ def test_relative_paths_are_beside_the_file_and_hosts_have_sections() -> None:
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ("/home/users", "{user} is missing"),
+        ("/home/users", "{user} or {tree} is missing"),
         ("home/{user}", "not absolute"),
         ("/home/../{user}", "empty component"),
-        ("/home/{tree}/{user}", "no field but"),
+        ("/home/{batch}/{user}", "no fields but"),
         ("/ho\\nme/{user}", "cannot be shown"),
     ],
 )

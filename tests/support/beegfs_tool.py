@@ -37,6 +37,8 @@ if counted and counted.exists():
     end(counted.name)
 if words[:1] == ["quota"]:
     end("quota", int((here / "quota.code").read_text()))
+if words[:4] == ["node", "list", "--node-type", "client"]:
+    end("clients")
 if words[0] != "entry":
     sys.exit("Error: unknown command")
 path = words[-1]
@@ -126,6 +128,8 @@ def fake_tool(directory: Path) -> FakeTool:
     tool.program.chmod(tool.program.stat().st_mode | stat.S_IXUSR)
     tool.tell(targets(""))
     (directory / "stripes").write_text("{}")
+    clients = [line for line in recorded("node-list-raw.ndjson.out").splitlines() if json.loads(line)["type"] == 1]
+    (directory / "clients").write_bytes(b"\n".join(clients) + b"\n")
     (directory / "entry").write_bytes(recorded("entry-info-dir.json.out"))
     (directory / "quota").write_bytes(b"")
     (directory / "quota.err").write_bytes(recorded("quota-list-usage-unlicensed.json.err"))
