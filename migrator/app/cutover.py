@@ -82,7 +82,7 @@ from migrator.transfer.model import DRIVERS, PassLimits
 from migrator.transfer.ports import Executor, Way
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import VerifyRequest, verify
+from migrator.verify.stage import Verification, VerifyRequest
 
 # ---
 # What archives of reaped files are made with, and put back by.
@@ -301,8 +301,8 @@ class BackSites(CarryingBack):
         async def compare(plan: Plan) -> VerificationRecord:
             # What the plan has archived, or left where it is, is on the source alone.
             own, _ = await asyncio.to_thread(wiring.plans(self.known.site_id).read, record.plan)
-            return await verify(
-                VerifyRequest(
+            return await Verification(
+                request=VerifyRequest(
                     plan=replace(plan, reap=own.reap),
                     batch=record.id,
                     policy=self.policy,
@@ -316,7 +316,7 @@ class BackSites(CarryingBack):
                 progress=self.progress,
                 clock=wiring.clock,
                 reap_lists=wiring.reap_lists(),
-            )
+            ).run()
 
         return BackParts(
             site=self.known,
@@ -530,8 +530,8 @@ def _verifier(
     async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
         # Opened anew: what was looked at before the final pass must not be remembered.
         with wiring.source() as source, wiring.target(known.capabilities) as target:
-            return await verify(
-                VerifyRequest(
+            return await Verification(
+                request=VerifyRequest(
                     plan=plan,
                     batch=batch,
                     trees=(tree,),
@@ -547,7 +547,7 @@ def _verifier(
                 ledger=ledger,
                 progress=progress,
                 clock=wiring.clock,
-            )
+            ).run()
 
     return verify_tree
 

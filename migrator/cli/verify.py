@@ -23,7 +23,7 @@ from migrator.render.progress import open_progress
 from migrator.report.view_records import verification_document
 from migrator.transfer.bases import active_plan, newest_cutovers
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import VerifyRequest, exit_code, verify
+from migrator.verify.stage import Verification, VerifyRequest, exit_code
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -94,8 +94,8 @@ def verify_command(
                         beside_probes(
                             wiring,
                             ledger,
-                            verify(
-                                request,
+                            Verification(
+                                request=request,
                                 source=source,
                                 target=target,
                                 manifests=wiring.manifests(),
@@ -105,7 +105,7 @@ def verify_command(
                                 reap_lists=wiring.reap_lists(),
                                 archived=proven_archives(wiring, ledger),
                                 storage=wiring.storage_targets(),
-                            ),
+                            ).run(),
                         ),
                         when_interrupted="run the command again: it starts this batch over",
                     )

@@ -584,47 +584,41 @@ class _Work:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
 
+@dataclass(slots=True, kw_only=True)
 class Removal:
-    """Removes a tree from its place. Paths that are not as verified stay, with the directories above them."""
+    """Removes a tree from its place. Paths that are not as verified stay, with the directories above them. `watch` is called at
+    intervals, and raises if nothing may be removed any more.
+    """
 
-    def __init__(
-        self,
-        call: Call,
-        placed: Placed,
-        *,
-        proofs: "IndexedProofs",
-        judge: Judge,
-        pace: Pace,
-        watch: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._call = call
-        self._placed = placed
-        self._source = call.world.source
-        self._places = call.world.places
-        self._proofs = proofs
-        self._judge = judge
-        self._pace = pace
-        self._watch = watch
-        self._watched_s = call.world.clock.monotonic_s()
-        self._watching = asyncio.Lock()
-        self._threads = asyncio.Semaphore(max(call.request.workers, 1))
-        self._work = _Work()
-        self._place = parent(placed.at)
-        self._raised: dict[bytes, bytes] = {}
-        self.found = Found()
+    call: Call
+    placed: Placed
+    proofs: "IndexedProofs"
+    judge: Judge
+    pace: Pace
+    watch: Callable[[], Awaitable[None]]
+    found: Found = field(init=False, default_factory=Found)
+    _watched_s: float = field(init=False)
+    _watching: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
+    _threads: asyncio.Semaphore = field(init=False)
+    _work: _Work = field(init=False, default_factory=_Work)
+    _place: bytes = field(init=False)
+    _raised: dict[bytes, bytes] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._watched_s = self.call.world.clock.monotonic_s()
+        self._threads = asyncio.Semaphore(self.call.request.workers)
+        self._place = parent(self.placed.at)
 
     async def run(self, *, user: str, total: int) -> Found:
-        """Remove every path that may be removed. `watch` is called at intervals, and raises if nothing may be removed
-        any more. May be called once; a new one resumes after a stop or a crash.
-        """
-        self._raised.update(await asyncio.to_thread(self._places.raised, self._place))
-        self._work.waiting.append(_Directory(self._placed.at, None))
+        """Remove every path that may be removed. May be called once; a new one resumes after a stop or a crash."""
+        self._raised.update(await asyncio.to_thread(self.call.world.places.raised, self._place))
+        self._work.waiting.append(_Directory(self.placed.at, None))
         async with _progress_shown(
-            self._call, self.found, lambda: self.found.removed, user=user, step="removing", total=total
+            self.call, self.found, lambda: self.found.removed, user=user, step="removing", total=total
         ):
             try:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(max(self._call.request.workers, 1)):
+                    for _ in range(self.call.request.workers):
                         group.create_task(self._take_directories())
             except BaseExceptionGroup as errors:
                 raise _first(errors) from None
@@ -652,7 +646,7 @@ class Removal:
         """Close a directory and remove the files in it; returns whether subdirectories have to be removed first."""
         if not await asyncio.to_thread(self._close, directory):
             return False
-        listing = self._source.read_directory(directory.path)
+        listing = self.call.world.source.read_directory(directory.path)
         # Directories that were moved up are removed before the top of the tree.
         inner = [_Directory(path, directory) for path in self._raised] if directory.above is None else []
         while (block := await asyncio.to_thread(next, listing, None)) is not None:
@@ -679,7 +673,7 @@ class Removal:
         left: _Directory | None = directory
         while left is not None:
             if not left.keeps:
-                await self._pace.take(1)
+                await self.pace.take(1)
                 if not await asyncio.to_thread(self._remove_directory, left) and left.rounds < _TRIES:
                     # Some file systems omit names from a listing while others are removed.
                     left.rounds += 1
@@ -695,21 +689,21 @@ class Removal:
 
     async def _remove_part(self, directory: _Directory, entries: Sequence[Entry]) -> None:
         async with self._threads:
-            await self._pace.take(len(entries))
+            await self.pace.take(len(entries))
             await self._look_around()
             await asyncio.to_thread(self._remove_entries, directory, entries)
 
     async def _look_around(self) -> None:
         async with self._watching:
-            now_s = self._call.world.clock.monotonic_s()
+            now_s = self.call.world.clock.monotonic_s()
             if now_s - self._watched_s >= _WATCH_EVERY_S:
                 self._watched_s = now_s
-                await self._watch()
+                await self.watch()
 
     def _close(self, directory: _Directory) -> bool:
         """Judge a directory and close it; False if it stays with everything in it."""
         try:
-            entry = self._source.look(directory.path)
+            entry = self.call.world.source.look(directory.path)
             if entry is None:
                 return False
             if entry.type is not EntryType.DIRECTORY:
@@ -717,7 +711,7 @@ class Removal:
                 return False
             if not self._may_go(directory, entry):
                 return False
-            self._places.close_directory(directory.path, entry)
+            self.call.world.places.close_directory(directory.path, entry)
             if len(directory.path) > DEEP_BYTES:
                 self._raise_up(directory, entry)
         except OSError as error:
@@ -729,7 +723,9 @@ class Removal:
         known_as = self._known_as(directory.path)
         # File systems without room for a long attribute have no limit on paths either.
         with contextlib.suppress(OSError):
-            directory.path = self._places.raise_up(directory.path, self._place, ino=entry.ino, known_as=known_as)
+            directory.path = self.call.world.places.raise_up(
+                directory.path, self._place, ino=entry.ino, known_as=known_as
+            )
             self._raised[directory.path] = known_as
 
     def _known_as(self, path: bytes) -> bytes:
@@ -737,7 +733,7 @@ class Removal:
         name, _, rest = path[len(self._place) + 1 :].partition(b"/")
         above = self._raised.get(join(self._place, name))
         if above is None:
-            return self._placed.known_as(path)
+            return self.placed.known_as(path)
         return join(above, rest) if rest else above
 
     def _remove_entries(self, directory: _Directory, entries: Sequence[Entry]) -> None:
@@ -754,24 +750,24 @@ class Removal:
         for _ in range(_TRIES):
             if seen is None or not self._may_go(directory, seen):
                 return
-            if self._places.remove(seen.path, seen):
+            if self.call.world.places.remove(seen.path, seen):
                 with self.found.lock:
                     self.found.removed += 1
                 return
-            seen = self._source.look(entry.path)
+            seen = self.call.world.source.look(entry.path)
         if seen is not None:
             self._keep(directory, entry.path, "changes just now")
 
     def _may_go(self, directory: _Directory, entry: Entry) -> bool:
         path = self._known_as(entry.path)
-        goes = self._judge.may_go(entry, path, self._proofs.of_block([path]).get(path), self.found)
+        goes = self.judge.may_go(entry, path, self.proofs.of_block([path]).get(path), self.found)
         directory.keeps = directory.keeps or not goes
         return goes
 
     def _remove_directory(self, directory: _Directory) -> bool:
         """Whether the directory is removed."""
         try:
-            self._places.remove_directory(directory.path)
+            self.call.world.places.remove_directory(directory.path)
         except OSError as error:
             if directory.rounds >= _TRIES:
                 self._keep(directory, directory.path, f"cannot be removed ({_reason(error)})")

@@ -401,7 +401,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                 raise self._stopped(record, "; ".join(reasons))
 
         judge = self._judge(record, closed, proofs)
-        removal = Removal(self.call, closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
+        removal = Removal(call=self.call, placed=closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
         found = await removal.run(user=record.tree.user, total=self._seen.names)
         await watch()
         return found

@@ -3,8 +3,8 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets
@@ -107,45 +107,6 @@ def _has_above(path: bytes, directories: Container[bytes]) -> bool:
     return False
 
 
-# --- Guards
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guards:
-    """The guards of one verification: both mounts, and the health of the source. `say` reports a refusal."""
-
-    site: SiteRecord
-    source: SourceFileSystem
-    target: TargetFileSystem
-    say: Callable[[EventKind, Severity, str], None]
-
-    async def before(self) -> SourceHealth:
-        """Check before anything is read: with a brick down, the mount shows fewer files and no error.
-
-        Returns the health of the source. Raises Refused.
-        """
-        problems = await self._mounts()
-        health = await self.source.health()
-        problems += health.problems
-        if problems:
-            message = "nothing was verified: " + "; ".join(problems)
-            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, message)
-            raise Refused(
-                message,
-                cause="a brick or a mount is not as it has to be, so what it shows may not be all",
-                hint="mend it, check with `migrator doctor`, then verify again",
-            )
-        return health
-
-    async def afterwards(self, before: SourceHealth) -> tuple[str, ...]:
-        """Reasons why the walk may have missed something; empty if there are none."""
-        after = await self.source.health()
-        return (*await self._mounts(), *health_problems(before, after))
-
-    async def _mounts(self) -> tuple[str, ...]:
-        return await asyncio.to_thread(mounts_not_recorded, self.site, self.source, self.target)
-
-
 # --- The request
 
 
@@ -167,22 +128,15 @@ class VerifyRequest:
     held_entries: int = walk.HELD_ENTRIES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A valid request: the site, the target's capabilities, the batch reduced to the trees to compare, and its state.
+_Checked = tuple[SiteRecord, TargetCapabilities, BatchState, Batch, tuple[bytes, ...]]
 
-    `trees` are those trees if they are not the whole batch; empty otherwise.
+
+def _check_request(request: VerifyRequest, ledger: "Ledger") -> _Checked:
+    """The site, what its target keeps, the state of the batch, the batch with the trees to compare alone, and these trees (empty
+    if they are the whole batch).
+
+    Raises UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet.
     """
-
-    site: SiteRecord
-    capabilities: TargetCapabilities
-    batch: Batch
-    state: BatchState
-    trees: tuple[bytes, ...]
-
-
-def check_request(request: VerifyRequest, ledger: "Ledger") -> Checked:
-    """Raise UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet."""
     plan, number = request.plan, request.batch
     site = ledger.site.read()
     if site is None:
@@ -212,7 +166,7 @@ def check_request(request: VerifyRequest, ledger: "Ledger") -> Checked:
         )
     trees = _chosen_trees(request, batch)
     narrowed = _narrowed(plan, batch, trees) if trees else batch
-    return Checked(site=site, capabilities=site.capabilities, batch=narrowed, state=state, trees=trees)
+    return site, site.capabilities, state, narrowed, trees
 
 
 def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
@@ -241,10 +195,12 @@ def _narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
     )
 
 
-# --- Events, progress and exit code
+# --- The stage
 
 
 _SHOW_EVERY_S = 0.5
+EXAMPLES_PER_KIND = 3
+"""Differences of each kind that are shown with the result; the list beside the manifest has all."""
 
 
 def exit_code(record: VerificationRecord) -> ExitCode:
@@ -254,66 +210,6 @@ def exit_code(record: VerificationRecord) -> ExitCode:
     if not record.whole:
         return ExitCode.REFUSED
     return ExitCode.ATTENTION if record.differences else ExitCode.DONE
-
-
-class Telling:
-    """Events and progress of one verification. Its time starts when this is created."""
-
-    def __init__(self, ledger: "Ledger", progress: Progress, clock: Clock, *, batch: int) -> None:
-        self._ledger = ledger
-        self._progress = progress
-        self._clock = clock
-        self._subject = f"batch {batch}"
-        self._began_s = clock.monotonic_s()
-
-    def event(self, kind: EventKind, severity: Severity, message: str) -> None:
-        """Record an event and report it."""
-        event = Event(at_s=self._clock.now_s(), kind=kind, severity=severity, subject=self._subject, message=message)
-        self._ledger.events.add(event)
-        self._progress.event(event)
-
-    def began(self, batch: Batch) -> None:
-        """Report the start of the verification."""
-        of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
-        self.event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
-
-    async def show_again_and_again(self, batch: Batch, tally: walk.Tally) -> None:
-        """Report progress until cancelled."""
-        while True:
-            self.show(batch, tally)
-            await self._clock.sleep(_SHOW_EVERY_S)
-
-    def show(self, batch: Batch, tally: walk.Tally) -> None:
-        """Report progress."""
-        # Users may have added files since the plan counted them: never show more than 100 %.
-        paths, (size_bytes, digested_bytes, carried_bytes) = tally.paths, tally.sums
-        self._progress.show(
-            VerifyProgress(
-                batch=batch.number,
-                elapsed_s=self._clock.monotonic_s() - self._began_s,
-                paths=paths,
-                total_paths=max(_path_count(batch), paths),
-                size_bytes=size_bytes,
-                total_bytes=max(batch.size_bytes, size_bytes),
-                differences=tally.difference_count,
-                digested_bytes=digested_bytes,
-                carried_bytes=carried_bytes,
-            )
-        )
-
-    def result(self, record: VerificationRecord, examples: Examples) -> None:
-        """Report differences and losses, by kind with an example, and the summary."""
-        for difference in examples.differences:
-            count = record.differences.get(difference.kind.value, 0)
-            words = f"{format_count(count)} x {difference.kind.value}, as {show(difference.path)}"
-            detail = f"source {difference.source}, target {difference.target}"
-            self.event(EventKind.FILE_BAD, Severity.WARNING, f"{words} ({detail})")
-        for loss in examples.losses:
-            count = record.expected.get(loss.kind.value, 0)
-            words = f"{format_count(count)} x {loss.kind.value}, as {show(loss.path)} ({loss.detail})"
-            self.event(EventKind.VERIFY_FINISHED, Severity.INFO, f"the target cannot keep, as expected: {words}")
-        severity = Severity.INFO if exit_code(record) is ExitCode.DONE else Severity.WARNING
-        self.event(EventKind.VERIFY_FINISHED, severity, _summary(record))
 
 
 def _path_count(batch: Batch) -> int:
@@ -333,102 +229,55 @@ def _summary(record: VerificationRecord) -> str:
     return f"{checked}; {arrived}; {several(total, 'difference')}" if total else f"{checked}; {arrived}; all equal"
 
 
-# --- The stage
-
-
-EXAMPLES_PER_KIND = 3
-"""Differences of each kind that are shown with the result; the list beside the manifest has all."""
-
-
-async def verify(
-    request: VerifyRequest,
-    *,
-    source: SourceFileSystem,
-    target: TargetFileSystem,
-    manifests: "ManifestDirectories",
-    ledger: "Ledger",
-    progress: Progress,
-    clock: Clock,
-    reap_lists: "ReapListFiles | None" = None,
-    archived: ProvenArchives | None = None,
-    storage: StorageTargets | None = None,
-) -> VerificationRecord:
-    """Compare both sides of a batch as they are now, and write the manifest of what arrived.
+@dataclass(slots=True, kw_only=True)
+class Verification:
+    """Compares both sides of a batch as they are now, and writes the manifest of what arrived. Call `run` once.
 
     The caller holds the lock `run`, and passes file systems that were opened for this call. The batch becomes verified only
     if the verification is whole and found no difference; a verified batch that fails goes back to seeded. A verification of
     some trees never makes the batch verified, and withdraws that state only if it finds differences. `archived` is the
     content of proven archives; without it every path of the plan's reap list may be absent, as for a user who moves back to
     the source. With `storage`, the walk waits for lost storage of the target, and reads again what was unreadable meanwhile.
-    May be called again at any time: each call is a verification with its own manifest.
-
-    Raises UsageError if plan or batch do not match the site, Refused if a guard trips before anything is read (one that
-    trips later makes the record not whole), Interrupted on cancellation, and MigratorError if the manifest cannot be
-    written.
     """
-    stage = _Verification(
-        request,
-        source=source,
-        target=target,
-        manifests=manifests,
-        ledger=ledger,
-        progress=progress,
-        clock=clock,
-        reap_lists=reap_lists,
-        archived=archived,
-        storage=storage,
-    )
-    return await stage.run()
 
-
-class _Verification:
-    def __init__(
-        self,
-        request: VerifyRequest,
-        *,
-        source: SourceFileSystem,
-        target: TargetFileSystem,
-        manifests: "ManifestDirectories",
-        ledger: "Ledger",
-        progress: Progress,
-        clock: Clock,
-        reap_lists: "ReapListFiles | None",
-        archived: ProvenArchives | None,
-        storage: StorageTargets | None,
-    ) -> None:
-        self._request = request
-        self._storage = storage
-        self._waiting: walk.StorageWait | None = None
-        self._archived = archived
-        self._reap_lists = reap_lists
-        self._source = source
-        self._target = target
-        self._manifests = manifests
-        self._ledger = ledger
-        self._clock = clock
-        self._telling = Telling(ledger, progress, clock, batch=request.batch)
-        self._reasons: list[str] = []
-        self._trees: tuple[bytes, ...] = ()
+    request: VerifyRequest
+    source: SourceFileSystem
+    target: TargetFileSystem
+    manifests: "ManifestDirectories"
+    ledger: "Ledger"
+    progress: Progress
+    clock: Clock
+    reap_lists: "ReapListFiles | None" = None
+    archived: ProvenArchives | None = None
+    storage: StorageTargets | None = None
+    _waiting: walk.StorageWait | None = field(init=False, default=None)
+    _reasons: list[str] = field(init=False, default_factory=list)
+    _began_s: float = field(init=False, default=0.0)
 
     async def run(self) -> VerificationRecord:
-        """The whole stage."""
-        checked = check_request(self._request, self._ledger)
-        site, batch, self._trees = checked.site, checked.batch, checked.trees
-        if self._storage is not None:
-            self._waiting = walk.StorageWait(self._storage, self._clock, self._telling.event)
+        """The whole stage.
+
+        Raises UsageError if plan or batch do not match the site, Refused if a guard trips before anything is read (one that
+        trips later makes the record not whole), Interrupted on cancellation, and MigratorError if the manifest cannot be
+        written.
+        """
+        self._began_s = self.clock.monotonic_s()
+        site, capabilities, state, batch, trees = _check_request(self.request, self.ledger)
+        if self.storage is not None:
+            self._waiting = walk.StorageWait(self.storage, self.clock, self._event)
             await self._wait_for_storage(self._waiting)
-        guards = Guards(site=site, source=self._source, target=self._target, say=self._telling.event)
-        before = await guards.before()
-        number = self._ledger.verifications.start(
-            plan=self._request.plan.name, batch=batch.number, at_s=self._clock.now_s()
+        before = await self._check_sides(site)
+        number = self.ledger.verifications.start(
+            plan=self.request.plan.name, batch=batch.number, at_s=self.clock.now_s()
         )
-        started_at_s = self._clock.now_s()
-        self._telling.began(batch)
-        name = f"{self._request.plan.name}-batch-{batch.number:04d}-{number:06d}"
-        draft = await asyncio.to_thread(self._manifests.create, name, algorithm=self._request.policy.algorithm)
+        started_at_s = self.clock.now_s()
+        of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
+        self._event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
+        name = f"{self.request.plan.name}-batch-{batch.number:04d}-{number:06d}"
+        draft = await asyncio.to_thread(self.manifests.create, name, algorithm=self.request.policy.algorithm)
         tally = walk.Tally(draft)
         try:
-            manifest = await self._compare(batch, checked.capabilities, draft, tally, number)
+            manifest = await self._compare(batch, capabilities, draft, tally, number)
         except asyncio.CancelledError:
             raise Interrupted(
                 f"the verification was stopped after {several(tally.paths, 'path')}",
@@ -442,12 +291,33 @@ class _Verification:
             ) from error
         finally:
             draft.abandon()
-        self._reasons += await guards.afterwards(before)
-        record = self._record(number, started_at_s, tally, manifest)
-        self._ledger.verifications.finish(record)
-        self._set_batch_state(checked.state, record)
-        self._telling.result(record, self._manifests.examples(manifest.file, per_kind=1))
+        self._reasons += (*await self._mount_problems(site), *health_problems(before, await self.source.health()))
+        record = self._record(number, started_at_s, tally, manifest, trees)
+        self.ledger.verifications.finish(record)
+        self._set_batch_state(state, record)
+        self._report(record, self.manifests.examples(manifest.file, per_kind=1))
         return record
+
+    async def _check_sides(self, site: SiteRecord) -> SourceHealth:
+        """Check before anything is read: with a brick down, the mount shows fewer files and no error.
+
+        Returns the health of the source. Raises Refused.
+        """
+        problems = await self._mount_problems(site)
+        health = await self.source.health()
+        problems += health.problems
+        if problems:
+            message = "nothing was verified: " + "; ".join(problems)
+            self._event(EventKind.GUARD_REFUSED, Severity.ERROR, message)
+            raise Refused(
+                message,
+                cause="a brick or a mount is not as it has to be, so what it shows may not be all",
+                hint="mend it, check with `migrator doctor`, then verify again",
+            )
+        return health
+
+    async def _mount_problems(self, site: SiteRecord) -> tuple[str, ...]:
+        return await asyncio.to_thread(mounts_not_recorded, site, self.source, self.target)
 
     @staticmethod
     async def _wait_for_storage(waiting: walk.StorageWait) -> None:
@@ -464,7 +334,7 @@ class _Verification:
         self, batch: Batch, capabilities: TargetCapabilities, draft: "ParquetDraft", tally: walk.Tally, number: int
     ) -> ClosedManifest:
         reading = await asyncio.to_thread(self._begin_reading, number)
-        carrying = await asyncio.to_thread(self._open_earlier, batch) if self._request.carry else None
+        carrying = await asyncio.to_thread(self._open_earlier, batch) if self.request.carry else None
         try:
             return await self._compare_trees(batch, capabilities, draft, tally, reading=reading, carrying=carrying)
         finally:
@@ -473,25 +343,25 @@ class _Verification:
 
     def _begin_reading(self, number: int) -> ContentReading:
         """Sync both sides, and note what their clocks showed before that (see `is_carried_over`)."""
-        source_clock_ns: int | None = int(self._clock.now_s() * NS_PER_S)
+        source_clock_ns: int | None = int(self.clock.now_s() * NS_PER_S)
         try:
-            target_clock_ns: int | None = self._target.clock_ns()
+            target_clock_ns: int | None = self.target.clock_ns()
         except OSError:
             target_clock_ns = None
         try:
-            self._source.sync()
+            self.source.sync()
         except OSError:
             # Writes of some client to the source failed. The source can still be read, and users will repeat their writes.
             source_clock_ns = None
         # Sync first: digests are read from the disks, with cold caches.
-        self._target.sync()
+        self.target.sync()
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
     def _open_earlier(self, batch: Batch) -> walk.Carrying:
-        carrying = walk.Carrying(self._manifests, self._ledger.verifications, self._request.policy)
+        carrying = walk.Carrying(self.manifests, self.ledger.verifications, self.request.policy)
         carrying.open([tree.path for tree in batch.trees])
         for problem in carrying.problems:
-            self._telling.event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
         return carrying
 
     async def _compare_trees(
@@ -505,41 +375,41 @@ class _Verification:
         carrying: walk.Carrying | None,
     ) -> ClosedManifest:
         comparison = walk.TreeComparison(
-            self._source,
-            self._target,
-            tally,
+            source=self.source,
+            target=self.target,
+            tally=tally,
             capabilities=capabilities,
-            policy=self._request.policy,
+            policy=self.request.policy,
             root_owner=(os.geteuid(), os.getegid()),
-            workers=self._request.workers,
+            workers=self.request.workers,
             reading=reading,
             carrying=carrying,
-            held_entries=self._request.held_entries,
+            held_entries=self.request.held_entries,
             absences=await asyncio.to_thread(self._absences, batch, capabilities),
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
-        ticker = asyncio.create_task(self._telling.show_again_and_again(batch, tally))
+        ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
         try:
             await comparison.run()
-            scans = await asyncio.to_thread(self._ledger.scans.all)
+            scans = await asyncio.to_thread(self.ledger.scans.all)
             self._reasons += await compare_with_catalogs(
-                scans, draft, comparison, tally, trees=trees, workers=self._request.workers
+                scans, draft, comparison, tally, trees=trees, workers=self.request.workers
             )
             # Last, because paths found through a catalog may be further names of a file.
             await asyncio.to_thread(walk.compare_links, draft, tally, capabilities)
             manifest = await asyncio.to_thread(draft.close)
         finally:
             ticker.cancel()
-        self._telling.show(batch, tally)
+        self._show(batch, tally)
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
 
     def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> walk.Absences:
-        trees = tuple(tree.path for tree in batch.trees)
-        reaped = self._reap_lists.index(self._request.plan.reap, trees=trees) if self._reap_lists else None
-        found = walk.Absences(capabilities, trees, reaped=reaped, archived=self._archived)
+        trees = frozenset(tree.path for tree in batch.trees)
+        reaped = self.reap_lists.index(self.request.plan.reap, trees=trees) if self.reap_lists else None
+        found = walk.Absences(capabilities=capabilities, trees=trees, reaped=reaped, archived=self.archived)
         found.load()
         return found
 
@@ -548,7 +418,7 @@ class _Verification:
         found: list[bytes] = []
         for tree in batch.trees:
             try:
-                root = self._source.look(tree.path)
+                root = self.source.look(tree.path)
             except OSError as error:
                 tally.unreadable(walk.error_problem(tree.path, "look", error), on_source=True)
                 continue
@@ -565,24 +435,24 @@ class _Verification:
         return tuple(found)
 
     def _record(
-        self, number: int, started_at_s: float, tally: walk.Tally, manifest: ClosedManifest
+        self, number: int, started_at_s: float, tally: walk.Tally, manifest: ClosedManifest, trees: tuple[bytes, ...]
     ) -> VerificationRecord:
         reasons = tuple(dict.fromkeys(self._reasons))
         size_bytes, digested_bytes, carried_bytes = tally.sums
         return VerificationRecord(
             id=number,
-            plan=self._request.plan.name,
-            batch=self._request.batch,
+            plan=self.request.plan.name,
+            batch=self.request.batch,
             started_at_s=started_at_s,
-            finished_at_s=self._clock.now_s(),
-            policy=self._request.policy,
+            finished_at_s=self.clock.now_s(),
+            policy=self.request.policy,
             paths=tally.paths,
             size_bytes=size_bytes,
             digested_files=tally.digested_files,
             digested_bytes=digested_bytes,
             carried_files=tally.carried_files,
             carried_bytes=carried_bytes,
-            trees=self._trees,
+            trees=trees,
             proven_gone=tally.proven_gone,
             differences=_counts(tally.differences),
             expected=_counts(tally.expected),
@@ -593,16 +463,61 @@ class _Verification:
             files=tally.files,
             equal_paths=manifest.rows,
             differences_file=manifest.differences_file,
-            examples=self._manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND).differences,
+            examples=self.manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND).differences,
         )
 
     def _set_batch_state(self, state: BatchState, record: VerificationRecord) -> None:
         if record.trees and not record.differences:
             return
-        kinds = [one.kind for one in self._ledger.passes.of_batch(record.plan, record.batch)]
+        kinds = [one.kind for one in self.ledger.passes.of_batch(record.plan, record.batch)]
         wanted = after_verification(state, kinds, proven=record.whole and not record.differences)
         if wanted is not state:
-            self._ledger.plans.set_batch_state(record.plan, record.batch, wanted)
+            self.ledger.plans.set_batch_state(record.plan, record.batch, wanted)
+
+    def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
+        """Record an event and report it."""
+        subject = f"batch {self.request.batch}"
+        event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
+        self.ledger.events.add(event)
+        self.progress.event(event)
+
+    async def _show_again_and_again(self, batch: Batch, tally: walk.Tally) -> None:
+        """Report progress until cancelled."""
+        while True:
+            self._show(batch, tally)
+            await self.clock.sleep(_SHOW_EVERY_S)
+
+    def _show(self, batch: Batch, tally: walk.Tally) -> None:
+        """Report progress."""
+        # Users may have added files since the plan counted them: never show more than 100 %.
+        paths, (size_bytes, digested_bytes, carried_bytes) = tally.paths, tally.sums
+        self.progress.show(
+            VerifyProgress(
+                batch=batch.number,
+                elapsed_s=self.clock.monotonic_s() - self._began_s,
+                paths=paths,
+                total_paths=max(_path_count(batch), paths),
+                size_bytes=size_bytes,
+                total_bytes=max(batch.size_bytes, size_bytes),
+                differences=tally.difference_count,
+                digested_bytes=digested_bytes,
+                carried_bytes=carried_bytes,
+            )
+        )
+
+    def _report(self, record: VerificationRecord, examples: Examples) -> None:
+        """Report differences and losses, by kind with an example, and the summary."""
+        for difference in examples.differences:
+            count = record.differences.get(difference.kind.value, 0)
+            words = f"{format_count(count)} x {difference.kind.value}, as {show(difference.path)}"
+            detail = f"source {difference.source}, target {difference.target}"
+            self._event(EventKind.FILE_BAD, Severity.WARNING, f"{words} ({detail})")
+        for loss in examples.losses:
+            count = record.expected.get(loss.kind.value, 0)
+            words = f"{format_count(count)} x {loss.kind.value}, as {show(loss.path)} ({loss.detail})"
+            self._event(EventKind.VERIFY_FINISHED, Severity.INFO, f"the target cannot keep, as expected: {words}")
+        severity = Severity.INFO if exit_code(record) is ExitCode.DONE else Severity.WARNING
+        self._event(EventKind.VERIFY_FINISHED, severity, _summary(record))
 
 
 def _counts(counter: Counter[str]) -> Mapping[str, int]:

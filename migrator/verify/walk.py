@@ -6,7 +6,7 @@ import re
 import threading
 import zlib
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
 
@@ -555,6 +555,7 @@ class Absence:
     member: ArchivedMember | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Absences:
     """Decides which absences are expected. Thread-safe.
 
@@ -563,41 +564,33 @@ class Absences:
     to the source, which has all of it.
     """
 
-    def __init__(
-        self,
-        capabilities: TargetCapabilities,
-        trees: Iterable[bytes],
-        *,
-        reaped: "ReapIndex | None",
-        archived: ProvenArchives | None,
-    ) -> None:
-        self._capabilities = capabilities
-        self._trees = frozenset(trees)
-        self._reaped = reaped
-        self._archived = archived
+    capabilities: TargetCapabilities
+    trees: frozenset[bytes]
+    reaped: "ReapIndex | None"
+    archived: ProvenArchives | None
 
     def load(self) -> None:
         """Load the indexes of the archives. Raises Refused if one is missing or differs from the proven one."""
-        if self._archived is not None and self._reaped is not None:
-            for tree in sorted(self._trees):
-                self._archived.of_block(tree, ())
+        if self.archived is not None and self.reaped is not None:
+            for tree in sorted(self.trees):
+                self.archived.of_block(tree, ())
 
     def is_archive(self, path: bytes) -> bool:
         """Whether a path of the target is in an archive directory, and so not from the source."""
-        return any(is_archive_path(tree, path) for tree in self._trees)
+        return any(is_archive_path(tree, path) for tree in self.trees)
 
     def impossible(self, source: Entry) -> Loss | None:
         """Why the target cannot keep a path at all."""
-        return absence(source, self._capabilities)
+        return absence(source, self.capabilities)
 
     def of(self, source: Entry) -> Absence | None:
         """Why a path may be absent; None: it is missing. Raises Refused as `load` does."""
         if (lost := self.impossible(source)) is not None:
             return Absence(loss=lost)
-        if self._reaped is None or source.type is not EntryType.FILE:
+        if self.reaped is None or source.type is not EntryType.FILE:
             return None
         times = {"mtime_ns": source.mtime_ns, "ctime_ns": source.ctime_ns}
-        action = self._reaped.action(source.path, size_bytes=source.size_bytes, **times)
+        action = self.reaped.action(source.path, size_bytes=source.size_bytes, **times)
         if action is None or action is ReapAction.LIST:
             return None
         kind, detail, member = SurpriseKind.ARCHIVED, "the plan archives it", self._member(source)
@@ -605,17 +598,17 @@ class Absences:
             detail = f"it is in archive {member.archive}"
         elif action is ReapAction.SKIP:
             kind, detail = SurpriseKind.SKIPPED, "the plan skips it"
-        elif self._archived is not None:
+        elif self.archived is not None:
             return None
         return Absence(loss=_loss(source.path, kind, detail), member=member)
 
     def _member(self, source: Entry) -> ArchivedMember | None:
-        if self._archived is None:
+        if self.archived is None:
             return None
         tree = parent(source.path)
-        while tree and tree not in self._trees:
+        while tree and tree not in self.trees:
             tree = parent(tree)
-        member = self._archived.of_block(tree, (source.path,)).get(source.path) if tree else None
+        member = self.archived.of_block(tree, (source.path,)).get(source.path) if tree else None
         return member if member is not None and same_file(member, source) else None
 
 
@@ -663,55 +656,44 @@ class _SourceSide:
     whole: bool = True
 
 
+@dataclass(slots=True, kw_only=True)
 class TreeComparison:
-    """Compares trees with worker threads, and reports to the tally."""
+    """Compares trees with worker threads, and reports to the tally. `late_directories` are those that `compare_late` found;
+    another `run` compares their content.
+    """
 
-    def __init__(
-        self,
-        source: FileSystem,
-        target: FileSystem,
-        tally: Tally,
-        *,
-        capabilities: TargetCapabilities,
-        policy: model.DigestPolicy,
-        root_owner: tuple[int, int],
-        workers: int,
-        reading: model.ContentReading,
-        carrying: Carrying | None = None,
-        held_entries: int = HELD_ENTRIES,
-        absences: Absences,
-        storage: StorageWait | None = None,
-    ) -> None:
-        self._absences = absences
-        self._storage = storage
-        self._source = source
-        self._target = target
-        self._tally = tally
-        self._capabilities = capabilities
-        self._policy = policy
-        self._root_owner = root_owner
-        self._held_entries = held_entries
-        self._reading = reading
-        self._carrying = carrying
-        self._content = ContentComparison(source, target, policy.algorithm)
-        self.late_directories: set[bytes] = set()
-        """Directories that `compare_late` found; another `run` compares their content."""
-        self._pool: WorkPool[DirectoryTask, tuple[Pair, ...]] = WorkPool(
-            workers, do_wide=self._compare_directory, do_narrow=self._compare_content
-        )
+    source: FileSystem
+    target: FileSystem
+    tally: Tally
+    capabilities: TargetCapabilities
+    policy: model.DigestPolicy
+    root_owner: tuple[int, int]
+    workers: int
+    reading: model.ContentReading
+    absences: "Absences"
+    carrying: Carrying | None = None
+    held_entries: int = HELD_ENTRIES
+    storage: StorageWait | None = None
+    late_directories: set[bytes] = field(init=False, default_factory=set)
+    _content: ContentComparison = field(init=False)
+    _pool: WorkPool[DirectoryTask, tuple[Pair, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._content = ContentComparison(self.source, self.target, self.policy.algorithm)
+        self._pool = WorkPool(self.workers, do_wide=self._compare_directory, do_narrow=self._compare_content)
 
     def add_tree(self, root: Entry) -> None:
         """Compare the root of a tree, whose source entry is fresh, and queue its content. Blocking."""
         try:
-            target = self._target.look(root.path)
+            target = self.target.look(root.path)
         except OSError as error:
-            self._tally.unreadable(error_problem(root.path, "look", error), on_source=False)
+            self.tally.unreadable(error_problem(root.path, "look", error), on_source=False)
             return
         if target is None:
             missing = _difference(root.path, model.DifferenceKind.MISSING, root.type.value, "none")
-            self._tally.record(root, None, differences=[missing])
+            self.tally.record(root, None, differences=[missing])
         else:
-            self._record(root, target, compare_tree_root(root, target, owner=self._root_owner))
+            self._record(root, target, compare_tree_root(root, target, owner=self.root_owner))
         both = target is not None and target.type is EntryType.DIRECTORY
         self._pool.put_wide(DirectoryTask(path=root.path, on_target=both))
 
@@ -721,10 +703,10 @@ class TreeComparison:
 
     def compare_late(self, path: bytes) -> bool:
         """Compare one path that the walk missed; return False if it is proven gone. Raises OSError."""
-        source = look_or_prove_gone(self._source, path)
+        source = look_or_prove_gone(self.source, path)
         if source is None:
             return False
-        target = look_or_prove_gone(self._target, path)
+        target = look_or_prove_gone(self.target, path)
         if EntryType.DIRECTORY in (source.type, target.type if target else None):
             self.late_directories.add(path)
         if target is None:
@@ -750,18 +732,18 @@ class TreeComparison:
         side = _SourceSide(share=share)
         if not task.on_source:
             return side
-        for block in self._source.read_directory(task.path):
+        for block in self.source.read_directory(task.path):
             for problem in block.problems:
                 if problem.path == task.path:
                     side.whole = False
-                    self._tally.unreadable(problem, on_source=True)
+                    self.tally.unreadable(problem, on_source=True)
                 elif side.share.has(problem.path):
                     side.troubled.add(problem.path)
-                    self._tally.unreadable(problem, on_source=True)
+                    self.tally.unreadable(problem, on_source=True)
             for entry in block.entries:
                 if side.share.has(entry.path) and entry.path not in side.troubled:
                     side.entries[entry.path] = entry
-            while side.share.index == 0 and len(side.entries) > self._held_entries:
+            while side.share.index == 0 and len(side.entries) > self.held_entries:
                 side.share = smaller = _Share(index=0, count=side.share.count * 2)
                 side.entries = {path: entry for path, entry in side.entries.items() if smaller.has(path)}
             if self._pool.stopped:
@@ -770,11 +752,11 @@ class TreeComparison:
 
     def _compare_with_target(self, task: DirectoryTask, side: _SourceSide, files: "_FilesToRead") -> None:
         whole = True
-        for block in self._target.read_directory(task.path) if task.on_target else ():
+        for block in self.target.read_directory(task.path) if task.on_target else ():
             problems = {problem.path: problem for problem in block.problems}
             if task.path in problems:
                 whole = False
-                self._tally.unreadable(problems.pop(task.path), on_source=False)
+                self.tally.unreadable(problems.pop(task.path), on_source=False)
             for path, problem in problems.items():
                 if side.share.has(path) and path not in side.troubled:
                     self._target_trouble(side.entries.pop(path, None), problem)
@@ -794,22 +776,22 @@ class TreeComparison:
 
     def _missing(self, source: Entry) -> None:
         """Count a path that is not on the target, and everything in it."""
-        found = self._absences.of(source)
+        found = self.absences.of(source)
         if found is None:
             missing = _difference(source.path, model.DifferenceKind.MISSING, source.type.value, "none")
-            self._tally.record(source, None, differences=[missing])
+            self.tally.record(source, None, differences=[missing])
         else:
-            self._tally.record(source, None, losses=[found.loss], archived=found.member)
+            self.tally.record(source, None, losses=[found.loss], archived=found.member)
         if source.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=source.path, on_target=False))
 
     def _target_trouble(self, source: Entry | None, problem: ScanProblem) -> None:
         """Count an unreadable path of the target; expected for a symlink that is too long to be read there."""
-        loss = None if source is None else self._absences.impossible(source)
+        loss = None if source is None else self.absences.impossible(source)
         if source is not None and loss is not None:
-            self._tally.record(source, None, losses=[loss])
+            self.tally.record(source, None, losses=[loss])
             return
-        self._tally.unreadable(problem, on_source=False)
+        self.tally.unreadable(problem, on_source=False)
         if source is not None and source.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=source.path))
 
@@ -821,9 +803,9 @@ class TreeComparison:
                 self._compare_pair(source, target, files)
             if source is not None or not known:
                 return
-        if self._absences.is_archive(target.path):
+        if self.absences.is_archive(target.path):
             return
-        self._tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
+        self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
         if target.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=target.path, on_source=False))
 
@@ -842,13 +824,13 @@ class TreeComparison:
     def _look(self, path: bytes, *, on_source: bool) -> tuple[bool, Entry | None]:
         """Whether it is known what a side has at a path, and that. Counts a path that cannot be looked up."""
         try:
-            return True, look_or_prove_gone(self._source if on_source else self._target, path)
+            return True, look_or_prove_gone(self.source if on_source else self.target, path)
         except OSError as error:
-            self._tally.unreadable(error_problem(path, "look", error), on_source=on_source)
+            self.tally.unreadable(error_problem(path, "look", error), on_source=on_source)
             return False, None
 
     def _compare_pair(self, source: Entry, target: Entry, files: "_FilesToRead") -> None:
-        comparison = compare(source, target, self._capabilities)
+        comparison = compare(source, target, self.capabilities)
         if source.type is not target.type:
             self._record(source, target, comparison)
             if source.type is EntryType.DIRECTORY:
@@ -859,13 +841,13 @@ class TreeComparison:
         if source.type is EntryType.DIRECTORY:
             self._pool.put_wide(DirectoryTask(path=source.path))
         same_size = all(difference.kind is not model.DifferenceKind.SIZE for difference in comparison.differences)
-        if source.type is EntryType.FILE and same_size and is_sampled(source.path, self._policy):
+        if source.type is EntryType.FILE and same_size and is_sampled(source.path, self.policy):
             files.add(Pair(source=source, target=target, comparison=comparison))
         else:
             self._record(source, target, comparison)
 
     def _compare_content(self, pairs: tuple[Pair, ...]) -> None:
-        known = {} if self._carrying is None else self._carrying.find(pairs)
+        known = {} if self.carrying is None else self.carrying.find(pairs)
         for pair in pairs:
             if self._pool.stopped:
                 return
@@ -882,22 +864,20 @@ class TreeComparison:
             digest, difference = self._content.compare(pair)
         if difference is not None:
             pair.comparison.differences.append(difference)
-        return None if digest is None else Content(digest=digest, reading=self._reading)
+        return None if digest is None else Content(digest=digest, reading=self.reading)
 
     def _may_be_back(self, difference: model.Difference) -> bool:
         """Whether the target's file was unreadable because of lost storage that is back now."""
         if (
-            self._storage is None
+            self.storage is None
             or difference.kind is not model.DifferenceKind.UNREADABLE
             or difference.target == NOT_COMPARED
         ):
             return False
-        return self._storage.was_lost(stopped=lambda: self._pool.stopped)
+        return self.storage.was_lost(stopped=lambda: self._pool.stopped)
 
     def _record(self, source: Entry, target: Entry, comparison: Comparison, content: Content | None = None) -> None:
-        self._tally.record(
-            source, target, differences=comparison.differences, losses=comparison.losses, content=content
-        )
+        self.tally.record(source, target, differences=comparison.differences, losses=comparison.losses, content=content)
 
 
 class _FilesToRead:

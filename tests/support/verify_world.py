@@ -24,7 +24,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import VerifyRequest, verify
+from migrator.verify.stage import Verification, VerifyRequest
 from tests.support.plans import small_plan
 
 TREE = b"home/alice"
@@ -140,15 +140,15 @@ class World:
         return VerifyRequest(plan=self.plan, batch=batch, policy=policy, workers=workers, held_entries=held_entries)
 
     async def verify_now(self, request: VerifyRequest) -> VerificationRecord:
-        return await verify(
-            request,
+        return await Verification(
+            request=request,
             source=self.source,
             target=self.target,
             manifests=self.manifests,
             ledger=self.ledger,
             progress=self.progress,
             clock=RealClock(),
-        )
+        ).run()
 
     def verify(self, request: VerifyRequest | None = None) -> VerificationRecord:
         return asyncio.run(self.verify_now(request or self.request()))

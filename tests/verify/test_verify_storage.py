@@ -11,7 +11,7 @@ import pytest
 from migrator.core.events import EventKind
 from migrator.fs.ports import Digest
 from migrator.verify.model import VerificationRecord
-from migrator.verify.stage import verify
+from migrator.verify.stage import Verification
 from tests.beegfs.test_storage_outages import Storage, lost, well
 from tests.support.verify_world import RealClock, World, verify_world
 
@@ -43,8 +43,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def verified(world: World, storage: Storage, clock: RealClock) -> VerificationRecord:
     return asyncio.run(
-        verify(
-            world.request(),
+        Verification(
+            request=world.request(),
             source=world.source,
             target=world.target,
             manifests=world.manifests,
@@ -52,7 +52,7 @@ def verified(world: World, storage: Storage, clock: RealClock) -> VerificationRe
             progress=world.progress,
             clock=clock,
             storage=storage,
-        )
+        ).run()
     )
 
 
