@@ -14,10 +14,9 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import format_count, format_duration, several
-from migrator.delta.extras import ExtraSearch, standing_verification
-from migrator.delta.model import ChangeKind, Changes, TreeChanges
+from migrator.delta.extras import search_extras, standing_verification
+from migrator.delta.model import ChangeKind, Changes, TreeChanges, WrittenMoves
 from migrator.delta.moving import carry_out_moves
-from migrator.delta.ports import WrittenMoves
 from migrator.delta.rules import deletion_problems
 from migrator.fs.model import Need, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
@@ -217,7 +216,8 @@ class DeltaPass:
                 cause="a part of the source could not be read, and what is in it would look as if it had been deleted",
                 hint="solve that, then run the same command again: nothing was changed on the target",
             )
-        search = ExtraSearch(
+        extras_found = search_extras(
+            self.deltas.extras,
             invocation=self.invocation,
             plan=self.plan,
             batch=self.batch,
@@ -225,7 +225,7 @@ class DeltaPass:
             now=catalog.name,
             problems=lambda changes, before: self._problems(changes, before, catalog),
         )
-        async with search.search(self.deltas.extras) as extras:
+        async with extras_found as extras:
             changes, chunks, moves = await asyncio.to_thread(self._make_lists, number, base, catalog, extras)
         has_moves = bool(moves.renames or moves.gone)
         # The guards have already judged the extras.
@@ -307,7 +307,6 @@ class DeltaPass:
         return deletion_problems(
             changes,
             base_whole=None if before is None else before.whole,
-            now_whole=catalog.whole,
             base_fingerprint=None if before is None else before.health_fingerprint,
             now_fingerprint=catalog.health_fingerprint,
             source_fingerprint=health.fingerprint,

@@ -5,17 +5,15 @@ then and had been removed on the source before that scan.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import several
-from migrator.delta.model import ChangeKind, Changes
-from migrator.delta.ports import ExtrasOfTree
+from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation
@@ -29,61 +27,57 @@ Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
 """Problems that forbid applying changes whose base is this catalog."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtraSearch:
-    """Finds the extras for one pass over trees with the base `base` and the new catalog `now`.
-
-    `problems` returns the problems that forbid the deletions of a pass. Extras with problems stay and are reported; the pass
-    continues without them.
+@asynccontextmanager
+async def search_extras(
+    extras: "Extras | None",
+    *,
+    invocation: Invocation,
+    plan: Plan,
+    batch: Batch,
+    base: str,
+    now: str,
+    problems: Problems,
+) -> "AsyncIterator[FoundExtras | None]":
+    """Extras that a pass over the batch, with the base `base` and the new catalog `now`, may move to the trash; valid inside the
+    block. None: there are none without `problems`, which forbid the deletions of a pass. Extras with problems stay and are
+    reported; the pass continues without them. Raises Refused as `Extras` does.
     """
 
-    invocation: Invocation
-    plan: Plan
-    batch: Batch
-    base: str
-    now: str
-    problems: Problems
-
-    @asynccontextmanager
-    async def search(self, extras: "Extras | None") -> "AsyncIterator[FoundExtras | None]":
-        """Extras that a pass may move to the trash, valid inside the block; None: there are none without problems. Raises
-        Refused as `Extras` does.
-        """
-        wanted = await asyncio.to_thread(self._wanted)
-        if extras is None or not wanted:
-            yield None
-            return
-        opened = extras.open(wanted, base=self.base, now=self.now)
-        found = await asyncio.to_thread(opened.__enter__)
-        try:
-            yield found if await self._allowed(found, wanted) else None
-        finally:
-            await asyncio.to_thread(opened.__exit__, None, None, None)
-
-    def _wanted(self) -> list[ExtrasOfTree]:
-        ledger, plan, batch = self.invocation.world.ledger, self.plan.name, self.batch
-        found = (extras_of(ledger, plan, batch.number, tree.path) for tree in batch.trees)
+    def where() -> list[ExtrasOfTree]:
+        ledger = invocation.world.ledger
+        found = (extras_of(ledger, plan.name, batch.number, tree.path) for tree in batch.trees)
         return [one for one in found if one.earlier or one.manifest is not None]
 
-    async def _allowed(self, found: "FoundExtras", wanted: Sequence[ExtrasOfTree]) -> bool:
+    async def may_go(found: "FoundExtras") -> bool:
         lost = await asyncio.to_thread(lambda: [one for tree in wanted if (one := found.lost(tree.tree))])
         names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
         if not names:
             return False
         # A verification has looked its extras up on the source; nobody has looked up those of an earlier catalog.
         against: dict[str, None] = {}
-        for base in sorted({self.now, *(catalog for one in wanted for catalog in one.earlier)}):
-            against |= dict.fromkeys(await self.problems(Changes(base=base, now=self.now, trees=tuple(lost)), base))
-        those = f"{several(names, 'path')} that the source has no more, and no pass of this plan removed,"
-        subject = f"batch {self.batch.number}"
+        for catalog in sorted({now, *(catalog for one in wanted for catalog in one.earlier)}):
+            changes = Changes(base=catalog, now=now, trees=tuple(lost))
+            against |= dict.fromkeys(await problems(changes, catalog))
+        those = f"{several(names, 'path')} that the source has no more, and no pass of this plan removed"
+        subject = f"batch {batch.number}"
         if against:
-            message = f"{those} {'is' if names == 1 else 'are'} left on the target: {'; '.join(against)}"
-            self.invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
+            message = f"left on the target: {those}: {'; '.join(against)}"
+            invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
             return False
-        where = ", ".join(show(tree.tree) for tree in lost[:_SHOWN])
-        message = f"{those} {'is' if names == 1 else 'are'} to be moved to the target's trash, in {where}"
-        self.invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, message)
+        trees = ", ".join(show(tree.tree) for tree in lost[:_SHOWN])
+        invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, f"to the target's trash: {those}, in {trees}")
         return True
+
+    wanted = await asyncio.to_thread(where)
+    if extras is None or not wanted:
+        yield None
+        return
+    opened = extras.open(wanted, base=base, now=now)
+    found = await asyncio.to_thread(opened.__enter__)
+    try:
+        yield found if await may_go(found) else None
+    finally:
+        await asyncio.to_thread(opened.__exit__, None, None, None)
 
 
 _SHOWN = 5

@@ -20,7 +20,6 @@ def deletion_problems(
     changes: Changes,
     *,
     base_whole: bool | None,
-    now_whole: bool | None,
     base_fingerprint: str | None,
     now_fingerprint: str | None,
     source_fingerprint: str | None,
@@ -30,18 +29,16 @@ def deletion_problems(
 ) -> tuple[str, ...]:
     """Every problem, each with what to do next; empty if renames and deletions may be applied.
 
-    `base_whole` and `now_whole`: whether both catalogs are whole; the fingerprints are those of the source's health when
+    `base_whole`: whether the catalog of the base is whole; one that is not is never compared with it. The fingerprints are those of the source's health when
     each scan began, and now. `source_problems` are problems and doubts (a rebalance process) of the source, `mount_problems`
     those of both mounts. None stands for unknown. A tree may lose the share `max_shrink` of its names and of its bytes since
     the base; renamed paths are not lost.
     """
     return (
         *_catalog_problems(changes.base, base_whole),
-        *_catalog_problems(changes.now, now_whole),
         *_brick_problems(changes, base_fingerprint, now_fingerprint, source_fingerprint),
         *source_problems,
         *mount_problems,
-        *_share_problems(max_shrink),
         *(problem for tree in changes.trees for problem in _tree_problems(tree, max_shrink)),
     )
 
@@ -65,11 +62,6 @@ def _brick_problems(changes: Changes, base: str | None, now: str | None, source:
         yield "which bricks the source has now is not known: see `migrator doctor`"
     elif now and now != source:
         yield f"the source's bricks or options were changed since the catalog {changes.now}: scan again"
-
-
-def _share_problems(max_shrink: float) -> Iterable[str]:
-    if not 0 <= max_shrink <= 1:
-        yield f"how much of a tree may be gone is not known: [transfer] max_shrink is {max_shrink}"
 
 
 def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:

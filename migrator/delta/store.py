@@ -1,8 +1,8 @@
 """Comparisons of catalogs and extras, by DuckDB out of core, and the move lists of passes."""
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, dropwhile, islice, takewhile
@@ -24,8 +24,16 @@ from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import NS_PER_S
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
-from migrator.delta.ports import ExtrasOfTree, WrittenMoves
+from migrator.delta.model import (
+    ChangeKind,
+    Changes,
+    ChangeTally,
+    ExtrasOfTree,
+    Gone,
+    Rename,
+    TreeChanges,
+    WrittenMoves,
+)
 from migrator.plan.store import DUCKDB_MEMORY_BYTES
 from migrator.verify.model import DifferenceKind
 
@@ -350,7 +358,7 @@ class Comparisons:
             connection.execute(_SETTINGS.format(after_ns=after_ns, until_ns=until_ns))
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
-            _insert(connection, "unsettled", [(path,) for path in sorted(set(unsettled))])
+            _insert(connection, "unsettled", {"path": sorted(set(unsettled))})
             _compare(connection, reap_list)
             yield Comparison(connection, before.record, after.record, sorted(set(trees)))
 
@@ -369,13 +377,9 @@ def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> N
         connection.execute(query)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-    if rows:
-        schema = connection.table(table).to_arrow_table().schema
-        arrays = [
-            pa.array(column, type=field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)
-        ]
-        connection.from_arrow(pa.Table.from_arrays(arrays, schema=schema)).insert_into(table)
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, Sequence[object]]) -> None:
+    schema = connection.table(table).to_arrow_table().schema
+    connection.from_arrow(pa.table(dict(columns), schema=schema)).insert_into(table)
 
 
 def _place_directories(connection: duckdb.DuckDBPyConnection) -> None:
@@ -389,11 +393,15 @@ def _place(connection: duckdb.DuckDBPyConnection) -> bool:
     """Fill `placed`. Returns whether any directory moves paths."""
     sources = connection.execute(_SEGMENT_SOURCES).fetchall()
     connection.execute(_SEGMENTS)
-    rows = [
-        (tree, start, None if source is None else len(source[0]), None if source is None else source[2])
-        for tree, start, source in _segments(sources)
-    ]
-    _insert(connection, "segments", rows)
+    segments = list(_segments(sources))
+    nearest = [source for _, _, source in segments]
+    columns: dict[str, Sequence[object]] = {
+        "tree": [tree for tree, _, _ in segments],
+        "start": [start for _, start, _ in segments],
+        "cut": [None if source is None else len(source[0]) for source in nearest],
+        "target": [None if source is None else source[2] for source in nearest],
+    }
+    _insert(connection, "segments", columns)
     connection.execute(_PLACED)
     return bool(sources)
 
@@ -528,25 +536,15 @@ class MoveListFiles:
         move_list = name + _SUFFIX
         self._directory.mkdir(parents=True, exist_ok=True)
         sync(self._directory.parent)
-        counts = {_RENAME: 0, _GONE: 0}
+        counts = Counter[str]()
         rows = chain(map(_of_rename, renames), map(_of_gone, gone))
         with (
             replacing(self._directory / move_list) as stream,
-            pq.ParquetWriter(
-                stream,
-                MOVES_SCHEMA,
-                compression="zstd",
-                write_statistics=False,
-                write_page_checksum=True,
-                use_dictionary=["what", "tree", "type"],  # type: ignore[arg-type] # a list of columns is documented
-            ) as writer,
+            pq.ParquetWriter(stream, MOVES_SCHEMA, compression="zstd", write_page_checksum=True) as writer,
         ):
             while block := list(islice(rows, ROWS_AT_ONCE)):
-                columns = zip(*block, strict=True)
-                arrays = [pa.array(column, field.type) for column, field in zip(columns, MOVES_SCHEMA, strict=True)]
-                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=MOVES_SCHEMA))
-                for row in block:
-                    counts[row[0]] += 1
+                writer.write_batch(pa.RecordBatch.from_pylist(block, schema=MOVES_SCHEMA))
+                counts.update(row["what"] for row in block)
         digest = self.digest(move_list)
         return WrittenMoves(move_list=move_list, digest=digest, renames=counts[_RENAME], gone=counts[_GONE])
 
@@ -596,15 +594,13 @@ class MoveListFiles:
         return self._directory / move_list
 
 
-_Row = tuple[Any, ...]
+def _of_rename(one: Rename) -> dict[str, Any]:
+    row = {"what": _RENAME, "tree": one.tree, "path": one.old, "new_path": one.new, "type": one.type.value}
+    return row | {"size": one.size_bytes, "mtime_ns": one.mtime_ns}
 
 
-def _of_rename(one: Rename) -> _Row:
-    return (_RENAME, one.tree, one.old, one.new, one.type.value, one.size_bytes, one.mtime_ns, None)
-
-
-def _of_gone(one: Gone) -> _Row:
-    return (_GONE, one.tree, one.path, None, one.type.value, None, None, one.names)
+def _of_gone(one: Gone) -> dict[str, Any]:
+    return {"what": _GONE, "tree": one.tree, "path": one.path, "type": one.type.value, "names": one.names}
 
 
 def _missing(move_list: str, file: Path) -> Refused:

@@ -248,8 +248,6 @@ def _scan(whole: bool | None) -> Iterable[str]:
 
 def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) -> str | None:
     """Why too many names are missing on the target, although users remove files; None if not too many."""
-    if not 0 <= max_shrink <= 1:
-        return f"how much of a tree may be gone is not known: [transfer] max_shrink is {max_shrink}"
     if gone <= max_shrink * names:
         return None
     return (

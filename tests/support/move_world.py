@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from migrator.core.entry import EntryType
-from migrator.delta.model import Gone, Rename
+from migrator.delta.model import Gone, Rename, WrittenMoves
 from migrator.delta.moving import Moved, MovingWorld, apply_moves
-from migrator.delta.ports import WrittenMoves
 from migrator.fs.model import TRASH_NAME, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.transfer.context import HealthNow
