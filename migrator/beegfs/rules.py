@@ -371,7 +371,7 @@ def owner_needs(
             continue
         gone = reaped.get(owner.tree)
         size_bytes = max(owner.size_bytes - (gone.size_bytes if gone else 0), 0)
-        files = max(owner.files - (gone.inodes if gone else 0), 0)
+        files = max(owner.files - (gone.files if gone else 0), 0)
         before = found.get(owner.uid, OwnerNeed(uid=owner.uid))
         found[owner.uid] = replace(
             before,

@@ -30,8 +30,8 @@ from migrator.purge import model
 from migrator.purge.files import MountedPlaces
 from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
-from migrator.reap.model import ReapRow, ReapStanding
-from migrator.reap.rules import Releases, standing
+from migrator.reap.model import ReapRow, is_listed
+from migrator.reap.rules import Releases
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 from migrator.verify.walk import WorkPool
@@ -337,8 +337,7 @@ class Judge:
         """Whether a path may be removed; counts it, and why it stays. `entry` has its current path, `path` is the one by
         which its user knew it.
         """
-        if proof is None and (standing := self._skipped(entry, path)) is not ReapStanding.NOT_REAPED:
-            released = standing is ReapStanding.RELEASED
+        if proof is None and (released := self._released(entry, path)) is not None:
             with found.lock:
                 found.released += released
                 found.skipped += not released
@@ -360,20 +359,12 @@ class Judge:
             return False
         return proof is not None
 
-    def _skipped(self, entry: Entry, path: bytes) -> ReapStanding:
-        """How a path without a proof stands to the plan's reap list; NOT_REAPED too if it has changed since."""
+    def _released(self, entry: Entry, path: bytes) -> bool | None:
+        """Whether a path that the plan skips, and that is as in its reap list, was released by name; None for any other path."""
         row = self._proofs.skipped(path) if entry.type is EntryType.FILE else None
-        # Removing one name of a file changes the ctime of the others. The whole tree was judged before it was closed.
-        ctime_ns = row.ctime_ns if row is not None and self._placed.moved and row.ino == entry.ino else entry.ctime_ns
-        found = standing(
-            row,
-            size_bytes=entry.size_bytes,
-            mtime_ns=entry.mtime_ns,
-            ctime_ns=ctime_ns,
-            archived=False,
-            released=self._releases.has(self._placed.tree, path),
-        )
-        return found if found in (ReapStanding.RELEASED, ReapStanding.SKIPPED) else ReapStanding.NOT_REAPED
+        if row is None or not is_listed(row, entry):
+            return None
+        return self._releases.has(self._placed.tree, path)
 
     def _on_source(self, entry: Entry, proof: model.Proof | None) -> model.Verdict:
         """Whether the source's path is as verified; reads its content if necessary."""

@@ -53,7 +53,6 @@ class TarDraft:
         self._index = index
         self._algorithm = algorithm
         self._members: list[model.ArchivedMember] = []
-        self._first_names: dict[tuple[int, int], model.ArchivedMember] = {}
         self.content_bytes = 0
 
     @property
@@ -61,42 +60,11 @@ class TarDraft:
         return len(self._members)
 
     def add(self, member: OpenMember, *, gfid: bytes | None = None) -> model.LeftOut | None:
-        """Add one member; a further name of an archived file becomes a link to it. A file that changes while it is read
-        leaves no trace. Raises OSError only for the archive's own file.
-        """
+        """Add one member. A file that changes while it is read leaves no trace. Raises OSError only for the archive's own file."""
         entry = replace(member.entry, gfid=gfid)
-        try:
-            first = self._first_names.get((entry.dev, entry.ino)) if entry.link_group is not None else None
-            if first is None or not model.same_file(first, entry):
-                return self._add_content(member, entry)
-        finally:
-            member.close()
-        made = replace(first, entry=entry, offset_bytes=self._writer.position_bytes, link_to=first.entry.path)
-        self._writer.write(_header(self._tree, made))
-        self._members.append(made)
-        return None
-
-    def close(self) -> model.WrittenArchive:
-        """Write the end of the archive, and its index."""
-        self._writer.write(_end(self._writer.position_bytes))
-        self._writer.cut()
-        content = _encode_index(self._tree, self._members, algorithm=self._algorithm, frames=self._writer.frames)
-        self._index.write(content)
-        return model.WrittenArchive(
-            members=self.members,
-            content_bytes=self.content_bytes,
-            archive_bytes=self._writer.stored_bytes,
-            index_bytes=len(content),
-            archive_digest=self._writer.digest.hexdigest(),
-            index_digest=digest_of(content),
-        )
-
-    def _add_content(self, member: OpenMember, entry: Entry) -> model.LeftOut | None:
         mark = None if member.is_held else self._writer.mark()
+        self._writer.write(_header(self._tree, entry))
         offset_bytes = self._writer.position_bytes
-        made = model.ArchivedMember(entry=entry, digest=b"", offset_bytes=offset_bytes, data_offset_bytes=0)
-        self._writer.write(_header(self._tree, made))
-        data_offset_bytes = self._writer.position_bytes
         pieces = member.pieces()
         while True:
             # Errors of the archive's own file are not caught: they concern more than this member.
@@ -116,12 +84,24 @@ class TarDraft:
             self._writer.back_to(mark)
             return digest
         self._writer.write(bytes(-entry.size_bytes % tarfile.BLOCKSIZE))
-        made = replace(made, digest=digest, data_offset_bytes=data_offset_bytes)
-        self._members.append(made)
+        self._members.append(model.ArchivedMember(entry=entry, digest=digest, offset_bytes=offset_bytes))
         self.content_bytes += entry.size_bytes
-        if entry.link_group is not None:
-            self._first_names[entry.dev, entry.ino] = made
         return None
+
+    def close(self) -> model.WrittenArchive:
+        """Write the end of the archive, and its index."""
+        self._writer.write(_end(self._writer.position_bytes))
+        self._writer.cut()
+        content = _encode_index(self._tree, self._members, algorithm=self._algorithm, frames=self._writer.frames)
+        self._index.write(content)
+        return model.WrittenArchive(
+            members=self.members,
+            content_bytes=self.content_bytes,
+            archive_bytes=self._writer.stored_bytes,
+            index_bytes=len(content),
+            archive_digest=self._writer.digest.hexdigest(),
+            index_digest=digest_of(content),
+        )
 
 
 class TarIndex:
@@ -181,7 +161,7 @@ class TarIndex:
 
     def _content(self, reader: "FrameReader", member: model.ArchivedMember) -> Iterator[bytes]:
         hasher = DIGEST_ALGORITHMS[self._algorithm]()
-        for piece in reader.pieces(member.data_offset_bytes, member.entry.size_bytes):
+        for piece in reader.pieces(member.offset_bytes, member.entry.size_bytes):
             hasher.update(memoryview(piece))
             yield piece
         if hasher.digest() != member.digest:
@@ -193,11 +173,9 @@ class TarIndex:
             facts = {name: row[column] for column, name in _OF_ENTRY.items()}
             facts |= {"path": join(tree, row["path"]), "xattrs": dict(row["xattrs"])}
             yield model.ArchivedMember(
-                entry=Entry(**facts, type=EntryType.FILE, rdev=0),
+                entry=Entry(**facts, type=EntryType.FILE, rdev=0, nlink=1),
                 digest=row["digest"],
                 offset_bytes=row["offset"],
-                data_offset_bytes=row["data_offset"],
-                link_to=None if row["link_to"] is None else join(tree, row["link_to"]),
                 archive=self.record.number,
                 algorithm=self._algorithm,
             )
@@ -218,21 +196,15 @@ _COLUMNS: dict[str, "pa.DataType"] = {
     "dev": pa.uint64(),
     "ino": pa.uint64(),
     "gfid": pa.binary(),
-    "nlink": pa.int64(),
-    "link_to": pa.binary(),
     "xattrs": pa.map_(pa.binary(), pa.binary()),
     "digest": pa.binary(),
     "offset": pa.int64(),
-    "data_offset": pa.int64(),
 }
-_NULLABLE = frozenset({"gfid", "link_to"})
+_NULLABLE = frozenset({"gfid"})
 _SCHEMA = pa.schema([pa.field(name, kind, nullable=name in _NULLABLE) for name, kind in _COLUMNS.items()])
-"""`path`, `link_to` (the first name of the same file in the archive) are relative to the tree, as in the tar. `offset` and
-`data_offset` count in the uncompressed tar."""
+"""`path` is relative to the tree, as in the tar. The content begins at `offset` in the uncompressed tar."""
 _OF_ENTRY = {
-    column: "size_bytes" if column == "size" else column
-    for column in _COLUMNS
-    if column not in {"link_to", "digest", "offset", "data_offset"}
+    column: "size_bytes" if column == "size" else column for column in _COLUMNS if column not in {"digest", "offset"}
 }
 """The columns that hold an entry, and its fields."""
 
@@ -250,11 +222,9 @@ def _encode_index(
         {column: getattr(member.entry, name) for column, name in _OF_ENTRY.items()}
         | {
             "path": _within(tree, member.entry.path),
-            "link_to": None if member.link_to is None else _within(tree, member.link_to),
             "xattrs": sorted(member.entry.xattrs.items()),
             "digest": member.digest,
             "offset": member.offset_bytes,
-            "data_offset": member.data_offset_bytes,
         }
         for member in members
     ]
@@ -276,16 +246,12 @@ def _encode_index(
 _ACL_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group", MASK: "mask", OTHER: "other"}
 
 
-def _header(tree: bytes, member: model.ArchivedMember) -> bytes:
+def _header(tree: bytes, entry: Entry) -> bytes:
     """The header of a member: its pax records, then its own block. Deterministic. Attributes and ACLs are written as GNU
     tar 1.34 does, so it can restore them.
     """
-    entry = member.entry
     made = tarfile.TarInfo(_text(_within(tree, entry.path)))
-    if member.link_to is None:
-        made.size = entry.size_bytes
-    else:
-        made.type, made.linkname = tarfile.LNKTYPE, _text(_within(tree, member.link_to))
+    made.size = entry.size_bytes
     made.mode, made.uid, made.gid, made.mtime = entry.mode, entry.uid, entry.gid, entry.mtime_ns // NS_PER_S
     records = {"mtime": _seconds(entry.mtime_ns), "atime": _seconds(entry.atime_ns)}
     for key, value in sorted(entry.xattrs.items()):

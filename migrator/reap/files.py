@@ -331,16 +331,6 @@ def restore_file(
         os.fsync(fd)
 
 
-def restore_link(root: Root, member: model.ArchivedMember, existing: bytes, *, overwrite: bool) -> None:
-    """Restore a member as another name of a restored one. Raises OSError as `restore_file` does."""
-    with (
-        root.parent(existing) as (existing_fd, existing_name),
-        _parent(root, member.entry) as (fd, name),
-        _final_name(fd, name, overwrite=overwrite) as temporary,
-    ):
-        os.link(existing_name, temporary, src_dir_fd=existing_fd, dst_dir_fd=fd, follow_symlinks=False)
-
-
 @contextmanager
 def _parent(root: Root, entry: Entry) -> Iterator[tuple[int, bytes]]:
     """The directory of a member, as a descriptor, and the member's name. Missing directories are created for its owner."""
@@ -386,7 +376,6 @@ def _final_name(directory_fd: int, name: bytes, *, overwrite: bool) -> Iterator[
         else:
             _name_once(directory_fd, temporary, name)
     finally:
-        # Renaming over another name of the same file does nothing and leaves both (rename(2)).
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory_fd)
 

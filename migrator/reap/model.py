@@ -32,26 +32,11 @@ class ReapClock(StrEnum):
     ATIME = "atime"
 
 
-class ReapStanding(StrEnum):
-    """The status of one path of the source, by a plan's reap list and the actions since.
-
-    Not reaped: the path is not in the list, or changed since, so it is copied as any other file. Released: it was skipped,
-    and given up by name for deletion with the source.
-    """
-
-    NOT_REAPED = "not reaped"
-    TO_ARCHIVE = "to archive"
-    ARCHIVED = "archived"
-    SKIPPED = "skipped"
-    RELEASED = "released"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapRule:
     """The files of one user tree to reap. All conditions must hold (None: no condition); without any, nothing matches.
 
-    `exclude` are globs of `migrator.reap.rules`. `hidden`, `executables` and `linked` (files with several names) include
-    files that are left out by default.
+    `exclude` are globs of `migrator.reap.rules`. `hidden` and `executables` include files that are left out by default.
     """
 
     action: ReapAction = ReapAction.LIST
@@ -61,7 +46,6 @@ class ReapRule:
     exclude: tuple[str, ...] = ()
     hidden: bool = False
     executables: bool = False
-    linked: bool = False
 
     @property
     def matches_anything(self) -> bool:
@@ -126,15 +110,14 @@ class ReapDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapedTree:
-    """The matched files of one user tree. `files` counts names; `inodes` and bytes count a file with several names once.
-    `oldest_ns` is the time of the oldest file by the rule's clock; `rule` is the rule in words.
+    """The matched files of one user tree. `oldest_ns` is the time of the oldest one by the rule's clock; `rule` is the rule in
+    words.
     """
 
     tree: UserTree
     action: ReapAction
     rule: str
     files: int
-    inodes: int
     size_bytes: int
     allocated_bytes: int
     oldest_ns: int
@@ -277,17 +260,13 @@ class LeftOut:
 class ArchivedMember:
     """One file in an archive. `entry` has the source's attributes when it was read, and the path relative to the source's root.
 
-    `digest` is that of the content. `offset_bytes` is the offset of the header in the
-    uncompressed tar, `data_offset_bytes` that of the content: further names of a file (`link_to`) have that of the first
-    name in the same archive. `archive` (its number in the tree) and `algorithm` (of the digest) are set for members of an
-    index.
+    `digest` is that of the content, which begins at `offset_bytes` in the uncompressed tar. `archive` (its number in the tree)
+    and `algorithm` (of the digest) are set for members of an index.
     """
 
     entry: Entry
     digest: bytes
     offset_bytes: int
-    data_offset_bytes: int
-    link_to: bytes | None = None
     archive: int = 0
     algorithm: str = ""
 

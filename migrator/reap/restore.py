@@ -18,7 +18,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.reap.archive import EXAMPLES, ProvenArchives, in_thread, whole
 from migrator.reap.archives import TarIndex
-from migrator.reap.files import MountedArchiveFolders, restore_file, restore_link
+from migrator.reap.files import MountedArchiveFolders, restore_file
 from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
 from migrator.reap.rules import GlobMatcher, parse_glob
 
@@ -117,12 +117,11 @@ class _Restoring:
 
     async def restore(self, tree: bytes, choice: _Choice) -> None:
         """Restore the chosen members of one archive."""
-        first_names: dict[int, bytes] = {}
         number = choice.archive.record.number
 
         def put_back(stream: BinaryIO, some: Sequence[ArchivedMember]) -> None:
             for member in some:
-                self._put_back(member, choice.archive.content(stream, member), first_names)
+                self._put_back(member, choice.archive.content(stream, member))
 
         try:
             async with (
@@ -148,16 +147,10 @@ class _Restoring:
             examples=tuple(self._examples),
         )
 
-    def _put_back(self, member: ArchivedMember, content: Iterator[bytes], first_names: dict[int, bytes]) -> None:
+    def _put_back(self, member: ArchivedMember, content: Iterator[bytes]) -> None:
         root, overwrite = self._world.destination.beneath, self._request.overwrite
-        entry = member.entry
-        # Names that share content in the archive become names of one file again.
-        first = first_names.get(member.data_offset_bytes) if entry.link_group is not None else None
         try:
-            if first is not None:
-                restore_link(root, member, first, overwrite=overwrite)
-            else:
-                restore_file(root, member, content, self._world.capabilities, overwrite=overwrite)
+            restore_file(root, member, content, self._world.capabilities, overwrite=overwrite)
         except FileExistsError:
             self._leave(member, "something is there already; --overwrite replaces it")
         except Refused as refused:
@@ -167,10 +160,7 @@ class _Restoring:
             self._leave(member, f"{in_the_way}{error.strerror or error}")
         else:
             self.restored += 1
-            if entry.link_group is not None:
-                first_names.setdefault(member.data_offset_bytes, entry.path)
-            if first is None:
-                self._size_bytes += entry.size_bytes
+            self._size_bytes += member.entry.size_bytes
 
     def _leave(self, member: ArchivedMember, reason: str) -> None:
         self._not_restored += 1

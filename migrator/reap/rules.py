@@ -1,4 +1,4 @@
-"""Globs, the rule of each tree, savings, and the standing of a path. Pure."""
+"""Globs, the rule of each tree, savings, and releases. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +109,7 @@ def _token_pattern(token: Token) -> bytes:
     return b"[" + b"".join(re.escape(bytes((byte,))) for byte in sorted(token)) + b"]"
 
 
-# --- Rules of trees, savings, and the standing of a path
+# --- Rules of trees, savings, and releases
 
 
 _CHECK = "reap atime"
@@ -151,11 +151,7 @@ def rule_words(rule: model.ReapRule) -> str:
         conditions.append(f"not {done} for {format_duration(rule.older_than_s)}")
     if rule.smaller_than_bytes is not None:
         conditions.append(f"smaller than {format_size(rule.smaller_than_bytes)}")
-    named = (
-        ("hidden files", rule.hidden),
-        ("executables", rule.executables),
-        ("files with several names", rule.linked),
-    )
+    named = (("hidden files", rule.hidden), ("executables", rule.executables))
     words = [" and ".join(conditions)]
     if too := [what for what, taken in named if taken]:
         words.append(f"{', '.join(too)} too")
@@ -173,7 +169,7 @@ def savings(trees: Iterable[model.ReapedTree], cost: TransferCost) -> model.Savi
     for tree in trees:
         saved_bytes = 0 if tree.action is model.ReapAction.ARCHIVE else tree.size_bytes
         size_bytes += saved_bytes
-        inodes += tree.inodes
+        inodes += tree.files
         seconds += copy_s(tree.files, saved_bytes, cost)
     return model.Savings(size_bytes=size_bytes, inodes=inodes, seconds=seconds)
 
@@ -217,27 +213,6 @@ def require_atime(rules: Iterable[model.TreeRule], problem: str | None) -> None:
     """Raise Refused if a rule depends on atime and the source does not keep it."""
     if problem is not None and any(one.rule.needs_atime for one in rules):
         raise Refused(f'[reap] by = "atime" cannot be: {problem}', hint=_ATIME_HINT)
-
-
-def standing(
-    row: model.ReapRow | None,
-    *,
-    size_bytes: int,
-    mtime_ns: int,
-    ctime_ns: int,
-    archived: bool,
-    released: bool,
-) -> model.ReapStanding:
-    """The standing of a path of the source. `row` is from the plan's reap list (None: not in it); the attributes are the
-    source's now. `archived`: a proven archive holds it with these attributes. `released`: see `Releases`.
-    """
-    if row is None or (row.size_bytes, row.mtime_ns, row.ctime_ns) != (size_bytes, mtime_ns, ctime_ns):
-        return model.ReapStanding.NOT_REAPED
-    if archived:
-        return model.ReapStanding.ARCHIVED
-    if row.action is model.ReapAction.ARCHIVE:
-        return model.ReapStanding.TO_ARCHIVE
-    return model.ReapStanding.RELEASED if released else model.ReapStanding.SKIPPED
 
 
 class Releases:

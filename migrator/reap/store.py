@@ -39,7 +39,7 @@ _EXECUTABLE = 0o111
 RULES_TABLE = """
     CREATE OR REPLACE TEMP TABLE reap_rules (
         tree BLOB, ordinal INTEGER, action VARCHAR, smaller BIGINT, before_ns BIGINT, by_atime BOOLEAN, hidden BOOLEAN,
-        executables BOOLEAN, linked BOOLEAN, excludes INTEGER
+        executables BOOLEAN, excludes INTEGER
     )
 """
 """`excludes` is the number N of a parameter `$excludeN`, null if nothing is excluded."""
@@ -58,7 +58,7 @@ KEPT_TABLE = "CREATE OR REPLACE TEMP TABLE kept (tree BLOB, start BLOB, until BL
 
 
 def candidates(excludes: int, *, after: str, until: str) -> str:
-    """Create `candidates`: files that the rules match, before opt-outs and link groups are considered. Files that changed
+    """Create `candidates`: files that the rules match, before opt-outs are considered. Files that changed
     during the scan (`after`, `until`) are left out: a delta pass sends them in any case.
     """
     below = "array_slice(path, octet_length(tree) + 2, octet_length(path))"
@@ -67,15 +67,14 @@ def candidates(excludes: int, *, after: str, until: str) -> str:
     )
     return f"""
         CREATE OR REPLACE TEMP TABLE candidates AS
-        SELECT position, ordinal, tree, size, blocks, nlink, link_group,
+        SELECT position, ordinal, tree, size, blocks,
             CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END AS time_ns,
             CASE WHEN tree IN (SELECT tree FROM kept) THEN path END AS path
         FROM entries JOIN reap_rules USING (tree)
-        WHERE type = 'file' AND path <> tree
+        WHERE type = 'file' AND nlink <= 1 AND path <> tree
             AND (smaller IS NULL OR size < smaller)
             AND (before_ns IS NULL OR CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END < before_ns)
             AND (executables OR mode & {_EXECUTABLE} = 0)
-            AND (linked OR nlink <= 1)
             AND NOT (ctime_ns > {after} OR (mtime_ns > {after} AND mtime_ns <= {until}))
             AND (hidden OR NOT contains(array_slice(path, octet_length(tree) + 1, octet_length(path))::VARCHAR, '/.'))
             {f"AND NOT CASE excludes {excluded} ELSE false END" if excludes else ""}
@@ -84,27 +83,18 @@ def candidates(excludes: int, *, after: str, until: str) -> str:
 
 CHOSEN = """
     CREATE OR REPLACE TEMP TABLE reaped AS
-    WITH free AS (
-        SELECT position, ordinal, size, blocks, nlink, link_group, time_ns FROM candidates WHERE path IS NULL
-        UNION ALL
-        SELECT position, ordinal, size, blocks, nlink, link_group, time_ns
-        FROM (SELECT * FROM candidates WHERE path IS NOT NULL) AS found
-        ASOF LEFT JOIN kept ON found.tree = kept.tree AND found.path >= kept.start
-        WHERE kept.start IS NULL OR found.path >= kept.until
-    )
-    SELECT position, ordinal, size, blocks, nlink, time_ns FROM free WHERE nlink <= 1
+    SELECT position, ordinal, size, blocks, time_ns FROM candidates WHERE path IS NULL
     UNION ALL
-    SELECT position, ordinal, size, blocks, nlink, time_ns FROM (
-        SELECT *, count(*) OVER (PARTITION BY ordinal, link_group) AS names
-        FROM free WHERE nlink > 1 AND link_group IS NOT NULL
-    ) WHERE names = nlink
+    SELECT position, ordinal, size, blocks, time_ns
+    FROM (SELECT * FROM candidates WHERE path IS NOT NULL) AS found
+    ASOF LEFT JOIN kept ON found.tree = kept.tree AND found.path >= kept.start
+    WHERE kept.start IS NULL OR found.path >= kept.until
 """
-"""Either all names of a file are reaped, or none."""
 
 TALLIES = """
-    SELECT ordinal, nlink, count(*), sum(size)::BIGINT, sum(blocks)::BIGINT, min(time_ns) FROM reaped GROUP BY ALL
+    SELECT ordinal, count(*), sum(size)::BIGINT, sum(blocks)::BIGINT, min(time_ns)
+    FROM reaped GROUP BY ordinal ORDER BY ordinal
 """
-"""Sums by number of names: all names of a file are present, so dividing counts each file once."""
 
 KEPT_BACK = "SELECT position FROM reaped JOIN reap_rules USING (ordinal) WHERE action <> 'list'"
 
@@ -202,7 +192,6 @@ class Reaping:
                 "by_atime": one.rule.by is ReapClock.ATIME,
                 "hidden": one.rule.hidden,
                 "executables": one.rule.executables,
-                "linked": one.rule.linked,
                 "excludes": excludes.index(one.rule.exclude) if one.rule.exclude else None,
             }
             for ordinal, one in enumerate(self._rules)
@@ -232,27 +221,17 @@ class Reaping:
 
     def trees(self) -> Sequence[ReapedTree]:
         """Counts by tree, in the order of the rules, without trees that have no matches."""
-        sums: dict[int, list[int]] = {}
-        for ordinal, nlink, names, size, blocks, oldest_ns in self._connection.execute(TALLIES).fetchall():
-            share = max(nlink, 1)
-            found = sums.setdefault(ordinal, [0, 0, 0, 0, oldest_ns])
-            found[0] += names
-            found[1] += names // share
-            found[2] += size // share
-            found[3] += blocks // share * _BLOCK_BYTES
-            found[4] = min(found[4], oldest_ns)
         return [
             ReapedTree(
                 tree=self._rules[ordinal].tree,
                 action=self._rules[ordinal].rule.action,
                 rule=rule_words(self._rules[ordinal].rule),
-                files=found[0],
-                inodes=found[1],
-                size_bytes=found[2],
-                allocated_bytes=found[3],
-                oldest_ns=found[4],
+                files=files,
+                size_bytes=size_bytes,
+                allocated_bytes=blocks * _BLOCK_BYTES,
+                oldest_ns=oldest_ns,
             )
-            for ordinal, found in sorted(sums.items())
+            for ordinal, files, size_bytes, blocks, oldest_ns in self._connection.execute(TALLIES).fetchall()
         ]
 
     def rows(self, *, listed: bool = False) -> Iterator[Sequence[ReapRow]]:

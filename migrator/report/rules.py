@@ -428,9 +428,9 @@ def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], relea
         return None
     return model.ReapedFacts(
         to_archive_bytes=sum(tree.size_bytes for tree in to_archive),
-        to_archive_inodes=sum(tree.inodes for tree in to_archive),
+        to_archive_inodes=sum(tree.files for tree in to_archive),
         skipped_bytes=sum(tree.size_bytes for tree in skipped),
-        skipped_inodes=sum(tree.inodes for tree in skipped),
+        skipped_inodes=sum(tree.files for tree in skipped),
         archives=len(proven),
         archived_files=sum(one.written.members for one in proven),
         archived_bytes=sum(one.written.content_bytes for one in proven),

@@ -519,7 +519,7 @@ def _need(usage: TreeUsage, arrived: Need | None, reaped: ReapedTree | None) -> 
     # The root of the tree is one more directory.
     inodes = usage.files + usage.directories + 1
     if reaped is not None and reaped.action is not ReapAction.LIST:
-        inodes -= reaped.inodes
+        inodes -= reaped.files
         size_bytes -= reaped.allocated_bytes if reaped.action is ReapAction.SKIP else 0
     if arrived is not None:
         size_bytes -= arrived.size_bytes

@@ -352,8 +352,6 @@ class ReapSection(_Section, frozen=True, kw_only=True):
     """Whether files below a name that begins with a dot are reaped too."""
     executables: Flag = False
     """Whether files that anybody may execute are reaped too."""
-    linked: Flag = False
-    """Whether files with several hard links are reaped too, if all of their names are."""
     archive_size_bytes: Annotated[Size, AT_LEAST_1] = GIB
     """The most content of one archive. A larger file has an archive of its own."""
     archive_files: Annotated[Count, Meta(ge=1, le=1_000_000)] = 100_000
@@ -371,7 +369,6 @@ class ReapSection(_Section, frozen=True, kw_only=True):
             exclude=self.exclude,
             hidden=self.hidden,
             executables=self.executables,
-            linked=self.linked,
         )
         by_name = {
             user.name: replace(

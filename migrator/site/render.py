@@ -36,7 +36,7 @@ _ADVANCED: Mapping[str, tuple[str, ...]] = {
     "target": ("inodes_free",),
     "transfer": ("chunk_size", "chunk_files", "range_size", "lease", "sample_interval", "stall_timeout"),
     "slurm": ("source", "target", "python"),
-    "reap": ("hidden", "executables", "linked", "archive_size", "archive_files"),
+    "reap": ("hidden", "executables", "archive_size", "archive_files"),
     "verify": ("workers",),
     "cutover": ("settle", "compare", "compare_limit"),
     "drain": ("stall", "poll"),

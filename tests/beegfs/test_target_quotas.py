@@ -40,7 +40,6 @@ def reaping(action: ReapAction) -> PlanReap:
         action=action,
         rule="old",
         files=300,
-        inodes=300,
         size_bytes=3 * GIB,
         allocated_bytes=3 * GIB,
         oldest_ns=0,

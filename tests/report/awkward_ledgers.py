@@ -182,7 +182,6 @@ class _Maker:
             action=self.pick(ReapAction.ARCHIVE, ReapAction.SKIP),
             rule="older than 3 years",
             files=files,
-            inodes=files,
             size_bytes=size,
             allocated_bytes=size,
             oldest_ns=0,

@@ -532,7 +532,6 @@ def test_only_proven_archives_count() -> None:
             action=action,
             rule="r",
             files=2,
-            inodes=2,
             size_bytes=size,
             allocated_bytes=size,
             oldest_ns=0,

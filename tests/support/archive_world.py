@@ -92,9 +92,6 @@ def make_odd_tree(tree: bytes) -> None:
     acl = write(tree + b"/acl")
     os.setxattr(acl, b"system.posix_acl_access", ACL)
     os.utime(acl, ns=(1, 2))
-    for name, size_bytes in ((b"small", 10), (b"large", 700_000)):
-        first = write(tree + b"/links/first " + name, os.urandom(size_bytes))
-        os.link(first, tree + b"/links/second " + name)
 
 
 @dataclass

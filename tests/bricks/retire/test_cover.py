@@ -96,9 +96,7 @@ def test_a_manifest_tells_of_its_own_tree_alone(world: World) -> None:
 def test_what_lies_in_an_archive_is_told(world: World) -> None:
     write_catalog(world.catalogs, HERE, [ALICE, BOB])
     draft = world.manifests.create("archived", algorithm="xxh128")
-    member = ArchivedMember(
-        entry=HERE[1], archive=3, offset_bytes=0, data_offset_bytes=512, digest=DIGEST, algorithm="xxh128"
-    )
+    member = ArchivedMember(entry=HERE[1], archive=3, offset_bytes=0, digest=DIGEST, algorithm="xxh128")
     draft.add(verified=[VerifiedPath(source=HERE[1], target=None, archived=member)])
     found, proof = world.pairs((ALICE, draft.close().file))[HERE[1].path]
     verdict = judge_path(found, proof, moved={ALICE}, unproven=())
