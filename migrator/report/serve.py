@@ -3,11 +3,9 @@
 import errno
 import hashlib
 import hmac
-import io
 import ipaddress
 import json
 import logging
-import os
 import secrets
 import socket
 import socketserver
@@ -20,7 +18,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, Thread, active_count
 from time import monotonic
 from typing import Generic, TypeVar
 from urllib.parse import parse_qs
@@ -32,15 +30,12 @@ from migrator.report.rules import newest_runs
 from migrator.report.watch import pause_s
 
 MOST_CONNECTIONS = 64
-MOST_FROM_ONE = 16
-MOST_HEAD_BYTES = 16384
 
-_HEAD_S, _ANSWER_S, _LINGER_S = 10.0, 60.0, 1.0
-_LINGER_BYTES = 65536
+_HEAD_S, _ANSWER_S = 10.0, 60.0
 _METRICS_INTERVAL_S = 5.0
 """Requests of several Prometheus servers within this time share a snapshot."""
 
-_LEAST_TOKEN, _MOST_TOKEN_BYTES = 16, 4096
+_LEAST_TOKEN = 16
 _MAKE_TOKEN = "(umask 077; openssl rand -hex 32 > token)"
 
 _TEXT, _HTML, _JSON = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json"
@@ -222,12 +217,8 @@ def _address(words: str) -> tuple[str, int]:
 
 def _token(file: Path) -> str:
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            found = os.fstat(fd)
-            content = os.read(fd, _MOST_TOKEN_BYTES) if stat.S_ISREG(found.st_mode) else b""
-        finally:
-            os.close(fd)
+        found = file.stat()
+        content = file.read_bytes() if stat.S_ISREG(found.st_mode) else b""
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", hint=f"make one: {_MAKE_TOKEN}") from error
     if found.st_mode & 0o077:
@@ -275,8 +266,6 @@ class Server(ThreadingHTTPServer):
         # cookie contains the port: two servers on one machine must not accept each other's.
         secret = hmac.digest(secrets.token_bytes(32), self._token or b"", hashlib.sha256).hex()
         self.cookie = f"migrator_access_{bound}={secret}"
-        self._lock = Lock()
-        self._open: dict[object, str] = {}
 
     async def serve(self, announce: Callable[[], None] = lambda: None) -> None:
         """Answer until cancelled, then release the port. Open connections end with the process."""
@@ -288,35 +277,19 @@ class Server(ThreadingHTTPServer):
             self.shutdown()
             self.server_close()
 
-    @property
-    def connections(self) -> int:
-        """How many are open."""
-        with self._lock:
-            return len(self._open)
-
     def server_bind(self) -> None:
         """Bind without the name look-up of http.server."""
         socketserver.TCPServer.server_bind(self)
 
-    def verify_request(self, request: object, client_address: tuple[str, int]) -> bool:
-        """Refuse connections above the limits, without a thread: one client cannot lock out others."""
-        peer = str(client_address[0])
-        with self._lock:
-            peers = list(self._open.values())
-            if len(peers) < MOST_CONNECTIONS and peers.count(peer) < MOST_FROM_ONE:
-                self._open[request] = peer
-                return True
+    def verify_request(self, request: object, _: object) -> bool:
+        """Refuse connections above the limit, without a thread."""
+        if active_count() <= MOST_CONNECTIONS:
+            return True
         if isinstance(request, socket.socket):
             with suppress(OSError):
                 request.settimeout(0)
                 request.send(_BUSY)
         return False
-
-    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
-        """Close a connection, also a refused one."""
-        super().shutdown_request(request)
-        with self._lock:
-            self._open.pop(request, None)
 
     def handle_error(self, *_: object) -> None:
         """Log the type of the error only: nothing of a request is logged."""
@@ -347,38 +320,18 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request. The head is read here, with limits on time and length; http.server parses it."""
+    """One request: http.server closes the connection after it."""
 
     server: Server
     command = ""
 
+    def setup(self) -> None:
+        self.request.settimeout(self.server.head_s)
+        super().setup()
+
     def handle(self) -> None:
         with suppress(OSError):
-            head = self._head()
-            if head is not None:
-                self.rfile.close()
-                self.rfile = io.BytesIO(head)
-                self.handle_one_request()
-            self._linger()
-
-    def _head(self) -> bytes | None:
-        """The request up to the empty line; None if it is incomplete, which is answered."""
-        until_s = monotonic() + self.server.head_s
-        head = b""
-        try:
-            while b"\r\n\r\n" not in head:
-                if len(head) >= MOST_HEAD_BYTES:
-                    self.send_error(431)
-                    return None
-                self.connection.settimeout(max(until_s - monotonic(), 0.001))
-                block = self.connection.recv(MOST_HEAD_BYTES)
-                if not block:
-                    return None
-                head += block
-        except TimeoutError:
-            self.send_error(408)
-            return None
-        return head
+            super().handle()
 
     def do_GET(self) -> None:
         try:
@@ -425,17 +378,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
-
-    def _linger(self) -> None:
-        """Read remaining input for a moment: closing the connection at once could lose the answer."""
-        self.connection.shutdown(socket.SHUT_WR)
-        until_s, left = monotonic() + _LINGER_S, _LINGER_BYTES
-        while left > 0 and (left_s := until_s - monotonic()) > 0:
-            self.connection.settimeout(left_s)
-            block = self.connection.recv(left)
-            if not block:
-                return
-            left -= len(block)
 
     def log_message(self, *_: object) -> None:
         """Nothing of a request is logged."""

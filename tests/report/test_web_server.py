@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Thread, active_count
 
 import pytest
 
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.report.serve import MOST_CONNECTIONS, MOST_FROM_ONE, Answer, Route, Server, Shared, listen, text
+from migrator.report.serve import MOST_CONNECTIONS, Answer, Route, Server, Shared, listen, text
 from tests.support.serving import Reply, reply
 
 TOKEN = "0123456789abcdef!"
@@ -41,8 +41,8 @@ def served(
         server.server_close()
 
 
-def connected(server: Server, source: str = "127.0.0.1") -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.listening.port), timeout=60, source_address=(source, 0))
+def connected(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.listening.port), timeout=60)
 
 
 def rest_of(connection: socket.socket) -> bytes:
@@ -66,36 +66,24 @@ def ask(server: Server, *headers: str, target: str = "/", host: str = "localhost
 
 def test_slow_clients_are_not_waited_for_and_others_get_all() -> None:
     with served(head_s=0.1) as server:
-        assert reply(raw(server, ASK[:-2])).status == 408
+        assert raw(server, ASK[:-2]) == b""
     large = ASK.replace(b"/ ", b"/large ")
     with served() as server:
         assert raw(server, large).endswith(b"\r\n\r\n" + LARGE)
-        with connected(server) as gone:
-            gone.sendall(ASK)
-        while server.connections:
-            time.sleep(0.01)
+    before = active_count()
     with served(answer_s=0.1) as server, connected(server) as idle:
         idle.sendall(large)
         assert idle.recv(10)
-        while server.connections:
+        while active_count() > before + 1:
             time.sleep(0.01)
         assert len(rest_of(idle)) < len(LARGE)
 
 
-def test_one_greedy_client_keeps_no_other_one_out() -> None:
-    with served() as server, ExitStack() as stack:
-        greedy = [stack.enter_context(connected(server)) for _ in range(MOST_FROM_ONE + 2 * MOST_CONNECTIONS)]
-        assert {rest_of(refused)[9:12] for refused in greedy[MOST_FROM_ONE:]} == {b"503"}
-        other = stack.enter_context(connected(server, "127.0.0.2"))
-        other.sendall(ASK)
-        assert reply(rest_of(other)).status == 200
-
-
 def test_all_clients_together_have_so_many_connections() -> None:
     with served() as server, ExitStack() as stack:
-        for number in range(MOST_CONNECTIONS):
-            stack.enter_context(connected(server, f"127.0.0.{2 + number // MOST_FROM_ONE}"))
-        assert reply(raw(server, ASK)).status == 503
+        for _ in range(MOST_CONNECTIONS):
+            stack.enter_context(connected(server))
+        assert reply(raw(server, b"")).status == 503
 
 
 def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -136,8 +124,7 @@ def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(ca
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", {421}),
         (b"GET / HTTP/1.1\r\nHost : localhost", {400, 421}),
         (b"GET / HTTP/1.1" + b"\r\nA: 1" * 101, {431}),
-        (b"GET /" + b"x" * 16384, {431}),
-        (b"GET / HTTP/1.1\r\nA: " + b"x" * 70_000, {431}),
+        (b"GET / HTTP/1.1\r\nA: " + b"x" * 65_540, {431}),
     ],
 )
 def test_what_is_no_plain_request_is_refused(head: bytes, statuses: set[int]) -> None:
@@ -172,13 +159,6 @@ def test_only_this_servers_names_are_answered(host: str, here: bool, anywhere: b
     for address, answered in (("127.0.0.1", here), ("0.0.0.0", anywhere)):
         with served(address=address, names=("Host1.example.",)) as server:
             assert ask(server, host=host).status == (200 if answered else 421)
-
-
-def test_without_a_token_everybody_reads_and_nobody_gets_a_cookie() -> None:
-    with served() as server:
-        for target in ("/", "/?token=x", "/?token="):
-            found = ask(server, target=target)
-            assert (found.status, found.headers.get("Set-Cookie")) == (200, None)
 
 
 def test_the_token_opens_by_header_or_once_by_address() -> None:
