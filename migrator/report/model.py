@@ -73,7 +73,7 @@ class CopyForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierReport:
-    """Figures of an earlier report. If it had no forecast, the times are None and `cone` is empty."""
+    """Figures of an earlier report; `likely_at_s` is None if it had no forecast."""
 
     at_s: float
     plan: str | None
@@ -82,9 +82,6 @@ class EarlierReport:
     total_files: int
     done_files: int
     likely_at_s: float | None
-    earliest_at_s: float | None
-    latest_at_s: float | None
-    cone: tuple[ConePoint, ...] = ()
 
 
 class Standing(StrEnum):

@@ -313,7 +313,6 @@ def read_earlier(place: Path) -> model.EarlierReport:
             "at_s": status["at_s"],
             "plan": (status.get("plan") or {}).get("name"),
         }
-        known["cone"] = forecast.get("cone") or []
         facts = {field.name: known.get(field.name) for field in fields(model.EarlierReport)}
         earlier: model.EarlierReport = documents.decode(model.EarlierReport, facts)
     except OSError as error:

@@ -4,7 +4,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from itertools import pairwise
 from typing import TypeVar
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
@@ -235,25 +234,16 @@ def estimates(
     *,
     now_s: float,
     tally: model.Tally,
-    planned: TransferCost | None,
-    measured: TransferCost | None,
+    cost: TransferCost | None,
     done: Sequence[model.DonePoint],
     started_at_s: float | None,
-    rate: model.ThroughputPoint | None = None,
-    last_rate: model.ThroughputPoint | None = None,
 ) -> tuple[model.Estimate, ...]:
-    """Up to three estimates of when the copying will be done:
-
-    - at the current rate. While nothing is being copied and no cost was measured, at the last rate
-    - by the cost of files and bytes, without pauses; the plan's assumption counts only until a cost was measured
-    - at the pace so far, which includes pauses
+    """Two estimates of when the copying will be done: by the cost of files and bytes, without pauses, and at the pace so far, which
+    includes pauses. None if nothing is left, or if both are unknown.
     """
     if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
         return ()
-    found = list(_at_rate(tally, rate, "now"))
-    if not found and measured is None:
-        found = list(_at_rate(tally, last_rate, "when the last files were copied"))
-    cost = measured or (None if found else planned)
+    found: list[tuple[float, str]] = []
     if cost is not None:
         left_s = (tally.left_files * cost.s_per_file + tally.left_bytes * cost.s_per_byte) / max(cost.streams, 1)
         found.append((left_s, f"{several(cost.streams, 'stream')} without a pause ({cost.basis})"))
@@ -261,19 +251,6 @@ def estimates(
     return tuple(
         model.Estimate(left_s=left_s, finish_at_s=now_s + left_s, basis=basis) for left_s, basis in found if left_s > 0
     )
-
-
-def _at_rate(tally: model.Tally, rate: model.ThroughputPoint | None, when: str) -> Iterator[tuple[float, str]]:
-    """Seconds left and the basis, by what the streams wrote recently. The slower of files and bytes counts; bytes alone while
-    no file was completed, because that takes long for a large one.
-    """
-    if rate is None or (rate.size_bytes if tally.left_bytes > 0 else rate.files) <= 0 or rate.busy_s <= 0:
-        return
-    by_bytes = tally.left_bytes / rate.rate_bytes_per_s if tally.left_bytes > 0 else 0.0
-    by_files = tally.left_files / rate.rate_files_per_s if rate.files > 0 else 0.0
-    speed = f"{format_rate(rate.rate_bytes_per_s)} and {rate.rate_files_per_s:.0f} files/s"
-    span = format_duration(min(rate.busy_s, rate.span_s))
-    yield max(by_bytes, by_files), f"measured {when}: the last {span}: {speed}; the slower of the two counts"
 
 
 def _at_pace(
@@ -466,7 +443,7 @@ def since_report(
     moved_s = None if end_s is None or earlier.likely_at_s is None else end_s - earlier.likely_at_s
     since = model.SinceReport(
         earlier=earlier,
-        standing=_standing(earlier, moved_s) if now_s >= earlier.at_s else model.Standing.UNKNOWN,
+        standing=_standing(earlier, moved_s),
         done_bytes=max(overall.done_bytes - earlier.done_bytes, 0) if same_plan else overall.done_bytes,
         done_files=max(overall.done_files - earlier.done_files, 0) if same_plan else overall.done_files,
         expected_bytes=expected_bytes(earlier, now_s) if same_plan else None,
@@ -474,31 +451,17 @@ def since_report(
         end_moved_s=moved_s,
         reasons=(),
     )
-    if now_s < earlier.at_s:
-        reasons = ["the report is later than the clock of this machine, so there is no comparison"]
-    elif not same_plan:
-        words = f"the plan changed from {earlier.plan or 'none'} to {plan or 'none'}, so amounts are not comparable"
-        reasons = [words, *_pace_reasons(before, after)]
-    elif since.planned_more_bytes <= 0 and 0 < earlier.total_bytes <= earlier.done_bytes:
-        reasons = ["everything in the plan had been copied by then; later passes copied what users changed"]
-    else:
-        reasons = [*_amounts(since, now_s), *_pace_reasons(before, after)]
-    return replace(since, reasons=tuple(reasons))
+    changed = f"the plan changed from {earlier.plan or 'none'} to {plan or 'none'}, so amounts are not comparable"
+    amounts = _amounts(since, now_s) if same_plan else [changed]
+    return replace(since, reasons=(*amounts, *_pace_reasons(before, after)))
 
 
 def expected_bytes(earlier: model.EarlierReport, at_s: float) -> float | None:
     """Bytes that the forecast of an earlier report expected to be copied until `at_s`; None if it had no forecast."""
-    if not earlier.cone:
+    if earlier.likely_at_s is None:
         return None
-    return earlier.cone[0].left_bytes - _left(earlier.cone, at_s)
-
-
-def _left(cone: Sequence[model.ConePoint], at_s: float) -> float:
-    for one, other in pairwise(cone):
-        if one.at_s <= at_s < other.at_s:
-            share = (at_s - one.at_s) / (other.at_s - one.at_s)
-            return one.left_bytes + (other.left_bytes - one.left_bytes) * share
-    return cone[0].left_bytes if at_s < cone[0].at_s else cone[-1].left_bytes
+    share = (at_s - earlier.at_s) / max(earlier.likely_at_s - earlier.at_s, 1.0)
+    return (earlier.total_bytes - earlier.done_bytes) * min(max(share, 0.0), 1.0)
 
 
 def _standing(earlier: model.EarlierReport, moved_s: float | None) -> model.Standing:
@@ -523,7 +486,7 @@ def _amounts(since: model.SinceReport, now_s: float) -> Iterator[str]:
 
 
 def _pace_reasons(before: model.ThroughputPoint | None, after: model.ThroughputPoint | None) -> Iterator[str]:
-    """How the share of the time in which streams ran, their rate, and the size of the files have changed."""
+    """How the share of the time in which streams ran, and their rate, have changed."""
     if after is None:
         yield "no stream has run since then"
         return
@@ -537,9 +500,6 @@ def _pace_reasons(before: model.ThroughputPoint | None, after: model.ThroughputP
     if old > 0 and abs(rate - old) > _NOTABLE * old:
         word = "faster" if rate > old else "slower"
         yield f"while running they were {word}: {format_rate(rate)} instead of {format_rate(old)}"
-        small, were = after.size_bytes / max(after.files, 1), before.size_bytes / max(before.files, 1)
-        if small < were / 2 and rate < old:
-            yield f"the files are smaller: {format_size(round(small))} on average instead of {format_size(round(were))}"
 
 
 # --- Blockers

@@ -177,12 +177,9 @@ def read_status(
         else rules.estimates(
             now_s=now_s,
             tally=overall,
-            planned=cost,
-            measured=ledger.samples.measured_cost(),
+            cost=ledger.samples.measured_cost() or cost,
             done=done,
             started_at_s=started_s,
-            rate=rate,
-            last_rate=last_rate,
         ),
         rate=rate,
         last_rate=last_rate,

@@ -80,43 +80,20 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
             f"({doc.percent(content)}) was compared on both sides; of the rest only the attributes (type, size, times, owner, "
             "mode, ACLs)."
         )
-    sizes = map(format_size, (tally.total_bytes, tally.done_bytes, tally.left_bytes))
-    files = map(format_count, (tally.total_files, tally.done_files, tally.left_files))
-    users = map(format_count, (tally.total_users, tally.done_users, tally.left_users))
+    columns = [doc.text("what"), *map(doc.figure, ("total", "copied", "left", "copied, %", "verified", "moved"))]
+    rows = [
+        (
+            what,
+            *(shown(getattr(tally, f"{part}_{what}")) for part in ("total", "done", "left")),
+            doc.percent(getattr(tally, f"percent_{what}")),
+            *(shown(getattr(one, f"done_{what}")) for one in (status.verified, status.moved)),
+        )
+        for what, shown in (("bytes", format_size), ("files", format_count), ("users", format_count))
+    ]
     yield doc.table(
         "Copied and left",
-        [
-            doc.text("what"),
-            doc.figure("total"),
-            doc.figure("copied"),
-            doc.figure("left"),
-            doc.figure("copied, %"),
-            doc.figure("verified"),
-            doc.figure("moved"),
-        ],
-        [
-            (
-                "bytes",
-                *sizes,
-                doc.percent(tally.percent_bytes),
-                format_size(status.verified.done_bytes),
-                format_size(status.moved.done_bytes),
-            ),
-            (
-                "files",
-                *files,
-                doc.percent(tally.percent_files),
-                format_count(status.verified.done_files),
-                format_count(status.moved.done_files),
-            ),
-            (
-                "users",
-                *users,
-                doc.percent(tally.percent_users),
-                format_count(status.verified.done_users),
-                format_count(status.moved.done_users),
-            ),
-        ],
+        columns,
+        rows,
         note=f"The whole migration; the active plan is {status.plan.name} of {doc.when(status.plan.created_at_s)}. A file counts as "
         "done when its chunk is done, and as moved when its user works on the target.",
     )

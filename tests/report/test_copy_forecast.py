@@ -119,21 +119,6 @@ def test_the_cone_begins_with_what_is_left_and_narrows_to_nothing() -> None:
         assert after.least_bytes <= after.left_bytes <= after.most_bytes
 
 
-@pytest.mark.parametrize(
-    ("cost", "left"),
-    [
-        (TransferCost(s_per_file=0.0, s_per_byte=1e-8, streams=4, basis="b"), Left(files=10**6, size_bytes=0)),
-        (TransferCost(s_per_file=0.001, s_per_byte=0.0, streams=4, basis="b"), Left(files=0, size_bytes=10**15)),
-    ],
-)
-def test_what_is_said_to_cost_nothing_takes_its_time_all_the_same(cost: TransferCost, left: Left) -> None:
-    # All that was copied were large files, or empty ones; what is left is of the other kind.
-    copied = [(MONDAY_S + HOUR_S * turn, 100, 10**12) for turn in range(1, 49)]
-    made = end_of(slots_of(copied, from_s=MONDAY_S, now_s=MONDAY_S + 2 * DAY_S), 2, left, cost)
-    assert made is not None
-    assert made.made_at_s < made.earliest_at_s <= made.likely_at_s <= made.latest_at_s
-
-
 def test_there_is_no_forecast_of_nothing_or_from_nothing() -> None:
     assert end_of(steady(5), 5, Left(files=0, size_bytes=0)) is None
     empty = slots_of((), from_s=MONDAY_S, now_s=MONDAY_S + DAY_S)

@@ -1,31 +1,24 @@
 """Status, report and plan as people read them: the first page, the head of a report, probes, and passes."""
 
 import io
-import json
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from migrator.core.probe import Probe, ProbeSide, ProbeTimes
-from migrator.core.states import PassKind, PassState
 from migrator.plan.view import plan_document
-from migrator.render.document import Chart, Document, Facts, Paragraph, Table, first_page
+from migrator.render.document import Chart, Document, Facts, Table, first_page
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
-from migrator.render.text import to_json, to_markdown
+from migrator.render.text import to_markdown
 from migrator.report.model import FARTHEST_S, Blocker, ReportFacts, StatusFacts, Tally, TreeState
 from migrator.report.view import burn_down, headline_blocks, report_document
 from migrator.report.view_status import status_document
-from migrator.transfer.model import ConvergenceOutcome
-from migrator.transfer.view import OUTCOMES, convergence_blocks
 from tests.support.facts import AT_S, report
 from tests.support.plans import small_plan
 
 REPORT = report()
 STATUS, FORECAST = REPORT.status, REPORT.forecast
-[BATCH] = STATUS.batches
-CUTOVER, PASS = STATUS.cutovers[0], BATCH.passes[0]
 
 # --- The first page
 
@@ -113,13 +106,6 @@ def test_what_was_copied_and_when_it_ends_without_a_forecast(
     assert found["expected end of copying"].startswith(end)
 
 
-def test_copied_and_moved_are_told_apart() -> None:
-    moved = replace(STATUS.overall, done_bytes=0, done_users=1)
-    found = told(replace(REPORT, status=replace(STATUS, moved=moved)))
-    assert found["moved"].startswith("0.0 % of the bytes")
-    assert found["users"].endswith("copied, 1 moved")
-
-
 def test_an_end_that_no_forecast_reaches_is_no_date() -> None:
     assert FORECAST is not None
     end_s = AT_S + FARTHEST_S
@@ -135,49 +121,3 @@ def test_an_end_that_no_forecast_reaches_is_no_date() -> None:
 
 
 # --- Probes and passes
-
-
-def test_the_newest_probe_of_each_side() -> None:
-    times = ProbeTimes(create_s=0.0105, write_s=0.001, sync_s=0.25, stat_s=0.002, unlink_s=0.004, readdir_s=1.5)
-    hung = Probe(side=ProbeSide.TARGET, at_s=AT_S, waited_s=90.4)
-    probes = (Probe(side=ProbeSide.SOURCE, at_s=AT_S, times=times), hung)
-    text = to_markdown(status_document(StatusFacts(at_s=AT_S, site="site", probes=probes)))
-    rows = {
-        line.split()[1]: [cell.strip() for cell in line.split("|")[3:10]]
-        for line in text.splitlines()
-        if "| 20" in line
-    }
-    took = ["10.5 ms", "1.0 ms", "250.0 ms", "2.0 ms", "4.0 ms", "1,500.0 ms", ""]
-    assert rows == {"source": took, "target": ["\N{EN DASH}"] * 6 + ["no answer within 90 s"]}
-
-
-def test_a_batch_has_its_last_prediction() -> None:
-    deltas = [
-        replace(PASS, kind=kind, number=number, state=state)
-        for number, (kind, state) in enumerate(
-            (
-                (PassKind.DELTA, PassState.DONE),
-                (PassKind.DELTA, PassState.DONE),
-                (PassKind.DELTA, PassState.STOPPED),
-                (PassKind.SEED, PassState.DONE),
-            ),
-            1,
-        )
-    ]
-    record = BATCH.convergence
-    assert record is not None
-    still = tuple(replace(tree, bytes_per_h=0.0) for tree in record.prediction.trees)
-    without_bytes = replace(record, prediction=replace(record.prediction, trees=still))
-    for convergence, most in ((record, "home/alice (75.0 %)"), (without_bytes, "home/alice")):
-        blocks = list(convergence_blocks([replace(BATCH, passes=tuple(deltas), convergence=convergence)]))
-        (row,) = [row for block in blocks if isinstance(block, Table) for row in block.rows]
-        numbers = ("2025-11-20 00:52 UTC", "1,234.5", "2.0 GiB", most, "1 min 30 s", "20 min", "10 min")
-        assert row == ("1", "2", "no longer shrinks", *numbers)
-        assert sum(isinstance(block, Paragraph) for block in blocks) == 1
-    assert set(OUTCOMES) == set(ConvergenceOutcome)
-    assert len(set(OUTCOMES.values())) == len(ConvergenceOutcome)
-    for document in (status_document(STATUS), report_document(REPORT)):
-        assert "no longer shrinks" in to_markdown(document)
-    read = json.loads(to_json(STATUS))["batches"][0]["convergence"]
-    assert (read["outcome"], read["prediction"]["freeze_s"]) == ("no-longer-shrinks", 1200.0)
-    assert read["prediction"]["trees"][0]["tree"] == "home/alice"

@@ -5,35 +5,30 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from migrator.bricks.drain.model import DrainSample
-from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.windows import WindowStanding
-from migrator.cutover.model import ROLLBACK_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report import model
 from migrator.report.metrics import read_metrics
 from migrator.report.model import MetricFamily, MetricKind, RunLife
-from migrator.report.rules_metrics import CATALOGUE, families
+from migrator.report.rules_metrics import families
 from migrator.transfer import model as transfer
 from migrator.transfer.model import Sample, StreamCounters
 from tests.support.facts import report
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do
 from tests.support.report_world import DAY_S, Weeks
-from tests.support.serving import serving, site_of_weeks
+from tests.support.serving import site_of_weeks
 
 HOSTILE = (b'"quoted" \\ {x="y"}', b"invalid \xff\xfe", b"new\nline\x1b[31m", "\u202egpj".encode())
 BRICK = 'gl1:/b"\\{}\n\u202e\udcff'
@@ -250,41 +245,6 @@ def test_what_is_refused(site_file: Path, words: tuple[str, ...], code: int, sai
     assert said in done.stderr
 
 
-@pytest.mark.exhaustive
-def test_a_textfile_is_written_again_and_again_until_a_signal(site_file: Path, tmp_path: Path) -> None:
-    file = tmp_path / "migrator.prom"
-    argv = [sys.executable, "-m", "migrator", "--site", str(site_file), "metrics", "--textfile", str(file)]
-    process = subprocess.Popen([*argv, "--interval", "1s"], stderr=subprocess.PIPE)
-    try:
-        seen: set[int] = set()
-        while len(seen) < 3:
-            assert process.poll() is None
-            time.sleep(0.05)
-            if file.exists():
-                seen.add(file.stat().st_mtime_ns)  # a file system may give an inode's number out again at once
-                assert file.read_bytes().endswith(b"\n")
-    finally:
-        process.terminate()
-        _, said = process.communicate(timeout=600)
-    assert (process.returncode, said) == (0, b"")
-
-
-def test_a_port_answers_at_metrics_and_asks_for_a_token_where_there_is_one(site_file: Path, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("a-token-of-at-least-16-characters\n")
-    token.chmod(0o600)
-    with serving(site_file, "metrics", "--listen", "127.0.0.1:0", "--token-file", str(token)) as served:
-        url = f"{served.url}metrics"
-        with pytest.raises(HTTPError) as refused:
-            urlopen(url, timeout=600)
-        refused.value.close()
-        assert refused.value.code == 401
-        asked = Request(url, headers={"Authorization": f"Bearer {token.read_text().strip()}"})
-        with urlopen(asked, timeout=600) as answer:
-            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-            assert b"migrator_build_info" in answer.read()
-
-
 # --- From facts
 
 
@@ -326,27 +286,6 @@ FACTS = model.MetricFacts(
 )
 
 
-def with_status(**changes: object) -> tuple[MetricFamily, ...]:
-    return families(replace(FACTS, status=replace(EMPTY, **changes)))  # type: ignore[arg-type]
-
-
-def test_an_empty_site_has_every_metric_and_hardly_a_value() -> None:
-    found = families(FACTS)
-    assert [one.name for one in found] == [spec.name for spec in CATALOGUE]
-    for name in ("trees", "copied_bytes", "copy_left_seconds", "freeze_oldest_start_timestamp_seconds"):
-        assert values(found, name) == {}
-    assert values(found, "frozen_users") == {(): 0.0}
-    assert set(values(found, "cutovers").values()) == {0.0}
-
-
-@pytest.mark.parametrize(("done_files", "left"), [(1, {}), (2, {(): 0.0})])
-def test_time_left_is_zero_when_all_is_copied_and_nothing_while_it_is_unknown(
-    done_files: int, left: dict[tuple[str, ...], float]
-) -> None:
-    tally = model.Tally(total_bytes=2, done_bytes=2, total_files=2, done_files=done_files)
-    assert values(with_status(plan=report().status.plan, overall=tally), "copy_left_seconds") == left
-
-
 @pytest.mark.parametrize("life", [RunLife.AT_WORK, RunLife.KILLED, RunLife.ENDED])
 def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: RunLife) -> None:
     run = replace(report().status.runs[0], verb="run", life=life)
@@ -369,15 +308,6 @@ def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: RunL
     assert sorted(sample.labels["window"] for sample in holds.samples) == ["00:00-24:00", "Mon-Fri 19:00-07:00"]
 
 
-def test_a_probe_without_an_answer_has_no_latency_of_zero() -> None:
-    hung = Probe(side=ProbeSide.SOURCE, at_s=90.0, waited_s=30.0)
-    failed = Probe(side=ProbeSide.TARGET, at_s=90.0, failure="read-only")
-    found = with_status(probes=(hung, failed))
-    assert values(found, "probe_latency_seconds") == {("source",): 30.0}
-    assert values(found, "probe_success") == {("source",): 0.0, ("target",): 0.0}
-    assert values(found, "probe_operation_seconds") == {}
-
-
 def test_no_label_names_a_user_a_tree_or_a_file() -> None:
     secret = "who-is-this"
     status = report(secret.encode(), secret).status
@@ -385,34 +315,3 @@ def test_no_label_names_a_user_a_tree_or_a_file() -> None:
     assert any(values(found, "copied_bytes")) is True
     labels = {text for family in found for sample in family.samples for text in sample.labels.values()}
     assert not any(secret in text for text in labels)
-
-
-def test_a_histogram_counts_up_to_all() -> None:
-    found = families(replace(FACTS, sums=model.MetricSums(freezes_s=(30.0, 31.0, 100_000.0))))
-    family = next(one for one in found if one.kind is MetricKind.HISTOGRAM)
-    buckets = [(sample.labels["le"], sample.value) for sample in family.samples if sample.name.endswith("_bucket")]
-    assert (buckets[0], buckets[1], buckets[-1]) == (("30.0", 1.0), ("60.0", 2.0), ("+Inf", 3.0))
-    assert [value for _, value in buckets] == sorted(value for _, value in buckets)
-    assert [sample.value for sample in family.samples[-2:]] == [3.0, 100_061.0]
-
-
-def test_a_user_is_frozen_on_the_way_there_and_back() -> None:
-    def since_s(state: CutoverState, frozen: float | None = None, thawed: float | None = None) -> float | None:
-        record = CutoverRecord(
-            id=1,
-            plan="p",
-            batch=1,
-            tree=UserTree(path=b"home/a", user="a"),
-            attempt=1,
-            state=state,
-            times={state: 50.0, CutoverState.ROLLBACK_FREEZING: 40.0},
-            predicted_freeze_s=None,
-            frozen_at_s=frozen,
-            thawed_at_s=thawed,
-        )
-        return record.frozen_since_s
-
-    assert since_s(CutoverState.PLANNED) is None
-    assert since_s(CutoverState.THAWED, 10.0, 20.0) is since_s(CutoverState.REVERTED, 10.0, 20.0) is None
-    assert {since_s(state, 10.0) for state in (*UNDER_WAY_STATES, *ROLLBACK_STATES)} == {10.0}
-    assert {since_s(state, 10.0, 20.0) for state in ROLLBACK_STATES} == {40.0}

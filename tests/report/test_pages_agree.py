@@ -2,30 +2,26 @@
 hold together, and none of them is one that cannot be.
 """
 
-import csv
-import io
 import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from migrator.ledger.ledger import open_ledger
-from migrator.render.document import FILE_CHARACTERS, Document, Facts, Paragraph, Table, cells
+from migrator.render.document import Document
 from migrator.render.html import to_html
 from migrator.render.prometheus import to_prometheus
-from migrator.render.text import escape, to_json, to_markdown
+from migrator.render.text import to_json, to_markdown
 from migrator.report.metrics import read_metrics
 from migrator.report.model import MetricFamily, ReportFacts, StatusFacts, Tally, TreeState, WatchFacts
 from migrator.report.report import read_report
 from migrator.report.status import read_status
-from migrator.report.view import report_document, to_csv
+from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines
 from migrator.report.watch import read_watch
@@ -35,7 +31,6 @@ from tests.report.test_watch_view import drawn
 SEEDS = (1, 3, 8, 22, 55, 57, 60, 80, 84, 100, 107, 123, 130)
 """Together they have every state of plans, users, drains and runs that the generator makes."""
 
-WIDTH, HEIGHT = 860, 20_000
 
 _CANNOT_BE = (
     re.compile(r"\b(nan|inf|infinity|none|null)\b", re.IGNORECASE),
@@ -185,34 +180,6 @@ def test_report_and_live_view_are_of_the_same_status(look: Look) -> None:
     }
 
 
-def test_bricks_of_the_report_are_those_of_the_drains(look: Look) -> None:
-    outlooks = {one.brick: one for one in look.report.bricks}
-    for drain in look.status.drains:
-        for brick in drain.bricks:
-            if outlooks[brick].state != "in the volume":
-                assert (outlooks[brick].left_files, outlooks[brick].left_bytes) == (drain.left_files, drain.left_bytes)
-                free_at_s = outlooks[brick].free_at_s
-                assert (
-                    free_at_s is None or free_at_s <= look.status.at_s + (drain.left_s or 0.0) or drain.left_s is None
-                )
-
-
-def test_a_forecast_lies_ahead_and_its_cone_narrows(look: Look) -> None:
-    forecast, overall = look.report.forecast, look.status.overall
-    assert all(one.left_s >= 0.0 for one in look.status.estimates)
-    left = {tree.state for tree in look.status.trees if tree.tally.left_files or tree.tally.left_bytes}
-    if left <= {TreeState.ATTENTION}:
-        # Nothing is left, or only what waits for people.
-        assert forecast is None
-        assert look.status.estimates == ()
-    if forecast is None:
-        return
-    assert look.status.at_s <= forecast.earliest_at_s <= forecast.likely_at_s <= forecast.latest_at_s
-    for point in forecast.cone:
-        assert 0.0 <= point.least_bytes <= point.left_bytes <= point.most_bytes <= overall.left_bytes * 1.001
-    assert forecast.cone[0].left_bytes == float(overall.left_bytes)
-
-
 def test_no_page_depends_on_the_zone_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = list(words(look_at(tmp_path / "here.db", 56)))
     # Its clocks change within this history.
@@ -224,82 +191,3 @@ def test_no_page_depends_on_the_zone_of_the_machine(tmp_path: Path, monkeypatch:
         monkeypatch.undo()
         time.tzset()
     assert here == there
-
-
-_TEXT_TAGS = ("td", "th", "p", "dt", "dd", "caption")
-
-
-class _Page(HTMLParser):
-    """What stands in cells, paragraphs and facts, and the places that charts draw at."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.places: list[tuple[float, float]] = []
-        self.inside = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
-        if tag in _TEXT_TAGS:
-            self.texts.append("")
-            self.inside = True
-        for x, y in (("x", "y"), ("x1", "y1"), ("x2", "y2"), ("cx", "cy")):
-            if x in found and y in found:
-                self.places.append((float(found[x]), float(found[y])))
-        if tag == "path" and re.fullmatch(r"(M[-\d. ]+(L[-\d. ]+)*Z?)+", found.get("d", "")):
-            numbers = [float(one) for one in re.findall(r"-?\d+(?:\.\d+)?", found["d"])]
-            self.places.extend(zip(numbers[::2], numbers[1::2], strict=True))
-        if tag == "progress":
-            assert 0.0 <= float(found["value"]) <= 1.0
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = self.inside and tag not in _TEXT_TAGS
-
-    def handle_data(self, data: str) -> None:
-        if self.inside:
-            self.texts[-1] += data
-
-
-def test_forms_of_the_report_say_the_same(look: Look) -> None:
-    document = report_document(look.report)
-    page, markdown = to_html(document), to_markdown(document)
-    parsed = _Page()
-    parsed.feed(page)
-    shown = [" ".join(text.split()) for text in parsed.texts]
-    for text in _texts(document):
-        assert " ".join(text.split()) in shown
-        assert escape(text) in markdown
-    for x, y in parsed.places:
-        assert -1.0 <= x <= WIDTH + 1.0, x
-        assert -1.0 <= y <= HEIGHT, y
-    facts = json.loads(to_json(look.report))
-    table = {(row[0], row[1], row[2]): row[3] for row in csv.reader(io.StringIO(to_csv(look.report)))}
-    for key, value in facts["status"]["overall"].items():
-        assert table["", "", f"status.overall.{key}"] == ("" if value is None else repr(value))
-    for number, tree in enumerate(facts["status"]["trees"], 1):
-        assert _in_table(table, "status.trees", number, "tally", tree["tally"])
-    assert not re.search(r"\b(nan|inf|None)\b", to_csv(look.report))
-
-
-def _in_table(
-    table: Mapping[tuple[str, str, str], str], name: str, row: int, prefix: str, facts: dict[str, Any]
-) -> bool:
-    return all(
-        table[name, str(row), f"{prefix}.{key}"] == ("" if value is None else repr(value))
-        for key, value in facts.items()
-    )
-
-
-def _texts(document: Document) -> Iterator[str]:
-    for section in document.sections:
-        for block in section.blocks:
-            match block:
-                case Paragraph():
-                    yield block.text
-                case Facts():
-                    yield from (value for _, value in block.pairs)
-                case Table():
-                    for row in cells(block, FILE_CHARACTERS):
-                        yield from row
-                case _:
-                    pass

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.fs.model import Side
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.render.text import to_json, to_markdown
 from migrator.report.model import ReportFacts, Standing
@@ -50,34 +49,6 @@ def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_
     assert "no stream has run since then" in later.since.reasons
     text = to_markdown(report_document(later))
     assert "behind: the expected end is" in text
-
-
-def test_every_day_has_what_was_written_in_it(ledger: Ledger) -> None:
-    found = read(ledger)
-    assert len(found.days) == 31
-    assert all(day.at_s % DAY_S == 0 for day in found.days)
-    written = sum(day.size_bytes for day in found.days)
-    assert written == pytest.approx(0.6 * sum(WEEKS.sizes), rel=0.001)
-
-
-def test_room_incidents_and_freezes(ledger: Ledger) -> None:
-    found = read(ledger)
-    assert {sample.side for sample in found.capacity} == set(Side)
-    assert found.outlook is not None
-    newest = [sample for sample in found.capacity if sample.side is Side.TARGET][-1]
-    assert found.outlook.used_bytes == newest.used_bytes + found.status.overall.left_bytes
-    assert not found.outlook.full
-    ends = {one.subject: one.resolved_at_s for one in found.incidents}
-    assert ends == {"host gl3": BEGAN_S + 3.5 * DAY_S, "storage target 102": None, WEEKS.trees[0].user: None}
-    freezes = [one for one in found.status.cutovers if one.freeze_s is not None]
-    assert len(freezes) == 5
-    text = to_markdown(report_document(found))
-    for words in (
-        "users frozen, for at most",
-        "Bytes left, and the forecast",
-        "the host is back",
-    ):
-        assert words in text
 
 
 def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: Ledger, tmp_path: Path) -> None:

@@ -102,17 +102,6 @@ def test_a_foreign_name_reads_nothing(server: Served) -> None:
     assert server.get(host=socket.gethostname()).status == 200
 
 
-def test_without_the_token_nothing_is_told(guarded: Served) -> None:
-    for path in ("/", "/report.json", "/nothing", "/?token=wrong", "/?token="):
-        refused = guarded.get(path)
-        assert (refused.status, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
-        assert "Set-Cookie" not in refused.headers
-        assert b"week1" not in refused.body
-    health = guarded.get("/healthz")
-    assert health.status == 200
-    assert set(json.loads(health.body)) == {"status", "read_at_s"}
-
-
 def test_the_token_and_the_name_of_the_command_line_open_it(guarded: Served) -> None:
     assert guarded.get("/", f"Authorization: Bearer {TOKEN}", host="gl1.example.org").status == 200
 

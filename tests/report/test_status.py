@@ -181,10 +181,7 @@ class TestHalfWay:
         # 12 samples a chunk; the first chunk of files and the one of directories share their times.
         assert (status.rate.busy_s, status.rate.size_bytes) == (120.0, 1200)
         assert status.rate.streams == 2.0
-        # 24 samples with a file of 50 bytes each, in 120 s of work.
-        now, pace = status.estimates
-        assert now.left_s == pytest.approx(600 / (1200 / 120))
-        assert now.basis.startswith("measured now: the last 2 min: 10 B/s")
+        _, pace = status.estimates
         assert pace.basis == "at the pace of the last 2 min 10 s, pauses included"
         assert pace.left_s == pytest.approx(600 / (900 / 130))
         assert status.rate.span_s == 130.0
@@ -206,7 +203,7 @@ class TestHalfWay:
         assert (status.last_rate.at_s, status.last_rate.size_bytes) == (T0_S + 120, 600)
         text = to_markdown(status_document(status)).replace("\\", "")
         assert "Nothing is being copied now. Last, until" in text
-        assert not any(words in text for words in ("Now:", "measured now"))
+        assert "Now:" not in text
 
     def test_a_run_whose_process_is_gone_was_killed(self, ledger: Ledger, pass_id: int) -> None:
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")

@@ -9,13 +9,8 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.plan.document import PlanFiles
-from migrator.render.text import to_json, to_markdown
 from migrator.report.model import StatusFacts
-from migrator.report.report import read_report
 from migrator.report.status import read_status
-from migrator.report.view import report_document
-from migrator.report.view_status import status_document
 from tests.support.plans import small_plan
 from tests.support.records import SITE
 
@@ -64,30 +59,6 @@ def status(ledger: Ledger, plan: str | None = None) -> StatusFacts:
     return read_status(ledger, now_s=T0_S + 1000, plan=plan)
 
 
-def test_predicted_against_real_freeze_of_every_user(ledger: Ledger) -> None:
-    go(ledger, attempt(ledger, ALICE), 6)
-    give_up(ledger, attempt(ledger, BOB), "a file is open: mail\n.db")
-    go(ledger, attempt(ledger, CAROL, predicted_s=None), 2)
-    facts = status(ledger)
-    assert [(one.tree.user, one.state, one.predicted_freeze_s, one.freeze_s) for one in facts.cutovers] == [
-        ("alice", S.RETAINED, 60.0, 50.0),
-        ("bob", S.REVERTED, 60.0, 100.0),
-        ("carol", S.FINAL_PASS, None, None),
-    ]
-    waiting = {one.subject: f"{one.on} | {one.hint}" for one in facts.blocked if ": cutover" in one.subject}
-    assert set(waiting) == {"bob: cutover", "carol: cutover"}
-    assert "a file is open: mail\n.db" in waiting["bob: cutover"]
-    assert "the user may not be able to work | migrator cutover --user carol" in waiting["carol: cutover"]
-    whole = read_report(ledger, PlanFiles(Path("/nonexistent"), site_id=SITE.site_id), now_s=T0_S + 1000)
-    for document in (status_document(facts), report_document(whole)):
-        text = to_markdown(document)
-        assert "1 user on the target, 1 user on the way, 1 user back on the source after an attempt" in text
-        assert "2 users frozen, for at most 1 min 40 s; 1 freeze lasted no longer than predicted" in text
-        assert "a file is open: mail" in text
-        assert "16 min 40 s so far" in text
-    assert '"freeze_s": 50.0' in to_json(facts)
-
-
 def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
     moved, left = attempt(ledger, ALICE), attempt(ledger, BOB)
     go(ledger, moved, 6)
@@ -103,13 +74,3 @@ def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
             ("plan-0002", "carol"),
         ]
         assert {one.subject for one in facts.blocked} >= {"bob: cutover", "carol: cutover"}
-
-
-def test_a_user_who_was_left_frozen_is_told_while_another_verb_is_at_work(ledger: Ledger) -> None:
-    go(ledger, attempt(ledger, ALICE), 1)
-    subjects = []
-    for verb in ("run", "announce", "cutover", "rollback"):
-        run = ledger.runs.start(verb=verb, pid=1, at_s=T0_S + 999, directory="runs/1")
-        subjects.append("alice: cutover" in {one.subject for one in status(ledger).blocked})
-        ledger.runs.finish(run, T0_S + 999, 0)
-    assert subjects == [True, True, False, False]

@@ -1,6 +1,5 @@
 """`status` and `report` over several passes of one batch."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Chunk
-from migrator.render.text import to_json, to_markdown
 from migrator.report.model import TreeState
 from migrator.report.status import read_status
-from migrator.report.view_status import status_document
 from migrator.transfer.model import FileProblem, FileProblemKind, StreamCounters
 from tests.support.plans import small_plan
 from tests.support.records import SITE
@@ -95,24 +92,6 @@ def delta(ledger: Ledger, number: int) -> int:
     return made.id
 
 
-def test_passes_are_named_by_kind_and_number(ledger: Ledger) -> None:
-    before = to_markdown(status_document(read_status(ledger, now_s=T0_S + 90)))
-    assert "Passes" not in before
-    pass_id = delta(ledger, 1)
-    ledger.passes.moves_done(pass_id, T0_S + 110)
-    status = read_status(ledger, now_s=T0_S + 120)
-    page = to_markdown(status_document(status))
-    (row,) = [line for line in page.splitlines() if "delta 1" in line]
-    assert "1,234" in row
-    assert "converging" in page
-    seed, first = json.loads(to_json(status))["batches"][0]["passes"]
-    assert (seed["kind"], seed["number"], seed["catalog"], seed["changes"]) == ("seed", 0, "catalog-1", None)
-    assert (first["kind"], first["number"], first["catalog"]) == ("delta", 1, "catalog-2")
-    assert (first["base_catalog"], first["scan_s"], first["moved_at_s"]) == ("catalog-1", 125.0, T0_S + 110)
-    assert first["changes"]["renamed"] == {"paths": 1234, "directories": 1, "size_bytes": 0}
-    assert first["changes"]["vanished"]["paths"] == 0
-
-
 def test_what_needed_attention_does_so_until_a_later_pass_went_through(ledger: Ledger) -> None:
     pass_id = delta(ledger, 1)
     status = read_status(ledger, now_s=T0_S + 120)
@@ -135,8 +114,3 @@ def test_what_needed_attention_does_so_until_a_later_pass_went_through(ledger: L
     assert status.trees[0].state is TreeState.COPIED
     assert status.batches[0].chunks == {ChunkState.DONE: 1}
     assert [one.on for one in status.blocked if one.subject == "batch 1"] == []
-
-
-def test_of_the_plan_nothing_more_is_done_by_later_passes(ledger: Ledger) -> None:
-    end(ledger, delta(ledger, 1), ChunkState.DONE)
-    assert [point.done_bytes for point in ledger.facts.done({"plan": [b"home/alice"]}, span_s=3600.0)] == [500]

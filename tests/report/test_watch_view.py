@@ -63,14 +63,6 @@ def test_names_are_text_and_nothing_else(name: bytes) -> None:
         assert_safe_text(line)
 
 
-def test_a_silent_run_is_red() -> None:
-    stream = io.StringIO()
-    console = Console(file=stream, width=80, height=24, force_terminal=True, color_system="standard")
-    console.print(screen(changed(runs=(replace(RUN, life=RunLife.SILENT, silent_s=200.0),)), height=24))
-    line = stream.getvalue().splitlines()[1]
-    assert "\x1b[1;31mno heartbeat for 3 min 20 s" in line
-
-
 def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
     tally = Tally(total_files=4, done_files=3, total_users=1)
     seen = replace(changed(overall=tally), streams=())
@@ -124,22 +116,6 @@ def test_what_the_screen_says(facts: WatchFacts, said: tuple[str, ...], not_said
     shown = drawn(facts, 120, 40)
     assert all(words in shown for words in said), shown
     assert not any(words in shown for words in not_said)
-
-
-def test_long_lists_leave_room_for_what_follows() -> None:
-    blocked = tuple(Blocker(subject=f"batch {number}", on="differences", hint="h") for number in range(9))
-    facts = replace(changed(blocked=blocked), streams=tuple(stream(number) for number in range(1, 33)))
-    said = drawn(facts, 80, 24).splitlines()
-    first = next(number for number, line in enumerate(said) if line.startswith("streams 32"))
-    assert any(line.startswith("waits") for line in said)
-    assert said[first + 4].split() == ["and", "28", "more"]
-
-
-def test_a_failed_refresh_leaves_the_last_view_and_says_why() -> None:
-    said = drawn(FACTS, 80, 24, problem="cannot refresh: the disk is full").splitlines()
-    assert said[1] == "cannot refresh: the disk is full"
-    assert said[2].startswith("at work")
-    assert len(said) == 24
 
 
 # --- Without a terminal

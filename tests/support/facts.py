@@ -287,8 +287,6 @@ def since(text: str) -> report_model.SinceReport:
             total_files=15,
             done_files=1,
             likely_at_s=AT_S + 8000,
-            earliest_at_s=None,
-            latest_at_s=None,
         ),
         standing=report_model.Standing.BEHIND,
         done_bytes=600,
