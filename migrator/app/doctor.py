@@ -29,7 +29,7 @@ from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.local import LocalHost
 from migrator.hosts.model import target_problem
 from migrator.hosts.ports import Host
-from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_room, look_at_roots, names
+from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots, names
 from migrator.native.program import native_program
 from migrator.plan.document import PlanFiles
 from migrator.site.config import Site
@@ -51,8 +51,6 @@ def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
         sections={name: section for section in site.source.hosts for name in names(section.name)},
         volume=source if isinstance(source, GlusterSource) else None,
         place_native=place_native,
-        look_at_roots=look_at_roots,
-        look_at_room=look_at_room,
     )
 
 

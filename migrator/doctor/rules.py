@@ -1,7 +1,7 @@
 """Findings of `doctor` from collected facts: programs, hosts, both file systems, places. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, failure, ok, warning
@@ -11,6 +11,7 @@ from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on
 from migrator.hosts.model import HostRoom
+from migrator.hosts.ports import HostFacts
 from migrator.plan.losses import loss_details
 from migrator.scan.rules import REMEDY, BrickWay, strange_words
 from migrator.site.rules_guards import health_problems, kind_problem, mount_problems
@@ -30,7 +31,6 @@ _STATE_LEAST_BYTES = GIB
 _CLOCK_LEAST_S = 1_735_689_600
 """2025-01-01: an earlier time means that the clock was reset."""
 _BACKWARDS_S = 60
-_NEARLY_FULL = 0.9
 _XFS_SYMLINK_BYTES = 1023
 _XFS_ACL_ENTRIES = 5461
 """Probed on XFS, Linux 6.1."""
@@ -251,10 +251,6 @@ def _check_bytes(target: Capacity, source: Capacity | None, reserve_bytes: int) 
             f"{free}; the source uses {format_size(used_bytes)}",
             "not everything fits at once: `migrator plan` says which batches do",
         )
-    if target.total_bytes and target.free_bytes < (1 - _NEARLY_FULL) * target.total_bytes:
-        return warning(
-            check, f"{free}: it is nearly full", "one full storage target gives ENOSPC before the whole is full"
-        )
     return ok(check, free)
 
 
@@ -272,43 +268,49 @@ def _check_inodes(target: Capacity, given: int | None) -> Finding:
     free = f"{format_count(target.free_inodes)} of {format_count(target.total_inodes or 0)} are free"
     if target.free_inodes == 0:
         return failure(check, free, "make room for inodes on the target's metadata")
-    if target.total_inodes and target.free_inodes < (1 - _NEARLY_FULL) * target.total_inodes:
-        return warning(check, f"{free}: it is nearly full", "make room for inodes on the target's metadata")
     return ok(check, free)
 
 
 # Programs
 
 
-_INSTALL_RSYNC = f"install rsync {dotted(MINIMUM_VERSION)} or later (Debian: `apt install rsync`)"
+def rsync_problem(program: str | None, output: bytes | None) -> str | None:
+    """Why an rsync does not serve, None if it does. `program` is its path, None if it is missing; `output` is that of `--version`,
+    None if it could not be run.
+    """
+    if program is None:
+        return "rsync is missing"
+    features = None if output is None else parse_features(output)
+    if features is None:
+        return f"{program} does not report its version: it is not rsync, or cannot be run"
+    return features.problem()
 
 
 def check_rsync(program: str | None, output: bytes | None) -> Finding:
-    """`program` is the path of rsync, None if it is missing; `output` is that of `--version`, None if it could not be
-    run.
-    """
-    if program is None:
-        return failure("rsync", "rsync is missing", _INSTALL_RSYNC)
-    features = None if output is None else parse_features(output)
-    problem = (
-        "does not report its version: it is not rsync, or cannot be run" if features is None else features.problem()
-    )
-    if features is None or problem:
-        return failure("rsync", f"{program}: {problem}", _INSTALL_RSYNC)
-    return ok("rsync", f"rsync {features.version_text} ({program})")
+    """Whether the rsync of this machine serves; see `rsync_problem`."""
+    if problem := rsync_problem(program, output):
+        return failure("rsync", problem, f"{_install_rsync(MINIMUM_VERSION)} (Debian: `apt install rsync`)")
+    return ok("rsync", f"{_version_of(output)} ({program})")
 
 
-def check_syncing(filesystem: str, output: bytes | None) -> Finding | None:
-    """Whether rsync can sync its copies on a target of this type. None if it can, or if another check covers it."""
+def check_syncing(filesystem: str, output: bytes | None) -> list[Finding]:
+    """Whether rsync cannot sync its copies on a target of this type."""
     features = None if output is None else parse_features(output)
     problem = None if features is None else features.syncing_problem(filesystem)
-    return None if problem is None else warning("rsync", problem, f"install rsync {dotted(FSYNC_VERSION)} or later")
+    return [warning("rsync", problem, _install_rsync(FSYNC_VERSION))] if problem else []
 
 
-def check_gluster(kind: str, command: str, program: str | None) -> Finding | None:
-    """For a Gluster source: whether the command that queries the volume is installed. None for other sources."""
-    if kind != "gluster":
-        return None
+def _install_rsync(version: tuple[int, int, int]) -> str:
+    return f"install rsync {dotted(version)} or later"
+
+
+def _version_of(output: bytes | None) -> str:
+    features = None if output is None else parse_features(output)
+    return "no rsync" if features is None else f"rsync {features.version_text}"
+
+
+def check_gluster(command: str, program: str | None) -> Finding:
+    """Whether the command that queries the volume is installed."""
     if program is None:
         return failure(
             "gluster",
@@ -340,13 +342,6 @@ def check_confinement(euid: int, problem: str | None) -> Finding:
         f"streams cannot be confined to their trees: {problem}",
         "run it where root may make mount namespaces: not in an unprivileged container (CAP_SYS_ADMIN)",
     )
-
-
-def check_python(version: tuple[int, int, int]) -> Finding:
-    """The interpreter of this process."""
-    if version < (3, 11):
-        return failure("python", f"Python {dotted(version)} is too old", "use Python 3.11 or later")
-    return ok("python", f"Python {dotted(version)}")
 
 
 def check_slurm_programs(missing: Sequence[str]) -> Finding | None:
@@ -415,11 +410,7 @@ class HostSight:
     `target_error` says why its room is unknown. `rsync_output` is the output of `--version`.
     """
 
-    name: str
-    python_version: tuple[int, int, int]
-    effective_uid: int
-    round_trip_s: float
-    clock_offset_s: float
+    facts: HostFacts
     bricks: Mapping[str, str | None] = field(default_factory=dict)
     target: str | None = None
     target_problem: str | None = None
@@ -442,14 +433,14 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
     """All problems of a host, or one finding with its facts. `target_filesystem` is the type of the recorded target's
     file system, None before `init`.
     """
-    check = _check(sight.name)
+    check = _check(sight.facts.name)
     findings: list[Finding] = []
-    section = f'[source.hosts."{sight.name}"]'
-    if sight.python_version[:2] < LEAST_PYTHON:
+    section = f'[source.hosts."{sight.facts.name}"]'
+    if sight.facts.python_version[:2] < LEAST_PYTHON:
         fix = f"install Python 3.9 or later beside it, and name it: {section} python = ..."
-        findings.append(failure(check, f"Python {dotted(sight.python_version)} is too old there", fix))
-    if sight.effective_uid != 0:
-        message = f"it is reached as uid {sight.effective_uid}, and only root can read bricks and set owners"
+        findings.append(failure(check, f"Python {dotted(sight.facts.python_version)} is too old there", fix))
+    if sight.facts.effective_uid != 0:
+        message = f"it is reached as uid {sight.facts.effective_uid}, and only root can read bricks and set owners"
         fix = f'{section} ssh = "root@..."; sshd: PermitRootLogin prohibit-password'
         findings.append(failure(check, message, fix))
     for brick, problem in sight.bricks.items():
@@ -466,7 +457,7 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
                 check,
                 f"the compiled program does not run there, so nothing is read or copied there: {sight.native_problem}",
                 "install migrator on a machine of the host's architecture, mount /dev/shm or /var/tmp there without "
-                f"noexec, or take [source.hosts] {sight.name} out of site.toml: its bricks are read through the mount then",
+                f"noexec, or take [source.hosts] {sight.facts.name} out of site.toml: its bricks are read through the mount then",
             )
         )
     return findings or [ok(check, _all_well(sight))]
@@ -474,7 +465,7 @@ def check_host(sight: HostSight, *, target_filesystem: str | None, reserve_bytes
 
 def check_host_clocks(offsets: Mapping[str, tuple[float, float]]) -> list[Finding]:
     """`offsets`, by host: its clock minus this machine's, and the uncertainty, in seconds."""
-    findings = [
+    return [
         warning(
             _check(name),
             f"its clock is {abs(offset_s):.1f} s {'ahead of' if offset_s > 0 else 'behind'} this machine's",
@@ -483,14 +474,6 @@ def check_host_clocks(offsets: Mapping[str, tuple[float, float]]) -> list[Findin
         for name, (offset_s, error_s) in offsets.items()
         if abs(offset_s) - error_s > _CLOCK_WARN_S
     ]
-    if findings or len(offsets) < 2:
-        return findings
-    first = min(offsets, key=lambda name: offsets[name][0])
-    last = max(offsets, key=lambda name: offsets[name][0])
-    apart_s = offsets[last][0] - offsets[first][0]
-    if apart_s - offsets[first][1] - offsets[last][1] > _CLOCK_WARN_S:
-        return [warning("host clocks", f"the clocks of {first} and {last} are {apart_s:.1f} s apart", _CLOCK_FIX)]
-    return []
 
 
 def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], way: BrickWay | None) -> list[Finding]:
@@ -505,39 +488,29 @@ def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], w
         warning(
             check,
             f"site.toml names the host {name}, and no brick of the volume is there under that name",
-            f"name it as `gluster volume info {state.volume}` does: {_some(sorted(hosts))}",
+            f"name it as `gluster volume info {state.volume}` does: {', '.join(sorted(hosts))}",
         )
         for name in sorted(set(sections) - hosts)
     ]
-    missing = sorted(hosts - set(sections))
+    missing = hosts - set(sections)
+    without = [f"site.toml has no section [source.hosts.NAME] for {', '.join(sorted(missing))}"] if missing else []
+    if way is not None and not way.reasons:
+        read = {brick.host for brick in way.bricks}
+        found = f"{several(len(way.bricks), 'brick')} on {several(len(read), 'host')} can be read"
+        partly = [f"{words}: files on bricks there are copied through the mount" for words in without]
+        return [*findings, ok(check, found), *(warning(check, words, "add a section for each") for words in partly)]
+    why = "; ".join([*(way.reasons if way else ()), *without]) or "the volume's state is not known"
+    slower = f"a scan would now use the mount, which is much slower: {why}"
+    if via == "bricks":
+        return [*findings, failure(check, f"they must not be read: {why}", "fix that, or set [source] via to `auto`")]
     if not sections:
-        told = f"site.toml says of no brick host how it is reached: {_some(missing)}"
-        fix = "add a section [source.hosts.NAME] for each brick host"
-        if via == "bricks":
-            return [failure(check, told, f"{fix}, or set [source] via to `auto`")]
-        return [ok(check, f"everything is read through the mount, which is much slower, because {told}")]
-    if way is None or way.reasons:
-        reasons = list(way.reasons) if way else ["the volume's state is not known"]
-        if missing:
-            reasons.append(f"site.toml has no section for {_some(missing)}")
-        why = "; ".join(reasons)
-        if via == "bricks":
-            found = failure(check, f"they must not be read: {why}", "fix that, or set via to `auto`")
-        else:
-            fix = "fix that if you can; `auto` checks again before every scan"
-            found = warning(check, f"a scan would now use the mount, which is much slower: {why}", fix)
-        return [*findings, found]
-    read = {brick.host for brick in way.bricks}
-    findings.append(ok(check, f"{several(len(way.bricks), 'brick')} on {several(len(read), 'host')} can be read"))
-    if missing:
-        message = f"site.toml has no section for {_some(missing)}: files on bricks there are copied through the mount"
-        findings.append(warning(check, message, "add a section [source.hosts.NAME] for each"))
-    return findings
+        return [ok(check, slower)]
+    return [*findings, warning(check, slower, "fix that if you can; `auto` checks again before every scan")]
 
 
 def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes: int) -> list[Finding]:
-    check = _check(sight.name)
-    fix = f'mount it there (and in /etc/fstab), or correct [source.hosts."{sight.name}"] target'
+    check = _check(sight.facts.name)
+    fix = f'mount it there (and in /etc/fstab), or correct [source.hosts."{sight.facts.name}"] target'
     if target_filesystem is None:
         return [failure(check, "whether the target is mounted there is not known before `init`", "run `migrator init`")]
     if sight.target_problem is not None:
@@ -559,31 +532,21 @@ def _check_target(sight: HostSight, target_filesystem: str | None, reserve_bytes
 
 
 def _check_rsync(sight: HostSight, target_filesystem: str | None) -> list[Finding]:
-    check, later = _check(sight.name), "or later there (Debian: `apt install rsync`)"
-    features = None if sight.rsync_output is None else parse_features(sight.rsync_output)
-    if sight.rsync is None:
-        problem: str | None = "it has no rsync"
-    elif features is None:
-        problem = f"{sight.rsync} does not report its version there"
-    else:
-        problem = features.problem()
-    if problem is not None:
+    if problem := rsync_problem(sight.rsync, sight.rsync_output):
         told = f"{problem}: changed files cannot be patched there, only copied anew"
-        return [warning(check, told, f"install rsync {dotted(MINIMUM_VERSION)} {later}")]
-    syncing = features.syncing_problem(target_filesystem) if features and target_filesystem else None
-    return [] if syncing is None else [warning(check, syncing, f"install rsync {dotted(FSYNC_VERSION)} {later}")]
+        return [warning(_check(sight.facts.name), told, f"{_install_rsync(MINIMUM_VERSION)} there")]
+    found = check_syncing(target_filesystem, sight.rsync_output) if target_filesystem else []
+    return [replace(one, check=_check(sight.facts.name)) for one in found]
 
 
 def _all_well(sight: HostSight) -> str:
     said = [
-        f"reached ({sight.round_trip_s * 1000:.1f} ms)",
-        f"Python {dotted(sight.python_version)}",
+        f"reached ({sight.facts.round_trip_s * 1000:.1f} ms)",
+        f"Python {dotted(sight.facts.python_version)}",
         f"{several(len(sight.bricks), 'brick')} of the volume",
         "compiled program",
+        _version_of(sight.rsync_output),
     ]
-    features = parse_features(sight.rsync_output) if sight.rsync_output is not None else None
-    if features is not None:
-        said.append(f"rsync {features.version_text}")
     if sight.target is None:
         said.append("no target there: it walks its bricks, what it holds is copied through the mount")
     elif sight.room is not None:
@@ -593,8 +556,3 @@ def _all_well(sight: HostSight) -> str:
 
 def _check(name: str) -> str:
     return f"host {name}"
-
-
-def _some(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

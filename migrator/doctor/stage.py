@@ -8,7 +8,7 @@ import asyncio
 import errno
 import os
 import shutil
-import sys
+from argparse import ArgumentParser
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +37,9 @@ from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks
-from migrator.hosts.model import HostRoom, HostRoots, brick_problem, target_problem
-from migrator.hosts.ports import Command, Completed, Host, HostFacts, HostLost, Hosts, Processes
+from migrator.hosts.model import brick_problem, target_problem
+from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes
+from migrator.hosts.site import look_at_room, look_at_roots
 from migrator.ledger.model import SiteRecord
 from migrator.plan.ports import PlanDocuments
 from migrator.reap.rules import atime_problem, check_atime
@@ -58,6 +59,8 @@ from migrator.site.rules_links import check_link_names, check_links, check_switc
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
+Answer = TypeVar("Answer")
+
 # Hosts in site.toml
 
 
@@ -67,8 +70,7 @@ _AT_ONCE = 32
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorld:
     """`sections` has one entry by host for each section, also if a section stands for several hosts. `place_native`
-    copies the compiled program to a host, `look_at_roots` reads the roots of the target and of a brick there, and
-    `look_at_room` the room of a file system; all raise HostLost and ToolFailed. `volume` is None if the source is no
+    copies the compiled program to a host; it raises HostLost and ToolFailed. `volume` is None if the source is no
     Gluster volume.
     """
 
@@ -76,8 +78,6 @@ class HostWorld:
     sections: Mapping[str, HostSection]
     volume: GlusterSource | None
     place_native: Callable[[Host], Awaitable[bytes]]
-    look_at_roots: Callable[..., Awaitable[HostRoots]]
-    look_at_room: Callable[..., Awaitable[HostRoom]]
 
 
 async def examine_hosts(
@@ -101,7 +101,7 @@ async def examine_hosts(
             findings.append(rules.host_lost(name, look.message, look.cause, look.hint))
             unreachable[name] = look.message
             continue
-        offsets[name] = (look.clock_offset_s, look.round_trip_s / 2)
+        offsets[name] = (look.facts.clock_offset_s, look.facts.round_trip_s / 2)
         filesystem = target.filesystem if target is not None else None
         findings += rules.check_host(look, target_filesystem=filesystem, reserve_bytes=site.transfer.reserve_bytes)
     findings += rules.check_host_clocks(offsets)
@@ -152,20 +152,16 @@ async def _sight(
     bricks: dict[str, str | None] = {}
     for brick in state.bricks if state is not None else ():
         if brick.host == host.name:
-            roots = await world.look_at_roots(host.processes, python=facts.python, target=b"", brick=brick.path)
+            roots = await look_at_roots(host.processes, python=facts.python, target=b"", brick=brick.path)
             bricks[brick.name] = brick_problem(state.volume_id if state else None, roots, brick.name)
-    room, room_error = await _host_room(world, host, facts, place)
-    problem = None
+    room, problem = None, None
     if place is not None:
-        roots = await world.look_at_roots(host.processes, python=facts.python, target=place, brick=b"")
-        problem = target_problem(target, roots, os.fsdecode(place)) or room_error
+        room, error = await _answer(look_at_room(host.processes, python=facts.python, path=place))
+        roots = await look_at_roots(host.processes, python=facts.python, target=place, brick=b"")
+        problem = target_problem(target, roots, os.fsdecode(place)) or error or None
     rsync = await host.find("rsync")
     return rules.HostSight(
-        name=host.name,
-        python_version=facts.python_version,
-        effective_uid=facts.effective_uid,
-        round_trip_s=facts.round_trip_s,
-        clock_offset_s=facts.clock_offset_s,
+        facts=facts,
         bricks=bricks,
         target=None if place is None else os.fsdecode(place),
         target_problem=problem,
@@ -176,13 +172,10 @@ async def _sight(
     )
 
 
-async def _host_room(
-    world: HostWorld, host: Host, facts: HostFacts, place: bytes | None
-) -> tuple[HostRoom | None, str | None]:
-    if place is None:
-        return None, None
+async def _answer(question: Awaitable[Answer]) -> tuple[Answer | None, str]:
+    """The answer of a host, or None and why it failed. Raises HostLost."""
     try:
-        return await world.look_at_room(host.processes, python=facts.python, path=place), None
+        return await question, ""
     except HostLost:
         raise
     except ToolFailed as error:
@@ -193,24 +186,20 @@ async def _version(processes: Processes, program: bytes | None) -> bytes | None:
     """The output of `--version`; None if the program is missing or fails. Raises HostLost."""
     if program is None:
         return None
-    try:
-        completed = await processes.run(Command(argv=(program, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
-    except HostLost:
-        raise
-    except ToolFailed:
-        return None
-    return completed.stdout if completed.exit_code == 0 else None
+    completed, _ = await _answer(processes.run(Command(argv=(program, b"--version"), timeout_s=_VERSION_TIMEOUT_S)))
+    return completed.stdout if completed is not None and completed.exit_code == 0 else None
 
 
 async def _native_problem(world: HostWorld, host: Host) -> str | None:
     """Why the compiled program does not run there; None if it does. Runs it."""
-    try:
+
+    async def run() -> Completed:
         placed = await world.place_native(host)
-        completed = await host.processes.run(Command(argv=(placed, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
-    except HostLost:
-        raise
-    except ToolFailed as error:
-        return error.message
+        return await host.processes.run(Command(argv=(placed, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
+
+    completed, error = await _answer(run())
+    if completed is None:
+        return error
     if completed.exit_code != 0:
         said = show(completed.stderr.strip()[-200:])
         return f"it ended with code {completed.exit_code} {said}".rstrip()
@@ -232,12 +221,8 @@ class LinkWorld:
     plans: Callable[[str], PlanDocuments]
 
 
-async def examine_links(
-    world: LinkWorld | None, site: Site, ledger: "Ledger | None", blocking: Blocking, hooks: Hooks | None
-) -> list[Finding]:
+async def examine_links(world: LinkWorld | None, ledger: "Ledger | None", blocking: Blocking) -> list[Finding]:
     """A finding for every link of the active plan that cannot be switched now; none if no cutover is configured."""
-    if site.cutover.switch == "hook":
-        return await _by_hook(hooks, blocking)
     if world is None:
         return []
     record = ledger.site.read() if ledger is not None else None
@@ -268,20 +253,8 @@ def _look_at_link(world: LinkWorld, trees: tuple[UserTree, ...]) -> list[Finding
     return check_links(resolved, looks, real=real, euid=os.geteuid())
 
 
-async def _by_hook(hooks: Hooks | None, blocking: Blocking) -> list[Finding]:
-    if hooks is None:
-        return []
-    try:
-        found = await blocking(hooks.find, timeout_s=_TIMEOUT_S)
-    except (OSError, TimeoutError):
-        return []  # the check of the hooks reports it
-    return check_switch_hooks(found)
-
-
 # Ports, and queries of file systems
 
-
-Answer = TypeVar("Answer")
 
 LOOK_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 300.0
@@ -350,23 +323,14 @@ async def examine_machine(world: DoctorWorld) -> list[Finding]:
 async def _tools(world: DoctorWorld) -> list[Finding]:
     euid = os.geteuid() if world.euid is None else world.euid
     site, rsync = world.site, world.find_program("rsync")
-    major, minor, micro = sys.version_info[:3]
-    findings = [rules.check_python((major, minor, micro)), rules.check_rsync(rsync, await _rsync_version(world))]
-    gluster = rules.check_gluster(site.source.kind, site.source.gluster, world.find_program(site.source.gluster))
-    findings += [gluster] if gluster else []
+    findings = [rules.check_rsync(rsync, await _rsync_version(world))]
+    if site.source.kind == "gluster":
+        findings.append(rules.check_gluster(site.source.gluster, world.find_program(site.source.gluster)))
     findings.append(rules.check_user(euid))
     if rsync is not None:
         problem = await world.confinement_problem(os.fsencode(rsync)) if euid == 0 else None
         findings.append(rules.check_confinement(euid, problem))
     return findings + _engine(world)
-
-
-async def examine_syncing(world: DoctorWorld, target: MountIdentity | None) -> list[Finding]:
-    """Whether the rsync of this machine can sync its copies on the target."""
-    if target is None:
-        return []
-    finding = rules.check_syncing(target.filesystem, await _rsync_version(world))
-    return [] if finding is None else [finding]
 
 
 def _engine(world: DoctorWorld) -> list[Finding]:
@@ -400,8 +364,10 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
     if found is None:
         fix = "repair the file system that holds them, or name another directory in [site] hooks_dir"
         return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
-    freeze = check_freeze_hooks(FreezeWay(world.site.cutover.freeze), found.hooks)
-    return [*check_hooks(found, world.hooks.directory), *freeze]
+    cutover = world.site.cutover
+    switch = check_switch_hooks(found) if cutover.switch == "hook" else []
+    freeze = check_freeze_hooks(FreezeWay(cutover.freeze), found.hooks)
+    return [*check_hooks(found, world.hooks.directory), *freeze, *switch]
 
 
 def _state_directory(world: DoctorWorld) -> list[Finding]:
@@ -571,6 +537,7 @@ async def examine_target(
         findings += await _quota(world, world.storage)
     if identity is None:
         return findings, None
+    findings += rules.check_syncing(identity.filesystem, await _rsync_version(world))
     room, error = await ask(world, world.target.capacity)
     findings += rules.check_target_room(
         None if room is None else storage.room(room),
@@ -664,17 +631,11 @@ def _lines(said: bytes) -> str:
 
 
 def _partition(section: SlurmSection) -> tuple[str, ...]:
-    """The options for `srun` that select nodes, in each of their notations."""
-    found: list[str] = []
-    options = list(section.options)
-    for option, following in zip(options, [*options, ""][1:], strict=True):
-        if option in ("-p", "--partition"):
-            found.append(f"--partition={following}")
-        elif option.startswith("--partition="):
-            found.append(option)
-        elif option.startswith("-p") and not option.startswith("--"):
-            found.append(f"--partition={option[2:]}")
-    return tuple(found[-1:])
+    """The partition that the options for `srun` select."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("-p", "--partition")
+    found = parser.parse_known_args(section.options)[0].partition
+    return () if found is None else (f"--partition={found}",)
 
 
 # The verb
@@ -690,7 +651,6 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     findings += source.findings
     on_target, target = await examine_target(world, record, source.room)
     findings += on_target
-    findings += await examine_syncing(world, target)
     sides = (
         ("source", world.site.source.kind, world.source.root, source.identity),
         ("target", world.site.target.kind, os.fsencode(world.site.target.mount), target),
@@ -702,7 +662,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     if world.hosts is not None:
         recorded = record.target if record is not None else None
         findings += await examine_hosts(world.hosts, world.site, target=recorded, state=source.state)
-    findings += await examine_links(world.links, world.site, world.ledger, world.blocking, world.hooks)
+    findings += await examine_links(world.links, world.ledger, world.blocking)
     findings += await _way_back(world, target)
     if world.site.transfer.movers == "slurm":
         findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)

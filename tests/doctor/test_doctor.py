@@ -16,14 +16,12 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
 from migrator.doctor.stage import DoctorWorld, examine
-from migrator.fs.model import MountIdentity
 from migrator.fs.mountinfo import read_mounts
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from migrator.site.config import Site
-from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES
 from migrator.transfer.executors import LocalExecutor
 from tests.site.test_init import SENTINEL, init, make_site
 from tests.support.native_builds import placing
@@ -119,14 +117,6 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
         }
 
 
-def test_before_init_it_says_so_and_writes_nothing(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    found = doctor(site)
-    assert {"source mount", "target mount", "target keeps"} <= set(failures(found))
-    assert "migrator init" in found["source mount"][0].fix
-    assert os.listdir(site.target.root) == []
-
-
 def test_another_file_system_in_place_of_the_target_is_told_and_not_written_to(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     init(site)
@@ -168,26 +158,6 @@ def program(directory: Path, text: str) -> str:
     file.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     file.chmod(0o755)
     return str(file)
-
-
-def test_an_rsync_that_cannot_sync_each_file_is_told_where_the_target_needs_that(tmp_path: Path) -> None:
-    abilities = f"Capabilities:\n    {', '.join(NEEDED_ABILITIES)}"
-    rsync = program(tmp_path, f"echo 'rsync  version 3.2.3  protocol version 31\n{abilities}'")
-    site = make_site(tmp_path)
-    init(site)
-
-    class LikeBeegfs(MountedTarget):
-        def identity(self) -> MountIdentity:
-            return replace(super().identity(), filesystem="beegfs")
-
-    def with_old(world: DoctorWorld) -> DoctorWorld:
-        return replace(world, find_program=lambda _: rsync, euid=1000)
-
-    assert [one.status for one in doctor(site, with_old)["rsync"]] == [OK]
-    beegfs = LikeBeegfs(os.fsencode(site.target.root))
-    found = doctor(site, lambda world: replace(with_old(world), target=beegfs))["rsync"]
-    assert [one.status for one in found] == [OK, FindingStatus.WARNING]
-    assert "rsync 3.2.3 cannot sync each file" in found[1].message
 
 
 def with_rsync(text: str) -> Callable[[DoctorWorld, Path], DoctorWorld]:
@@ -245,16 +215,6 @@ def test_what_is_wrong_with_the_places_of_a_site(tmp_path: Path) -> None:
     assert [finding.message for finding in doctor(site)["user trees"]] == ["1 user tree"]
     site.source.mount.rename(tmp_path / "away")
     assert "cannot be read: No such file or directory" in failures(doctor(site))["source mount"]
-
-
-def test_plain_directories_on_one_file_system_are_warned_of(tmp_path: Path) -> None:
-    site = make_site(tmp_path)
-    init(site)
-    found = doctor(site)
-    assert [finding.status for finding in found["source place"]] == [FindingStatus.WARNING]
-    assert "is no mount point" in found["source place"][0].message
-    assert "is no mount point" in found["target place"][0].message
-    assert "on one file system" in found["target place"][1].message
 
 
 def test_a_gluster_source_that_is_not_mounted_is_to_be_mounted(tmp_path: Path) -> None:

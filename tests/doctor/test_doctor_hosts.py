@@ -18,7 +18,7 @@ from migrator.gluster.model import Brick, VolumeState
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Host, HostLost
 from migrator.hosts.process import LocalProcesses
-from migrator.hosts.site import look_at_room, look_at_roots
+from migrator.hosts.site import look_at_room
 from migrator.native.program import NativeProgram, native_program
 from migrator.site.config import HostSection, Site, SlurmSection
 from tests.site.test_init import make_site
@@ -92,8 +92,6 @@ def examine(
         sections=sections,
         volume=Volume(),  # type: ignore[arg-type]
         place_native=place_native,
-        look_at_roots=look_at_roots,
-        look_at_room=look_at_room,
     )
     findings = asyncio.run(examine_hosts(world, site, target=target, state=state))
     assert hosts.closed
