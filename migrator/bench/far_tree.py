@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import signal
 import stat
+import subprocess
 import sys
 import time
 from typing import Any
@@ -21,6 +20,8 @@ _LISTING_SHARE = 0.3
 """The share of the time limit for `ls`, and again for `du`, in the first round; the rest is for reading."""
 _READ_SHARE = 0.2
 _BLOCK_BYTES = 1 << 20
+_TIMED_OUT = (-9, 137)
+"""`timeout -s KILL` ends itself too, or says so."""
 _AGAIN = 1.2
 """Another round starts if so many times the duration of the last one remain."""
 
@@ -84,41 +85,20 @@ def _size(path: bytes) -> int:
 
 def run(argv: list[bytes], ends: float, *, counted: bool) -> dict[str, Any]:
     """Run a command, discard its output and count the lines; end it at the time limit."""
-    name = argv[0].decode()
-    reading, writing = os.pipe()
-    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-    places = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
-    began = time.monotonic()
+    name, began, lines = argv[0].decode(), time.monotonic(), 0
+    limited = [b"timeout", b"-s", b"KILL", b"%f" % max(ends - began, 0.001), *argv]
     try:
-        program = os.posix_spawnp(name, argv, os.environ, file_actions=places)
+        with subprocess.Popen(limited, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0) as program:
+            assert program.stdout is not None  # noqa: S101 - of the type
+            while piece := program.stdout.read(_BLOCK_BYTES):
+                lines += piece.count(b"\n")
     except OSError as error:
-        os.close(reading)
         return _answer(0.0, 0, complete=False, failure=f"{name}: {error.strerror}")
-    finally:
-        os.close(writing)
-        os.close(null)
-    lines, complete = _lines(reading, ends)
-    seconds = time.monotonic() - began
-    os.close(reading)
-    if not complete:
-        os.kill(program, signal.SIGKILL)
-    code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+    code = program.returncode
     # ls and du exit with 1 if single names could not be read: others may change the tree meanwhile.
-    failure = f"{name} ended with {code}" if complete and code not in (0, 1) else ""
-    return _answer(seconds, lines if counted else 0, complete=complete and not failure, failure=failure)
-
-
-def _lines(fd: int, ends: float) -> tuple[int, bool]:
-    lines = 0
-    poll = select.poll()
-    poll.register(fd, select.POLLIN | select.POLLHUP)
-    while (left := ends - time.monotonic()) > 0:
-        if poll.poll(left * 1000):
-            piece = os.read(fd, _BLOCK_BYTES)
-            if not piece:
-                return lines, True
-            lines += piece.count(b"\n")
-    return lines, False
+    failure = f"{name} ended with {code}" if code not in (0, 1, *_TIMED_OUT) else ""
+    seconds = time.monotonic() - began
+    return _answer(seconds, lines if counted else 0, complete=code in (0, 1), failure=failure)
 
 
 def read(tree: bytes, files: list[bytes], ends: float, file_bytes: int) -> dict[str, Any]:

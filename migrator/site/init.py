@@ -288,7 +288,10 @@ def write_site_file(file: Path, draft: SiteDraft) -> None:
     site_of(draft, file)
     text = render_site(draft)
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with open(file, "x", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
     except FileExistsError:
         raise UsageError(
             f"{file} is there already; init does not overwrite it",
@@ -296,10 +299,6 @@ def write_site_file(file: Path, draft: SiteDraft) -> None:
         ) from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from None
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def make_state_directory(site: Site) -> None:
@@ -350,8 +349,11 @@ def record_site(
     else:
         _refuse_other(record.source, source_now, record.site_id, "the source")
         _refuse_other(record.target, target_now, record.site_id, "the target")
-    if _complete(target, target_now, record.site_id):
-        done.append("left the sentinel on the target")
+    try:
+        if _leave(target, target_now, record.site_id):
+            done.append("left the sentinel on the target")
+    except OSError as error:
+        raise target_not_writable(target.root, error) from None
     notes = [*_complete_source(source, source_now, record.site_id, done)]
     source_now, target_now = source.identity(), target.identity()
     notes += notes_on_places(site, mounts, source=source_now, target=target_now)
@@ -435,20 +437,8 @@ def _is_unfinished(sentinel: str | None, site_id: str) -> bool:
     return sentinel is not None and sentinel != site_id and site_id.startswith(sentinel)
 
 
-def _complete(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> bool:
-    """Leave the sentinel if it is missing; False if it was there. Raises MigratorError if it cannot be written."""
-    try:
-        return _leave(filesystem, identity, site_id)
-    except OSError as error:
-        raise target_not_writable(filesystem.root, error) from None
-
-
 def _complete_source(filesystem: FileSystem, identity: MountIdentity, site_id: str, done: list[str]) -> Sequence[str]:
-    if (
-        identity.sentinel is not None
-        and identity.sentinel != site_id
-        and not _is_unfinished(identity.sentinel, site_id)
-    ):
+    if identity.sentinel not in (None, site_id) and not _is_unfinished(identity.sentinel, site_id):
         return (f"the source carries the sentinel of another migration ({identity.sentinel}): it is known by that one",)
     try:
         if _leave(filesystem, identity, site_id):
@@ -467,6 +457,7 @@ def _complete_source(filesystem: FileSystem, identity: MountIdentity, site_id: s
 
 
 def _leave(filesystem: FileSystem, identity: MountIdentity, site_id: str) -> bool:
+    """Leave the sentinel if it is missing; False if it was there. Raises OSError."""
     if identity.sentinel == site_id:
         return False
     leave_sentinel(filesystem.root, site_id, unfinished=_is_unfinished(identity.sentinel, site_id))

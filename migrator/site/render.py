@@ -30,20 +30,6 @@ _FIRST: Mapping[str, tuple[str, ...]] = {
 }
 """Keys that every site has to look at: `init` writes these."""
 
-_ADVANCED: Mapping[str, tuple[str, ...]] = {
-    "site": ("plans_dir",),
-    "source.hosts": ("options", "python"),
-    "target": ("inodes_free",),
-    "transfer": ("chunk_size", "chunk_files", "range_size", "lease", "sample_interval", "stall_timeout"),
-    "slurm": ("source", "target", "python"),
-    "reap": ("hidden", "executables", "archive_size", "archive_files"),
-    "verify": ("workers",),
-    "cutover": ("settle", "compare", "compare_limit"),
-    "drain": ("stall", "poll"),
-    "governor": ("streams", "probe_interval"),
-}
-"""Keys whose defaults hardly any site has a reason to change."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteDraft:
@@ -123,7 +109,6 @@ def render_reference() -> str:
         "| --- | --- |",
         *(f"| {form.name} | {_cell(form.meaning)} |" for form in forms),
     ]
-    advanced: list[str] = []
     for section in SECTIONS:
         lines += [
             "",
@@ -132,14 +117,7 @@ def render_reference() -> str:
             texts[section.kind.__name__] + (" Required." if section.required else ""),
         ]
         lines += ["", "| key | form | default | |", "| --- | --- | --- | --- |"]
-        for key in section.keys:
-            row = _row(key, texts[f"{section.kind.__name__}.{key.field}"])
-            if key.name in _ADVANCED.get(".".join(section.path), ()):
-                advanced.append(f"| `{section.header}` {row}")
-            else:
-                lines.append(row)
-    lines += ["", "## Advanced", "", "Keys that hardly any site has a reason to set.", ""]
-    lines += ["| section | key | form | default | |", "| --- | --- | --- | --- | --- |", *advanced]
+        lines += [_row(key, texts[f"{section.kind.__name__}.{key.field}"]) for key in section.keys]
     return "\n".join(lines) + "\n"
 
 

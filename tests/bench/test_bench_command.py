@@ -50,15 +50,6 @@ def test_what_was_run_is_listed_compared_and_drawn(site: Site, tmp_path: Path) -
     assert "<more>" not in text
 
 
-def test_a_dry_run_as_json_has_the_steps_and_the_room(site: Site) -> None:
-    done = site.call("bench", "run", "--suite", "recursive", "--on", "target", "-n", "--json", *QUICK)
-    summary = json.loads(done.stdout)
-    assert summary["dry_run"] is True
-    assert [one["name"] for one in summary["suites"]] == ["recursive"]
-    assert summary["room"][0]["place"]["label"] == "target"
-    assert left_in(site) == set()
-
-
 def test_mistakes_are_told(site: Site) -> None:
     site.fails(2, "bench", "run", "--suite", "latency", says=("on which file systems",))
     site.fails(2, "bench", "run", "--suite", "latency", "--on", "somewhere", says=("no absolute path",))
@@ -88,12 +79,6 @@ def test_the_root_of_the_source_is_the_source_however_it_is_named(site: Site) ->
     on = ("--on", f"{site.source}/", "--on", "source", "--on", "/tmp", "--on", "/tmp/")
     done = site.call("bench", "run", "--suite", "latency", *on, "-n", "--json", *QUICK)
     assert [one["place"]["label"] for one in json.loads(done.stdout)["room"]] == ["source", "/tmp"], "each once"
-
-
-def test_a_source_that_is_not_mounted_is_not_filled_with_benchmarks(site: Site) -> None:
-    (site.source / ".migrator-sentinel").unlink()
-    site.fails(4, "bench", "run", "--suite", "latency", "--on", "source", *QUICK, says=("sentinel",))
-    assert left_in(site) == set()
 
 
 def test_the_suites_are_listed_without_a_site(tmp_path: Path) -> None:

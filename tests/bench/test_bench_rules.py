@@ -14,7 +14,7 @@ from migrator.bench.rules import SuiteComparison, compare, figure, read_fio
 from migrator.bench.suites import publications, room_problems, suite
 from migrator.bench.view import figure_words, summary_document, value_words
 from migrator.core.statistics import series
-from migrator.core.units import GIB, MIB
+from migrator.core.units import GIB
 from migrator.render.terminal import print_document
 
 # --- Suites as plans, and the room for them
@@ -68,7 +68,6 @@ def test_scale_1_is_what_was_published_and_figures_stand_beside_their_steps() ->
         ({"need_inodes": 601}, None, False, "1,000 more files"),
         ({"free_inodes": None}, None, False, "does not report"),
         ({"free_inodes": None}, None, True, ""),
-        ({"free_inodes": None}, 5000, False, ""),
         ({"free_inodes": None}, 500, False, "500 more files"),
         # The file system counts first.
         ({"free_inodes": 10}, 10**9, False, "10 more files"),
@@ -257,9 +256,7 @@ def test_a_page_has_figures_noise_load_publications_and_what_failed() -> None:
     [
         ([81.0, 82.42], Unit.SECONDS, "81.7 s (81 to 82.4)"),
         ([0.002, 0.004], Unit.SECONDS, "3 ms (2 to 4)"),
-        ([1048576.0], Unit.BYTES_PER_S, "1 MiB/s"),
         ([1.9 * GIB, 0.3 * GIB], Unit.BYTES_PER_S, "1.1 GiB/s (0.3 to 1.9)"),
-        ([500.0 * MIB, 100.0 * MIB], Unit.BYTES_PER_S, "300 MiB/s (100 to 500)"),
         ([0.0145, 0.0165], Unit.MILLISECONDS, "15.5 µs (14.5 to 16.5)"),
         ([12000.0, 14000.0], Unit.OPERATIONS_PER_S, "13,000 ops/s (12,000 to 14,000)"),
         ([3.643], Unit.MILLISECONDS, "3.64 ms"),

@@ -36,9 +36,3 @@ def test_every_make_command_of_the_readme_exists_and_sets_up_first() -> None:
 def test_a_script_is_executable_and_parses(script: Path) -> None:
     assert script.stat().st_mode & 0o111
     assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
-
-
-def test_continuous_integration_runs_every_check() -> None:
-    assert (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").rstrip().endswith("exec make test")
-    checks = (REPOSITORY / "tools" / "test.sh").read_text(encoding="utf-8")
-    assert all(tool in checks for tool in ("ruff", "mypy", "lint-imports", "pytest"))

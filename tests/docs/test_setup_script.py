@@ -1,4 +1,4 @@
-"""What `tools/setup.sh` does to the machine, and when it is due again."""
+"""What `tools/setup.sh` does to the machine."""
 
 import subprocess
 from pathlib import Path
@@ -28,36 +28,3 @@ def test_no_daemon_starts_because_it_is_installed(tmp_path: Path) -> None:
     assert not policy.exists()
     assert install(tmp_path, "exit 100").stdout == "failed\n"
     assert not policy.exists()
-
-
-def test_a_changed_source_or_a_program_that_is_gone_asks_for_a_new_set_up(tmp_path: Path) -> None:
-    function = SCRIPT.read_text(encoding="utf-8").partition("set_up_from() {")[2].partition("\n}\n")[0]
-    script = f"set -euo pipefail\nset_up_from() {{{function}\n}}\nset_up_from"
-    native = tmp_path / "migrator" / "native"
-    (native / "src").mkdir(parents=True)
-    (tmp_path / "tools").mkdir()
-    files = ["requirements.lock", "setup.cfg", "setup.py", "pyproject.toml", "tools/setup.sh"]
-    files += [f"migrator/native/src/{name}" for name in ("main.c", "walk.h")]
-    for name in files:
-        (tmp_path / name).write_text("first\n")
-
-    def state(**environment: str) -> str:
-        return subprocess.run(
-            ["/bin/bash", "-c", script],
-            cwd=tmp_path,
-            env={"PATH": "/usr/bin:/bin", **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-
-    states = [state()]
-    assert states == [state()]
-    (native / "migrator-native").write_text("")
-    (native / "migrator-native").chmod(0o755)
-    states.append(state())
-    for name in files:
-        (tmp_path / name).write_text("second\n")
-        states.append(state())
-    assert len(set(states)) == len(states)
