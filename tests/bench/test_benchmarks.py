@@ -12,7 +12,7 @@ import pytest
 from bench.options import parse_options
 from bench.page import PAGE_NAME, write_page
 from bench.results import JSON_NAME, Section, Table, read_results, section_document, write_results
-from bench.timing import Contestant, ContestantFailed, Run, Series, alternate, best_of, ratio
+from bench.timing import Run, Series, ratio
 from migrator.lab.machine import loops_beneath, mounts_beneath, why_no_cluster
 
 pytestmark = pytest.mark.exhaustive
@@ -41,36 +41,6 @@ def test_planning_over_a_synthetic_catalog_lists_every_row(tmp_path: Path) -> No
     assert figures.exists(), done.stderr
     found = json.loads(figures.read_text())
     assert found["listed_files"] + found["listed_directories"] == found["rows"] == 5000
-
-
-def test_contestants_take_turns_and_one_that_fails_has_no_figure() -> None:
-    order: list[str] = []
-
-    def contestant(name: str, *, fails_after: int = 99, rounds: int | None = None) -> Contestant:
-        def work() -> dict[str, float]:
-            order.append(name)
-            if order.count(name) > fails_after:
-                raise ContestantFailed("no more")
-            return {"part_s": 1.0}
-
-        return Contestant(name=name, work=work, rounds=rounds)
-
-    found = alternate([contestant("a"), contestant("b", fails_after=1), contestant("c", rounds=2)], 3)
-    assert order == ["a", "b", "c", "a", "b", "c", "a"]
-    assert [len(one.runs) for one in found] == [3, 0, 2]
-    assert [one.failure for one in found] == [None, "no more", None]
-
-
-def test_ratios_pair_the_rounds() -> None:
-    slow, quick = series("slow", 10, 30, 8), series("quick", 1, 2, 2)
-    (found,) = ratio("slow against quick", slow.times_s, quick.times_s, at_least=9)
-    assert (found.median, found.lowest, found.highest, found.pairs) == (10, 4, 15, 3)
-    assert ratio("against nothing", slow.times_s, []) == []
-    assert best_of([slow, series("other", 20, 20, 20), series("once", 9), Series(name="failed", failure="why")]) == [
-        9,
-        20,
-        8,
-    ]
 
 
 def test_the_page_keeps_other_sections_and_says_what_was_missed_but_not_where(tmp_path: Path) -> None:

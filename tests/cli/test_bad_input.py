@@ -1,7 +1,6 @@
 """What is wrong is said in one clear message with the right exit code, and nothing is lost or changed by it."""
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -41,24 +40,6 @@ def test_an_empty_directory_in_place_of_the_source_is_refused_and_never_no_files
     subprocess.run(["umount", planned.source], check=True)
     for arguments in (("scan",), ("run", "--user-batch", "2"), ("verify", "--user-batch", "1")):
         planned.fails(4, *arguments, says=("source",))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("what", ["bytes", "inodes"])
-def test_a_target_without_room_is_refused_before_anything_is_copied(site: Site, make_xfs: MakeXfs, what: str) -> None:
-    small = make_xfs(size_bytes=32 << 20, max_inodes=640 if what == "inodes" else None)
-    if what == "bytes":
-        (site.source / "home" / "ann" / "big").write_bytes(os.urandom(60 << 20))
-    else:
-        for number in range(900):
-            (site.source / "home" / "ann" / f"tiny-{number}").touch()
-    site.write(target=str(small.path))
-    for verb in ("init", "doctor", "scan"):
-        site.call(verb)
-    planned = site.call("plan")
-    assert planned.returncode == 0, planned.stderr
-    site.fails(4, "run", "--user-batch", "1", says=("target",))
-    assert not (small.path / "home").exists()
 
 
 @pytest.mark.guarantee("foreign-plans")
@@ -133,42 +114,6 @@ def test_a_catalog_that_is_half_written(planned: Site) -> None:
     planned.fails(4, "plan", says=(catalog.name,))
     (catalog / "catalog.json").unlink()
     planned.fails(4, "plan", says=(catalog.name,))
-
-
-@pytest.mark.exhaustive
-def test_where_rsync_is_missing_or_too_old_the_compiled_program_copies_and_doctor_complains(
-    planned: Site, scratch: Path
-) -> None:
-    tools = scratch / "tools"
-    tools.mkdir()
-    for name in ("python3", "mount", "umount"):
-        (tools / name).symlink_to(f"/usr/bin/{name}")
-    done = planned.call("run", "--user-batch", "1", path=str(tools))
-    assert done.returncode == 0, done.stderr
-    found = planned.call("doctor", path=str(tools))
-    assert found.returncode == 1
-    assert "rsync" in found.stdout
-    old = tools / "rsync"
-    old.write_text("#!/bin/sh\necho 'rsync  version 3.0.9  protocol version 30'\n")
-    old.chmod(0o755)
-    done = planned.call("run", "--user-batch", "2", path=str(tools))
-    assert done.returncode == 0, done.stderr
-    found = planned.call("doctor", path=str(tools))
-    assert found.returncode == 1
-    assert "3.0.9" in found.stdout
-    planned.works("verify", "--all")
-
-
-@pytest.mark.exhaustive
-def test_a_user_tree_that_vanished_since_the_scan(planned: Site) -> None:
-    subprocess.run(["rm", "-r", planned.source / "home" / "ann"], check=True)
-    done = planned.call("run", "--all", "--deltas", "0", "--json")
-    assert done.returncode in (0, 3), done.stderr
-    document = json.loads(done.stdout)
-    assert ["home/ann"] in [batch["trees_gone"] for batch in document["batches"]]
-    assert (planned.target / "home" / "bob" / "file-0").exists()
-    verified = planned.call("verify", "--all")
-    assert "home/ann" in verified.stdout + verified.stderr
 
 
 def test_errors_are_json_where_json_is_asked_for(planned: Site) -> None:

@@ -52,25 +52,6 @@ go.set()
     assert (shown.returncode, shown.stdout) == (0, f"worked\n{_ENDS}\n")
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
-        "import sys; sys.stdout = None",
-    ],
-)
-def test_a_daemon_thread_and_a_closed_output_change_nothing(script: str) -> None:
-    assert ended(f"{_LEAVE}{script}; leave(3)").returncode == 3
-
-
-def test_output_that_does_not_arrive_is_told() -> None:
-    script = f"{_LEAVE}print('written'); leave(0)"
-    with open("/dev/full", "wb") as full:
-        shown = subprocess.run([sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, check=False)
-    assert shown.returncode != 0
-    assert b"No space left on device" in shown.stderr
-
-
 @pytest.mark.parametrize("module", ["migrator.cli.scan", "migrator.cli.main"])
 def test_who_interrupts_while_libraries_are_loaded_is_told_that_nothing_was_begun(module: str) -> None:
     script = f"""

@@ -175,27 +175,6 @@ async def test_hooks_that_may_not_be_called_stop_no_thaw_and_are_owed_after_it(c
 
 
 @in_loop
-async def test_what_a_killed_run_owes_is_called_once_and_what_had_ended_is_not(cutover: Cutover) -> None:
-    cutover.has("post-thaw.d/10-a", "post-thaw.d/20-b")
-    step = cutover.step(HookStep.THAW)
-    cutover.called_by_killed_run(step, "post-thaw.d/20-b", ended=True)
-    cutover.called_by_killed_run(step, "post-thaw.d/10-a", ended=False)
-    # Who makes other steps leaves it alone; who makes this one ends it.
-    await cutover.calling.begin((HookStep.BATCH, HookStep.PASS))
-    assert cutover.hooks.tokens == []
-    await cutover.calling.begin(CUTOVER)
-    assert cutover.hooks.tokens == ["post-thaw.d/10-a"]
-    # Neither another step of this attempt, nor the same one of its rollback, nor of another attempt.
-    other = CutoverPlace(step=HookStep.THAW, record=replace(cutover.record, id=cutover.record.id + 1)).hooked
-    for place in (cutover.step(HookStep.FREEZE), cutover.step(HookStep.THAW, back=True), other):
-        await cutover.calling.catch_up(place, cutover.facts())
-    assert cutover.hooks.called() == []
-    for _ in range(2):
-        await cutover.calling.catch_up(step, cutover.facts("after"))
-    assert cutover.hooks.called() == ["post-thaw.d/10-a done:after"]
-
-
-@in_loop
 async def test_a_killed_telling_asks_its_guards_again_and_tells_nobody_twice(cutover: Cutover) -> None:
     cutover.has("pre-announce.d/10-a", "post-announce.d/10-a", "post-announce.d/20-b")
     step = HookedStep(step=HookStep.ANNOUNCE, key="plan: announced", subject="alice: announce", words="telling alice")

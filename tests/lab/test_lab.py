@@ -12,29 +12,13 @@ import pytest
 from migrator.core.errors import Refused
 from migrator.hosts.proc import identity_of, lives
 from migrator.lab.machine import processes_in
-from migrator.lab.model import LabKind, LabPhase, OddKind, VolumeType
+from migrator.lab.model import LabKind, LabPhase, VolumeType
 from migrator.lab.record import read_record
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
 from tests.support.cluster.lab_remains import remains_of
-from tests.support.lab_facts import ODD_PROOFS, walk
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
-
-NOT_ON_GLUSTER = {OddKind.FILE_CAPABILITY}
-"""The FUSE client refuses security.capability unless it is mounted with another option."""
-
-
-def test_every_odd_kind_is_on_the_mount(lab: LabHandle) -> None:
-    lab.drop_client_cache()  # what a client remembers it shows, also where the bricks could not give it
-    heaviest = lab.state.trees[:3]
-    for tree in heaviest:
-        facts = walk(lab.state.source + b"/" + tree)
-        missing = {kind for kind in OddKind if not any(ODD_PROOFS[kind](path, fact) for path, fact in facts.items())}
-        assert missing == NOT_ON_GLUSTER
-    assert {note.split(":")[0] for note in lab.state.notes} == {
-        f"no odd file of kind {kind}" for kind in NOT_ON_GLUSTER
-    }
 
 
 def test_down_leaves_nothing_and_may_be_called_again(make_lab: MakeLab) -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from migrator.core.units import MIB
 from migrator.lab.model import LabSpec, VolumeType
-from migrator.lab.odd import NAMES
 from migrator.lab.users import invent_users
 
 SPEC = LabSpec(directory=b"/tmp/lab", users=6, files=1000, data_bytes=64 * MIB)
@@ -55,13 +54,3 @@ def test_users_have_what_was_asked_for(users: int, files: int, data_bytes: int, 
         for directory in user.directories:
             names = [file.name for file in directory.files]
             assert len(set(names)) == len(names)
-
-
-def test_odd_names_can_be_names() -> None:
-    for names in NAMES.values():
-        assert len(set(names)) == len(names)
-        for name in names:
-            assert 1 <= len(name) <= 255
-            assert b"/" not in name
-            assert b"\0" not in name
-            assert name not in (b".", b"..")

@@ -107,19 +107,6 @@ def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> 
     assert said in mistake
 
 
-def test_all_mistakes_are_told_at_once_in_order_of_their_lines() -> None:
-    text = (
-        MINIMAL.replace("name", "nam").replace('"home/*"', "3") + '[transfer]\nchunk_size = "10GX"\njbos = 3\n[foo]\n'
-    )
-    mistakes = mistakes_of(text)
-    assert [mistake.split(":")[0] for mistake in mistakes] == ["line 2", "line 10", "line 12", "line 13", "line 14"]
-    assert mistakes[0] == "line 2: unknown key nam in [site]; did you mean name?"
-    assert "expected text in quotes, got a whole number at [0]" in mistakes[1]
-    assert 'unknown size unit "GX"' in mistakes[2]
-    assert mistakes[3] == "line 13: unknown key jbos in [transfer]; did you mean jobs?"
-    assert mistakes[4] == "line 14: unknown section [foo]"
-
-
 @pytest.mark.parametrize(
     ("replaced", "by", "said"),
     [
