@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 import sys
 import time
 from typing import Any
@@ -87,14 +86,21 @@ def run(argv: list[bytes], ends: float, *, counted: bool) -> dict[str, Any]:
     """Run a command, discard its output and count the lines; end it at the time limit."""
     name, began, lines = argv[0].decode(), time.monotonic(), 0
     limited = [b"timeout", b"-s", b"KILL", b"%f" % max(ends - began, 0.001), *argv]
+    reading, writing = os.pipe()
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    places = [(os.POSIX_SPAWN_DUP2, null, 0), (os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_DUP2, null, 2)]
     try:
-        with subprocess.Popen(limited, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0) as program:
-            assert program.stdout is not None  # noqa: S101 - of the type
-            while piece := program.stdout.read(_BLOCK_BYTES):
-                lines += piece.count(b"\n")
+        program = os.posix_spawnp("timeout", limited, os.environ, file_actions=places)
     except OSError as error:
+        os.close(reading)
         return _answer(0.0, 0, complete=False, failure=f"{name}: {error.strerror}")
-    code = program.returncode
+    finally:
+        os.close(writing)
+        os.close(null)
+    while piece := os.read(reading, _BLOCK_BYTES):
+        lines += piece.count(b"\n")
+    os.close(reading)
+    code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
     # ls and du exit with 1 if single names could not be read: others may change the tree meanwhile.
     failure = f"{name} ended with {code}" if code not in (0, 1, *_TIMED_OUT) else ""
     seconds = time.monotonic() - began
