@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from migrator.catalog.database import connect
-from migrator.catalog.files import CLOSING_RECORD, PartFacts, open_closed, part_name, write_record
+from migrator.catalog.files import close_catalog, open_closed, part_name
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.units import GIB, TIB
@@ -69,7 +69,7 @@ ROWS = """
 def write_catalog(directory: Path, rows: int) -> CatalogRecord:
     """A closed catalog of so many rows."""
     directory.mkdir(parents=True)
-    parts: list[PartFacts] = []
+    parts: list[str] = []
     with connect(GIB) as connection:
         connection.execute("SET preserve_insertion_order = true")
         for number, first in enumerate(range(0, rows, PART_ROWS)):
@@ -77,7 +77,7 @@ def write_catalog(directory: Path, rows: int) -> CatalogRecord:
             last = min(first + PART_ROWS, rows)
             query = ROWS.replace("$now", str(NOW_S)).replace("$first", str(first)).replace("$last", str(last))
             connection.execute(f"COPY ({query}) TO '{file}' (FORMAT parquet, COMPRESSION zstd)")
-            parts.append(PartFacts(name=file.name, rows=last - first, size_bytes=file.stat().st_size))
+            parts.append(file.name)
     record = CatalogRecord(
         name=directory.name,
         scan_id=1,
@@ -86,7 +86,7 @@ def write_catalog(directory: Path, rows: int) -> CatalogRecord:
         trees=tuple(
             UserTree(path=f"home/user-{place:03d}".encode(), user=f"user-{place:03d}") for place in range(TREES + 1)
         ),
-        parts=tuple(part.name for part in parts),
+        parts=(),
         started_at_s=NOW_S - 600.0,
         finished_at_s=NOW_S - 60.0,
         whole=True,
@@ -97,8 +97,7 @@ def write_catalog(directory: Path, rows: int) -> CatalogRecord:
         size_bytes=0,
         problems=0,
     )
-    write_record(directory / CLOSING_RECORD, record, tuple(parts))
-    return record
+    return close_catalog(directory, record, parts)
 
 
 def _ledger(file: Path, catalog: str) -> Ledger:

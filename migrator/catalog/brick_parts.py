@@ -254,10 +254,9 @@ _FEW_VALUES: Any = [
 realistic rows of a brick: 64 ms and 66 bytes per row with, 39 ms and 55 bytes without)."""
 
 
-def write_part(file: Path, table: pa.Table) -> int:
-    """Write a part without syncing it; return its size in bytes. Raises OSError."""
+def write_part(file: Path, table: pa.Table) -> None:
+    """Write a part without syncing it. Raises OSError."""
     pq.write_table(table, file, compression="zstd", compression_level=1, use_dictionary=_FEW_VALUES)
-    return file.stat().st_size
 
 
 class BrickPartsWriter:
@@ -274,7 +273,7 @@ class BrickPartsWriter:
         self._lock = threading.Lock()
         self._rows: dict[str, list[pa.RecordBatch]] = {}
         self._directories: dict[str, list[pa.RecordBatch]] = {}
-        self._parts: dict[int, catalog_files.PartFacts] = {}
+        self._parts: dict[int, str] = {}
         self._number = 0
         self._kept: list[Path] = []
         self._problem_files: list[Path] = []
@@ -339,15 +338,12 @@ class BrickPartsWriter:
         self._totals = None
         present = self._united().files_of(list(rows), self._part_files())
         gone = pa.array(sorted(rows), type=pa.binary())
-        for number, facts in list(self._parts.items()):
-            file = self._directory / facts.name
+        for name in self._parts.values():
+            file = self._directory / name
             if any(file in files for files in present.values()):
                 table = pq.read_table(file, schema=catalog_files.ROW_SCHEMA)
                 kept = table.filter(pc.invert(pc.is_in(table.column("path"), value_set=gone)))
-                size_bytes = write_part(file, kept)
-                self._parts[number] = catalog_files.PartFacts(
-                    name=facts.name, rows=kept.num_rows, size_bytes=size_bytes
-                )
+                write_part(file, kept)
         added = [catalog_files.rows_of(found[0], [found[1]]) for found in rows.values() if found is not None]
         if added:
             self._write_table(pa.Table.from_batches(added, schema=catalog_files.ROW_SCHEMA))
@@ -363,10 +359,7 @@ class BrickPartsWriter:
         for file in (*self._part_files(), *self._problem_files):
             sync(file)
         sync(self._directory)
-        parts = tuple(self._parts[number] for number in sorted(self._parts))
-        closed = replace(record, parts=tuple(part.name for part in parts))
-        catalog_files.write_record(self._directory / catalog_files.CLOSING_RECORD, closed, parts)
-        return closed
+        return catalog_files.close_catalog(self._directory, record, [name for _, name in sorted(self._parts.items())])
 
     def _count(self, counted: CatalogTotals) -> None:
         with self._lock:
@@ -394,12 +387,9 @@ class BrickPartsWriter:
         with self._lock:
             number = self._number
             self._number += 1
-        size_bytes = write_part(self._directory / catalog_files.part_name(number), table)
-        facts = catalog_files.PartFacts(
-            name=catalog_files.part_name(number), rows=table.num_rows, size_bytes=size_bytes
-        )
+        write_part(self._directory / catalog_files.part_name(number), table)
         with self._lock:
-            self._parts[number] = facts
+            self._parts[number] = catalog_files.part_name(number)
 
     def _keep_directories(self, table: pa.Table) -> None:
         with self._lock:
@@ -415,7 +405,7 @@ class BrickPartsWriter:
             self._problems = []
 
     def _part_files(self) -> list[Path]:
-        return [self._directory / self._parts[number].name for number in sorted(self._parts)]
+        return [self._directory / name for _, name in sorted(self._parts.items())]
 
     def _united(self) -> Union:
         if not self._is_united:

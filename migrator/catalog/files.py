@@ -1,8 +1,11 @@
 """The columns of catalogs, their files and records, and opening closed ones."""
 
+import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +13,7 @@ import pyarrow as pa
 from migrator.catalog.columns import Columns
 from migrator.catalog.model import CatalogRecord, ScanProblem
 from migrator.core.documents import decode, encode
-from migrator.core.durable import write_durably
+from migrator.core.durable import file_digest, write_durably
 from migrator.core.entry import Entry, acl_entry_count, xattr_digest, xattr_kinds
 from migrator.core.errors import MigratorError, Refused, UsageError
 
@@ -79,7 +82,8 @@ def problem_rows(problems: Sequence[ScanProblem]) -> pa.Table:
 # --- Opening and closing records
 
 
-_FORMAT = "migrator-catalog/2"
+_FORMAT = "migrator-catalog/3"
+_SCAN_AGAIN = "run `migrator scan --restart` for a new catalog"
 
 
 class RecordUnreadable(MigratorError):
@@ -88,24 +92,36 @@ class RecordUnreadable(MigratorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFacts:
-    """One file of rows. Its size detects a torn file with a single stat."""
+    """One file of rows. Its size detects a torn file with a single stat, its digest a changed one."""
 
     name: str
-    rows: int
     size_bytes: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
+    """`digest` is that of the document without it. It is the digest of the record, too."""
+
     format: str
     record: CatalogRecord
     files: tuple[PartFacts, ...]
+    digest: str = ""
 
 
-def write_record(file: Path, record: CatalogRecord, parts: tuple[PartFacts, ...]) -> None:
-    """Write a record durably. Raises OSError."""
-    document = _Document(format=_FORMAT, record=record, files=parts)
+def write_record(file: Path, record: CatalogRecord, parts: Sequence[PartFacts] = ()) -> CatalogRecord:
+    """Write a record durably. Returns it with the digest of the file. Raises OSError."""
+    document = _Document(format=_FORMAT, record=replace(record, digest=""), files=tuple(parts))
+    document = replace(document, digest=_document_digest(document))
     write_durably(file, encode(document, indent=1).encode("ascii") + b"\n")
+    return replace(record, digest=document.digest)
+
+
+def close_catalog(directory: Path, record: CatalogRecord, parts: Sequence[str]) -> CatalogRecord:
+    """Write the closing record over these parts, which are on disk. Returns it as written. Raises OSError."""
+    with ThreadPoolExecutor() as threads:
+        facts = tuple(threads.map(lambda name: _facts_of(directory / name), parts))
+    return write_record(directory / CLOSING_RECORD, replace(record, parts=tuple(parts)), facts)
 
 
 def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
@@ -116,8 +132,31 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
             raise RecordUnreadable(f"{file} has format {content.get('format')!r}; this version reads {_FORMAT!r}")
         document: _Document = decode(_Document, content, "the record")
     except ValueError as error:
-        raise RecordUnreadable(f"{file} cannot be read as the record of a catalog: {error}") from error
-    return document.record, document.files
+        raise RecordUnreadable(
+            f"{file} cannot be read as the record of a catalog: {error}", hint=_SCAN_AGAIN
+        ) from error
+    if _document_digest(document) != document.digest:
+        raise RecordUnreadable(f"{file} was changed or damaged since it was written", hint=_SCAN_AGAIN)
+    return replace(document.record, digest=document.digest), document.files
+
+
+def _document_digest(document: _Document) -> str:
+    text = encode(replace(document, digest=""))
+    return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()
+
+
+def _facts_of(file: Path) -> PartFacts:
+    facts = file.stat()
+    return PartFacts(
+        name=file.name, size_bytes=facts.st_size, digest=_digest(str(file), facts.st_size, facts.st_mtime_ns)
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _digest(file: str, size_bytes: int, mtime_ns: int) -> str:
+    """Once in a process for the same size and time."""
+    del size_bytes, mtime_ns
+    return file_digest(Path(file))
 
 
 # --- Closed catalogs: half-written and torn ones are refused
@@ -133,11 +172,12 @@ class ClosedCatalog:
     problem_files: tuple[Path, ...]
 
 
-def open_closed(directory: Path) -> ClosedCatalog:
-    """Open the catalog in a directory. It need not be whole: check the record.
+def open_closed(directory: Path, *, digest: str = "") -> ClosedCatalog:
+    """Open the catalog in a directory. It need not be whole: check the record. Reads every part once, for its digest. `digest` is
+    that of the ledger; empty: not known.
 
-    Raises UsageError if there is none, Refused if it is half written (no closing record), or a part is missing or differs in
-    size from the record.
+    Raises UsageError if there is none, Refused if it is half written (no closing record), or the record or a part is missing or
+    is not what was written.
     """
     if not directory.is_dir():
         raise UsageError(
@@ -153,19 +193,32 @@ def open_closed(directory: Path) -> ClosedCatalog:
             cause="its scan was interrupted or is still running",
             hint="run `migrator scan` to resume it",
         ) from None
-    for part in parts:
-        file = directory / part.name
-        size_bytes = file.stat().st_size if file.is_file() else None
-        if size_bytes != part.size_bytes:
-            found = "is missing" if size_bytes is None else f"has {size_bytes} bytes instead of {part.size_bytes}"
-            raise Refused(
-                f"catalog {directory.name!r} is damaged: {part.name} {found}",
-                cause="a file of the catalog was removed, cut off or changed after the scan",
-                hint="run `migrator scan --restart` for a new catalog",
-            )
+    problem = _damage(directory, parts)
+    if not problem and digest not in ("", record.digest):
+        problem = f"{CLOSING_RECORD} is not the one that the ledger knows"
+    if problem:
+        raise Refused(
+            f"catalog {directory.name!r} is damaged: {problem}",
+            cause="a file of the catalog was removed, cut off or changed after the scan, or its disk is bad",
+            hint=_SCAN_AGAIN,
+        )
     return ClosedCatalog(
         directory=directory,
         record=record,
         part_files=tuple(directory / part.name for part in parts),
         problem_files=tuple(numbered(directory, "problems").values()),
     )
+
+
+def _damage(directory: Path, parts: Sequence[PartFacts]) -> str:
+    """What is wrong with the parts; empty: they are what was written."""
+    for part in parts:
+        file = directory / part.name
+        size_bytes = file.stat().st_size if file.is_file() else None
+        if size_bytes != part.size_bytes:
+            found = "is missing" if size_bytes is None else f"has {size_bytes} bytes instead of {part.size_bytes}"
+            return f"{part.name} {found}"
+    with ThreadPoolExecutor() as threads:
+        found_now = threads.map(lambda part: _facts_of(directory / part.name), parts)
+        changed = [part.name for part, now in zip(parts, found_now, strict=True) if now != part]
+    return f"{changed[0]} has another content" if changed else ""

@@ -91,7 +91,8 @@ class CatalogRecord:
     `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons` are the
     reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the scan less whole;
     `bricks` are those that were read. These three and `times` are only in the catalog, not in the ledger. `strange` lists, by
-    brick, files that were put there past Gluster: they have no rows, and the mount must not be asked for them.
+    brick, files that were put there past Gluster: they have no rows, and the mount must not be asked for them. `digest` is that of
+    the closing record, which has those of the parts; empty while the scan is in progress.
     """
 
     name: str
@@ -116,6 +117,7 @@ class CatalogRecord:
     times: ScanTimes = ScanTimes()
     scope: tuple[bytes, ...] = ()
     strange: tuple[StrangeFiles, ...] = ()
+    digest: str = ""
 
     def covers(self, trees: Iterable[bytes]) -> bool:
         """Whether it covers these user trees, so that paths without a row did not exist."""

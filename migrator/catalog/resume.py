@@ -40,10 +40,7 @@ def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROW
         frontier = _frontier(database, done_files, part_files)
         problems = sum(pq.read_metadata(file).num_rows for file in files.numbered(directory, "problems").values())
         totals = totals_of(database, list(part_files.values()), problems=problems)
-    parts = [
-        files.PartFacts(name=file.name, rows=pq.read_metadata(file).num_rows, size_bytes=file.stat().st_size)
-        for file in part_files.values()
-    ]
+    parts = [file.name for file in part_files.values()]
     writer = PartsWriter(
         directory, parts=parts, next_number=max(done_files, default=-1) + 1, max_part_rows=max_part_rows
     )

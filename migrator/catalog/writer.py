@@ -1,7 +1,6 @@
 """Catalogs written in parts, so that a killed scan can be resumed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -54,7 +53,7 @@ class PartsWriter:
         self,
         directory: Path,
         *,
-        parts: Sequence[files.PartFacts] = (),
+        parts: Sequence[str] = (),
         next_number: int = 0,
         max_part_rows: int = MAX_PART_ROWS,
         max_part_bytes: int = MAX_PART_BYTES,
@@ -97,9 +96,7 @@ class PartsWriter:
     def close(self, record: CatalogRecord) -> CatalogRecord:
         """Write the rest, then the closing record, with its `parts` filled in. Raises OSError."""
         self._write_part()
-        closed = replace(record, parts=tuple(part.name for part in self._parts))
-        files.write_record(self._directory / files.CLOSING_RECORD, closed, tuple(self._parts))
-        return closed
+        return files.close_catalog(self._directory, record, self._parts)
 
     def abandon(self) -> None:
         """Write the rest and leave the catalog open, for a later resume. Raises OSError."""
@@ -123,7 +120,7 @@ class PartsWriter:
         if self._rows:
             content = parquet_bytes(pa.Table.from_batches(self._batches, schema=files.ROW_SCHEMA))
             write_durably(self._directory / files.part_name(number), content)
-            self._parts.append(files.PartFacts(name=files.part_name(number), rows=self._rows, size_bytes=len(content)))
+            self._parts.append(files.part_name(number))
         if self._problems:
             write_durably(
                 self._directory / files.problems_name(number), parquet_bytes(files.problem_rows(self._problems))
@@ -159,7 +156,7 @@ class CatalogDirectories:
     def _made(self, record: CatalogRecord) -> Path:
         directory = self._directory / record.name
         directory.mkdir(parents=True)
-        files.write_record(directory / files.OPENING_RECORD, record, ())
+        files.write_record(directory / files.OPENING_RECORD, record)
         sync(self._directory)
         return directory
 

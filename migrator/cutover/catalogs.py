@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 
 from migrator.catalog.database import connect
-from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, PartFacts, open_closed, part_name, write_record
+from migrator.catalog.files import ROW_SCHEMA, close_catalog, open_closed, part_name
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import create_entries
@@ -165,14 +165,12 @@ class SwitchedCatalogFiles:
         rows, files, size_bytes = facts
         closed = replace(
             record,
-            parts=(part.name,),
             rows=rows,
             files=files,
             directories=rows - files,
             size_bytes=size_bytes,
         )
-        written = PartFacts(name=part.name, rows=rows, size_bytes=part.stat().st_size)
-        write_record(directory / CLOSING_RECORD, closed, (written,))
+        closed = close_catalog(directory, closed, [part.name])
         sync(self._directory)
         return closed
 

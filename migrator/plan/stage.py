@@ -380,7 +380,9 @@ def make_plan(
     documents.require_free(name)
     now_s = clock.now_s()
     arrived = ledger.passes.arrived(before_plan=name)
-    with catalogs.open(choose_catalog(request.catalog, ledger)) as queries:
+    chosen = choose_catalog(request.catalog, ledger)
+    digests = {one.name: one.digest for one in ledger.scans.all()}
+    with catalogs.open(chosen, digest=digests.get(chosen, "")) as queries:
         catalog = queries.record
         require_usable(catalog, record)
         moved = moved_trees(catalog, ledger)

@@ -185,9 +185,9 @@ class CatalogQueryFiles:
         self._threads = threads
 
     @contextmanager
-    def open(self, name: str) -> "Iterator[CatalogQueries]":
-        """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
-        catalog = open_closed(self._directory / name)
+    def open(self, name: str, *, digest: str = "") -> "Iterator[CatalogQueries]":
+        """Open a catalog; `digest` is that of the ledger (empty: not known). Raises UsageError if it does not exist, Refused if it is half written or damaged."""
+        catalog = open_closed(self._directory / name, digest=digest)
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
             yield CatalogQueries(catalog, connection)
 

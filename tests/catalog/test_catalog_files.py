@@ -5,10 +5,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, RecordUnreadable, numbered, open_closed
 from migrator.catalog.model import CatalogRecord, ScanProblem
@@ -127,6 +130,38 @@ def test_a_closed_catalog_with_a_damaged_part_is_refused(tmp_path: Path, harm: s
         part.write_bytes(part.read_bytes() + b"x")
     with pytest.raises(Refused, match="is damaged: part-000000"):
         open_closed(part.parent)
+
+
+@pytest.mark.guarantee("damaged-catalogs")
+@settings(deadline=None)
+@given(part=st.booleans(), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_no_flipped_bit_is_believed(part: bool, place: float, bit: int) -> None:
+    with TemporaryDirectory() as directory:
+        catalogs = store(Path(directory))
+        opened = catalogs.create(RECORD)
+        opened.writer.add(None, [entry(b"x"), entry(b"y")])
+        finish(opened)
+        closed = catalogs.closed("catalog-1")
+        file = closed.part_files[0] if part else closed.directory / CLOSING_RECORD
+        content = bytearray(file.read_bytes())
+        content[int(place * len(content))] ^= 1 << bit
+        file.write_bytes(content)
+        found, hint = None, ""
+        try:
+            found = open_closed(closed.directory)
+        except (Refused, RecordUnreadable) as error:
+            hint = error.hint
+        # A blank of the record may be another one.
+        assert "scan --restart" in hint or (found == closed and not part)
+
+
+def test_another_catalog_than_the_ledger_knows_is_refused(tmp_path: Path) -> None:
+    catalogs = store(tmp_path)
+    record = finish(catalogs.create(RECORD))
+    directory = catalogs.closed("catalog-1").directory
+    assert open_closed(directory, digest=record.digest).record == record
+    with pytest.raises(Refused, match="is not the one that the ledger knows"):
+        open_closed(directory, digest="0" * 32)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "migrator-catalog/99"}'])

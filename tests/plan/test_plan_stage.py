@@ -10,6 +10,7 @@ from msgspec.structs import replace as change
 
 from migrator.beegfs.model import UserQuota
 from migrator.beegfs.tool import QuotaLook
+from migrator.catalog.files import read_record, write_record
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
@@ -333,7 +334,11 @@ def test_without_a_site_a_scan_or_with_a_catalog_of_another_site_there_is_no_pla
         world.plan()
     record = world.scanned(entries())
     file = world.root / "catalogs" / record.name / "catalog.json"
-    file.write_text(file.read_text().replace(SITE_ID, "another"))
+    _, parts = read_record(file)
+    foreign = write_record(file, replace(record, site_id="another"), parts)
+    with pytest.raises(Refused, match="the ledger knows"):
+        world.plan()
+    world.ledger.scans.finish(foreign)
     with pytest.raises(Refused, match="another site"):
         world.plan()
 
