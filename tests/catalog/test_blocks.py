@@ -2,7 +2,6 @@
 
 import io
 import struct
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -181,9 +180,3 @@ def test_noise_in_the_other_frames_is_refused_or_read(noise: bytes) -> None:
     for decode in (frames.decode_problems, frames.decode_hello, frames.decode_end):
         with suppress(MigratorError):
             decode(memoryview(noise))
-
-
-def test_another_version_of_the_format_is_refused() -> None:
-    payload = struct.pack("<II16s16sQQ", 1, 7, uuid.uuid4().bytes, bytes(16), 0, 0)
-    with pytest.raises(MigratorError, match="version 1"):
-        frames.decode_hello(memoryview(payload))

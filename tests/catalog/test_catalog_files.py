@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, RecordUnreadable, numbered, open_closed
-from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import OpenCatalog
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, XattrKinds, xattr_digest
@@ -72,30 +72,6 @@ def test_rows_hold_what_the_entries_held(tmp_path: Path) -> None:
     assert (third["tree"], third["link_group"], third["gfid"], third["brick"]) == (None, None, b"g" * 16, "h:/b")
     for file in catalogs.closed("catalog-1").part_files:
         assert pq.read_schema(file).equals(ROW_SCHEMA)
-
-
-def test_parts_are_bounded_in_rows(tmp_path: Path) -> None:
-    catalogs = store(tmp_path, max_part_rows=10)
-    opened = catalogs.create(RECORD)
-    for number in range(25):
-        opened.writer.add(None, [entry(b"d/%d" % number)])
-    assert len(list(tmp_path.rglob("part-*.parquet"))) == 2
-    record = finish(opened)
-    assert record.parts == ("part-000000.parquet", "part-000001.parquet", "part-000002.parquet")
-    assert [pq.read_metadata(file).num_rows for file in catalogs.closed("catalog-1").part_files] == [10, 10, 5]
-
-
-def test_the_closing_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    catalogs = store(tmp_path)
-    opened = catalogs.create(RECORD)
-    opened.writer.add(None, [entry(b"x")])
-    opened.writer.note([ScanProblem(path=b"\xff", operation="open", errno=None, reason="because")])
-    record = finish(opened)
-    closed = catalogs.closed("catalog-1")
-    assert closed.record == record
-    assert pq.read_table(closed.problem_files[0]).to_pylist() == [
-        {"path": b"\xff", "operation": "open", "errno": None, "reason": "because"}
-    ]
 
 
 def test_a_missing_catalog_a_half_written_and_a_closed_one_are_told_apart(tmp_path: Path) -> None:
@@ -244,24 +220,3 @@ def test_from_the_state_after_every_single_rename_the_same_rows_come(tmp_path: P
             assert not list(copy.glob("*.tmp"))
     finally:
         site.close()
-
-
-def test_a_directory_of_many_parts_that_was_under_way_is_read_again_as_a_whole(tmp_path: Path) -> None:
-    catalogs = store(tmp_path, max_part_rows=4)
-    opened = catalogs.create(RECORD)
-    opened.writer.add(None, [entry(b"big", type=EntryType.DIRECTORY), entry(b"done", type=EntryType.DIRECTORY)])
-    opened.writer.directory_done(b"", [])
-    opened.writer.add(None, [entry(b"done/x")])
-    opened.writer.directory_done(b"done", [])
-    for number in range(9):
-        opened.writer.add(None, [entry(b"big/%d" % number)])
-    opened.writer.abandon()
-    again = catalogs.resume("catalog-1")
-    assert again is not None
-    assert again.frontier == (b"big",)
-    assert (again.totals.rows, again.totals.directories) == (3, 2)
-    again.writer.add(None, [entry(b"big/%d" % number) for number in range(9)])
-    again.writer.directory_done(b"big", [])
-    finish(again)
-    paths = [bytes(row["path"]) for row in closed_rows(catalogs)]
-    assert sorted(paths) == sorted([b"big", b"done", b"done/x", *(b"big/%d" % number for number in range(9))])

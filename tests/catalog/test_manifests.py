@@ -1,6 +1,5 @@
 """Manifests on disk: whole or not there, told from changed ones, and never in the way of the next verification."""
 
-import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,8 +10,6 @@ from hypothesis import strategies as st
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.ports import LinkedPath, LinkFindingKind, VerifiedPath
 from migrator.core.errors import Refused
-from migrator.fs.rules import Loss
-from migrator.plan.model import SurpriseKind
 from migrator.verify.model import Difference, DifferenceKind
 from tests.support.entries import entry
 
@@ -32,29 +29,6 @@ def difference(path: bytes, kind: DifferenceKind = DifferenceKind.CONTENT) -> Di
     return Difference(path=path, kind=kind, source="a", target="b")
 
 
-def test_what_was_added_by_many_threads_is_there_once_and_in_order(manifests: ManifestDirectories) -> None:
-    draft = manifests.create("one", algorithm="xxh3_128")
-
-    def add(number: int) -> None:
-        for index in range(100):
-            draft.add(verified=[verified(b"%d/%03d\xff\n" % (number, index), None if index % 2 else b"d" * 16)])
-
-    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    draft.add(differences=[difference(b"1/000\xff\n")])
-    closed = draft.close()
-    table = pq.read_table(closed.file)
-    paths = table.column("path").to_pylist()
-    expected = sorted(b"%d/%03d\xff\n" % (number, index) for number in range(4) for index in range(100))
-    assert paths == [path for path in expected if path != b"1/000\xff\n"]
-    assert closed.rows == 399
-    algorithms = set(zip(table.column("digest").to_pylist(), table.column("algorithm").to_pylist(), strict=True))
-    assert algorithms == {(None, None), (b"d" * 16, "xxh3_128")}
-
-
 def test_the_same_findings_give_the_same_digest_and_a_change_another(manifests: ManifestDirectories) -> None:
     digests = []
     for name in ("one", "two"):
@@ -68,20 +42,6 @@ def test_the_same_findings_give_the_same_digest_and_a_change_another(manifests: 
     with Path(closed.file).open("ab") as file:
         file.write(b"x")
     assert manifests.digest(closed.file) != closed.digest
-
-
-def test_examples_are_some_of_each_kind(manifests: ManifestDirectories) -> None:
-    draft = manifests.create("one", algorithm="xxh3_128")
-    draft.add(differences=[difference(b"%02d\n" % number) for number in range(30)])
-    draft.add(differences=[difference(b"other", DifferenceKind.MODE)])
-    draft.add(losses=[Loss(path=b"%02d" % number, kind=SurpriseKind.LOSS_TIME, detail="x") for number in range(30)])
-    examples = manifests.examples(draft.close().file, per_kind=2)
-    assert [(found.path, found.kind.value) for found in examples.differences] == [
-        (b"00\n", "content"),
-        (b"01\n", "content"),
-        (b"other", "mode"),
-    ]
-    assert [loss.path for loss in examples.losses] == [b"00", b"01"]
 
 
 def test_what_is_missing_is_refused_with_a_way_out(manifests: ManifestDirectories) -> None:

@@ -8,7 +8,6 @@ import pytest
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, UsageError
-from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState
 from migrator.fs.model import TargetCapabilities
 from migrator.ledger.ledger import Ledger
@@ -36,31 +35,6 @@ def test_there_is_one_site_and_it_learns_identities_and_capabilities(ledger: Led
     ledger.site.record_capabilities(capabilities, 99.0)
     learned = {"source": SITE.target, "target": SITE.source, "capabilities": capabilities}
     assert ledger.site.read() == replace(SITE, **learned, capabilities_probed_at_s=99.0)  # type: ignore[arg-type]
-
-
-def test_runs_live_and_end(ledger: Ledger) -> None:
-    first = ledger.runs.start(verb="scan", pid=5, at_s=1.0, directory="runs/1")
-    second = ledger.runs.start(verb="run", pid=6, at_s=2.0, directory="runs/\udcff")
-    ledger.runs.heartbeat(second, 4.0)
-    latest = ledger.runs.latest()
-    assert latest is not None
-    assert (latest.id, latest.verb, latest.heartbeat_at_s, latest.finished_at_s) == (second, "run", 4.0, None)
-    ledger.runs.finish(first, 8.0, 130)
-    scan = ledger.runs.latest("scan")
-    assert scan is not None
-    assert (scan.id, scan.finished_at_s, scan.exit_code) == (first, 8.0, 130)
-    assert ledger.runs.latest("verify") is None
-    with pytest.raises(LedgerCorrupt):
-        ledger.runs.heartbeat(12, 1.0)
-
-
-def test_events_come_newest_first(ledger: Ledger) -> None:
-    run = ledger.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
-    facts = {"kind": EventKind.FILE_BAD, "severity": Severity.ERROR, "message": "m\n\x1b[1m"}
-    events = [Event(at_s=float(n), subject=f"s{n}", **facts) for n in range(4)]  # type: ignore[arg-type]
-    for event in events:
-        ledger.events.add(event, run)
-    assert list(ledger.events.latest(2)) == [events[3], events[2]]
 
 
 # Scans.
@@ -101,23 +75,6 @@ def known(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def test_a_scan_goes_on_until_it_ends_or_is_overtaken(known: Ledger) -> None:
-    assert known.scans.unfinished() is None
-    begun = scanned(known, "c1", ended=False)
-    assert known.scans.start(catalog="c1", via="mount", at_s=7.0) == begun.scan_id
-    going_on = known.scans.unfinished()
-    assert going_on is not None
-    assert (going_on.name, going_on.scan_id, going_on.started_at_s) == ("c1", begun.scan_id, 1.0)
-    assert known.scans.latest() is None
-    # One of some trees does not overtake it.
-    of_a_tree = scanned(known, "c2", scope=(b"home/a",))
-    assert known.scans.unfinished() == known.scans.latest(finished=False) == going_on
-    newer = scanned(known, "c3")
-    assert known.scans.unfinished() is None
-    assert known.scans.latest() == newer
-    assert list(known.scans.all()) == [going_on, of_a_tree, newer]
-
-
 def test_scans_of_some_trees_are_never_the_newest_and_those_of_bricks_are_asked_for_alone(known: Ledger) -> None:
     scanned(known, "c1", scope=SCOPE, ended=False)
     assert known.scans.unfinished() is known.scans.latest(finished=False) is known.scans.of_bricks() is None
@@ -154,19 +111,6 @@ def test_plans_are_recorded_once_and_the_first_is_active_until_another_is_activa
         ledger.plans.activate("c", 9.0)
     with pytest.raises(UsageError, match="one"):
         ledger.plans.record(small_plan("one"), path="plans/one.json", checksum="c2")
-
-
-def test_batches_move_as_the_states_allow(ledger: Ledger) -> None:
-    ledger.plans.record(small_plan("one"), path="p", checksum="c")
-    for _ in range(2):
-        ledger.plans.set_batch_state("one", 1, BatchState.SEEDING)
-    with pytest.raises(LedgerCorrupt, match="cannot become"):
-        ledger.plans.set_batch_state("one", 1, BatchState.VERIFIED)
-    with pytest.raises(LedgerCorrupt, match="no batch 9"):
-        ledger.plans.set_batch_state("one", 9, BatchState.SEEDING)
-    found = ledger.plans.read("one")
-    assert found is not None
-    assert found.batches == {1: BatchState.SEEDING, 2: BatchState.PLANNED}
 
 
 # Verifications.

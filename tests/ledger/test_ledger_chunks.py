@@ -1,7 +1,5 @@
 """What every ledger keeps of passes, chunks, attempts at them, files that need attention, and samples."""
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -13,7 +11,7 @@ from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger
 from migrator.plan.model import Chunk
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
-from tests.support.records import HOSTILE, attempt, begin, end, files, waiting
+from tests.support.records import attempt, begin, end, files, waiting
 
 FAILED = {"state": "failed", "chunk": ChunkState.FAILED}
 TREE = b"home/alice"
@@ -48,31 +46,6 @@ def test_a_pass_is_found_with_its_totals(ledger: Ledger) -> None:
         ledger.passes.read(99)
     with pytest.raises(LedgerCorrupt, match="no chunk 99"):
         ledger.passes.chunk(99)
-
-
-def test_a_pass_starts_again_only_with_the_same_chunks_and_changes_as_the_states_allow(ledger: Ledger) -> None:
-    chunks = [files(1, 100), files(2, 10)]
-    made = begin(ledger, chunks)
-    assert begin(ledger, chunks) == made
-    assert len(waiting(ledger, made)) == 2
-    with pytest.raises(LedgerCorrupt, match="other chunks"):
-        begin(ledger, [files(1, 100)])
-    ledger.passes.set_state(made, PassState.STOPPED, 6.0)
-    with pytest.raises(LedgerCorrupt):
-        ledger.passes.set_state(made, PassState.DONE, 7.0)
-    ledger.passes.set_state(made, PassState.RUNNING, 8.0)
-    ledger.passes.set_state(made, PassState.DONE, 9.0)
-    (found,) = ledger.passes.of_plan("p")
-    assert (found.state, found.finished_at_s) == (PassState.DONE, 9.0)
-    assert begin(ledger, chunks) == made
-
-
-def test_pending_chunks_come_largest_first(ledger: Ledger) -> None:
-    sizes = (5, 50, 5, 500)
-    made = begin(ledger, [files(number, size, tree=HOSTILE[number]) for number, size in enumerate(sizes, 1)])
-    assert [(chunk.number, chunk.tree) for chunk in waiting(ledger, made)] == [(n, HOSTILE[n]) for n in (4, 2, 1, 3)]
-    assert len(ledger.passes.pending(made, ChunkKind.FILES, 2)) == 2
-    assert list(ledger.passes.pending(made, ChunkKind.LINKS, 2)) == []
 
 
 def test_chunks_wait_for_those_who_reach_their_brick(ledger: Ledger) -> None:
@@ -125,25 +98,6 @@ def test_failed_chunks_are_given_out_again_and_the_times_of_their_trees_are_set_
 
 
 # Chunks of whole trees, which drivers copy.
-
-
-def test_one_chunk_for_each_tree_after_those_of_the_plan_counts_in_no_sum(ledger: Ledger) -> None:
-    made = begin(ledger, [files(7, 30, 3)])
-    trees = {b"home/bob": Need(size_bytes=5, inodes=2), TREE: Need(size_bytes=30, inodes=3)}
-    added = ledger.passes.add_trees(made, trees)
-    assert [(chunk.number, chunk.tree, chunk.kind, chunk.files, chunk.size_bytes) for chunk in added] == [
-        (8, b"home/bob", ChunkKind.TREE, 2, 5),
-        (9, TREE, ChunkKind.TREE, 3, 30),
-    ]
-    assert ledger.passes.add_trees(made, trees) == added
-    assert ledger.passes.add_trees(made, {}) == []
-    assert ledger.passes.next_chunk_number(made) == 10
-    last = attempt(ledger, added[1].id)
-    end(ledger, last, counters=StreamCounters(files=3, size_bytes=30))
-    totals = ledger.passes.totals(made)
-    assert (totals.files, totals.size_bytes, totals.done_files, totals.done_bytes) == (3, 30, 0, 0)
-    assert begin(ledger, [files(7, 30, 3)]) == made, "the plan's chunks are those of the pass still"
-    assert ledger.passes.arrived(before_plan="another") == {}
 
 
 # Attempts.
@@ -233,18 +187,6 @@ def test_a_split_survives_a_kill_before_the_attempt_is_finished(ledger: Ledger) 
 # Files that need attention.
 
 
-def test_bad_files_are_listed_and_vanished_ones_counted(ledger: Ledger) -> None:
-    made = begin(ledger, [files(1, 100, 9)])
-    (chunk,) = waiting(ledger, made)
-    vanished = FileProblem(path=b"gone", kind=FileProblemKind.VANISHED, errno=None, reason="")
-    end(ledger, attempt(ledger, chunk.id), problems=[*(bad(path, "no \udcff way") for path in HOSTILE), vanished])
-    assert [problem.path for problem in ledger.passes.attention(made)] == sorted(HOSTILE)
-    assert ledger.passes.attention(made)[0].reason == "no \\udcff way"
-    assert ledger.passes.vanished_count(made) == 1
-    counts = {FileProblemKind.BAD: len(HOSTILE), FileProblemKind.VANISHED: 1}
-    assert ledger.passes.problem_counts(made) == counts
-
-
 def test_attention_is_that_of_the_latest_attempt_and_halves_tell_it_anew(ledger: Ledger) -> None:
     made = begin(ledger, [files(1, 100, 9), files(2, 50, 2)])
     one, two = waiting(ledger, made)
@@ -268,17 +210,6 @@ def test_samples_of_all_streams_come_in_order(ledger: Ledger) -> None:
     ledger.samples.add(made, [])
     assert list(ledger.samples.whole(made)) == [sample(10.0, None, 2**50), sample(20.0, None, 9)]
     assert list(ledger.samples.whole(made + 1)) == []
-
-
-def test_samples_of_a_stream_are_kept_until_its_attempt_ends(ledger: Ledger) -> None:
-    made = begin(ledger, [files(1, 100), files(2, 100)])
-    first, second = [attempt(ledger, chunk.id, f"t{chunk.number}") for chunk in waiting(ledger, made)]
-    ledger.samples.add(made, [sample(1.0, attempt_id) for attempt_id in (None, first, second)])
-    end(ledger, first)
-    with closing(sqlite3.connect(ledger.file)) as database:
-        kept = database.execute("select attempt_id from samples order by attempt_id").fetchall()
-    assert kept == [(0,), (second,)]
-    assert list(ledger.samples.whole(made)) == [sample(1.0)]
 
 
 def test_ended_attempts_give_the_cost_of_streams(ledger: Ledger) -> None:

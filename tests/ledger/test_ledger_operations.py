@@ -15,8 +15,8 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import PassKind
 from migrator.cutover import model as cutover
-from migrator.cutover.model import CutoverNotes, CutoverRecord, PurgeSum, TargetChanges
-from migrator.gluster.model import ListedDirectory, TaskStatus
+from migrator.cutover.model import CutoverNotes, CutoverRecord
+from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger
 from migrator.operations.model import Kind, StepResult
 from migrator.transfer.model import Sample
@@ -70,20 +70,6 @@ ILLEGAL = [
 @pytest.fixture(params=list(CASES))
 def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
-
-
-def test_goes_through_all_states_with_their_times(ledger: Ledger, case: Case) -> None:
-    store = case.store(ledger)
-    record = do(store, case.plan(ledger), *case.there)
-    assert list(record.times) == ["planned", *dict.fromkeys(state for move in case.there for state in move[1:])]
-    assert (record.times[case.there[3][1]], record.state, record.since_s) == (40.0, case.there[-1][2], 50.5)
-    steps = store.steps(record.id)
-    assert [one.step for one in steps] == [move[0] for move in case.there]
-    assert {one.result for one in steps} == {StepResult.DONE}
-    assert [(one.intended_at_s, one.ended_at_s) for one in steps[:2]] == [(10.0, 10.5), (20.0, 20.5)]
-    assert store.read(record.id) == record
-    with pytest.raises(LedgerCorrupt, match=f"no {case.kind.name} 99"):
-        store.read(99)
 
 
 def test_a_failure_stays_until_something_succeeds_after_it(ledger: Ledger, case: Case) -> None:
@@ -211,27 +197,6 @@ def test_a_new_cutover_comes_back_as_recorded_and_is_the_only_one_of_a_tree(ledg
     assert [one.attempt for one in ledger.cutovers.of_plan("p")] == [1]
 
 
-def test_what_may_have_changed_something_outside_is_listed(ledger: Ledger) -> None:
-    planned, started, over, out = (plan_drain(ledger, (f"gl{number}:/b",)) for number in range(4))
-    do(ledger.drains, started, to.CHECK, to.START)
-    do(ledger.drains, over, to.CHECK, to.START, to.STOP, to.SETTLE)
-    do(ledger.drains, out, *CASES["drain"].there)
-    assert [one.id for one in ledger.drains.under_way()] == [started.id]
-    assert [one.id for one in ledger.drains.all()] == [planned.id, started.id, over.id, out.id]
-
-    trees = [UserTree(path=b"home/%d" % number, user=f"u{number}") for number in range(4)]
-    made = [plan_cutover(ledger, tree=tree, batch=1 + number // 2) for number, tree in enumerate(trees)]
-    other = plan_cutover(ledger, name="q")
-    assert list(ledger.cutovers.under_way()) == []
-    for one in (made[2], other):
-        ledger.cutovers.intend(one.id, act(to.FREEZE), at_s=2.0, notes=TOPS)
-    do(ledger.cutovers, made[0], to.REVERT, reason="why")
-    assert [one.id for one in ledger.cutovers.under_way()] == [made[2].id, other.id]
-    assert [one.id for one in ledger.cutovers.of_plan("p")] == [one.id for one in made]
-    assert [one.id for one in ledger.cutovers.of_plan("p", 2)] == [made[2].id, made[3].id]
-    assert list(ledger.cutovers.of_plan("r")) == []
-
-
 # Facts: those that a step needs before it begins, and those that stay.
 
 
@@ -253,16 +218,6 @@ def test_what_an_option_was_before_stays_and_what_it_was_given_is_added(ledger: 
     assert noted.notes.options == (replace(to.THROTTLE, given=("lazy", "normal")), other)
     assert noted.notes.task_id == "t1"
     assert ledger.drains.note(record.id, drain.NO_DRAIN_NOTES) == noted == ledger.drains.read(record.id)
-
-
-def test_the_tasks_that_an_act_names_are_noted_with_its_intent(ledger: Ledger) -> None:
-    record = do(ledger.drains, plan_drain(ledger), to.CHECK)
-    ledger.drains.intend(record.id, act(to.START, task_id="t2", task_before="t1"), at_s=20.0, notes=to.OPTIONS)
-    notes = ledger.drains.read(record.id).notes
-    assert (notes.task_id, notes.task_before) == ("t2", "t1")
-    step = ledger.drains.intend(record.id, act(to.START), at_s=21.0)
-    done = ledger.drains.finish(step, D.STARTED, at_s=22.0, notes=DrainNotes(task_id="t3", layout_task_id="l"))
-    assert (done.notes.task_id, done.notes.task_before, done.notes.layout_task_id) == ("t3", "t1", "l")
 
 
 def test_a_beginning_forgets_the_task_before_and_an_adoption_keeps_it(ledger: Ledger) -> None:
@@ -287,36 +242,6 @@ def test_nothing_is_handed_over_before_it_is_known_how_large_the_target_was(ledg
     larger = AdditionNotes(room_before=replace(ROOM, total_bytes=2**51))
     assert ledger.additions.note(record.id, larger).notes == AdditionNotes(room_before=ROOM, size_bytes=7)
     assert ledger.additions.finish(step, A.SEEN, at_s=21.0).state is A.SEEN
-
-
-def test_directories_that_wait_are_all_that_do(ledger: Ledger) -> None:
-    record = plan_addition(ledger)
-    assert record.notes.directories is None
-    one = ListedDirectory(
-        path=b"home/\xff%\n", gfid="ab" * 16, mode=0o2750, uid=1, gid=2, reason="who knows", command="chmod 'x'"
-    )
-    both = (one, replace(one, path=b"other"))
-    ledger.additions.note(record.id, AdditionNotes(directories=both))
-    assert ledger.additions.note(record.id, AdditionNotes(files=1)).notes.directories == both
-    assert ledger.additions.note(record.id, AdditionNotes(directories=())).notes.directories == ()
-
-
-def test_notes_of_a_cutover_are_added_and_none_leaves_them(ledger: Ledger) -> None:
-    everything = CutoverNotes(
-        link=b"/home/\xff",
-        link_before=b"/gluster/\n",
-        link_after=b"/beegfs/\x01",
-        final_pass_id=7,
-        verification_id=8,
-        frozen_top="top",
-        target_changes=TargetChanges(files=3, size_bytes=2**45, gone=1),
-        purge=PurgeSum(names=2**40, inodes=5, size_bytes=2**50),
-    )
-    record = plan_cutover(ledger)
-    step = ledger.cutovers.intend(record.id, act(to.FREEZE), at_s=2.0, notes=everything)
-    assert ledger.cutovers.read(record.id).notes == everything
-    done = ledger.cutovers.finish(step, S.FROZEN, at_s=3.0, notes=CutoverNotes(manifest="m2"))
-    assert done.notes == replace(everything, manifest="m2")
 
 
 def test_no_freeze_without_a_way_to_thaw(ledger: Ledger) -> None:
@@ -371,21 +296,6 @@ LOOKED = DrainSample(
     status=TaskStatus.IN_PROGRESS,
     runtime_s=1.5,
 )
-
-
-def test_counters_come_back_in_order_and_the_last_of_a_time_counts(ledger: Ledger) -> None:
-    record = plan_drain(ledger)
-    ledger.drains.add_samples(record.id, [])
-    ledger.drains.add_samples(record.id, [LOOKED, replace(LOOKED, host="gl1"), replace(LOOKED, at_s=4.0)])
-    ledger.drains.add_samples(record.id, [replace(LOOKED, files=7, status=TaskStatus.UNKNOWN)])
-    found = ledger.drains.samples(record.id)
-    assert [(one.at_s, one.host, one.files) for one in found] == [
-        (4.0, "gl2", 2**40),
-        (5.0, "gl1", 2**40),
-        (5.0, "gl2", 7),
-    ]
-    assert found[0] == replace(LOOKED, at_s=4.0)
-    assert list(ledger.drains.samples(record.id + 1)) == []
 
 
 def test_copying_while_a_drain_moves_files_is_told_apart(ledger: Ledger) -> None:

@@ -103,38 +103,12 @@ def test_passes_say_what_they_were_made_from(ledger: Ledger) -> None:
         ledger.passes.moves_done(99, 1.0)
 
 
-def test_the_latest_of_a_kind_is_found(ledger: Ledger) -> None:
-    of_seed = seed(ledger)
-    for number in (1, 2, 10):
-        delta(ledger, number)
-    last = delta(ledger, 1, kind=PassKind.FINAL)
-    found = ledger.passes.find("plan", 1, PassKind.DELTA)
-    assert found is not None
-    assert found.number == 10
-    assert ledger.passes.find("plan", 1, PassKind.FINAL) == last
-    other = seed(ledger, batch=2)
-    kinds = [(one.kind.value, one.number) for one in ledger.passes.of_batch("plan", 1)]
-    assert kinds == [("seed", 0), ("delta", 1), ("delta", 2), ("delta", 10), ("final", 1)]
-    assert [one.id for one in ledger.passes.of_batch("plan", 2)] == [other]
-    assert {one.id for one in ledger.passes.of_plan("plan")} >= {of_seed, other, last.id}
-    assert list(ledger.passes.of_batch("plan", 3)) == []
-
-
 def test_passes_over_a_tree_are_those_of_its_batches_and_those_that_name_it(ledger: Ledger) -> None:
     whole = seed(ledger)
     both, bobs = delta(ledger, 1, changes=CHANGES).id, delta(ledger, 2, changes=OF_BOB).id
     assert [one.id for one in ledger.passes.over_tree(ALICE)] == [whole, both]
     assert [one.id for one in ledger.passes.over_tree(BOB)] == [both, bobs], "bob is in another batch"
     assert ledger.passes.over_tree(b"home") == []
-
-
-def test_started_again_is_the_same_pass(ledger: Ledger) -> None:
-    made = delta(ledger, chunks=files(1, 2), changes=CHANGES)
-    assert delta(ledger, chunks=files(1, 2), changes=CHANGES) == made
-    assert len(waiting(ledger, made.id)) == 2
-    ledger.passes.set_state(made.id, PassState.DONE, 60.0)
-    assert delta(ledger, chunks=files(1, 2)).state is PassState.DONE
-    assert delta(ledger, 2, chunks=files(1, 2)).id != made.id
 
 
 @pytest.mark.parametrize(
@@ -177,12 +151,6 @@ def test_changes_are_recorded_with_their_pass_or_later(ledger: Ledger) -> None:
 
 
 # What has not arrived.
-
-
-def test_everything_has_arrived_before_the_first_pass_and_when_all_is_there(ledger: Ledger) -> None:
-    assert not_arrived(ledger) == NotArrived()
-    done(ledger, seed(ledger, [*files(1, 2), *files(3, kind=ChunkKind.TREE)]))
-    assert not_arrived(ledger) == NotArrived(), "what a driver did not do is left out"
 
 
 def test_every_file_with_a_problem_counts_and_a_tree_that_was_not_found_is_unknown(ledger: Ledger) -> None:
@@ -245,14 +213,6 @@ def seeded(ledger: Ledger) -> Ledger:
         end_chunk(ledger, chunk.id, problem(chunk.tree + b"/bad"), failed=chunk.number in FAILED)
     ledger.passes.set_state(made, PassState.DONE, 60.0)
     return ledger
-
-
-def test_what_is_asked_of_one_tree_is_said_of_that_one(seeded: Ledger) -> None:
-    assert (not_arrived(seeded, ALICE), not_arrived(seeded, BOB)) == (OF_ALICE_LEFT, OF_BOB_LEFT)
-    paths = tuple(sorted((*OF_ALICE_LEFT.paths, *OF_BOB_LEFT.paths)))
-    both = NotArrived(paths=paths, chunks=tuple(FAILED.values()))
-    assert not_arrived(seeded) == not_arrived(seeded, ALICE, BOB) == both
-    assert not_arrived(seeded, b"home/other") == NotArrived()
 
 
 def test_a_pass_over_one_tree_settles_that_one_alone(seeded: Ledger) -> None:

@@ -8,17 +8,15 @@ from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement, P
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.states import PassKind
 from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
 from migrator.fs.model import CapacitySample, Side
 from migrator.ledger import measures
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.reap.model import ArchiveRecord, ArchiveState, ReapRelease, WrittenArchive
 from migrator.transfer import model as transfer
-from migrator.transfer.model import ConvergenceOutcome, ConvergenceRecord, Limits, Prediction, Sample, TreeChurn
+from migrator.transfer.model import Limits, Sample
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
-from tests.support.plans import small_plan
-from tests.support.records import HOSTILE, attempt, begin, end, files, waiting
+from tests.support.records import HOSTILE
 
 ALICE, BOB = b"home/alice\xff\n", b"home/bob"
 
@@ -33,18 +31,6 @@ WRITTEN = WrittenArchive(
 
 def archive(ledger: Ledger, number: int, *, tree: bytes = ALICE, plan: str = "p", batch: int = 1) -> ArchiveRecord:
     return ledger.archives.add(plan=plan, batch=batch, tree=tree, number=number, written=WRITTEN, at_s=5.25)
-
-
-def test_archives_are_told_by_tree_and_by_plan(ledger: Ledger) -> None:
-    late, early = archive(ledger, 2), archive(ledger, 1)
-    facts = {"plan": "p", "batch": 1, "tree": ALICE, "written": WRITTEN, "state": ArchiveState.WRITTEN, "at_s": 5.25}
-    assert late == ArchiveRecord(id=late.id, number=2, **facts)  # type: ignore[arg-type]
-    other = archive(ledger, 1, tree=BOB, batch=2)
-    elsewhere = archive(ledger, 3, plan="q")
-    assert list(ledger.archives.of_tree(ALICE)) == [early, late, elsewhere]
-    assert list(ledger.archives.of_tree(b"home")) == []
-    assert list(ledger.archives.of_plan("p")) == [late, early, other]
-    assert list(ledger.archives.of_plan("p", 2)) == [other]
 
 
 def test_archives_are_proven_once_and_void_for_ever(ledger: Ledger) -> None:
@@ -134,83 +120,12 @@ def capacity(side: Side, at_s: float, free_bytes: int, free_inodes: int | None =
     return CapacitySample(side=side, at_s=at_s, **sizes)  # type: ignore[arg-type]
 
 
-def test_capacity_comes_in_order_of_time_and_the_last_of_a_time_or_span_counts(ledger: Ledger) -> None:
-    later, earlier = capacity(Side.TARGET, 20.0, 5, 7), capacity(Side.SOURCE, 10.0, 9)
-    ledger.capacity.add([replace(later, free_bytes=9), earlier])
-    ledger.capacity.add([later])
-    ledger.capacity.add([])
-    assert ledger.capacity.all() == [earlier, later]
-    assert (later.used_bytes, later.used_inodes, earlier.used_inodes) == (995, 93, None)
-    ledger.capacity.add([capacity(Side.SOURCE, float(at_s), at_s) for at_s in range(0, 40, 5)])
-    kept = [(one.side, one.at_s, one.free_bytes) for one in ledger.capacity.all(span_s=20.0)]
-    assert kept == [(Side.SOURCE, 15.0, 15), (Side.TARGET, 20.0, 5), (Side.SOURCE, 35.0, 35)]
-
-
-def test_what_seed_passes_alone_copied(ledger: Ledger) -> None:
-    ledger.plans.record(small_plan("week1"), path="p", checksum="c")
-    for kind, number, size_bytes in ((PassKind.SEED, 0, 100), (PassKind.DELTA, 1, 7000)):
-        made = ledger.passes.start(
-            plan="week1", batch=1, kind=kind, number=number, catalog="c", chunk_list="l", chunks=(), at_s=1.0
-        )
-        sample = Sample(at_s=0.0, interval_s=5.0, attempt_id=None, streams=2, files=1, size_bytes=size_bytes)
-        places = [(at_s, attempt_id) for at_s in (12.0, 15.0, 47.0) for attempt_id in (None, 1)]
-        ledger.samples.add(made.id, [replace(sample, at_s=at_s, attempt_id=number) for at_s, number in places])
-    found = ledger.report_sums.copied(["week1"], span_s=10.0)
-    assert [(point.at_s, point.files, point.size_bytes, point.streams) for point in found] == [
-        (20.0, 2, 200, 2.0),
-        (50.0, 1, 100, 2.0),
-    ]
-    assert ledger.report_sums.copied(["week2"], span_s=10.0) == []
-
-
 def event(at_s: float, kind: EventKind = EventKind.HOST_LOST, subject: str = "host a") -> Event:
     severity = Severity.INFO if kind is EventKind.HOST_FOUND else Severity.WARNING
     return Event(at_s=at_s, kind=kind, severity=severity, subject=subject, message=f"m{at_s:.0f}")
 
 
-def test_events_by_kind_and_subject(ledger: Ledger) -> None:
-    for one in (event(1.0), event(2.0, subject="host b"), event(3.0, EventKind.HOST_FOUND), event(4.0)):
-        ledger.events.add(one)
-    groups = ledger.report_sums.event_groups(10)
-    assert [(one.subject, one.count, one.first_at_s, one.last_at_s, one.message) for one in groups] == [
-        ("host a", 2, 1.0, 4.0, "m4"),
-        ("host b", 1, 2.0, 2.0, "m2"),
-    ]
-    assert len(ledger.report_sums.event_groups(1)) == 1
-    (found,) = ledger.report_sums.latest_events([EventKind.HOST_FOUND.value])
-    assert (found.subject, found.severity) == ("host a", Severity.INFO)
-
-
 # Predictions.
-
-
-PREDICTION = Prediction(
-    next_pass_s=12.5,
-    freeze_s=1e9 / 3,
-    least_freeze_s=0.0,
-    churn_files_per_h=40.25,
-    churn_bytes_per_h=2.0**50,
-    trees=tuple(TreeChurn(tree=name, files_per_h=0.1, bytes_per_h=2.0**40) for name in HOSTILE),
-)
-
-
-def test_predictions_by_batch_and_plan_in_the_order_of_passes(ledger: Ledger) -> None:
-    made = []
-    for plan, batch, outcome in (("p", 1, "go-on"), ("p", 2, "converged"), ("q", 1, "go-on")):
-        of_pass = ledger.passes.start(
-            plan=plan, batch=batch, kind=PassKind.SEED, catalog="c1", chunk_list="list", chunks=(), at_s=5.0
-        )
-        facts = {"pass_id": of_pass.id, "at_s": 7.25, "batch": batch, "max_freeze_s": 600.0, "prediction": PREDICTION}
-        made.append(ConvergenceRecord(outcome=ConvergenceOutcome(outcome), **facts))  # type: ignore[arg-type]
-    first, other, elsewhere = made
-    for one in (elsewhere, other, first, first):
-        ledger.predictions.record(one)
-    assert [list(ledger.predictions.of_batch("p", number)) for number in (1, 2, 3)] == [[first], [other], []]
-    assert list(ledger.predictions.of_plan("p")) == [first, other]
-    assert list(ledger.predictions.of_plan("q")) == [elsewhere]
-    later = replace(first, at_s=9.0, prediction=replace(PREDICTION, freeze_s=1.0, trees=()))
-    ledger.predictions.record(later)
-    assert list(ledger.predictions.of_batch("p", 1)) == [later], "the last one of a pass"
 
 
 # Around cutovers.
@@ -321,33 +236,3 @@ def test_of_hosts_what_was_read_last_is_kept(ledger: Ledger) -> None:
 def sample(ledger: Ledger, pass_id: int, at_s: float, attempt_id: int | None, size_bytes: int = 100) -> None:
     one = Sample(at_s=at_s, interval_s=5.0, attempt_id=attempt_id, streams=1, files=1, size_bytes=size_bytes)
     ledger.samples.add(pass_id, [one])
-
-
-def test_streams_are_the_attempts_that_have_not_ended_with_what_their_own_samples_say(ledger: Ledger) -> None:
-    pass_id = begin(ledger, [files(1, 300, count=3), files(2, 200), files(3, 100)])
-    first, second, third = (attempt(ledger, chunk.id, f"t{chunk.id}") for chunk in waiting(ledger, pass_id))
-    end(ledger, first)
-    for at_s in (10.0, 15.0, 20.0):
-        sample(ledger, pass_id, at_s, None, 5000)
-        sample(ledger, pass_id, at_s, second, 100)
-    sample(ledger, pass_id, 20.0, third, 7)
-    mine, other = ledger.watching.streams(recent_s=6.0)
-    assert (mine.attempt_id, other.attempt_id) == (second, third)
-    assert (mine.host, mine.chunk, mine.tree) == ("here", 2, b"home/alice")
-    assert (mine.batch, mine.pass_kind, mine.pass_number) == (1, PassKind.SEED, 0)
-    assert (mine.files, mine.size_bytes, mine.brick) == (1, 200, None)
-    assert (mine.done_files, mine.done_bytes, mine.recent_bytes, mine.recent_s) == (3, 300, 200, 10.0)
-    assert mine.rate_bytes_per_s == pytest.approx(20.0)
-    assert other.rate_bytes_per_s == pytest.approx(1.4)
-
-
-def test_new_events_come_with_their_numbers_oldest_first_and_of_too_many_the_newest(ledger: Ledger) -> None:
-    assert (ledger.watching.last_event(), list(ledger.watching.events_after(0, 10))) == (0, [])
-    ledger.events.add(event(1.0))
-    last = ledger.watching.last_event()
-    for at_s in (2.0, 3.0, 4.0):
-        ledger.events.add(event(at_s))
-    found = ledger.watching.events_after(last, 10)
-    assert [one.message for _, one in found] == ["m2", "m3", "m4"]
-    assert found[-1][0] == ledger.watching.last_event()
-    assert [one.message for _, one in ledger.watching.events_after(0, 2)] == ["m3", "m4"]

@@ -52,24 +52,3 @@ def test_however_it_ends_the_ledger_has_the_exit_code(
     assert found.finished_at_s is not None
     assert found.exit_code == code
     assert [record.getMessage() for record in caplog.records if record.name == "test"] == logged
-
-
-def test_its_heartbeat_is_renewed_until_it_ends(ledger: Ledger) -> None:
-    clock = VirtualClock()
-
-    def heard_s() -> float:
-        found = ledger.runs.latest()
-        assert found is not None
-        return found.heartbeat_at_s
-
-    async def work() -> float:
-        async with recorded_run(ledger.runs, clock, verb="drain", pid=7, directory="runs/1") as run:
-            began_s = heard_s()
-            await clock.sleep(17.0)
-            assert heard_s() == began_s + 15.0
-        assert run.exit_code is ExitCode.FAILED, "nobody has said how it ended"
-        ended_s = heard_s()
-        await clock.sleep(35.0)
-        return ended_s
-
-    assert asyncio.run(work()) == heard_s()

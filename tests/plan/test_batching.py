@@ -56,18 +56,6 @@ def test_every_tree_is_in_one_batch_within_the_limits(
     assert flat == [one.tree.path for one in ranking]
 
 
-def test_trees_that_share_links_come_together_at_the_place_of_the_first() -> None:
-    ranking = [usage(name, size_bytes=300) for name in (b"a", b"b", b"c", b"d")]
-    limits = BatchLimits(max_bytes=600, max_files=1000, max_users=10)
-    assert names(batch_trees(ranking, [span(b"a", b"d")], limits)) == [[b"a", b"d"], [b"b", b"c"]]
-
-
-def test_those_with_more_in_common_are_joined_first() -> None:
-    ranking = [usage(name, size_bytes=400) for name in (b"a", b"b", b"c")]
-    spans = [span(b"a", b"b", size_bytes=1), span(b"a", b"c", size_bytes=50)]
-    assert names(batch_trees(ranking, spans, ROOMY)) == [[b"a", b"c"], [b"b"]]
-
-
 def test_chains_of_shared_links_are_one_cluster() -> None:
     ranking = [usage(name, size_bytes=200) for name in (b"a", b"x", b"y", b"b", b"c")]
     spans = [span(b"a", b"b"), span(b"b", b"c", None)]

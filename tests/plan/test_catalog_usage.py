@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
-from migrator.core.errors import UsageError
 from migrator.core.states import ChunkKind
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import TargetCapabilities
@@ -85,16 +84,6 @@ def tree_of(entry: Entry) -> bytes | None:
     return next((tree for tree in TREES if entry.path == tree or entry.path.startswith(tree + b"/")), None)
 
 
-@pytest.mark.parametrize("age_s", [60, -40 * DAY_S])
-def test_nothing_is_younger_than_now(queries_of: Opener, age_s: int) -> None:
-    # It is half past three in the morning; days are told by their middle.
-    file = invented(b"home/alice/f", EntryType.FILE, mtime_ns=(NOW_S - age_s) * NS_PER_S)
-    usages = queries_of([directory(b"home/alice"), file], [b"home/alice"]).usages(
-        now_s=float(NOW_S), tiny_below_bytes=4096
-    )
-    assert [found.median_age_s for found in usages.trees] == [0.0]
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_usage_is_that_of_a_plain_count(queries_of: Opener, seed: int) -> None:
     entries = odd_entries(seed)
@@ -128,56 +117,6 @@ def test_usage_is_that_of_a_plain_count(queries_of: Opener, seed: int) -> None:
             assert sum(bucket.size_bytes for bucket in buckets) == found.size_bytes
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_owners_have_their_files_with_content_each_inode_once(queries_of: Opener, seed: int) -> None:
-    entries = odd_entries(seed)
-    wanted: dict[tuple[bytes, int], list[int]] = {}
-    once: dict[tuple[object, object], Entry] = {}
-    for entry in entries:
-        if entry.type is EntryType.FILE and entry.size_bytes and tree_of(entry) is not None:
-            once[tree_of(entry), entry.link_group or entry.path] = entry
-    for entry in once.values():
-        tree = tree_of(entry)
-        assert tree is not None
-        wanted.setdefault((tree, entry.uid), []).append(min(entry.size_bytes, entry.blocks * 512))
-    found = queries_of(entries).owners()
-    assert {(one.tree, one.uid): (one.size_bytes, one.files) for one in found} == {
-        key: (sum(sizes), len(sizes)) for key, sizes in wanted.items()
-    }
-
-
-def test_of_a_file_with_holes_an_owner_has_what_is_allocated(queries_of: Opener) -> None:
-    tree = TREES[0]
-    files = [
-        invented(tree + b"/holes", size_bytes=1 << 30, blocks=8, uid=7),
-        invented(tree + b"/small", size_bytes=10, blocks=8, uid=7),
-        invented(tree + b"/empty", uid=7),
-    ]
-    (found,) = queries_of(files).owners()
-    assert (found.tree, found.uid, found.size_bytes, found.files) == (tree, 7, 4096 + 10, 2)
-
-
-def test_an_empty_catalog_can_be_asked(queries_of: Opener) -> None:
-    queries = queries_of([], (b"home/alice",))
-    assert queries.usages(now_s=1.0, tiny_below_bytes=1).outside is None
-    (usage,) = queries.usages(now_s=float(NOW_S), tiny_below_bytes=1).trees
-    assert (usage.tree.path, usage.files, usage.directories) == (b"home/alice", 0, 0)
-    assert queries.link_spans() == ()
-    assert list(queries.symlinks()) == []
-    assert list(queries.listings([[b"home/alice"]])) == []
-    assert queries.findings(BEEGFS_CAPABILITIES, long_path_bytes=4096) == ()
-
-
-def test_what_lies_outside_every_tree_is_counted_but_not_what_is_on_the_way_to_one(queries_of: Opener) -> None:
-    trees = (b"home/alice", b"home/deep/bob")
-    entries = [directory(path) for path in (b"home", b"home/deep", *trees, b"tmp")]
-    entries.append(invented(b"tmp/\xff", size_bytes=7))
-    usages = queries_of(entries, trees).usages(now_s=1.0, tiny_below_bytes=1)
-    assert usages.outside is not None
-    assert (usages.outside.files, usages.outside.directories, usages.outside.size_bytes) == (1, 1, 7)
-    assert usages.outside_examples == (b"tmp", b"tmp/\xff")
-
-
 def test_spans_are_the_groups_over_several_trees(queries_of: Opener) -> None:
     entries = [
         *(invented(path, ino=1, nlink=3, size_bytes=10) for path in (b"home/alice/1", b"home/alice/2", b"home/bob/1")),
@@ -192,12 +131,6 @@ def test_spans_are_the_groups_over_several_trees(queries_of: Opener) -> None:
         (b"home/bob", 2, (b"home/bob/1", b"home/bob/3")),
     ]
     assert (set(outside.trees), outside.groups, outside.size_bytes) == ({None, b"home/bob"}, 1, 40)
-
-
-def test_symlinks_come_with_their_targets(queries_of: Opener) -> None:
-    entries = [symlink(b"home/alice/l\n", b"../\xff"), symlink(b"outside", b"x"), invented(b"home/alice/file")]
-    (row,) = queries_of(entries).symlinks()
-    assert (row.path, row.tree, row.target) == (b"home/alice/l\n", b"home/alice", b"../\xff")
 
 
 def counted(found: Sequence[Surprise], kind: SurpriseKind) -> dict[bytes | None, tuple[int, tuple[bytes, ...]]]:
@@ -219,14 +152,6 @@ def test_files_of_other_owners_are_found(queries_of: Opener) -> None:
     }
     told = [one.detail for one in found if one.kind is SurpriseKind.FOREIGN_OWNER]
     assert told == ["paths owned by 2 other users; they keep their owner"] * 2
-
-
-def test_long_paths_are_found(queries_of: Opener) -> None:
-    deep = b"home/alice/" + b"/".join([b"d" * 200] * 19)
-    found = queries_of([invented(deep), invented(deep + b"x")]).findings(
-        TargetCapabilities(), long_path_bytes=len(deep) + 1
-    )
-    assert counted(found, SurpriseKind.LONG_PATH) == {b"home/alice": (1, (deep + b"x",))}
 
 
 CUT = TargetCapabilities(
@@ -355,22 +280,6 @@ def test_the_listings_hold_every_path_of_the_batches_once(queries_of: Opener, se
         assert one.tree != batches[one.batch - 1][0]
 
 
-def test_the_listings_come_in_the_order_of_the_packer(queries_of: Opener) -> None:
-    entries = odd_entries(5)
-    batches = [list(TREES[:2]), list(TREES[2:])]
-    listings = list(queries_of(entries).listings(batches))
-    keys = [(one.batch, list(ChunkKind).index(one.kind), TREES.index(one.tree), one.grouped) for one in listings]
-    assert keys == sorted(keys)
-    files = [path for one in listings if one.kind is ChunkKind.FILES and not one.grouped for path in one.paths]
-    singles = [
-        entry.path
-        for tree in TREES
-        for entry in entries
-        if tree_of(entry) == tree and entry.type is not EntryType.DIRECTORY and entry.link_group is None
-    ]
-    assert files == singles
-
-
 def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> None:
     bricks = ("two:/b", "one:/b")
     tree = TREES[0]
@@ -405,12 +314,3 @@ def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> N
     ]
     mtimes = {entry.path: entry.mtime_ns for entry in entries}
     assert all(one.mtimes_ns == [mtimes[path] for path in one.paths] for one in listings)
-
-
-def test_a_catalog_in_a_directory_with_a_quote_in_its_name(tmp_path: Path) -> None:
-    odd = tmp_path / "it's [here]*"
-    write_catalog(odd, [invented(b"home/alice/file")], TREES)
-    with CatalogQueryFiles(odd, temp_dir=tmp_path / "tmp").open("catalog-1") as queries:
-        assert queries.usages(now_s=1.0, tiny_below_bytes=1).trees[0].files == 1
-    with pytest.raises(UsageError, match="catalog-9"), CatalogQueryFiles(odd, temp_dir=tmp_path).open("catalog-9"):
-        pass

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from migrator.fs.model import Capacity, Need
 from migrator.plan.model import ASSUMED_S_PER_FILE, Order, TransferCost
 from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
-from migrator.plan.rules_forecast import choose_cost, copy_s, room_problems, still_needed, which_fit
+from migrator.plan.rules_forecast import choose_cost, copy_s, still_needed, which_fit
 from tests.support.usages import usage
 
 ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
@@ -49,19 +49,6 @@ def test_a_cost_says_where_it_comes_from_and_streams_share_the_work() -> None:
     assert all(words in assumed.basis for words in ("assumed", "1 ms a file", "100 MiB/s", "4 streams"))
 
 
-def test_the_curve_of_an_order_frees_tree_by_tree() -> None:
-    curve = emptying_curve(TREES, Order.HEAVIEST, ONE)
-    assert [(point.elapsed_s, point.freed_bytes, point.users_done) for point in curve.points] == [
-        (0.0, 0, 0),
-        (pytest.approx(100.0), 900, 1),
-        (pytest.approx(907.0), 970, 2),
-        (pytest.approx(930.0), 1000, 3),
-        (pytest.approx(930.0), 1000, 4),
-    ]
-    assert curve.half_s == pytest.approx(100.0)
-    assert curve.total_s == pytest.approx(930.0)
-
-
 @given(st.integers(0, 400))
 def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
     trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]
@@ -99,15 +86,6 @@ def test_batches_fit_one_after_the_other(
     room: Capacity, inodes_free: int | None, reserve_bytes: int, expected: tuple[bool, ...]
 ) -> None:
     assert which_fit(NEEDS, room, inodes_free=inodes_free, reserve_bytes=reserve_bytes) == expected
-
-
-def test_what_does_not_fit_is_said() -> None:
-    assert room_problems(NEEDS, (True, True, True), ()) == ()
-    assert room_problems(NEEDS, (True, True, False), ("lacks 1 GiB",)) == (
-        "the target as it is now takes the first 2 of 3 batches",
-        "lacks 1 GiB",
-    )
-    assert room_problems(NEEDS, (False, False, False), ())[0].startswith("not even the first batch fits")
 
 
 def test_what_an_earlier_plan_brought_is_replaced_and_not_added_to() -> None:

@@ -188,11 +188,6 @@ def test_three_chunks_that_follow_one_another_would_not_fit_into_one(
             assert files > bound.max_files or sum(chunk.size_bytes for chunk in three) > bound.max_bytes
 
 
-def test_a_file_larger_than_a_chunk_stands_alone_and_leaves_the_open_chunk_open() -> None:
-    rows: list[Row] = [(b"t/d/a", 1, None), (b"t/d/big", 101, None), (b"t/d/b", 1, None)]
-    assert [chunk.paths for chunk in packed([listing(rows)])] == [[b"t/d/big"], [b"t/d/a", b"t/d/b"]]
-
-
 def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_as_the_largest() -> None:
     rows: list[Row] = [(b"t/a", 1, 1), (b"t/b", 1, 1)]
     rows += [(b"t/c%d" % number, 90, 2) for number in range(6)]
@@ -207,17 +202,6 @@ def test_limits_that_nothing_can_keep_are_refused() -> None:
         packed([], max_files=0)
     with pytest.raises(ValueError, match="limits"):
         packed([], range_size_bytes=-1)
-
-
-def test_directories_go_to_the_bricks_by_turns_with_a_twin_for_their_times() -> None:
-    rows: list[Row] = [(b"t/%d" % number, 0, None) for number in range(9)]
-    directories = listing(rows, kind=ChunkKind.DIRECTORIES)
-    chunks = packed([directories, listing([(b"u/x", 1, None)], tree=b"u")], bricks=("one:/b", "two:/b"))
-    pair = [ChunkKind.DIRECTORIES, ChunkKind.DIRECTORY_TIMES]
-    assert [one.kind for one in chunks] == [*pair * 3, ChunkKind.FILES]
-    assert [len(one.paths) for one in chunks] == [4, 4, 4, 4, 1, 1, 1]
-    assert [one.brick for one in chunks] == [*["one:/b"] * 2, *["two:/b"] * 2, *["one:/b"] * 2, None]
-    assert {one.brick for one in packed([directories])} == {None}
 
 
 def test_a_brick_ends_a_chunk() -> None:

@@ -71,18 +71,6 @@ def test_any_path_name_and_number_survives(path: bytes, user: str, seconds: floa
     assert text.isascii()
 
 
-def test_the_document_is_canonical_and_readable() -> None:
-    text, checksum = write_document(plan())
-    assert write_document(plan()) == (text, checksum)
-    content = json.loads(text)
-    assert list(content) == sorted(content)
-    assert content["format"] == FORMAT
-    assert content["checksum"] == checksum
-    assert content["batches"][0]["trees"][0]["path"] == "home/%FF%0A%2541%22%5C%1B"
-    assert text.endswith("}\n")
-    assert '\n "catalog": "catalog-1",\n' in text
-
-
 @pytest.mark.parametrize(
     "change",
     [

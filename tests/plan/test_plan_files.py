@@ -10,7 +10,7 @@ import pytest
 
 from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.errors import Refused, UsageError
-from migrator.core.states import CHUNK_ORDER, CONTENT_KINDS, ChunkKind, PassKind
+from migrator.core.states import CHUNK_ORDER, ChunkKind
 from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Chunk, ListedPath, WrittenList
@@ -103,28 +103,6 @@ def test_every_chunk_is_read_as_it_was_written(lists: ChunkListFiles, write: Wri
     assert (tmp_path / ("plans" if of_plan else "state") / found.chunk_list).is_file()
 
 
-def test_every_list_has_a_name_of_its_own(lists: ChunkListFiles) -> None:
-    names = {
-        lists.write_pass(plan, batch, number, [], kind=kind).chunk_list
-        for plan in ("spring", "summer")
-        for batch in (1, 2)
-        for number in (1, 2)
-        for kind in (PassKind.DELTA, PassKind.FINAL)
-    }
-    names |= {lists.write(plan, batch, []).chunk_list for plan in ("spring", "summer") for batch in (1, 2)}
-    assert len(names) == 20
-
-
-def test_the_sums_of_a_list(lists: ChunkListFiles, write: Writer) -> None:
-    written = [chunk(number, [b"x", b"y"], kind=kind) for number, kind in enumerate(CHUNK_ORDER, start=1)]
-    found = write(written)
-    # A file in ranges counts as a file where it is listed whole, and its bytes where its ranges are.
-    assert (found.chunks, found.files, found.directories) == (6, 6, 2)
-    assert found.size_bytes == sum(one.size_bytes for one in written if one.kind in CONTENT_KINDS)
-    empty = write([])
-    assert (empty.chunks, empty.files, list(lists.chunks(empty.chunk_list))) == (0, 0, [])
-
-
 def test_a_chunk_is_found_among_many_row_groups(lists: ChunkListFiles, tmp_path: Path) -> None:
     found = lists.write("spring", 1, many(200))
     groups = pq.read_metadata(tmp_path / "plans" / found.chunk_list)
@@ -133,20 +111,6 @@ def test_a_chunk_is_found_among_many_row_groups(lists: ChunkListFiles, tmp_path:
     assert [one.number for one in lists.chunks(found.chunk_list)] == list(range(1, 201))
     for one in many(200):
         assert list(lists.paths(found.chunk_list, one.number)) == listed(one)
-
-
-def test_one_chunk_is_read_from_one_row_group(lists: ChunkListFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = lists.write("spring", 1, many(200))
-    read: list[int] = []
-    real = pq.ParquetFile.read_row_group
-
-    def counting(self: pq.ParquetFile, group: int, **options: object) -> object:
-        read.append(group)
-        return real(self, group, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
-    lists.paths(found.chunk_list, 150)
-    assert len(read) == 1
 
 
 @pytest.mark.parametrize("number", [0, 4, 10**9])
@@ -256,14 +220,3 @@ def test_names_that_cannot_be_a_plans(documents: PlanFiles, lists: ChunkListFile
     for ask in (documents.require_free, documents.read, *writers):
         with pytest.raises(UsageError, match="cannot be the name"):
             ask(name)
-
-
-def test_the_next_free_name(documents: PlanFiles, lists: ChunkListFiles) -> None:
-    assert documents.next_name() == "plan-0001"
-    documents.write(small_plan("plan-0001"))
-    documents.write(small_plan("plan-x"))
-    assert documents.next_name() == "plan-0002"
-    lists.write("plan-0007", 1, [])
-    assert documents.next_name() == "plan-0008"
-    documents.write(small_plan("plan-10000"))
-    assert documents.next_name() == "plan-10001"

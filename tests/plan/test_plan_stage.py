@@ -153,34 +153,6 @@ def of_kind(plan: Plan, kind: SurpriseKind) -> dict[bytes | None, int]:
     return {found.tree: found.count for found in plan.surprises if found.kind is kind}
 
 
-def test_a_plan_is_made_written_and_recorded(ready: World) -> None:
-    result = ready.plan()
-    plan = result.plan
-    assert plan.name == "plan-0001"
-    assert [usage.tree.path for usage in plan.ranking] == [ALICE, BOB, CAROL]
-    assert [[tree.path for tree in batch.trees] for batch in plan.batches] == [[ALICE], [BOB], [CAROL]]
-    assert ready.documents.read("plan-0001") == (plan, result.checksum)
-    recorded = ready.ledger.plans.read("plan-0001")
-    assert recorded is not None
-    assert (recorded.checksum, recorded.path, set(recorded.batches)) == (result.checksum, result.path, {1, 2, 3})
-    assert any("plan-0001" in event.subject for event in ready.ledger.events.latest(5))
-    assert plan.problems == ()
-    assert all(batch.fits for batch in plan.batches)
-    assert plan.outside is not None
-    assert plan.outside.files == 1
-    assert "assumed" in plan.cost.basis
-    assert plan.forecast_s == pytest.approx(sum(batch.forecast_s for batch in plan.batches))
-    assert {curve.order for curve in plan.emptying} >= {Order.HEAVIEST, Order.SMALLEST, Order.COLDEST}
-
-
-def test_sums_count_a_link_group_once_over_all_trees(ready: World) -> None:
-    plan = ready.plan().plan
-    assert plan.size_bytes == 10 * 30 * MIB + 8 + 200 * 100
-    assert plan.files == 10 + 2 + 201 + 1
-    # In batches of their own, each of the trees gets a copy.
-    assert [batch.size_bytes for batch in plan.batches] == [300 * MIB + 8, 20_000, 8]
-
-
 def test_the_chunk_lists_hold_every_path_once(ready: World) -> None:
     plan = ready.plan().plan
     listed = ready.listed(plan)
@@ -204,60 +176,6 @@ def test_the_chunk_lists_hold_every_path_once(ready: World) -> None:
     assert [one.chunk_list_digest for one in again.batches] == [one.chunk_list_digest for one in plan.batches]
 
 
-def test_bricks_and_big_files_shape_the_chunks(ready: World) -> None:
-    bricks = ("one:/b", "two:/b")
-    found = [directory(ALICE), directory(ALICE + b"/d")]
-    for number in range(6):
-        found.append(invented(b"%s/d/%d" % (ALICE, number), size_bytes=50, mtime_ns=number, brick=bricks[number % 2]))
-    found.append(invented(ALICE + b"/big", size_bytes=70 * MIB, brick="two:/b"))
-    ready.scanned(found, name="catalog-2", bricks=bricks)
-    ready.site = change(ready.site, transfer=change(ready.site.transfer, range_size_bytes=20 * MIB))
-    batch, *_ = ready.plan().plan.batches
-    assert (batch.files, batch.directories, batch.size_bytes) == (7, 1, 70 * MIB + 300)
-    chunks = list(ready.lists.chunks(batch.chunk_list))
-    assert [(one.kind, one.brick, one.files, one.size_bytes) for one in chunks] == [
-        (ChunkKind.DIRECTORIES, "one:/b", 1, 0),
-        (ChunkKind.DIRECTORY_TIMES, "one:/b", 1, 0),
-        (ChunkKind.FILES, "one:/b", 3, 150),
-        *[(ChunkKind.RANGES, "two:/b", 0, 20 * MIB)] * 3,
-        (ChunkKind.RANGES, "two:/b", 0, 10 * MIB),
-        (ChunkKind.RANGED_FILES, "two:/b", 1, 0),
-        (ChunkKind.FILES, "two:/b", 3, 150),
-    ]
-    (part,) = ready.lists.paths(batch.chunk_list, 7)
-    assert (part.range_offset_bytes, part.range_length_bytes) == (60 * MIB, 10 * MIB)
-    (whole,) = ready.lists.paths(batch.chunk_list, 8)
-    assert (whole.path, whole.size_bytes, whole.file_size_bytes) == (ALICE + b"/big", 0, 70 * MIB)
-    assert [one.mtime_ns for one in ready.lists.paths(batch.chunk_list, 3)] == [0, 2, 4]
-    # An engine that copies whole files only gets whole files.
-    ready.site = change(ready.site, transfer=change(ready.site.transfer, engine="rsync"))
-    batch, *_ = ready.plan().plan.batches
-    kinds = Counter(one.kind for one in ready.lists.chunks(batch.chunk_list))
-    assert (kinds[ChunkKind.RANGES], batch.size_bytes) == (0, 70 * MIB + 300)
-
-
-def test_trees_that_share_links_share_a_batch_where_they_may(ready: World) -> None:
-    ready.site = change(ready.site, batch=change(ready.site.batch, max_users=2))
-    plan = ready.plan().plan
-    assert [{tree.path for tree in batch.trees} for batch in plan.batches] == [{ALICE, CAROL}, {BOB}]
-    assert of_kind(plan, SurpriseKind.HARD_LINKS_IN_BATCH) == {ALICE: 2, CAROL: 1}
-    assert of_kind(plan, SurpriseKind.HARD_LINKS_BROKEN) == {}
-    assert ready.listed(plan)[1, ChunkKind.LINKS, CAROL + b"/shared"] == 1
-    found = [chunk for chunk in ready.lists.chunks(plan.batches[0].chunk_list) if chunk.kind is ChunkKind.LINKS]
-    (link,) = ready.lists.paths(plan.batches[0].chunk_list, found[0].number)
-    assert (link.link_to, link.link_group, link.size_bytes) == (ALICE + b"/shared\xff", 5, 0)
-    assert plan.batches[0].size_bytes == 300 * MIB + 8
-
-
-def test_what_will_surprise_is_listed(ready: World) -> None:
-    plan = ready.plan(quotas=[(BOB, 10 * MIB)]).plan
-    assert of_kind(plan, SurpriseKind.HARD_LINKS_BROKEN) == {ALICE: 2, CAROL: 1}
-    assert of_kind(plan, SurpriseKind.SYMLINK_CROSSES_TREE) == {BOB: 1}
-    assert of_kind(plan, SurpriseKind.QUOTA) == {BOB: 1}
-    assert of_kind(plan, SurpriseKind.OUTSIDE_TREES) == {None: 1}
-    assert of_kind(plan, SurpriseKind.LOSS_TIME) == {}
-
-
 @pytest.mark.guarantee("target-losses")
 def test_what_the_target_cannot_keep_is_listed_per_tree(world: World) -> None:
     world.init(BEEGFS_CAPABILITIES)
@@ -276,18 +194,6 @@ def test_unprobed_capabilities_and_a_catalog_that_is_not_whole_are_said(world: W
     assert not [found for found in plan.surprises if found.kind.startswith("loss-")]
     assert not plan.catalog_whole
     assert any("not whole" in problem and "gl1:/brick was down" in problem for problem in plan.problems)
-
-
-def test_batches_beyond_the_targets_room_do_not_fit_and_the_plan_is_written_all_the_same(ready: World) -> None:
-    tight = replace(ROOMY, free_bytes=300 * MIB + 8 + 5)
-    plan = ready.plan(capacity=tight).plan
-    assert [batch.fits for batch in plan.batches] == [True, False, False]
-    assert any("first 1 of 3 batches" in problem for problem in plan.problems)
-    full = ready.plan(capacity=replace(ROOMY, free_inodes=3)).plan
-    assert [batch.fits for batch in full.batches] == [False, False, False]
-    assert full.problems[0].startswith("not even the first batch fits")
-    assert any("inodes" in problem for problem in full.problems[1:])
-    assert ready.documents.read(full.name)[0] == full
 
 
 UNKNOWN = replace(ROOMY, total_inodes=None, free_inodes=None)

@@ -56,18 +56,6 @@ def test_same_bytes_per_file_still_explain_the_time(of_a_file: float, off: float
     assert cost.s_per_file / cost.s_per_byte == pytest.approx(ASSUMED_S_PER_FILE * ASSUMED_RATE_BYTES_PER_S)
 
 
-def test_empty_files_cost_time_too_and_bytes_that_nobody_has_seen() -> None:
-    cost = fit_cost(sums([(100.0, 0.0, 2.0)] * 5), 0)
-    assert cost is not None
-    assert cost.s_per_file == pytest.approx(0.02)
-    assert cost.streams == 1
-    # Twenty times as slow as is assumed: so, it is taken, are bytes.
-    assert cost.s_per_byte == pytest.approx(20 / ASSUMED_RATE_BYTES_PER_S)
-    ranges = fit_cost(sums([(0.0, ASSUMED_RATE_BYTES_PER_S, 3.0)] * 5), 1)
-    assert ranges is not None
-    assert ranges.s_per_file == pytest.approx(3 * ASSUMED_S_PER_FILE)
-
-
 def test_without_usual_costs_one_carries_all_that_cannot_be_told_apart() -> None:
     per_file, per_byte = least_squares(sums([(n, n * 1000.0, n * 0.5) for n in range(1, 10)]))
     assert min(per_file, per_byte) == 0.0

@@ -16,10 +16,6 @@ def judged(found: BrickFindings = NOTHING, **changes: Any) -> BrickDoubts:
     return judge_bricks(found, **{**facts, **changes})
 
 
-def test_a_quiet_volume_gives_no_doubt() -> None:
-    assert judged() == BrickDoubts(doubts=(), findings=())
-
-
 @pytest.mark.parametrize("fact", ["doubled_paths", "doubled_inodes", "conflicting"])
 def test_what_cannot_be_at_rest_makes_the_scan_not_whole(fact: str) -> None:
     (doubt,) = judged(BrickFindings(**{fact: SOME})).doubts

@@ -15,9 +15,7 @@ from migrator.catalog.model import ScanProblem, ScanTimes
 from migrator.core.errors import Interrupted, Refused, UsageError
 from migrator.gluster.model import SourceHealth
 from migrator.lab.model import OddFiles
-from tests.conftest import MakeXfs
 from tests.support.scan_site import Lying, ScanSite, cancelled
-from tests.support.xfs import run_tool
 
 
 @pytest.fixture
@@ -90,14 +88,6 @@ def test_odd_files_arrive_in_the_catalog_as_they_are(odd_tree: tuple[Path, OddFi
         site.close()
 
 
-def test_progress_tells_rows(site: ScanSite) -> None:
-    site.grow(["alice", "bob"])
-    record = site.scan(users={b"home/bob": "robert"})
-    last = site.shown.snapshots[-1]
-    assert (last.rows, last.directories_waiting, last.problems) == (record.rows, 0, 0)
-    assert [event.kind.value for event in site.shown.events] == ["scan-started", "scan-finished"]
-
-
 @pytest.mark.guarantee("unreadable-directory")
 def test_a_directory_that_cannot_be_read_is_recorded_and_the_scan_is_not_whole(site: ScanSite, lying: Lying) -> None:
     site.grow(["alice", "bob"])
@@ -145,24 +135,6 @@ def test_a_source_that_is_not_in_its_place_is_refused(site: ScanSite, instead: b
     assert site.ledger.scans.latest(finished=False) is None
 
 
-@pytest.mark.needs_root
-def test_a_source_that_is_not_mounted_is_refused(make_xfs: MakeXfs, tmp_path: Path) -> None:
-    mount = make_xfs()
-    (mount.path / "home" / "alice").mkdir(parents=True)
-    place = tmp_path / "place"
-    place.mkdir()
-    run_tool("mount", "--bind", str(mount.path), str(place))
-    try:
-        site = ScanSite(tmp_path, root=place)
-    finally:
-        run_tool("umount", str(place))
-    try:
-        with pytest.raises(Refused, match="source"):
-            site.scan()
-    finally:
-        site.close()
-
-
 def test_without_init_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
     site = ScanSite(tmp_path, recorded=False)
     try:
@@ -199,28 +171,6 @@ def test_a_plain_tree_has_no_bricks(site: ScanSite) -> None:
     with pytest.raises(Refused, match="no Gluster volume"):
         site.scan(via="bricks")
     assert site.scan(via="auto").via == "mount"
-
-
-@pytest.mark.parametrize("after_directories", [2, 5, 9])
-def test_an_interrupted_scan_goes_on_and_gives_the_same_rows(
-    site: ScanSite, lying: Lying, tmp_path: Path, after_directories: int
-) -> None:
-    site.grow(["alice", "bob", "carol"], files=9)
-    with pytest.raises(Interrupted, match="was stopped"):
-        asyncio.run(cancelled(site, lying, after_directories, max_part_rows=7))
-    unfinished = site.ledger.scans.unfinished()
-    assert unfinished is not None
-    with pytest.raises(Refused, match="half written"):
-        site.catalogs().closed(unfinished.name)
-    lying.before_reading = lambda _: None
-    resumed = site.scan(source=lying)
-    assert resumed.name == unfinished.name
-    assert resumed.whole, resumed.reasons
-    straight = site.scan(restart=True)
-    assert straight.name != resumed.name
-    assert site.rows(resumed) == site.rows(straight)
-    assert (resumed.rows, resumed.size_bytes) == (straight.rows, straight.size_bytes)
-    assert resumed.directories == straight.directories
 
 
 def test_directories_that_are_listed_twice_are_walked_once(site: ScanSite, lying: Lying) -> None:

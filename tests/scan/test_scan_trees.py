@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from migrator.catalog.model import ScanTimes
-from migrator.core.errors import Interrupted, Refused, UsageError
+from migrator.core.errors import Interrupted, UsageError
 from migrator.gluster.model import SourceHealth
 from tests.support.scan_site import Lying, ScanSite, cancelled
 
@@ -54,14 +54,6 @@ def test_it_holds_the_rows_of_a_whole_one_in_its_trees_and_on_the_way_to_them(si
     assert site.catalogs().closed(record.name).record == record
     assert site.ledger.scans.all()[-1] == replace(record, times=ScanTimes())
     assert site.ledger.scans.latest() == replace(whole, times=ScanTimes())
-
-
-def test_names_of_a_file_outside_the_trees_do_no_harm(site: ScanSite) -> None:
-    os.link(site.root / "home" / "bob" / "d0" / "f0", site.root / "home" / "alice" / "d0" / "also bob's")
-    record = site.scan(only=(ALICE,))
-    assert record.whole
-    (row,) = [row for row in site.rows(record) if row["path"] == ALICE + b"/d0/also bob's"]
-    assert (row["nlink"], row["link_group"]) == (2, row["ino"])
 
 
 def test_what_is_wrong_outside_does_not_matter_and_what_is_wrong_within_does(site: ScanSite, watched: Lying) -> None:
@@ -128,23 +120,6 @@ def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, watc
     assert b"home/carol" in {row["path"] for row in site.rows(record)}
 
 
-def test_one_that_was_killed_is_cleared_away_by_the_next_scan(site: ScanSite) -> None:
-    for only, name in (((), "20260101T000000.000Z"), ((ALICE,), "20260102T000000.000Z")):
-        record = site.scan(only=(ALICE,))
-        left = replace(
-            record,
-            name=name,
-            finished_at_s=None,
-            scan_id=site.ledger.scans.start(catalog=name, via="mount", at_s=1.0, scope=(ALICE,)),
-        )
-        site.catalogs().create(left).writer.abandon()
-        assert (site.catalogs_dir / name).is_dir()
-        after = site.scan(only=only)
-        assert after.name != name
-        assert after.whole
-        assert not (site.catalogs_dir / name).exists()
-
-
 def test_one_that_was_closed_and_not_told_is_told_and_not_taken_for_another(site: ScanSite) -> None:
     record = site.scan(only=(ALICE,))
     with site.ledger._database.write() as connection:
@@ -157,19 +132,3 @@ def test_one_that_was_closed_and_not_told_is_told_and_not_taken_for_another(site
         connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
     (site.catalogs_dir / record.name / record.parts[0]).unlink()
     assert site.scan(only=(b"home/bob",)).whole, "a damaged one is in nobody's way"
-
-
-def test_a_scan_of_everything_goes_on_after_one_of_some_trees(site: ScanSite, watched: Lying) -> None:
-    with pytest.raises(Interrupted):
-        asyncio.run(cancelled(site, watched, 1, workers=1))
-    unfinished = site.ledger.scans.unfinished()
-    assert unfinished is not None
-    watched.before_reading = lambda _: None
-    record = site.scan(source=watched, only=(ALICE,))
-    assert record.name != unfinished.name
-    assert record.whole
-    with pytest.raises(Refused, match="half written"):
-        site.catalogs().closed(unfinished.name)
-    whole = site.scan(source=watched)
-    assert (whole.name, whole.whole, whole.scope) == (unfinished.name, True, ())
-    assert site.rows(whole) == site.rows(site.scan(restart=True))

@@ -8,8 +8,6 @@ from migrator.gluster.model import Brick, BrickHeal, VolumeState
 from migrator.gluster.rules import subvolumes
 from migrator.scan.rules import choose_way, reasons_against_bricks, task_changes
 
-ROOT_GFID = bytes(15) + b"\x01"
-
 
 def brick(host: str, number: int = 1, *, online: bool | None = True, arbiter: bool = False) -> Brick:
     path = f"/srv/b{number}"
@@ -109,24 +107,6 @@ def test_whatever_changes_what_a_brick_holds_is_a_reason(changes: dict[str, obje
     way = choose_way(replace(DISTRIBUTE, **changes), reachable=HOSTS)  # type: ignore[arg-type]
     assert way.bricks == ()
     assert any(said in reason for reason in way.reasons), way.reasons
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        ("features.shard", "off"),
-        ("features.trash", "disable"),
-        ("features.quota", "on"),
-        ("features.read-only", "on"),
-        ("features.ctime", "off"),
-        ("performance.parallel-readdir", "on"),
-        ("user.smb", "disable"),
-        ("diagnostics.count-fop-hits", "on"),
-        ("cluster.min-free-disk", "5%"),
-    ],
-)
-def test_known_options_do_no_harm(option: tuple[str, str]) -> None:
-    assert reasons_against_bricks(replace(DISTRIBUTE, options=(option,))) == ()
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,6 @@ def found(**globs: list[bytes]) -> list[tuple[scan_rules.TreePattern, list[bytes
     ]
 
 
-def test_a_tree_belongs_to_its_last_name_unless_the_map_says_otherwise() -> None:
-    paths = [b"home/bob", b"home/alice", b"home/alice-b", b"home/alice.b", b"home/\xff\n"]
-    trees = scan_rules.choose_trees(found(home=paths), (), {b"home/bob": "robert"})
-    assert [(tree.path, tree.user) for tree in trees] == [
-        (b"home/alice", "alice"),
-        (b"home/alice-b", "alice-b"),
-        (b"home/alice.b", "alice.b"),
-        (b"home/bob", "robert"),
-        (b"home/\xff\n", "\\xff\\x0a"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("globs", "exclude", "said"),
     [
@@ -85,15 +73,6 @@ def test_components_match_as_in_a_shell(pattern: bytes, component: bytes, matche
     assert scan_rules.component_matches(pattern, component) is matches
 
 
-def test_a_star_never_matches_across_directories() -> None:
-    (pattern,) = scan_rules.parse_patterns(["home/*"], "[users] trees")
-    assert pattern.matches(b"home/alice")
-    assert not pattern.matches(b"home/alice/x")
-    assert not pattern.matches(b"home")
-    assert scan_rules.is_literal(b"home")
-    assert not scan_rules.is_literal(b"h[o]me")
-
-
 _NAMES = st.sampled_from([b"a", b"b", b"a-", b"a.", b"ab", b"z", b"\xff"])
 _PATHS = st.lists(_NAMES, min_size=1, max_size=4).map(b"/".join)
 
@@ -106,17 +85,6 @@ def test_the_index_agrees_with_looking_at_every_tree(paths: set[bytes], asked: b
     assert index.of(asked) == expected
     assert index.is_root(asked) == (asked in apart)
     assert index.of(b"") is None
-
-
-def test_the_ways_to_trees_name_what_leads_to_one_and_nothing_else() -> None:
-    assert scan_rules.ways_to([]) == {}
-    assert scan_rules.ways_to([b"home/b", b"top", b"home/a-/x", b"home/a/deep/x"]) == {
-        b"": (b"home", b"top"),
-        b"home": (b"home/a", b"home/a-", b"home/b"),
-        b"home/a": (b"home/a/deep",),
-        b"home/a-": (b"home/a-/x",),
-        b"home/a/deep": (b"home/a/deep/x",),
-    }
 
 
 def test_the_map_of_users_is_read_by_column_name() -> None:

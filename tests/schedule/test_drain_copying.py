@@ -6,7 +6,6 @@ import pytest
 
 from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.plan.model import TransferCost
-from migrator.plan.rules_forecast import choose_cost, copy_s
 from migrator.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
 
 COST = TransferCost(s_per_file=0.002, s_per_byte=1e-8, streams=4, basis="measured here")
@@ -47,15 +46,3 @@ def test_too_little_is_no_measurement(seen: DrainCopying) -> None:
     found = slower_in_drains(seen, COST)
     assert found.share == ASSUMED_SHARE
     assert found.basis.startswith("assumed")
-
-
-def test_what_was_measured_from_bricks_is_not_assumed_of_the_mount() -> None:
-    found = slower_in_drains(DrainCopying(in_drains=CopyTally(), outside=CopyTally()), COST)
-    fast = replace(COST, s_per_file=0.0001)
-    slow = replace(COST, s_per_file=1.0)
-    many = 10**6
-    by_mount = copy_s(many, 0, choose_cost(None, COST.streams)) / copy_s(many, 0, fast)
-    assert by_mount == pytest.approx(10)
-    assert found.days_in_drain(1.0, files=many, size_bytes=0, cost=fast) == pytest.approx(by_mount / ASSUMED_SHARE)
-    assert found.days_in_drain(1.0, files=many, size_bytes=0, cost=slow) == pytest.approx(1 / ASSUMED_SHARE)
-    assert found.days_in_drain(0.0, files=0, size_bytes=0, cost=fast) == 0.0

@@ -1,7 +1,5 @@
 """What a drain costs, by drains that have ended."""
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,24 +43,6 @@ def test_a_drain_is_counted_by_its_last_looks() -> None:
         files=10, size_bytes=100, moving_s=27
     )
     assert schedule_rules_drains.drain_tally([]) == schedule_rules_drains.DrainTally(files=0, size_bytes=0, moving_s=0)
-
-
-@pytest.mark.parametrize(
-    "tallies",
-    [
-        [],
-        [schedule_rules_drains.DrainTally(files=9, size_bytes=9, moving_s=schedule_rules_drains.ENOUGH_S - 1)],
-        [schedule_rules_drains.DrainTally(files=0, size_bytes=0, moving_s=DAY_S)],
-    ],
-)
-def test_without_any_that_tells_it_is_assumed(tallies: Sequence[schedule_rules_drains.DrainTally]) -> None:
-    found = schedule_rules_drains.drain_cost(tallies)
-    assert found == schedule_rules_drains.assumed_drain_cost()
-    assert (found.s_per_byte, found.s_per_file) == (
-        1 / schedule_rules_drains.ASSUMED_BYTES_PER_S,
-        schedule_rules_drains.ASSUMED_S_PER_FILE,
-    )
-    assert "assumed, 50 MiB/s and 14 ms a file" in found.basis
 
 
 def test_one_drain_tells_how_much_faster_or_slower_it_is() -> None:

@@ -119,19 +119,6 @@ def test_an_impossible_one_is_a_problem_of_the_plan(scanned: World) -> None:
     assert schedule.remedies.reap_users == ("alice",)
 
 
-def test_growth_and_trash_come_from_the_site(scanned: World) -> None:
-    # 364 MiB have to go where 380 may be used.
-    before = schedule_of(planned(scanned, free_bytes=400 * MIB)).orders[0].outcome
-    assert [step.waited_days for step in before.batches] == [0, 0, 0]
-    # The trash of two weeks, and what is added until bricks are cleared, leave no room for the last: they wait for a brick.
-    scanned.site = change(scanned.site, capacity=CapacitySection(max_fill=0.95, growth_bytes_per_day=MIB))
-    schedule = schedule_of(planned(scanned, free_bytes=400 * MIB))
-    assert schedule.growth_bytes_per_day == MIB
-    after = schedule.orders[0].outcome
-    assert sum(step.waited_days for step in after.batches) == pytest.approx(31, abs=0.1)
-    assert schedule_of(planned(scanned, free_bytes=600 * MIB)).orders[0].outcome.batches[-1].waited_days == 0
-
-
 def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a real ledger: a drain that has ended and one that has not, and nine days of looks at the source."""
     computed: list[ScheduleFacts] = []

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.core.units import DAY_S, TIB
+from migrator.core.units import TIB
 from migrator.schedule import model as schedule_model
 from migrator.schedule import rules as schedule_rules
 from migrator.schedule.rules_play import play
@@ -47,26 +47,6 @@ def test_a_worked_example() -> None:
     assert Replay(site, found).run().worst == []
 
 
-def test_less_is_copied_while_a_drain_moves_files() -> None:
-    """A quarter: the drain moves 20 in ten thirds of a day, and 5/6 of the first batch's four days are done then."""
-    site = facts(
-        [subvolume(number, free=40) for number in (1, 2)],
-        [batch(1, [10, 10], days=4, in_drain=16), batch(2, [10, 10], days=4, in_drain=16)],
-        retain=100,
-        drain=10 / 60,
-    )
-    site = replace(site, subvolumes=(subvolume(1, free=40), subvolume(2, free=100 - 20)))
-    found = play(site, (0, 1), (0, 1))
-    (first, second) = found.batches
-    assert found.subvolumes[0].drain_begins_day == 0.0
-    assert found.subvolumes[0].cleared_day == pytest.approx(10 / 3)
-    assert first.moved_day == pytest.approx(10 / 3 + 4 - 10 / 12)
-    assert second.moved_day == pytest.approx(first.moved_day + 4)
-    twice = play(schedule_rules.changed(site, schedule_model.Change.COPY_HALVED), (0, 1), (0, 1)).batches[0]
-    assert twice.moved_day == pytest.approx(10 / 3 + 8 - 10 / 12)
-    assert Replay(site, found).run().worst == []
-
-
 def test_growth_is_copied_and_counts_on_both_sides() -> None:
     # 100 grow by 10 a day; what is there after 1.25 days takes 1.25 times as long: begins 0, ends at 1 / (1 - 0.1).
     site = facts([subvolume(1, total=200, free=100)], [batch(1, [100], days=1)], target=112, growth=10, retain=0)
@@ -94,19 +74,6 @@ def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_
     assert found.done_day == 31
 
 
-def test_a_brick_that_is_too_full_already_takes_nothing_and_may_empty() -> None:
-    # 95 of 100, with a limit of 90: growth cannot be helped, drains can.
-    volumes = [subvolume(1, free=5), subvolume(2, free=5)]
-    site = facts(volumes, [batch(1, [90, 90], days=1), batch(2, [5, 5], days=1)], max_fill=0.9, growth=1, drain=0)
-    found = play(site, (0, 1), (0, 1))
-    assert found.obstacle is None
-    assert found.subvolumes[0].drain_begins_day == found.batches[0].freed_day
-    full = facts([subvolume(1, free=1), subvolume(2, free=1)], [batch(1, [99, 99], days=9)], max_fill=0.9, growth=1)
-    stopped = obstacle(full)
-    assert stopped.kind is schedule_model.ObstacleKind.SOURCE_GROWTH
-    assert stopped.day == pytest.approx(2)
-
-
 def test_every_obstacle() -> None:
     volumes = [subvolume(1, free=10), subvolume(2, free=10)]
     big = batch(1, [90, 90], files=[5, 5])
@@ -132,22 +99,6 @@ def test_every_obstacle() -> None:
     assert found.kind is schedule_model.ObstacleKind.TARGET_GROWTH
     for kind in schedule_model.ObstacleKind:
         assert schedule_rules.obstacle_words(schedule_model.Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
-
-
-def test_a_batch_waits_where_growth_would_fill_the_target_before_a_brick_joins() -> None:
-    # Both batches fit on day 1, but with 2 a day not until brick 1 joins; batch 2 waits for that.
-    site = facts(
-        [subvolume(1, free=60), subvolume(2, total=200, free=160)],
-        [batch(1, [38, 38], days=1), batch(2, [2, 2], days=1)],
-        target=84,
-        growth=0.5,
-        retain=8,
-        drain=0.1,
-        handover=2,
-    )
-    found = outcome(site)
-    assert found.obstacle is None
-    assert Replay(site, found).run().worst == []
 
 
 def test_remedies_are_enough_and_less_is_not() -> None:
@@ -197,29 +148,3 @@ def test_orders_stand_side_by_side() -> None:
     assert schedule.every_drain_order
     assert schedule_rules.schedule_problem(schedule, 0.0) is None
     assert schedule_rules.make_schedule(site) == schedule
-
-
-def test_what_if() -> None:
-    site = facts([subvolume(1), subvolume(2)], [batch(1, [50, 50], days=4)], target=200, growth=1, drain=0.5)
-    assert schedule_rules.changed(site, schedule_model.Change.COPY_HALVED).batches[0].copy_days == 8
-    assert schedule_rules.changed(site, schedule_model.Change.DRAIN_HALVED).drain_days_per_byte == 1
-    assert schedule_rules.changed(site, schedule_model.Change.GROWTH_DOUBLED).growth_bytes_per_day == 2
-    assert not schedule_rules.changed(site, schedule_model.Change.BRICKS_NOT_JOINED).bricks_join
-    schedule = schedule_rules.make_schedule(site)
-    done = {one.change: one.done_day for one in schedule.what_if}
-    base = schedule.orders[0].outcome.done_day
-    assert base is not None
-    slower = done[schedule_model.Change.COPY_HALVED]
-    assert slower is not None
-    assert slower > base
-    assert done[schedule_model.Change.BRICKS_NOT_JOINED] == base
-
-
-def test_an_impossible_schedule_is_a_problem_of_the_plan() -> None:
-    schedule = schedule_rules.make_schedule(facts([subvolume(1)], [batch(1, [50])], target=49))
-    assert schedule.remedies is not None
-    assert schedule_rules.schedule_problem(schedule, 20_000 * DAY_S) == (
-        "the bricks cannot be converted by this plan: on day 0 (2024-10-04) batch 1 lacks 1 B on the target, and nothing frees room there "
-        "any more"
-    )
-    assert schedule_rules.schedule_problem(schedule_model.Schedule(problem="no bricks"), 0.0) is None

@@ -179,20 +179,3 @@ def test_more_space_is_never_later(site: ScheduleFacts, more: int) -> None:
 
 def sum_of_days(outcome: Outcome) -> float:
     return sum(step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None)
-
-
-def test_what_grows_over_its_limit_first_is_the_obstacle() -> None:
-    """The trash alone is more than the target may hold, but a day before that users have filled the source."""
-    site = facts(
-        [subvolume(1, total=10, free=0)],
-        [batch(1, [10])],
-        target=0,
-        kept=(KeptFacts(placed=Placed(size_bytes=(0,), files=(0,)), freed_day=1.0),),
-        max_fill=0.5,
-        growth=1.0,
-        trash_keep=1.0,
-    )
-    outcome = play(site, [0], [0])
-    assert outcome.obstacle is not None
-    assert (outcome.obstacle.kind, outcome.obstacle.day) == (ObstacleKind.SOURCE_GROWTH, 0.0)
-    assert Replay(site, outcome).run().worst == []

@@ -49,14 +49,6 @@ def is_open(file: os.stat_result, pid: int) -> bool:
     )
 
 
-def link_of(fd: Path) -> Path | None:
-    """By what path a descriptor was opened; None where it was closed meanwhile."""
-    try:
-        return fd.readlink()
-    except OSError:
-        return None
-
-
 def facts_of(fd: Path) -> os.stat_result | None:
     """What a descriptor is of; None where it was closed meanwhile."""
     try:

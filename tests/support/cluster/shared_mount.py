@@ -5,38 +5,13 @@ Run as `python -m tests.support.cluster.shared_mount PATH PID`, it puts the moun
 
 import ctypes
 import os
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-from tests.support.cluster.handle import LabHandle, wait_until
 
 # linux/mount.h; the numbers of these calls are the same on every architecture.
 _OPEN_TREE, _MOVE_MOUNT = 428, 429
 _OPEN_TREE_CLONE, _FROM_EMPTY_PATH = 1, 4
 _AT_FDCWD = -100
 _CLONE_NEWNS = 0x00020000
-
-
-@contextmanager
-def seen_by_hosts(lab: LabHandle, path: Path) -> Iterator[None]:
-    """For the length of the block every host of the lab has that mount, too."""
-    having = []
-    try:
-        for host in lab.state.hosts:
-            argv = [sys.executable, "-m", "tests.support.cluster.shared_mount", str(path), str(host.holder_pid)]
-            subprocess.run(argv, cwd=Path(__file__).parents[3], check=True, stdin=subprocess.DEVNULL)
-            having.append(host)
-        yield
-    finally:
-        for host in having:
-            # What a test has left at work there ends by itself.
-            wait_until(
-                lambda host=host: lab.on_host(host, "umount", os.fsencode(path)).returncode == 0,  # type: ignore[misc]
-                "nobody works on the mount any more",
-            )
 
 
 def _put(path: bytes, pid: int) -> None:
