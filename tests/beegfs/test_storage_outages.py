@@ -11,7 +11,6 @@ from migrator.beegfs import model as beegfs
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
-from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import SurpriseKind
 from migrator.transfer.model import RetryPolicy, RunStopped, StopReason
 from tests.support.fake_filesystem import GIB
@@ -139,22 +138,6 @@ async def test_a_stream_that_hangs_on_a_lost_target_goes_on_when_it_is_back(worl
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("failure", ["", "the management service is down"])
-@in_loop
-async def test_a_stream_that_hangs_while_no_target_is_known_to_be_lost_is_ended(
-    world: World, storage: Storage, failure: str
-) -> None:
-    world.ledger.site.record_capabilities(TargetCapabilities(syncfs_reaches_disks=False), 1.0)
-    world.streams.before_path = lambda _: setattr(storage, "failure", failure)
-    world.streams.faults[HANGING] = Fault("hang", times=1)
-    with pytest.raises(RunStopped) as caught:
-        await world.run()
-    assert caught.value.stopped.reason is StopReason.TARGET_STUCK
-    assert storage.looks > 1
-    assert not events(world, EventKind.STORAGE_LOST)
-
-
-@pytest.mark.exhaustive
 @in_loop
 async def test_errors_of_a_lost_target_blame_no_chunk(world: World, storage: Storage) -> None:
     def lose(path: bytes) -> None:
@@ -171,21 +154,6 @@ async def test_errors_of_a_lost_target_blame_no_chunk(world: World, storage: Sto
     assert not world.attention
     assert not events(world, EventKind.POOL_STOPPED)
     assert not events(world, EventKind.CHUNK_FAILED)
-
-
-@pytest.mark.exhaustive
-@in_loop
-async def test_a_sync_that_a_lost_target_fails_is_made_again(world: World, storage: Storage) -> None:
-    def lose(_: bytes) -> None:
-        storage.change = lost if world.target.sync_errors else well
-
-    storage.come_back(20)
-    world.streams.before_path = lose
-    world.target.sync_errors = [errno.EIO]
-    await world.run()
-    assert world.is_copied()
-    assert not world.target.dirty
-    assert not events(world, EventKind.POOL_STOPPED)
 
 
 @in_loop
@@ -238,18 +206,6 @@ async def test_a_tool_that_cannot_be_asked_counts_where_something_hangs_on_it(wo
         await world.run(inodes_free=10**6, stripe=STRIPE)
     await world.run(inodes_free=10**6)
     assert world.is_copied()
-
-
-@in_loop
-async def test_new_trees_get_the_stripe_settings_once(world: World, storage: Storage) -> None:
-    # A killed run has only made it.
-    world.target.add(ALICE)
-    await world.run(stripe=STRIPE)
-    await world.run(stripe=STRIPE, recopy=True)
-    assert storage.striped == [(b"/dst/" + ALICE, STRIPE)]
-    (told,) = events(world, EventKind.TREE_STRIPED)
-    assert told.subject == ALICE.decode()
-    assert "2 storage targets" in told.message
 
 
 @in_loop

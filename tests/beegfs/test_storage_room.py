@@ -1,16 +1,14 @@
 """How BeeGFS fills its storage targets, and what room follows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.beegfs.model import CapacityPool, Reachability, StorageSeen, StorageTarget, TargetKind
-from migrator.beegfs.rules import best_pool, even_room, low_limit, room_of
+from migrator.beegfs.model import CapacityPool, Reachability, StorageTarget, TargetKind
+from migrator.beegfs.rules import even_room, low_limit
 from migrator.core.units import GIB, TIB
-from migrator.fs.model import Capacity
 
 NORMAL, LOW, EMERGENCY = CapacityPool
 
@@ -55,14 +53,6 @@ def test_from_which_room_on_a_target_is_passed_over(targets: Sequence[StorageTar
     assert low_limit(targets) == limit
 
 
-def test_new_files_go_to_the_best_pool_of_those_that_are_there() -> None:
-    normal, low, gone = target(5), target(4, LOW), target(9, NORMAL, Reachability.PROBABLY_OFFLINE)
-    assert best_pool([normal, low, gone]) == [normal]
-    assert best_pool([low, gone]) == [low]
-    assert best_pool([gone]) == [gone]
-    assert best_pool([]) == []
-
-
 @pytest.mark.parametrize(
     ("free", "low", "room"),
     [
@@ -79,16 +69,6 @@ def test_new_files_go_to_the_best_pool_of_those_that_are_there() -> None:
 )
 def test_the_room_of_several_targets(free: list[float], low: float, room: float) -> None:
     assert even_room(free, low) == room
-
-
-def test_guards_take_what_is_passed_over_later_into_account() -> None:
-    # Eight that are nearly full, and a brick that joined: 1 TiB stays on each.
-    joined = [*(replace(target(2 * TIB), number=number) for number in range(8)), target(39 * TIB)]
-    df = Capacity(total_bytes=400 * TIB, free_bytes=55 * TIB, total_inodes=9, free_inodes=9)
-    assert room_of(df, StorageSeen(targets=tuple(joined))).free_bytes == 46 * TIB
-    assert room_of(df, StorageSeen(targets=tuple(replace(one, pool=LOW) for one in joined))).free_bytes == 18 * TIB
-    off = replace(joined[0], reachability=Reachability.OFFLINE, free_bytes=0)
-    assert room_of(df, StorageSeen(targets=(off, *joined[1:]))).free_bytes == 45 * TIB
 
 
 rooms = st.lists(st.integers(0, 1000), min_size=1, max_size=6)
@@ -116,9 +96,3 @@ def test_what_is_said_to_fit_fits_and_still_does_on_the_way(free: list[int], low
     assert again >= whole * (1 - share) - 1e-5
     if not low:
         assert again == pytest.approx(whole * (1 - share), abs=1e-6)
-
-
-@given(rooms, st.integers(1, 300))
-def test_one_more_target_that_is_not_low_never_takes_away_what_is_passed_over(free: list[int], low: int) -> None:
-    normal = [one for one in free if one > low]
-    assert even_room([*free, low + 1], low) >= sum(one - low for one in normal) + 1

@@ -121,19 +121,6 @@ def test_every_target_is_told_with_its_states_and_its_room(asked: Asked) -> None
         assert (one.storage_pool == 1) == (one.kind is TargetKind.STORAGE)
 
 
-def test_a_server_that_is_down_is_told_by_the_name_of_its_target(asked: Asked) -> None:
-    asked.put("down")
-    (problem,) = asyncio.run(asked.port.problems())
-    assert "201" in problem
-    assert "ffline" in problem
-
-
-def test_a_target_that_is_nearly_full_is_in_another_pool(asked: Asked) -> None:
-    asked.put("tight")
-    found = asked.look()
-    assert (found[201].pool, found[101].pool) == (CapacityPool.EMERGENCY, CapacityPool.NORMAL)
-
-
 def test_stripe_settings_are_given_and_looked_at(asked: Asked) -> None:
     before = asyncio.run(asked.port.directory(TREE))
     asyncio.run(asked.port.set_stripe(TREE, StripeSettings(targets=2, chunk_bytes=MIB)))
@@ -169,16 +156,6 @@ def test_without_quotas_nobody_has_one(tmp_path: Path, version: str) -> None:
     asked = Asked(tmp_path, version)
     (asked.directory / "quota.err").write_bytes(recorded("quota-list-usage-unlicensed.json.err", version))
     assert asyncio.run(asked.port.quotas([1001])) == {}
-
-
-def test_a_user_of_several_storage_pools_has_the_quota_of_the_one_that_trees_lie_in(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, "8.2.2")
-    asked.count_quotas()
-    asked.tool.tell(targets("", changes={"target_storage_201": {"storage_pool": "s:2"}}))
-    defaults = asked.directory / "quota-defaults"
-    other = defaults.read_text().replace('"num_id":1', '"num_id":2').replace("storage_pool_default", "fast")
-    defaults.write_text(defaults.read_text() + other)
-    assert asyncio.run(asked.port.quotas([1001]))[1001].limit_chunk_files == 1000
 
 
 _SPOILED_QUOTAS = {
@@ -228,22 +205,6 @@ def tool(tmp_path: Path) -> FakeTool:
     return fake_tool(tmp_path / "bin")
 
 
-def test_a_named_tool_is_asked_and_no_other(tool: FakeTool) -> None:
-    named = tool.program.rename(tool.directory / "of-this-target")
-    assert asyncio.run(port_of(tool, command=str(named)).problems()) == ()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["err-mgmtd-unreachable-host.err", "err-bad-auth.err", "err-missing-cert.err", "err-nonroot-target-list.err"],
-)
-def test_what_the_tool_says_of_its_failure_is_told(tool: FakeTool, name: str) -> None:
-    said = recorded(name)
-    tool.refuse(said)
-    (problem,) = asyncio.run(port_of(tool).problems())
-    assert said.decode().strip() in problem
-
-
 Spoil = Callable[[bytes], bytes]
 _SPOILED: dict[str, Spoil] = {
     "empty": lambda _: b"",
@@ -260,12 +221,6 @@ _SPOILED: dict[str, Spoil] = {
 def test_an_answer_that_is_not_whole_is_none(tool: FakeTool, how: str) -> None:
     tool.tell(_SPOILED[how](targets("")))
     with pytest.raises(ToolFailed):
-        asyncio.run(port_of(tool).look())
-
-
-def test_a_failure_after_a_part_of_the_answer_is_one(tool: FakeTool) -> None:
-    tool.tell(targets(""), code=1)
-    with pytest.raises(ToolFailed, match="exit code 1"):
         asyncio.run(port_of(tool).look())
 
 
@@ -332,38 +287,11 @@ def test_version_7_names_the_server_that_makes_it_wait_while_all_count_as_online
     assert "201" in lost
 
 
-@pytest.mark.parametrize("told", ["all are reached", "nothing", "no answer"])
-def test_version_7_holds_streams_also_where_it_is_not_known_which_server_is_silent(tmp_path: Path, told: str) -> None:
-    reached = "" if told == "nothing" else REACHED_7.replace("<no>", "<yes>")
-    server = SilentServer(tmp_path, states=ALL_ONLINE_7, reached=reached)
-    if told == "no answer":
-        (server.directory / "deaf").touch()
-    (lost,) = server.lost()
-    assert lost.startswith("a storage server: ")
-    assert "which one is not known" in lost
-
-
 def test_what_is_lost_is_told_although_the_pool_of_the_root_cannot_be_asked(tool: FakeTool) -> None:
     apart = {"target_storage_201": {"storage_pool": "s:2", "last_contact": "61s ago"}}
     tool.tell(targets("", changes=apart))
     (tool.directory / "entry").write_text("a metadata server does not answer")
     assert len(lost_targets(asyncio.run(port_of(tool).look()))) == 1
-
-
-def test_version_7_has_targets_without_states_and_resyncs(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, "7")
-    asked.put("tight")
-    found = asked.look()
-    assert found[301].reachability is None
-    resync, unknown = asyncio.run(asked.port.problems())
-    assert "Needs-resync" in resync
-    assert "301" in unknown
-
-
-def test_version_7_rounds_and_the_least_counts(tmp_path: Path) -> None:
-    found = Asked(tmp_path, "7").look()
-    assert found[101].free_bytes == (2 * 30522 - 1) * (1 << 30) // 20
-    assert found[-1].free_inodes == 60_250_000
 
 
 @pytest.mark.parametrize("spoil", [("Cap. Pool", "Pool"), ("GiB", "TiB"), ("201", "two"), ("NodeID", "Node")])

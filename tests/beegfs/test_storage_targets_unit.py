@@ -6,7 +6,7 @@ import pytest
 
 from migrator.beegfs import rules as beegfs_rules
 from migrator.beegfs import version7, version8
-from migrator.beegfs.model import CapacityPool, Consistency, Reachability, StorageSeen, StripeSettings, TargetKind
+from migrator.beegfs.model import CapacityPool, Consistency, StorageSeen, StripeSettings, TargetKind
 from migrator.beegfs.tool import CallTimes
 from migrator.beegfs.version8 import parse_targets
 from migrator.core.errors import ToolFailed
@@ -52,28 +52,6 @@ def test_recorded_states_are_judged(version: str, state: str, lost: int, problem
     assert all("target_storage_201" in words for words in beegfs_rules.lost_targets(found))
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_lost"),
-    [
-        ({"reachability": None}, True),
-        ({"reachability": Reachability.OFFLINE}, True),
-        ({"reachability": Reachability.PROBABLY_OFFLINE}, True),
-        ({"last_contact_s": beegfs_rules.SILENT_AFTER_S + 1.0}, True),
-        ({"answers": False}, True),
-        ({"consistency": None}, False),
-        ({"consistency": Consistency.BAD}, False),
-        ({"consistency": Consistency.NEEDS_RESYNC}, False),
-    ],
-)
-def test_what_is_not_online_good_and_heard_of_cannot_be_read(changes: dict[str, object], is_lost: bool) -> None:
-    for number in (1, 101):
-        found = with_one(number, **changes)
-        (problem,) = beegfs_rules.target_problems(found)
-        assert f"({number}, " in problem
-        assert bool(beegfs_rules.lost_targets(found)) is is_lost
-    assert not beegfs_rules.lost_targets(with_one(201, last_contact_s=beegfs_rules.SILENT_AFTER_S))
-
-
 def test_a_server_that_nobody_knows_the_name_of_is_lost_too() -> None:
     unknown = replace(seen(), unanswered=(TargetKind.STORAGE,))
     for told in (beegfs_rules.lost_targets(unknown), beegfs_rules.target_problems(unknown)):
@@ -101,17 +79,6 @@ def test_an_answer_without_targets_is_none() -> None:
         StorageSeen(targets=tuple(one for one in seen().targets if one.kind is TargetKind.STORAGE))
     )
     assert "metadata" in problem
-
-
-def test_the_room_is_that_of_the_fullest_times_their_number_and_never_more_than_df_shows() -> None:
-    found = beegfs_rules.room_of(DF, with_one(102, free_bytes=GIB))
-    metadata = [one.free_inodes for one in seen().targets if one.kind is TargetKind.METADATA]
-    assert found.free_bytes == 3 * GIB
-    assert (found.free_inodes, found.total_inodes) == (2 * min(one or 0 for one in metadata), 2 * 524288)
-    assert beegfs_rules.room_of(replace(DF, free_bytes=GIB), seen()).free_bytes == GIB
-    # Inodes that one target does not tell are not known.
-    assert beegfs_rules.room_of(DF, with_one(2, free_inodes=None)).free_inodes is None
-    assert beegfs_rules.room_of(replace(DF, total_inodes=9, free_inodes=5), seen()).free_inodes == 5
 
 
 def test_only_targets_of_the_best_capacity_pool_and_of_the_storage_pool_of_trees_count() -> None:

@@ -87,11 +87,6 @@ def test_files_that_are_spread_may_take_more_chunk_files_than_they_are() -> None
     assert not judged(limit_chunk_files=4000, spread=4).problems
 
 
-def test_a_user_without_a_limit_or_without_anything_to_come_is_no_problem() -> None:
-    assert judged(left={}, limit_bytes=1) == QuotaWords()
-    assert quota_words(needs().values(), {}, spread=1) == QuotaWords()
-
-
 @given(used=st.integers(0, 20), limit=st.integers(1, 20), count=st.booleans())
 def test_one_at_his_limit_cannot_work(used: int, limit: int, count: bool) -> None:
     quota = UserQuota(uid=7, used_bytes=0 if count else used, used_chunk_files=used if count else 0)

@@ -19,13 +19,12 @@ from migrator.plan.view import plan_document
 from migrator.render.charts import svg
 from migrator.render.document import Chart, clean
 from migrator.render.html import to_html
-from migrator.render.terminal import print_document, renderables
+from migrator.render.terminal import print_document
 from migrator.render.text import escape, to_json, to_markdown
 from migrator.report.view import report_document
 from migrator.report.view_records import verification_document
 from migrator.report.view_status import status_document
 from tests.support.facts import report, verification
-from tests.support.plans import small_plan
 
 HOSTILE = [
     b"<script>alert(1)</script>",
@@ -229,11 +228,3 @@ class TestChart:
             text = str(svg(Chart(title="t", summary="s", points=points, span_s=span_s), "c"))
             assert "nan" not in text
             assert text.count("<text") < 40
-
-
-def test_tables_have_no_markup_of_names() -> None:
-    stream = io.StringIO()
-    console = Console(file=stream, width=200)
-    for part in renderables(plan_document(small_plan("[bold]x[/bold]"))):
-        console.print(part)
-    assert "[bold]x[/bold]" in stream.getvalue()

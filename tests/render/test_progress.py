@@ -5,12 +5,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import RunProgress, ScanProgress, StreamProgress, VerifyProgress
 from migrator.render.document import NONE
-from migrator.render.live import ErrorConsole, LiveProgress, view
+from migrator.render.live import ErrorConsole, LiveProgress
 from migrator.render.progress import LINE_INTERVAL_S, LineProgress, event_line, open_progress
 
 
@@ -93,12 +92,6 @@ class TestLines:
         lines = stream.getvalue().splitlines()
         assert [int(re.search(r"scan: (\d+)", line).group(1)) for line in lines] == [0, 40, 79]  # type: ignore[union-attr]
 
-    def test_end_with_nothing_new_where_all_was_said(self) -> None:
-        stream = io.StringIO()
-        with LineProgress(stream, SetClock()) as progress:
-            progress.show(scan(1))
-        assert len(stream.getvalue().splitlines()) == 1
-
     def test_say_what_matters(self) -> None:
         stream, clock = io.StringIO(), SetClock()
         with LineProgress(stream, clock, interval_s=0.0) as progress:
@@ -160,27 +153,6 @@ class TestLiveView:
         assert "\x1b[31m" not in written
         assert "\x1b[2J" not in written
         assert "\u202e" not in written
-
-    @pytest.mark.parametrize("width", [80, 140])
-    def test_bar_and_streams_have_lines_of_their_own(self, width: int) -> None:
-        stream = io.StringIO()
-        Console(file=stream, width=width).print(view(run(3)))
-        lines = stream.getvalue().splitlines()
-        assert all(len(line) <= width for line in lines)
-        first = next(number for number, line in enumerate(lines) if "chunk 0" in line)
-        assert set(lines[first - 1].strip()) <= set("-\N{BOX DRAWINGS HEAVY HORIZONTAL}\N{BOX DRAWINGS HEAVY LEFT} ")
-        assert not lines[-1].strip()
-        for number, line in enumerate(lines[first:-1]):
-            assert line.split()[:3] == [str(number), "chunk", str(number)]
-            assert line.split()[-7:] == ["1", "of", "2", "50.0", "%", "1", "B/s"]
-        # All streams are on one host: its name says nothing.
-        assert "gl1" not in stream.getvalue()
-
-    def test_goes_nowhere_when_nobody_reads(self) -> None:
-        console = ErrorConsole(file=Closed(), force_terminal=True, width=80)
-        progress = LiveProgress(console, SetClock())
-        progress.show(run())
-        progress.event(EVENT)
 
 
 def test_the_view_suits_the_stream() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from migrator.catalog.model import BrickWalk, CatalogRecord, ScanTimes
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import failure, ok, warning
@@ -21,12 +20,10 @@ from migrator.render.document import FILE_CHARACTERS, LINE_CHARACTERS, NONE, Doc
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
 from migrator.render.text import plain, to_json, to_markdown
-from migrator.report.view_records import catalog_document, run_document, verification_document
+from migrator.report.view_records import run_document
 from migrator.report.view_status import finding_document
 from migrator.transfer import model as transfer
 from migrator.transfer.model import BatchSummary, RunSummary
-from tests.support.catalogs import whole_catalog
-from tests.support.facts import verification
 from tests.support.plans import small_plan, usage
 
 
@@ -46,110 +43,6 @@ def summary(batch: BatchSummary, *, dry_run: bool = False) -> RunSummary:
 
 def bad(path: bytes) -> transfer.FileProblem:
     return transfer.FileProblem(path=path, kind=transfer.FileProblemKind.BAD, errno=13, reason="Permission denied")
-
-
-COPIED = BatchSummary(batch=2, chunks=7, files=1234, size_bytes=2**30, written_bytes=2**29, elapsed_s=64.0, vanished=3)
-FAILED = BatchSummary(
-    batch=1,
-    bad=tuple(bad(b"f%03d" % number) for number in range(60)),
-    trees_gone=(b"home/\ngone",),
-    guards=(transfer.GuardFinding(guard="bricks", problems=("gl1:/b1 is down",)),),
-    stopped=transfer.Stopped(
-        reason=transfer.StopReason.TARGET_FULL, message="the target is full", cause="c", hint="h", unended=("pid 7",)
-    ),
-)
-NOT_WHOLE = CatalogRecord(
-    name="c1",
-    scan_id=1,
-    site_id="s",
-    via="mount",
-    trees=(UserTree(path=b"home/a", user="a"),),
-    parts=(),
-    started_at_s=10.0,
-    finished_at_s=100.0,
-    whole=False,
-    reasons=("gl1:/b1 is down",),
-    rows=3,
-    files=2,
-    directories=1,
-    size_bytes=4096,
-    problems=1,
-)
-OF_BRICKS = whole_catalog(
-    started_at_s=10.0,
-    finished_at_s=100.0,
-    rows=3,
-    files=2,
-    way_reasons=("features.shard is on",),
-    findings=("1 directory is missing on some brick",),
-    bricks=(BrickWalk(brick="gl1:/b\n1", host="gl1", rows=3000, directories=1000, elapsed_s=2.0, whole=False),),
-    times=ScanTimes(checks_s=1.25, walk_s=90.0, finish_s=0.5),
-)
-# A record begins when the volume was checked, and that time belongs to the scan too.
-QUICK = whole_catalog(started_at_s=10.0, finished_at_s=10.2, times=ScanTimes(checks_s=3.5, walk_s=0.5, finish_s=0.5))
-VERIFIED = replace(verification(), differences={}, whole=True, reasons=())
-
-
-@pytest.mark.parametrize(
-    ("document", "said", "not_said"),
-    [
-        (
-            run_document(summary(COPIED)),
-            ("Batch 2", "# Run 4", "its log is in runs/4", "files: 1,234", "mean rate: 8.0 MiB/s", ": 3"),
-            (),
-        ),
-        (
-            run_document(summary(FAILED)),
-            (
-                "**Stopped: the target is full**",
-                "**Could not be ended: pid 7**",
-                "**Refused by the guard bricks: gl1:/b1 is down**",
-                "home/x0agone",
-                "f049",
-                "10 more are not shown",
-            ),
-            ("f050",),
-        ),
-        (catalog_document(NOT_WHOLE), ("**Not whole: gl1:/b1 is down**", "took: 1 min 30 s"), ()),
-        (catalog_document(replace(NOT_WHOLE, finished_at_s=None)), ("whole: under way",), ()),
-        (
-            catalog_document(OF_BRICKS),
-            (
-                "took: 1 min 32 s",
-                "Found on the bricks: 1 directory is missing on some brick",
-                "The bricks were not read: features.shard is on",
-                "2,000",
-                "not to its end",
-            ),
-            ("gl1:/b\n1",),
-        ),
-        (catalog_document(QUICK), ("took: 4.5 s",), ()),
-        (
-            verification_document(verification("week1")),
-            (
-                "content to be compared: all files, xxh3_128",
-                "900 of 990 files, 512.0 GiB of 1.0 TiB (50.0 %)",
-                "paths equal: 997 of 1,000",
-                "list of all differences: manifests/week1/differences.parquet",
-                "What next: for what users changed since",
-            ),
-            (),
-        ),
-        (verification_document(verification(share=0.025)), ("a sample of 2.5 % of the files",), ()),
-        *(
-            (verification_document(replace(VERIFIED, digested_bytes=digested)), (f"result: {words}\n",), ())
-            for digested, words in (
-                (2**40, "verified"),
-                (2**39, "verified (content of 50.0 %)"),
-                (0, "verified (attributes only)"),
-            )
-        ),
-    ],
-)
-def test_what_a_record_says(document: Document, said: tuple[str, ...], not_said: tuple[str, ...]) -> None:
-    text = text_of(document)
-    assert [words for words in said if words not in text] == []
-    assert [words for words in not_said if words in text] == []
 
 
 def test_a_dry_run_says_what_it_would_do() -> None:
@@ -186,13 +79,6 @@ def test_every_delta_pass_is_a_row_and_what_was_decided_after_it_a_sentence() ->
         ("4", NONE, NONE, NONE, NONE, NONE, *numbers, NONE),
     )
     assert "Batch 1, delta pass 3: converged" in text_of(document)
-
-
-def test_a_verification_counts_differences_and_expected_losses_by_kind() -> None:
-    differences, first, expected = tables_of(verification_document(verification("week1")))
-    assert [row[:2] for row in first.rows] == [("missing", "home/alice/week1")]
-    assert differences.rows == (("content", "2"), ("missing", "1"))
-    assert expected.rows == (("loss-acl", "5"),)
 
 
 def test_findings_put_failures_first() -> None:

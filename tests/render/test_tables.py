@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from migrator.cli.invocation import output_width
-from migrator.plan.model import Surprise, SurpriseKind
-from migrator.plan.view import plan_document, surprise_kinds
-from migrator.render.document import NONE, Bar, Block, Column, Document, Section, Table, figure, paths, table, wide
+from migrator.render.document import NONE, Block, Column, Document, Section, figure, paths, table, wide
 from migrator.render.terminal import column_widths, print_document
-from tests.support.plans import small_plan
 
 COLUMNS = [figure("rank"), paths("tree"), figure("bytes"), figure("largest file"), wide("remark")]
 ROWS = [
@@ -38,31 +35,6 @@ def test_no_figure_is_ever_broken(width: int) -> None:
     assert any("67.5 MiB" in line for line in shown)
 
 
-def test_columns_on_a_wide_terminal() -> None:
-    shown = lines(table("", COLUMNS, ROWS), 132)
-    assert shown[1].split() == ["rank", "tree", "bytes", "largest", "file", "remark"]
-    assert "a remark of a few words that may be folded" in shown[3]
-
-
-def test_rows_with_names_on_a_narrow_terminal() -> None:
-    assert lines(table("", COLUMNS, ROWS), 60) == [
-        " rank 1, tree home/alice, bytes 1,015.3 MiB,",
-        "    largest file 67.5 MiB,",
-        "    remark a remark of a few words that may be folded",
-        " rank 2, tree home/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb,",
-        "    bytes 10 B",
-        "",
-    ]
-
-
-@pytest.mark.parametrize("width", [60, 80, 140])
-def test_a_bar_stands_on_one_line_with_its_words(width: int) -> None:
-    words = "12.3 % of the bytes, 1.0 MiB of 8.1 MiB"
-    (line,) = lines(Bar(label="copied", share=0.5, text=words), width)
-    assert line.startswith(" copied ")
-    assert line.endswith(words)
-
-
 @given(
     st.lists(
         st.tuples(
@@ -85,33 +57,6 @@ def test_widths_fit_and_break_only_what_may_be_folded(cells: list[tuple[Column, 
     assert sum(widths) + 2 * len(widths) <= width
     for column, cell, given_width in zip(columns, row, widths, strict=True):
         assert given_width >= (min(len(cell), 24) if column.wide else len(cell))
-
-
-def test_surprises_are_one_row_for_each_kind() -> None:
-    def one(kind: SurpriseKind, tree: bytes | None, detail: str) -> Surprise:
-        return Surprise(kind=kind, tree=tree, count=2, size_bytes=0, detail=detail, examples=(b"x", b"y"))
-
-    block = surprise_kinds(
-        [
-            one(SurpriseKind.LONG_PATH, b"h/a", "long"),
-            one(SurpriseKind.OUTSIDE_TREES, None, "outside"),
-            one(SurpriseKind.LONG_PATH, b"h/b", "longer"),
-            one(SurpriseKind.LONG_PATH, b"h/b", "long"),
-        ]
-    )
-    assert isinstance(block, Table)
-    assert block.rows == (
-        ("long-path", "2", "6", NONE, "long (and 1 other detail)", "x, y, x"),
-        ("outside-every-tree", NONE, "2", NONE, "outside", "x, y"),
-    )
-    assert "migrator report" in block.note
-
-
-@pytest.mark.parametrize("width", [80, 140])
-def test_a_plan_fits_the_terminal(width: int) -> None:
-    stream = io.StringIO()
-    print_document(Console(file=stream, width=width), plan_document(small_plan()))
-    assert all(len(line) <= width for line in stream.getvalue().splitlines())
 
 
 @pytest.mark.parametrize(
