@@ -192,13 +192,6 @@ def stripe_words(stripe: model.StripeSettings) -> str:
     return " ".join(words)
 
 
-def stripe_differs(wanted: model.StripeSettings, found: model.StripeSettings) -> bool:
-    """Whether a directory has other settings than were asked for."""
-    return (wanted.targets is not None and wanted.targets != found.targets) or (
-        wanted.chunk_bytes is not None and wanted.chunk_bytes != found.chunk_bytes
-    )
-
-
 def _missing(seen: model.StorageSeen) -> tuple[str, ...]:
     return tuple(
         f"BeeGFS names no {kind.value} target, so nothing is known of them"
@@ -261,17 +254,6 @@ def check_stripe(stripe: model.StripeSettings | None, seen: model.StorageSeen | 
                 check,
                 f"new trees are to be spread {stripe_words(stripe)}, and BeeGFS's command cannot be asked: `run` refuses",
                 "fix the reported storage targets, or remove stripe_count and chunk_size from site.toml",
-            )
-        ]
-    there = sum(
-        one.kind is model.TargetKind.STORAGE and seen.storage_pool in (None, one.storage_pool) for one in seen.targets
-    )
-    if stripe.targets is not None and stripe.targets > there:
-        return [
-            warning(
-                check,
-                f"[target] stripe_count is {stripe.targets}, and there are {several(there, 'storage target')}",
-                "BeeGFS takes as many as there are; set it to what is meant",
             )
         ]
     return [ok(check, f"new trees are spread {stripe_words(stripe)}")]
@@ -391,35 +373,22 @@ def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota
     problems: list[str] = []
     warnings: list[str] = []
     for one in needs:
-        quota = quotas.get(one.uid)
-        if quota is None or not one.need.size_bytes + one.need.inodes:
+        quota, size_bytes, files = quotas.get(one.uid), one.need.size_bytes, one.need.inodes
+        if quota is None or not size_bytes + files:
             continue
-        for used, limit, least, most, words, coming in (
+        coming = (
+            (size_bytes, size_bytes, f"{format_size(size_bytes)} are to come"),
             (
-                quota.used_bytes,
-                quota.limit_bytes,
-                one.need.size_bytes,
-                one.need.size_bytes,
-                _size_words(quota),
-                f"{format_size(one.need.size_bytes)} are to come",
+                files,
+                files * max(spread, 1),
+                f"{format_count(files)} files are to come, of up to {max(spread, 1)} chunk files each",
             ),
-            (
-                quota.used_chunk_files,
-                quota.limit_chunk_files,
-                one.need.inodes,
-                one.need.inodes * max(spread, 1),
-                _count_words(quota),
-                f"{format_count(one.need.inodes)} files are to come, of up to {max(spread, 1)} chunk files each",
-            ),
-        ):
-            if limit is None or used is None:
-                continue
-            if used + least > limit:
-                problems.append(
-                    f"{one.shown} would be beyond the user's hard limit on the target: {words}, and {coming}"
-                )
-            elif used + most > NEARLY * limit:
-                warnings.append(f"{one.shown} will have little room on the target: {words}, and {coming}")
+        )
+        for (used, limit, words), (least, most, more) in zip(_limits(quota), coming, strict=True):
+            if limit is not None and used + least > limit:
+                problems.append(f"{one.shown} would be beyond the user's hard limit on the target: {words}, and {more}")
+            elif limit is not None and used + most > NEARLY * limit:
+                warnings.append(f"{one.shown} will have little room on the target: {words}, and {more}")
     return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
 
 
@@ -427,30 +396,31 @@ def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQ
     """Whether these owners can work on the target: a user at the limit cannot write."""
     problems: list[str] = []
     warnings: list[str] = []
-    for one in owners:
-        quota = quotas.get(one.uid)
-        if quota is None:
-            continue
-        for used, limit, words in (
-            (quota.used_bytes, quota.limit_bytes, _size_words(quota)),
-            (quota.used_chunk_files, quota.limit_chunk_files, _count_words(quota)),
-        ):
-            if limit is None or used is None:
-                continue
-            if used >= limit:
-                problems.append(f"{one.shown} could write nothing on the target: {words}; raise the limit there")
-            elif used > NEARLY * limit:
-                warnings.append(f"{one.shown} has little room on the target: {words}")
+    limits = [(one, known) for one in owners if one.uid in quotas for known in _limits(quotas[one.uid])]
+    for one, (used, limit, words) in limits:
+        if limit is not None and used >= limit:
+            problems.append(f"{one.shown} could write nothing on the target: {words}; raise the limit there")
+        elif limit is not None and used > NEARLY * limit:
+            warnings.append(f"{one.shown} has little room on the target: {words}")
     return QuotaWords(problems=tuple(problems), warnings=tuple(warnings))
 
 
-def _size_words(quota: model.UserQuota) -> str:
-    return f"{format_size(quota.used_bytes)} of {format_size(quota.limit_bytes or 0)} are used"
-
-
-def _count_words(quota: model.UserQuota) -> str:
-    used, limit = quota.used_chunk_files or 0, quota.limit_chunk_files or 0
-    return f"{format_count(used)} of {format_count(limit)} chunk files are used"
+def _limits(quota: model.UserQuota) -> tuple[tuple[int, int | None, str], tuple[int, int | None, str]]:
+    """Of bytes, then of chunk files: how much is used, the limit if there is one, and both in words."""
+    limit_bytes, limit_files = quota.limit_bytes, quota.limit_chunk_files
+    used_files = quota.used_chunk_files
+    return (
+        (
+            quota.used_bytes,
+            limit_bytes,
+            f"{format_size(quota.used_bytes)} of {format_size(limit_bytes or 0)} are used",
+        ),
+        (
+            used_files or 0,
+            None if used_files is None else limit_files,
+            f"{format_count(used_files or 0)} of {format_count(limit_files or 0)} chunk files are used",
+        ),
+    )
 
 
 def _share(amount: int, left: int, whole: int) -> int:

@@ -98,17 +98,16 @@ class BeegfsTargets:
         )
 
     async def look(self) -> StorageSeen:
-        tool = self.tool
-        if _is_7(tool):
+        if self._is_7:
             metadata, storage = await asyncio.gather(
-                self._look_7(tool, TargetKind.METADATA), self._look_7(tool, TargetKind.STORAGE)
+                self._look_7(TargetKind.METADATA), self._look_7(TargetKind.STORAGE)
             )
             found = StorageSeen(
                 targets=(*metadata.targets, *storage.targets), unanswered=(*metadata.unanswered, *storage.unanswered)
             )
         else:
-            listed = await self._ask(tool, *version8.LIST, *self._mount_words, timeout_s=self.times.list_s)
-            found = StorageSeen(targets=version8.parse_targets(_whole(listed, tool)))
+            listed = await self._output(*version8.LIST, timeout_s=self.times.list_s)
+            found = StorageSeen(targets=version8.parse_targets(listed))
         return replace(found, storage_pool=await self._storage_pool(found))
 
     async def problems(self) -> tuple[str, ...]:
@@ -118,76 +117,56 @@ class BeegfsTargets:
             return (f"the states of the target's storage targets are not known: {error.message}",)
 
     async def directory(self, path: bytes) -> DirectoryFacts:
-        tool = self.tool
-        if _is_7(tool):
-            answer = await self._ask(tool, "--getentryinfo", self._mount_word, path)
-            return version7.parse_directory(_whole(answer, tool))
-        answer = await self._ask(tool, "entry", "info", *version8.AS_LINES, *self._mount_words, path)
-        return version8.parse_directory(_whole(answer, tool))
-
-    async def clients(self) -> tuple[str, ...]:
-        """The host names of all clients. Raises ToolFailed."""
-        tool = self.tool
-        if _is_7(tool):
-            answer = await self._ask(tool, "--listnodes", "--nodetype=client", self._mount_word)
-            return version7.parse_clients(_whole(answer, tool))
-        answer = await self._ask(tool, *version8.CLIENTS, *self._mount_words)
-        return version8.parse_clients(_whole(answer, tool))
+        if self._is_7:
+            return version7.parse_directory(await self._output("--getentryinfo", path=path))
+        return version8.parse_directory(await self._output("entry", "info", *version8.AS_LINES, path=path))
 
     async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
-        tool = self.tool
-        if _is_7(tool):
-            words = ["--setpattern"]
-            # It wants both of them: what is not asked for stays as it is.
-            now = (await self.directory(path)).stripe
-            words.append(f"--chunksize={stripe.chunk_bytes or now.chunk_bytes}")
-            words.append(f"--numtargets={stripe.targets or now.targets}")
-            _whole(await self._ask(tool, *words, self._mount_word, path), tool)
+        # Version 7 wants both of them: what is not asked for stays as it is.
+        now = (await self.directory(path)).stripe
+        targets, chunk_bytes = stripe.targets or now.targets, stripe.chunk_bytes or now.chunk_bytes
+        if self._is_7:
+            await self._output("--setpattern", f"--chunksize={chunk_bytes}", f"--numtargets={targets}", path=path)
         else:
-            words = ["entry", "set"]
-            words += [] if stripe.targets is None else ["--num-targets", str(stripe.targets)]
-            words += [] if stripe.chunk_bytes is None else ["--chunk-size", str(stripe.chunk_bytes)]
             # Without a list of entries: what it did is asked of it afterwards.
-            _whole(await self._ask(tool, *words, *self._mount_words, path), tool)
+            words = ("entry", "set", "--num-targets", str(targets), "--chunk-size", str(chunk_bytes))
+            await self._output(*words, path=path)
         found = (await self.directory(path)).stripe
-        if rules.stripe_differs(stripe, found):
+        if found != StripeSettings(targets=targets, chunk_bytes=chunk_bytes):
             raise ToolFailed(
-                f"{show(path)} has other stripe settings than `{os.path.basename(tool)}` was to give it: "
+                f"{show(path)} has other stripe settings than `{PurePath(self.tool).name}` was to give it: "
                 f"{found.targets} targets, chunks of {found.chunk_bytes} bytes"
             )
 
     async def quota_problem(self) -> str | None:
         try:
-            tool = self.tool
-            if _is_7(tool):
-                _whole(await self._ask(tool, "--getquota", "--uid", "0", self._mount_word), tool)
-            else:
-                _whole(await self._ask(tool, *version8.QUOTA, *self._mount_words), tool)
+            await self._output(*(version7.QUOTA if self._is_7 else version8.QUOTA))
         except ToolFailed as error:
             return error.message
         return None
 
+    async def clients(self) -> tuple[str, ...]:
+        """The host names of all clients. Raises ToolFailed."""
+        if self._is_7:
+            return version7.parse_clients(await self._output("--listnodes", "--nodetype=client"))
+        return version8.parse_clients(await self._output(*version8.CLIENTS))
+
     async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
         """As the port says. Raises ToolFailed."""
-        tool = self.tool
         pool = (await self.look()).storage_pool
-        if _is_7(tool):
+        if self._is_7:
             found: dict[int, UserQuota] = {}
             wanted = sorted(uids)
             for start in range(0, len(wanted), version7.AT_ONCE):
                 some = wanted[start : start + version7.AT_ONCE]
-                answer = await self._ask(tool, *version7.words(some, pool), self._mount_word)
-                found |= version7.parse_quotas(_whole(answer, tool), some)
+                found |= version7.parse_quotas(await self._output(*version7.words(some, pool)), some)
             return found
         usage, limits, defaults = await asyncio.gather(
-            *(
-                self._ask(tool, *words, *self._mount_words)
-                for words in (version8.USAGE, version8.LIMITS, version8.DEFAULTS)
-            )
+            *(self._ask(*words) for words in (version8.USAGE, version8.LIMITS, version8.DEFAULTS))
         )
         if any(words in usage.stderr for words in version8.ABSENT):
             return {}
-        return version8.parse_quotas(_whole(usage, tool), _whole(limits, tool), _whole(defaults, tool), pool, uids)
+        return version8.parse_quotas(self._whole(usage), self._whole(limits), self._whole(defaults), pool, uids)
 
     async def _storage_pool(self, seen: StorageSeen) -> int | None:
         """The pool that the root of the user trees has, where there are several; asked once, since few change it."""
@@ -202,85 +181,68 @@ class BeegfsTargets:
         pool = self._pools[self.root]
         return pool if pool in known else None
 
-    async def _look_7(self, tool: str, kind: TargetKind) -> StorageSeen:
+    async def _look_7(self, kind: TargetKind) -> StorageSeen:
         """With the room where the servers tell it. Where one makes the tool wait for too long, the states alone: the servers
         that are not reached then do not answer; where all are reached, one of them does not answer all the same.
         """
         nodes = f"--nodetype={'meta' if kind is TargetKind.METADATA else 'storage'}"
         pools = (version7.STORAGE_POOLS,) if kind is TargetKind.STORAGE else ()
-        with_room = await self._ask(
-            tool,
-            *("--listtargets", nodes, "--state", *pools, *version7.ROOM, self._mount_word),
-            timeout_s=self.times.room_s,
-            may_time_out=True,
-        )
+        words = ("--listtargets", nodes, "--state", *pools, *version7.ROOM)
+        with_room = await self._ask(*words, timeout_s=self.times.room_s, may_time_out=True)
         if not with_room.timed_out:
             server_down = with_room.exit_code != 0 and version7.SERVER_DOWN in with_room.stderr
-            output = with_room.stdout if server_down else _whole(with_room, tool)
+            output = with_room.stdout if server_down else self._whole(with_room)
             return StorageSeen(targets=version7.parse_targets(output, kind, with_room=True))
+        timeout_s = self.times.states_s
         states, reached = await asyncio.gather(
-            self._ask(tool, "--listtargets", nodes, "--state", self._mount_word, timeout_s=self.times.states_s),
-            self._ask(
-                tool,
-                *("--listnodes", nodes, version7.REACHABLE, self._mount_word),
-                timeout_s=self.times.states_s,
-                may_time_out=True,
-            ),
+            self._output("--listtargets", nodes, "--state", timeout_s=timeout_s),
+            self._ask("--listnodes", nodes, version7.REACHABLE, timeout_s=timeout_s, may_time_out=True),
         )
         silent = frozenset() if reached.timed_out else version7.unreached(reached.stdout)
         targets = tuple(
             replace(one, answers=False) if one.node in silent else one
-            for one in version7.parse_targets(_whole(states, tool), kind, with_room=False)
+            for one in version7.parse_targets(states, kind, with_room=False)
         )
         return StorageSeen(targets=targets, unanswered=() if any(map(rules.is_lost, targets)) else (kind,))
 
     @property
-    def _mount_words(self) -> tuple[bytes, ...]:
-        return (b"--mount", self.mount)
+    def _is_7(self) -> bool:
+        return PurePath(self.tool).name.startswith(_VERSION_7)
 
-    @property
-    def _mount_word(self) -> bytes:
-        return b"--mount=" + self.mount
+    async def _output(self, *words: str, path: bytes | None = None, timeout_s: float | None = None) -> bytes:
+        return self._whole(await self._ask(*words, path=path, timeout_s=timeout_s))
 
     async def _ask(
-        self, tool: str, *words: str | bytes, timeout_s: float | None = None, may_time_out: bool = False
+        self, *words: str, path: bytes | None = None, timeout_s: float | None = None, may_time_out: bool = False
     ) -> Completed:
         timeout_s = timeout_s or self.times.other_s
-        argv = (os.fsencode(tool), *(word if isinstance(word, bytes) else os.fsencode(word) for word in words))
+        mount = (b"--mount=" + self.mount,) if self._is_7 else (b"--mount", self.mount)
+        argv = (os.fsencode(self.tool), *map(os.fsencode, words), *mount, *(() if path is None else (path,)))
         answer = await self.processes.run(Command(argv=argv, environment={"PATH": self.path}, timeout_s=timeout_s))
         if answer.timed_out and not may_time_out:
             raise ToolFailed(
-                f"`{_shown(argv)}` gave no answer within {timeout_s:.0f} s",
+                f"`{PurePath(self.tool).name} {' '.join(words)}` gave no answer within {timeout_s:.0f} s",
                 cause="BeeGFS's management service is down or not reached",
                 hint="see whether it runs, then try the same command by hand",
             )
         return answer
 
-
-def _is_7(tool: str) -> bool:
-    return PurePath(tool).name.startswith(_VERSION_7)
-
-
-def _whole(answer: Completed, tool: str) -> bytes:
-    """The output of a command that came to its end. Raises ToolFailed."""
-    said = answer.stderr.decode("utf-8", "replace").strip()
-    if answer.exit_code == 0 or (answer.exit_code == 1 and answer.stdout and _is_licence(answer.stderr)):
-        return answer.stdout
-    why = said.splitlines()[-1] if said else f"exit code {answer.exit_code}"
-    raise ToolFailed(
-        f"`{PurePath(tool).name}` failed: {why}",
-        cause="BeeGFS's management service is down, or this machine may not ask it (authentication, certificate)",
-        hint="try the same command by hand, as root; `migrator doctor` tells what it says",
-    )
+    def _whole(self, answer: Completed) -> bytes:
+        """The output of a command that came to its end. Raises ToolFailed."""
+        said = answer.stderr.decode("utf-8", "replace").strip()
+        if answer.exit_code == 0 or (answer.exit_code == 1 and answer.stdout and _is_licence(answer.stderr)):
+            return answer.stdout
+        why = said.splitlines()[-1] if said else f"exit code {answer.exit_code}"
+        raise ToolFailed(
+            f"`{PurePath(self.tool).name}` failed: {why}",
+            cause="BeeGFS's management service is down, or this machine may not ask it (authentication, certificate)",
+            hint="try the same command by hand, as root; `migrator doctor` tells what it says",
+        )
 
 
 def _is_licence(stderr: bytes) -> bool:
     lines = [line for line in stderr.split(b"\n") if line.strip()]
     return len(lines) >= 1 and version8.UNLICENSED in lines[-1] and all(b"Error" not in line for line in lines[:-1])
-
-
-def _shown(argv: tuple[bytes, ...]) -> str:
-    return " ".join(show(word) for word in (os.path.basename(argv[0]), *argv[1:]))
 
 
 # One look at the storage targets, for guards and `doctor`: failures are part of the result, not raised.

@@ -141,6 +141,7 @@ def _lower(text: str, unit: int) -> int:
 # Quotas by `beegfs-ctl --getquota --csv`. The format is taken from its sources.
 
 
+QUOTA = ("--getquota", "--uid", "0")
 AT_ONCE = 500
 """So many users are asked for in one call."""
 
