@@ -29,22 +29,6 @@ if TYPE_CHECKING:
 _LEAST_INTERVAL_S = 1.0
 
 
-def served(function: Callable[..., None]) -> Callable[..., None]:
-    """Options of verbs that listen: `--token-file` and `--name`."""
-    function = click.option(
-        "--name",
-        "names",
-        multiple=True,
-        metavar="NAME",
-        help="Additional host name that requests may use; repeatable.",
-    )(function)
-    return click.option(
-        "--token-file",
-        type=click.Path(path_type=Path),
-        help="Require the token in this file (mode 0600, at least 16 characters).",
-    )(function)
-
-
 @click.command("serve")
 @plan_option
 @click.option(
@@ -54,7 +38,18 @@ def served(function: Callable[..., None]) -> Callable[..., None]:
     show_default=True,
     help="Address and port (0: any free one). Non-local addresses need --token-file.",
 )
-@served
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="Require the token in this file (mode 0600, at least 16 characters).",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Additional host name that requests may use; repeatable.",
+)
 @click.option(
     "--interval",
     "interval_s",
@@ -73,7 +68,7 @@ def serve_command(
     names: tuple[str, ...],
     interval_s: float,
 ) -> ExitCode:
-    """Serve the report as a read-only web page that refreshes itself, until Ctrl-C or SIGTERM."""
+    """Serve the report as a read-only web page that refreshes itself, and /metrics, until Ctrl-C or SIGTERM."""
     wiring = app.Wiring(open_site(invocation))
     # Report a problem with the ledger here, not to the first browser.
     wiring.ledger(read_only=True).close()
@@ -86,26 +81,27 @@ def serve_command(
             return read_report(ledger, plans, now_s=now_s, plan=plan_name, is_gone=app.process_is_gone)
 
     routes = serving.report_routes(read, interval_s=interval_s)
+    routes |= serving.metrics_routes(lambda: _read(wiring, plan_name))
     server = serving.listen(listen, routes, token_file=token_file, names=names)
-    return serve_until_stopped(serve(invocation, server, "the report"))
+    return _until_stopped(_serve(invocation, server))
 
 
-async def serve(invocation: Invocation, server: "Server", what: str, path: str = "") -> None:
+async def _serve(invocation: Invocation, server: "Server") -> None:
     """Serve until cancelled. Prints the address, with `--json` as one line for programs."""
     where = server.listening
-    token = " (append ?token=..., once)" if where.token and not path else ""
+    token = " (append ?token=..., once)" if where.token else ""
 
     def announce() -> None:
         if invocation.as_json:
             click.echo(to_json(where, indent=None), nl=False)
         else:
-            click.echo(f"migrator: {what} at {where.url}{path}{token} (Ctrl-C ends it)", err=True)
+            click.echo(f"migrator: the report at {where.url}{token} (Ctrl-C ends it)", err=True)
 
     await server.serve(announce)
 
 
-def serve_until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
-    """Serve until a signal, which is the normal end."""
+def _until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
+    """Work until a signal, which is the normal end."""
     with suppress(Interrupted):
         run_to_end(work, when_interrupted="")
     return ExitCode.DONE
@@ -127,12 +123,6 @@ def serve_until_stopped(work: Coroutine[Any, Any, None]) -> ExitCode:
     type=duration(_LEAST_INTERVAL_S),
     help="With --textfile: rewrite it at this interval until Ctrl-C or SIGTERM.",
 )
-@click.option(
-    "--listen",
-    metavar="ADDRESS:PORT",
-    help="Serve http://ADDRESS:PORT/metrics, e.g. 127.0.0.1:9465. Non-local addresses need --token-file.",
-)
-@served
 @verb
 def metrics_command(
     invocation: Invocation,
@@ -140,21 +130,18 @@ def metrics_command(
     plan_name: str | None,
     textfile: Path | None,
     interval_s: float | None,
-    listen: str | None,
-    token_file: Path | None,
-    names: tuple[str, ...],
 ) -> ExitCode:
-    """Print or serve metrics for Prometheus: progress, rates, errors, drains, freezes, heartbeats."""
-    _check(textfile, interval_s, listen, token_file, names)
+    """Print metrics for Prometheus: progress, rates, errors, drains, freezes, heartbeats. `serve` has them at /metrics."""
+    if textfile is not None and textfile.suffix != ".prom":
+        raise UsageError(
+            f"the name {textfile.name} does not end with .prom",
+            cause="node_exporter reads no other files",
+            hint=f"name it {textfile.with_suffix('.prom')}",
+        )
+    if interval_s is not None and textfile is None:
+        raise UsageError("--interval is for --textfile", hint="with `serve`, Prometheus decides how often")
     wiring = app.Wiring(open_site(invocation))
-    # Report problems before serving anything.
     families = _read(wiring, plan_name)
-    if listen is not None:
-        from migrator.report import serve as serving  # noqa: PLC0415
-
-        routes = serving.metrics_routes(lambda: _read(wiring, plan_name))
-        server = serving.listen(listen, routes, token_file=token_file, names=names)
-        return serve_until_stopped(serve(invocation, server, "metrics", "metrics"))
     if textfile is not None:
         from migrator.render.prometheus import write_metrics  # noqa: PLC0415
 
@@ -162,7 +149,7 @@ def metrics_command(
         write_metrics(file, families)
         if interval_s is not None:
             again = _repeat(lambda: write_metrics(file, _read(wiring, plan_name)), wiring, interval_s)
-            return serve_until_stopped(again)
+            return _until_stopped(again)
         return ExitCode.DONE
     if invocation.as_json:
         from migrator.render.text import to_json  # noqa: PLC0415
@@ -173,27 +160,6 @@ def metrics_command(
 
         click.echo(to_prometheus(families).decode(), nl=False)
     return ExitCode.DONE
-
-
-def _check(
-    textfile: Path | None,
-    interval_s: float | None,
-    listen: str | None,
-    token_file: Path | None,
-    names: tuple[str, ...],
-) -> None:
-    if textfile is not None and listen is not None:
-        raise UsageError("--textfile excludes --listen", hint="give one of them; both may run beside each other")
-    if textfile is not None and textfile.suffix != ".prom":
-        raise UsageError(
-            f"the name {textfile.name} does not end with .prom",
-            cause="node_exporter reads no other files",
-            hint=f"name it {textfile.with_suffix('.prom')}",
-        )
-    if interval_s is not None and textfile is None:
-        raise UsageError("--interval is for --textfile", hint="with --listen, Prometheus says how often")
-    if listen is None and (token_file is not None or names):
-        raise UsageError("--token-file and --name are for --listen", hint="add --listen 127.0.0.1:9465")
 
 
 def _read(wiring: app.Wiring, plan: str | None) -> Sequence[MetricFamily]:

@@ -151,10 +151,7 @@ def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict
 def metrics_routes(read: Callable[[], Sequence[MetricFamily]]) -> dict[str, Route]:
     """`/metrics` for Prometheus."""
     shared = Shared(lambda: to_prometheus(read()), interval_s=_METRICS_INTERVAL_S)
-    return {
-        "/metrics": Route(answer=lambda: Answer(content_type=CONTENT_TYPE, body=shared.newest())),
-        "/": Route(answer=lambda: text(200, "migrator: metrics are at /metrics")),
-    }
+    return {"/metrics": Route(answer=lambda: Answer(content_type=CONTENT_TYPE, body=shared.newest()))}
 
 
 def _render(facts: ReportFacts, interval_s: float) -> _Page:

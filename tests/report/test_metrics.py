@@ -236,7 +236,6 @@ def test_a_textfile_is_whole_and_for_everybody(site_file: Path, tmp_path: Path) 
         # node_exporter does not read other names.
         (("--textfile", "/tmp/migrator.txt"), 2, b"migrator.prom"),
         (("--interval", "10s"), 2, b""),
-        (("--listen", "0.0.0.0:0"), 4, b""),
     ],
 )
 def test_what_is_refused(site_file: Path, words: tuple[str, ...], code: int, said: bytes) -> None:

@@ -56,6 +56,7 @@ def test_it_says_where_it_is(server: Served) -> None:
         "port": server.listening["port"],
         "token": False,
     }
+    assert b"\nmigrator_ledger_read_timestamp_seconds " in server.get("/metrics").body
 
 
 def test_the_page_may_do_nothing_but_ask_for_itself(server: Served) -> None:
