@@ -1,15 +1,13 @@
 """Wiring of `doctor` and `bench`."""
 
-import asyncio
 import os
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from migrator.app import Wiring
-from migrator.app.hosts import reached, site_hosts
+from migrator.app import Wiring, new_token
+from migrator.app.hosts import host_specs, site_hosts
 from migrator.bench.hosts import HostWorkloads
 from migrator.bench.model import Place
 from migrator.bench.stage import BenchmarkWorld
@@ -108,24 +106,6 @@ THIS_HOST = "localhost"
 SOURCE, TARGET = "source", "target"
 
 
-class _Hosts:
-    """The hosts of the site, and this machine even if site.toml does not name it."""
-
-    def __init__(self, site: SiteHosts, local: LocalHost) -> None:
-        self._site = site
-        self._local = local
-
-    async def reach(self, name: str) -> Host:
-        """As the port says."""
-        if name == THIS_HOST and name not in self._site.names:
-            return self._local
-        return await self._site.reach(name)
-
-    async def close(self) -> None:
-        """As the port says."""
-        await asyncio.gather(self._site.close(), self._local.close())
-
-
 @cache
 def benchmark_script(python: bytes) -> tuple[bytes, ...]:
     """The command of the benchmark script on a host with this Python."""
@@ -135,21 +115,22 @@ def benchmark_script(python: bytes) -> tuple[bytes, ...]:
 @asynccontextmanager
 async def benchmark_world(wiring: Wiring, ledger: "Ledger", progress: Progress) -> AsyncIterator[BenchmarkWorld]:
     """The ports of benchmarks, for the length of the block. Raises UsageError."""
-    async with reached(wiring.site) as site_hosts:
-        hosts = _Hosts(site_hosts, LocalHost(wiring.processes))
-        try:
-            yield BenchmarkWorld(
-                workloads=HostWorkloads(hosts, benchmark_script),
-                records=ledger.benchmarks,
-                locks=wiring.locks(),
-                progress=progress,
-                clock=wiring.clock,
-                not_expected=lambda place: _not_expected(wiring, ledger, place),
-                not_there=lambda host, place: _not_there(hosts, ledger, host, place),
-                tokens=lambda: secrets.token_hex(16),
-            )
-        finally:
-            await hosts.close()
+    # This machine too, even if site.toml does not name it.
+    specs = {THIS_HOST: HostSpec()} | host_specs(wiring.site)
+    hosts = SiteHosts(specs, local=lambda name: LocalHost(name=name), lease_s=wiring.site.transfer.lease_s)
+    try:
+        yield BenchmarkWorld(
+            workloads=HostWorkloads(hosts, benchmark_script),
+            records=ledger.benchmarks,
+            locks=wiring.locks(),
+            progress=progress,
+            clock=wiring.clock,
+            not_expected=lambda place: _not_expected(wiring, ledger, place),
+            not_there=lambda host, place: _not_there(hosts, ledger, host, place),
+            tokens=new_token,
+        )
+    finally:
+        await hosts.close()
 
 
 def place_of(wiring: Wiring, word: str) -> Place:
@@ -200,7 +181,7 @@ def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, 
     return mount_problems(recorded, _mounted(wiring, place.label), where=f"the {place.label}")
 
 
-async def _not_there(hosts: _Hosts, ledger: "Ledger", name: str, place: Place) -> str | None:
+async def _not_there(hosts: SiteHosts, ledger: "Ledger", name: str, place: Place) -> str | None:
     """Why another host does not have the source, or the target, at the same path. This machine was checked before."""
     known = ledger.site.read()
     if place.label not in (SOURCE, TARGET) or known is None or name == THIS_HOST:

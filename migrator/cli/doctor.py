@@ -29,11 +29,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--source-mount", type=_PATH, help="Mount point of the source (default: detected).")
 @click.option("--target-mount", type=_PATH, help="Mount point of the target (default: detected).")
 @click.option("--trees", multiple=True, metavar="GLOB", help="User trees, e.g. 'home/*'; repeatable.")
-@click.option("--name", metavar="NAME", help="Name of the site.")
 @click.option("--state-dir", type=_PATH, help="Directory on a local disk for ledger, catalogs, manifests and logs.")
-@click.option("--volume", metavar="NAME", help="Gluster volume (default: the one mounted at the source).")
-@click.option("--gluster", metavar="COMMAND", help="Command to use instead of gluster.")
-@click.option("--inodes-free", type=int, help="Number of files the target can hold, if it reports none.")
 @verb
 def init_command(
     invocation: Invocation,
@@ -41,22 +37,14 @@ def init_command(
     source_mount: Path | None,
     target_mount: Path | None,
     trees: Sequence[str],
-    name: str | None,
     state_dir: Path | None,
-    volume: str | None,
-    gluster: str | None,
-    inodes_free: int | None,
 ) -> ExitCode:
     """Write site.toml, create the ledger, record both file systems; may be repeated."""
     request = init.InitRequest(
         source_mount=source_mount,
         target_mount=target_mount,
         trees=tuple(trees),
-        name=name,
         state_dir=state_dir,
-        volume=volume,
-        gluster=gluster,
-        inodes_free=inodes_free,
     )
     file, mounts = invocation.site_file, app.mounts()
     draft = None if os.path.lexists(file) else init.draft_site(request, mounts)

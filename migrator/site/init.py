@@ -37,11 +37,7 @@ class InitRequest:
     source_mount: Path | None = None
     target_mount: Path | None = None
     trees: tuple[str, ...] = ()
-    name: str | None = None
     state_dir: Path | None = None
-    volume: str | None = None
-    gluster: str | None = None
-    inodes_free: int | None = None
 
     @property
     def names_anything(self) -> bool:
@@ -59,29 +55,21 @@ def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
     volume = None
     if on_source and on_source.filesystem in _GLUSTER:
         volume = rules_guards.mounted_volume(on_source.source.decode("ascii", "replace")) or None
-    if request.volume not in (None, volume):
-        found = f"volume {volume} is mounted there" if volume else "no GlusterFS volume is mounted there"
-        raise UsageError(
-            f"--volume {request.volume} is named, but {show(source)} is not a mount of it: {found}",
-            hint="mount the volume there, or name the place where it is mounted: --source-mount DIR",
-        )
     kind, mount, path = "posix", target, b""
     if on_target and on_target.filesystem in _BEEGFS:
         kind, mount = "beegfs", on_target.point
         path = target[len(mount.rstrip(b"/")) :].strip(b"/")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{volume or show(source.rpartition(b'/')[2])}-to-{kind}").lstrip("._-")
     return SiteDraft(
-        name=request.name or name,
+        name=name,
         source_kind="gluster" if volume else "posix",
         source_mount=Path(os.fsdecode(source)),
         volume=volume,
-        gluster=request.gluster,
         target_kind=kind,
         target_mount=Path(os.fsdecode(mount)),
         target_path=os.fsdecode(path),
         trees=request.trees or DEFAULT_TREES,
         state_dir=request.state_dir,
-        inodes_free=request.inodes_free,
     )
 
 

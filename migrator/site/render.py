@@ -33,9 +33,7 @@ _FIRST: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteDraft:
-    """The settings of a new site.toml. `inodes_free` is None if the target reports them; `volume` if the source is
-    not Gluster.
-    """
+    """The settings of a new site.toml. `volume` is None if the source is not Gluster."""
 
     name: str
     source_kind: str
@@ -45,9 +43,7 @@ class SiteDraft:
     trees: tuple[str, ...] = DEFAULT_TREES
     state_dir: Path | None = None
     volume: str | None = None
-    gluster: str | None = None
     target_path: str = ""
-    inodes_free: int | None = None
 
 
 def render_site(draft: SiteDraft) -> str:
@@ -61,11 +57,9 @@ def render_site(draft: SiteDraft) -> str:
         ("source", "kind"): draft.source_kind,
         ("source", "mount"): str(draft.source_mount),
         ("source", "volume"): draft.volume,
-        ("source", "gluster"): draft.gluster,
         ("target", "kind"): draft.target_kind,
         ("target", "mount"): str(draft.target_mount),
         ("target", "path"): draft.target_path or None,
-        ("target", "inodes_free"): draft.inodes_free,
         ("users", "trees"): list(draft.trees),
     }
     lines = [

@@ -5,14 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.test_hook_samples import HOOKS, document
-from tests.support.slurm import DEADLINE_S, Slurm, missing_for_slurm, running_slurm
+from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
 
 TELL = ("post-announce.d/50-tell-user", "pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
 LOCK, UNLOCK, UNFREEZE = (f"{stage}.d/10-lock-account" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
@@ -73,19 +72,6 @@ def test_a_user_is_told_what_they_have_to_know(hook: str) -> None:
     for missing in ("link", "begins_at", "freeze_s", "frozen_s", "reason"):
         assert tell(hook, facts | {missing: None}).returncode == 0
     assert "go back" in tell(hook, facts | {"back": True}).stdout or after
-
-
-def test_who_was_not_moved_is_told_why_and_nobody_is_told_of_a_step_that_was_not_done() -> None:
-    announce, _, thaw = TELL
-    stays = tell(thaw, facts_of(thaw, "alice", "done") | MOVE | {"moved": False}).stdout
-    assert "your files have not moved\n" in stays
-    assert "stay in /mnt/gl/home/alice\\n\\x1b[31m: a file is open: Größe\\n." in stays
-    for hook in (announce, thaw):
-        done = tell(hook, facts_of(hook, "alice", "refused") | MOVE)
-        assert (done.returncode, done.stdout.splitlines()) == (
-            0,
-            [f"no mail: {hook.partition('.d/')[0]} with the state refused"],
-        )
 
 
 @pytest.mark.parametrize("hook", TELL)
@@ -224,23 +210,6 @@ def test_waiting_jobs_are_held_and_released(slurm: Slurm, scratch: Path) -> None
     assert call_with_slurm(slurm, HOLD, scratch).returncode == 0
     slurm.do("scancel", later)
     assert call_with_slurm(slurm, GIVE_UP, scratch, "refused").returncode == 0
-    assert list((scratch / "held").iterdir()) == []
-
-
-@pytest.mark.exhaustive
-@pytest.mark.needs_root
-def test_while_a_job_runs_it_is_not_yet_time_and_nothing_stays_held(slurm: Slurm, scratch: Path) -> None:
-    slurm.calm()
-    running = submit(slurm)
-    deadline_s = time.monotonic() + DEADLINE_S
-    while slurm.jobs().get(running) != "RUNNING":
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    later = submit(slurm, "--begin=now+1hour")
-    done = call_with_slurm(slurm, HOLD, scratch)
-    assert done.returncode == 62
-    assert f"jobs of root are running: {running}" in done.stderr
-    assert not waiting(slurm)[later].startswith("JobHeld")
     assert list((scratch / "held").iterdir()) == []
 
 

@@ -172,15 +172,3 @@ async def test_hooks_that_may_not_be_called_stop_no_thaw_and_are_owed_after_it(c
     for _ in range(2):
         await cutover.calling.catch_up(cutover.step(HookStep.THAW), cutover.facts("owed"))
     assert cutover.hooks.called() == ["post-thaw.d/10-a done:owed"]
-
-
-@in_loop
-async def test_a_killed_telling_asks_its_guards_again_and_tells_nobody_twice(cutover: Cutover) -> None:
-    cutover.has("pre-announce.d/10-a", "post-announce.d/10-a", "post-announce.d/20-b")
-    step = HookedStep(step=HookStep.ANNOUNCE, key="plan: announced", subject="alice: announce", words="telling alice")
-    opened = cutover.called_by_killed_run(step, "post-announce.d/20-b", ended=True)
-    assert await cutover.calling.tell(step, cutover.facts("soon"))
-    assert cutover.hooks.called() == ["pre-announce.d/10-a :soon", "post-announce.d/10-a done:soon"]
-    latest = cutover.ledger.hooks.latest(step.step, step.key)
-    assert latest is not None
-    assert (latest.id > opened, latest.state) == (True, "done")

@@ -133,14 +133,6 @@ def test_the_journal_of_a_churn_names_all_that_differs(scratch: Path) -> None:
     assert len([path for path in before if touched.covers(path)]) < len(before) * 0.9
 
 
-def test_a_churn_stops_when_it_is_told_and_keeps_its_rate(scratch: Path) -> None:
-    state, stop = bring_up(scratch / "lab", files=40), asyncio.Event()
-    summary = churn(state, scratch / "journal", None, clock=CountingClock(stop, after=5), stop=stop, rate_per_s=10.0)
-    # One operation at once, then one for each tenth of a second that the clock shows.
-    assert sum(summary.operations.values()) == 5
-    assert read_journal(os.fsencode(scratch / "journal")).operations <= 5
-
-
 def test_a_churn_of_a_missing_tree_or_journal_directory_is_a_usage_error(scratch: Path) -> None:
     state = bring_up(scratch / "lab", files=40)
     with pytest.raises(UsageError, match="home/nope is no directory"):
@@ -158,27 +150,6 @@ def test_a_churn_of_a_missing_tree_or_journal_directory_is_a_usage_error(scratch
 
 def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-m", "migrator", *arguments], capture_output=True, text=True, check=False)
-
-
-class CountingClock:
-    """A clock that moves only when somebody sleeps, and says stop after so many times."""
-
-    def __init__(self, stop: asyncio.Event, after: int) -> None:
-        self._stop = stop
-        self._left = after
-        self._now_s = 0.0
-
-    def now_s(self) -> float:
-        return self._now_s
-
-    def monotonic_s(self) -> float:
-        return self._now_s
-
-    async def sleep(self, duration_s: float) -> None:
-        self._now_s += duration_s
-        self._left -= 1
-        if not self._left:
-            self._stop.set()
 
 
 def test_a_cut_off_line_of_a_journal_does_not_count(scratch: Path) -> None:

@@ -40,17 +40,15 @@ def test_what_is_written_is_read_back() -> None:
             draft(
                 state_dir=Path("/var/lib/migrator"),
                 target_path="archive",
-                inodes_free=7,
                 trees=("home/*", "p/*"),
-                gluster="/sbin/g",
             )
         ),
         FILE,
     )
     assert (site.site.name, site.site.state_dir) == ("one", Path("/var/lib/migrator"))
     assert (site.source.kind, site.source.mount) == ("gluster", Path("/mnt/gl"))
-    assert (site.source.volume, site.source.gluster) == ("vol1", "/sbin/g")
-    assert (site.target.kind, site.target.root, site.target.inodes_free) == ("beegfs", Path("/mnt/beegfs/archive"), 7)
+    assert site.source.volume == "vol1"
+    assert (site.target.kind, site.target.root) == ("beegfs", Path("/mnt/beegfs/archive"))
     assert site.users.trees == ("home/*", "p/*")
     assert (site.source.hosts, site.reap.users) == ((), ())
 

@@ -64,16 +64,6 @@ def test_a_source_that_is_not_what_site_toml_says(
     assert fix is None or (finding is not None and finding.fix == fix)
 
 
-def test_globs() -> None:
-    (finding,) = site_rules_guards.check_globs([("home/*", 3)], "", "", 3)
-    assert (finding.status, finding.message) == (FindingStatus.OK, "3 user trees")
-    (finding,) = site_rules_guards.check_globs([("home/*", 3), ("homes/*", 0)], "", "", 3)
-    assert finding.status is FindingStatus.FAILURE
-    assert "'homes/*' matches no directory" in finding.message
-    (finding,) = site_rules_guards.check_globs([("home/*", 3), ("home", 1)], "they overlap", "exclude one", 0)
-    assert (finding.status, finding.message, finding.fix) == (FindingStatus.FAILURE, "they overlap", "exclude one")
-
-
 def test_a_catalog_of_other_trees_is_told() -> None:
     assert site_rules_guards.check_catalog_trees("c", (b"a", b"b"), (b"b", b"a")) is None
     finding = site_rules_guards.check_catalog_trees("c", (b"a", b"gone"), (b"a", b"b", b"d", b"e", b"f"))
