@@ -11,11 +11,11 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
-from migrator.hooks.model import HookFacts, HookOutcome, HookProblem, HookStep
+from migrator.hooks.model import HookFacts, HookProblem, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, HookSkipped, StepHooks
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import SiteRecord
-from tests.hooks.fake_hooks import FakeHooks, hook
+from tests.hooks.fake_hooks import FakeHooks
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.operations import plan_cutover
 from tests.support.run_world import in_loop
@@ -66,17 +66,6 @@ class Cutover:
 
     def facts(self, reason: str | None = None) -> HookFacts:
         return HookFacts(run_id=1, reason=reason, started_at_s=1.0)
-
-    def called_by_killed_run(self, step: HookedStep, where: str, *, ended: bool) -> int:
-        """A call in the ledger, of a step that is open; the number of the step."""
-        records = self.ledger.hooks
-        opened = records.open_since(step.step, step.key) or records.open_step(
-            run_id=1, step=step.step, subject=step.key, at_s=2.0
-        )
-        call = records.intend(step_id=opened.id, hook=hook(where), token=where, at_s=3.0)
-        if ended:
-            records.finish(call, at_s=4.0, exit_code=0, outcome=HookOutcome.GO_ON, output=b"")
-        return opened.id
 
     async def around(self, step: HookStep, *, stoppable: bool = True, fails: Exception | None = None) -> str:
         """The step with its hooks; what it does is a line among theirs."""

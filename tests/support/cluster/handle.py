@@ -277,26 +277,6 @@ class LabHandle:
         own = [brick for brick in self.state.bricks if brick.host == host.number]
         return {os.path.dirname(cluster.brick_path(brick.number)): brick.image for brick in own}
 
-    def _set_interface(self, host: LabHost, state: str) -> None:
-        argv = ["ip", "-n", host.namespace, "link", "set", "eth0", state]
-        subprocess.run(argv, check=True, capture_output=True)
-
-    @contextmanager
-    def interface_down(self, host: LabHost) -> Iterator[None]:
-        """Cut a host off; what runs there goes on. Afterwards the pool and every brick are reached again."""
-        try:
-            self._set_interface(host, "down")
-            yield
-        finally:
-            self._set_interface(host, "up")
-            asyncio.run(self._wait_for_pool())
-            self.let_client_know()
-
-    async def _wait_for_pool(self) -> None:
-        tools = LabTools(LocalProcesses(), self.state.token)
-        await cluster.wait_for_pool(self.state, tools, WallClock())
-        await self._wait_for_all()
-
     @contextmanager
     def key_refused(self, host: LabHost) -> Iterator[None]:
         """New connections are refused; those that are open go on."""
@@ -307,27 +287,6 @@ class LabHandle:
             yield
         finally:
             aside.rename(keys)
-
-    @contextmanager
-    def host_key_changed(self, host: LabHost) -> Iterator[None]:
-        """The host shows another key than the one that is known; open connections go on."""
-        key = sshd.host_key(self.state, host)
-        aside = key.with_name("other_key")
-        if not aside.exists():
-            asyncio.run(sshd.make_key(aside, LabTools(LocalProcesses(), self.state.token)))
-        self._swap_host_key(host, key, aside)
-        try:
-            yield
-        finally:
-            self._swap_host_key(host, key, aside)
-
-    def _swap_host_key(self, host: LabHost, key: Path, aside: Path) -> None:
-        self.stop_sshd(host)
-        between = key.with_name("between")
-        key.rename(between)
-        aside.rename(key)
-        between.rename(aside)
-        self.start_sshd(host)
 
     def stop_sshd(self, host: LabHost) -> None:
         """Nothing listens; open connections go on."""
@@ -342,20 +301,6 @@ class LabHandle:
     def _refuses(self, host: LabHost) -> bool:
         """Another key than before, or none that is let in: it does answer."""
         return b"connect to host" not in self.ssh(host, "true").stderr
-
-    @contextmanager
-    def sshd_down(self, host: LabHost) -> Iterator[None]:
-        self.stop_sshd(host)
-        try:
-            yield
-        finally:
-            self.start_sshd(host)
-
-    def drop_connections(self, host: LabHost) -> None:
-        """End every open ssh connection of a host at its end; what ran in them is left to itself."""
-        for pid in self._connections(host):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     def _connections(self, host: LabHost) -> list[int]:
         """The processes of sshd that hold open connections."""
