@@ -118,10 +118,19 @@ class Wiring:
         return self.site.site.state_dir / "tmp"
 
     def ledger(self, *, create: bool = False, read_only: bool = False) -> "Ledger":
-        """The ledger; the caller closes it. Raises UsageError if there is none."""
+        """The ledger; the caller closes it. Raises UsageError if there is none, or if it is that of a site of another name."""
         from migrator.ledger.ledger import open_ledger
 
-        return open_ledger(self.site.ledger_file, create=create, read_only=read_only)
+        ledger, name = open_ledger(self.site.ledger_file, create=create, read_only=read_only), self.site.site.name
+        known = ledger.site.read()
+        if known is not None and known.name != name:
+            ledger.close()
+            raise UsageError(
+                f"the ledger {ledger.file} is that of the site {known.name!r}, and not of {name!r}",
+                cause="[site] state_dir names the directory of another site, or [site] name was changed",
+                hint="put state_dir or name right in site.toml",
+            )
+        return ledger
 
     def locks(self) -> FlockLocks:
         return FlockLocks(self.site.site.state_dir / "locks", self.clock)

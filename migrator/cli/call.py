@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -72,9 +73,13 @@ def print_error(error: MigratorError, *, as_json: bool) -> None:
             "error": {"message": error.message, "cause": error.cause, "hint": error.hint},
             "exit_code": int(error.exit_code),
         }
-        click.echo(json.dumps(document, indent=1))
+        try:
+            click.echo(json.dumps(document, indent=1))
+        except OSError:
+            click.echo(describe_error(error), err=True)
     else:
-        click.echo(describe_error(error), err=True)
+        with suppress(OSError):  # the exit code still tells
+            click.echo(describe_error(error), err=True)
 
 
 RESUMES = "the same command resumes"

@@ -1,5 +1,6 @@
 """One SQLite file: connections, transactions, backups, checked changes of state."""
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from sqlalchemy.pool import QueuePool
 
 from migrator.core.durable import sync
 from migrator.core.errors import LedgerCorrupt, LockHeld, MigratorError
+from migrator.core.units import MIB
 
 # Connections, transactions, and messages for errors of SQLite.
 
@@ -43,7 +45,7 @@ def describe(error: sqlite3.Error, file: Path) -> MigratorError:
             cause="the file was damaged, cut off, or something else was put in its place",
             hint=_RESTORE,
         )
-    if code == sqlite3.SQLITE_FULL:
+    if code == sqlite3.SQLITE_FULL or _is_full(file):
         return MigratorError(
             f"the disk that holds the ledger {file} is full", hint="free some room on it and run the same command again"
         )
@@ -66,6 +68,20 @@ def describe(error: sqlite3.Error, file: Path) -> MigratorError:
     )
 
 
+def damaged(message: str) -> LedgerCorrupt:
+    """The error for what stands in the ledger and was not written so."""
+    return LedgerCorrupt(message, cause="the disk is bad, or something else wrote to the file", hint=_RESTORE)
+
+
+def _is_full(file: Path) -> bool:
+    """Whether too little room is left for one transaction: SQLite then speaks of an I/O error."""
+    try:
+        room = os.statvfs(file.parent)
+    except OSError:
+        return False
+    return room.f_bavail * room.f_frsize < MIB
+
+
 @contextmanager
 def translated(file: Path) -> Iterator[None]:
     """Translate errors of SQLite to LockHeld, LedgerCorrupt or MigratorError."""
@@ -77,6 +93,8 @@ def translated(file: Path) -> Iterator[None]:
         raise
     except sqlite3.Error as error:
         raise describe(error, file) from error
+    except UnicodeDecodeError as error:
+        raise damaged(f"{file} is no readable ledger: {error}") from error
 
 
 class Database:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 from sqlalchemy import ColumnElement, Connection, Executable, Row, Select, Table, insert, select, update
 
 from migrator.core import documents
-from migrator.ledger.database import Database, State, check, expect_one, missing
+from migrator.ledger.database import Database, State, check, damaged, expect_one, missing
 from migrator.ledger.tables import PlainText
 
 Value = TypeVar("Value")
@@ -86,8 +86,13 @@ def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str,
 
 
 def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: ANN401 - values of any field
-    """A dataclass from a row, with `given` fields instead of the row's; a field without a column keeps its default."""
-    return cast("Value", _reader(cast("Hashable", kind), row._fields)(row, given))
+    """A dataclass from a row, with `given` fields instead of the row's; a field without a column keeps its default. Raises
+    LedgerCorrupt if a column holds something else.
+    """
+    try:
+        return cast("Value", _reader(cast("Hashable", kind), row._fields)(row, given))
+    except ValueError as error:
+        raise damaged(f"a {kind.__name__} cannot be read: {error}") from error
 
 
 def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass

@@ -72,6 +72,8 @@ def parse_site(text: str, file: Path) -> Site:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _syntax_error(error, text, file) from None
+    except ValueError as error:
+        raise UsageError(f"{file} holds a number that is too long: {error}") from None
     except RecursionError:
         raise UsageError(f"{file} is no valid TOML: its lists or tables are nested too deeply") from None
     file = Path(os.path.abspath(file))

@@ -1,6 +1,7 @@
 """What is wrong is said in one clear message with the right exit code, and nothing is lost or changed by it."""
 
 import json
+import random
 import sqlite3
 import subprocess
 import sys
@@ -124,8 +125,35 @@ def test_errors_are_json_where_json_is_asked_for(planned: Site) -> None:
     assert document["error"]["hint"]
 
 
-def test_an_output_that_is_full_is_no_defect(planned: Site) -> None:
-    argv = [sys.executable, "-m", "migrator", "--site", str(planned.file), "status"]
+def test_flipped_bits_of_the_ledger_are_told_as_damage(planned: Site) -> None:
+    file, chance = planned.directory / "state" / "ledger.db", random.Random(1)
+    with sqlite3.connect(file) as ledger:
+        ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    ledger.close()
+    whole, told = file.read_bytes(), 0
+    for _ in range(40):
+        content = bytearray(whole)
+        for _ in range(40):
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        for name in ("-wal", "-shm"):
+            Path(f"{file}{name}").unlink(missing_ok=True)
+        file.write_bytes(content)
+        done = planned.call("status")
+        assert done.returncode in (0, 1, 2, 4), done.stderr
+        assert "defect" not in done.stderr, done.stderr
+        told += "ledger" in done.stderr
+    assert told > 10
+
+
+def test_a_ledger_of_another_site(planned: Site) -> None:
+    planned.file.write_text(planned.file.read_text().replace('name = "bad"', 'name = "other"'))
+    for verb in ("status", "report", "scan"):
+        planned.fails(2, verb, says=("is that of the site 'bad', and not of 'other'",))
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_an_output_that_is_full_is_no_defect(planned: Site, more: tuple[str, ...]) -> None:
+    argv = [sys.executable, "-m", "migrator", "--site", str(planned.file), "status", *more]
     with open("/dev/full", "w") as full:
         done = subprocess.run(argv, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr

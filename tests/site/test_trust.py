@@ -54,7 +54,7 @@ def test_what_other_users_can_change_is_refused(site: Path, name: str, change: C
     assert path.name in refused.value.hint
 
 
-@pytest.mark.parametrize("kind", ["fifo", "device", "large", "nested"])
+@pytest.mark.parametrize("kind", ["fifo", "device", "large", "nested", "number"])
 def test_what_is_no_site_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "site.toml"
     match kind:
@@ -64,7 +64,9 @@ def test_what_is_no_site_file_is_refused_at_once(tmp_path: Path, kind: str) -> N
             file = Path("/dev/zero")
         case "large":
             file.write_bytes(b"#" * (1 << 21))
-        case _:
+        case "nested":
             file.write_text("a = " + "[" * 100_000)
-    with pytest.raises(UsageError, match=r"no site file|nested too deeply"):
+        case _:
+            file.write_text("a = " + "9" * 5_000)
+    with pytest.raises(UsageError, match=r"no site file|nested too deeply|a number that is too long"):
         load_site(file)
