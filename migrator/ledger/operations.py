@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Generic
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, false, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState, AdditionStep
@@ -23,18 +23,15 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep
-from migrator.gluster.model import TaskStatus
 from migrator.ledger import tables
 from migrator.ledger.bricks import keep_samples, read_samples, read_telling_samples
 from migrator.ledger.database import Database, check, missing
-from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.tables import storable
 from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
 
 _operations, _steps = tables.operations, tables.operation_steps
 _COLUMNS = ("id", "attempt", "state", "times", "failure")
 _TOKEN_BYTES = 8
-_IN, _OUTSIDE = 1, 0
 
 
 class OperationStore(Generic[Record, State, Step, Notes]):
@@ -266,52 +263,6 @@ class DrainRecords(
         """The newest attempt at exactly these bricks, in any order."""
         with self._database.read() as connection:
             return self._newest(connection, _bricks_subject(volume_id, bricks))
-
-    def copying(self) -> drain_model.DrainCopying:
-        """What streams have copied while drains moved files, and at other times."""
-        with self._database.read() as connection:
-            return _copying(connection)
-
-
-def _copying(connection: Connection) -> drain_model.DrainCopying:
-    """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput samples
-    that overlap only part of that time are left out.
-    """
-    samples = tables.samples.c
-    begins_s = samples.at_s - samples.interval_s
-    inside: list[ColumnElement[bool]] = []
-    touched: list[ColumnElement[bool]] = []
-    for first_s, last_s in _moving(connection):
-        inside.append(and_(begins_s >= first_s, samples.at_s <= last_s))
-        touched.append(and_(begins_s < last_s, samples.at_s > first_s))
-    side = case((or_(false(), *inside), _IN), (or_(false(), *touched), None), else_=_OUTSIDE).label("side")
-    rows = connection.execute(
-        select(
-            side,
-            func.sum(samples.files).label("files"),
-            func.sum(samples.size_bytes).label("size_bytes"),
-            func.sum(samples.interval_s).label("busy_s"),
-        )
-        .where(samples.attempt_id == ALL_STREAMS, samples.streams > 0)
-        .group_by(side)
-    )
-    found = {
-        row.side: drain_model.CopyTally(files=row.files, size_bytes=row.size_bytes, busy_s=row.busy_s) for row in rows
-    }
-    return drain_model.DrainCopying(
-        in_drains=found.get(_IN, drain_model.CopyTally()), outside=found.get(_OUTSIDE, drain_model.CopyTally())
-    )
-
-
-def _moving(connection: Connection) -> list[tuple[float, float]]:
-    seen, one = tables.operation_samples.c, tables.operations.c
-    rows = connection.execute(
-        select(func.min(seen.at_s), func.max(seen.at_s))
-        .join(tables.operations, one.id == seen.operation_id)
-        .where(one.kind == drain.DRAINS.name, seen.status == TaskStatus.IN_PROGRESS.value)
-        .group_by(seen.operation_id, seen.task_id)
-    )
-    return [(first_s, last_s) for first_s, last_s in rows]
 
 
 class AdditionRecords(OperationStore[AdditionRecord, AdditionState, AdditionStep, AdditionNotes]):

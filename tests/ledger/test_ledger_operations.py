@@ -9,20 +9,17 @@ import pytest
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain.model import ChangedOption, CopyTally, DrainCopying, DrainNotes, DrainRecord, DrainSample
+from migrator.bricks.drain.model import ChangedOption, DrainNotes, DrainRecord, DrainSample
 from migrator.bricks.retire.model import RETIREMENT_TRANSITIONS, Retirement, RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.states import PassKind
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger
 from migrator.operations.model import Kind, StepResult
-from migrator.transfer.model import Sample
 from tests.support import operations as to
 from tests.support.operations import SET, TOPS, TREE, act, do, plan_addition, plan_cutover, plan_drain
-from tests.support.plans import small_plan
 
 S, D, A = cutover.CutoverState, drain.DrainState, addition.AdditionState
 ROOM = addition.TargetRoom(total_bytes=2**50, storage_targets=None)
@@ -296,30 +293,6 @@ LOOKED = DrainSample(
     status=TaskStatus.IN_PROGRESS,
     runtime_s=1.5,
 )
-
-
-def test_copying_while_a_drain_moves_files_is_told_apart(ledger: Ledger) -> None:
-    def copied(at_s: float, files: int, *, streams: int = 2) -> Sample:
-        return Sample(at_s=at_s, interval_s=5.0, attempt_id=None, streams=streams, files=files, size_bytes=files * 10)
-
-    assert ledger.drains.copying() == DrainCopying(in_drains=CopyTally(), outside=CopyTally())
-    record = plan_drain(ledger)
-    ledger.plans.record(small_plan(), path="plans/plan.json", checksum="c")
-    made = ledger.passes.start(
-        plan="plan", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=5.0
-    ).id
-    # From 200 s on the first task waits for a commit: nothing moves any more.
-    looks = [replace(LOOKED, at_s=at_s) for at_s in (100.0, 200.0)]
-    looks += [replace(LOOKED, at_s=900.0, status=TaskStatus.COMPLETED)]
-    looks += [replace(LOOKED, at_s=at_s, task_id="another") for at_s in (300.0, 310.0)]
-    ledger.drains.add_samples(record.id, looks)
-    places = (100.0, 105.0, 200.0, 204.0, 310.0, 250.0, 800.0)
-    idle = copied(150.0, 128, streams=0)
-    ledger.samples.add(made, [*(copied(at_s, 2**power) for power, at_s in enumerate(places)), idle])
-    assert ledger.drains.copying() == DrainCopying(
-        in_drains=CopyTally(files=22, size_bytes=220, busy_s=15.0),
-        outside=CopyTally(files=97, size_bytes=970, busy_s=15.0),
-    )
 
 
 # Retirements.

@@ -1,14 +1,10 @@
-"""Ranking, forecast, emptying curves, room."""
-
-from itertools import pairwise
+"""Ranking, forecast, room."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from migrator.fs.model import Capacity, Need
 from migrator.plan.model import ASSUMED_S_PER_FILE, Order, TransferCost
-from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
+from migrator.plan.rules import rank
 from migrator.plan.rules_forecast import choose_cost, copy_s, still_needed, which_fit
 from tests.support.usages import usage
 
@@ -47,15 +43,6 @@ def test_a_cost_says_where_it_comes_from_and_streams_share_the_work() -> None:
     assumed = choose_cost(None, 4)
     assert assumed.s_per_file == ASSUMED_S_PER_FILE
     assert all(words in assumed.basis for words in ("assumed", "1 ms a file", "100 MiB/s", "4 streams"))
-
-
-@given(st.integers(0, 400))
-def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
-    trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]
-    points = emptying_curve(trees, Order.HEAVIEST, ONE).points
-    assert len(points) <= MAX_POINTS
-    assert (points[0].users_done, points[-1].users_done) == (0, count)
-    assert all(first.users_done < second.users_done for first, second in pairwise(points))
 
 
 def capacity(free_bytes: int = 100, free_inodes: int | None = 100, *, read_only: bool = False) -> Capacity:

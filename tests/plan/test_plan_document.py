@@ -28,7 +28,6 @@ def plan() -> Plan:
         surprises=(
             Surprise(kind=SurpriseKind.QUOTA, tree=None, count=1, size_bytes=5, detail="limit", examples=(ODD, b"")),
         ),
-        emptying=(),
     )
 
 

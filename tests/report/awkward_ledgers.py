@@ -152,7 +152,6 @@ class _Maker:
             size_bytes=sum(one.size_bytes for one in ranking),
             files=sum(one.files for one in ranking),
             surprises=(),
-            emptying=(),
             reap=PlanReap(reap_list="r", digest="d", trees=tuple(reaped), saved=none, listed=none) if reaped else None,
         )
         self.made.plans[name] = plan

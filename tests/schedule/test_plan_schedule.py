@@ -115,8 +115,7 @@ def test_an_impossible_one_is_a_problem_of_the_plan(scanned: World) -> None:
     schedule = schedule_of(result)
     assert any("cannot be converted by this plan" in problem for problem in result.plan.problems)
     assert schedule.remedies is not None
-    # The files of the catalog are of 1970: not copying alice's is enough.
-    assert schedule.remedies.reap_users == ("alice",)
+    assert schedule.remedies.more_bytes
 
 
 def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monkeypatch: pytest.MonkeyPatch) -> None:
