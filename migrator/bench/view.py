@@ -165,7 +165,7 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
             "be wrong.",
         )
     if charts:
-        yield _chart(comparison)
+        yield from _bars(comparison)
     if any(step.published for step in comparison.steps):
         yield from _published(comparison)
 
@@ -178,29 +178,17 @@ def _details(details: Mapping[str, float], unit: Unit) -> str:
     )
 
 
-def _chart(comparison: SuiteComparison) -> doc.BarChart:
-    groups = tuple(
-        (
-            doc.clean(f"{step.title}, {'longer' if step.unit.more_is_better else 'shorter'} is better"),
-            tuple(
-                doc.BarLine(
-                    label=doc.clean(side.label),
-                    value=side.figures.median,
-                    text=figure_words(side.figures, step.unit),
-                    span=(side.figures.least, side.figures.most) if side.figures.count > 1 else None,
-                )
-                for side in step.sides
-            ),
-        )
-        for step in comparison.steps
-    )
+def _bars(comparison: SuiteComparison) -> Iterator[doc.Block]:
     verdicts = [f"{step.title}: {contrast.verdict}." for step in comparison.steps for contrast in step.contrasts]
     said = ["Medians with their ranges; the bars of each test have a scale of their own.", *verdicts]
-    return doc.BarChart(
-        title=doc.clean(f"{comparison.suite} at {scale_words(comparison.scale)}"),
-        summary=doc.clean(" ".join(said)),
-        groups=groups,
-    )
+    groups = [
+        (
+            f"{step.title}, {'longer' if step.unit.more_is_better else 'shorter'} is better",
+            [(side.label, side.figures.median, figure_words(side.figures, step.unit)) for side in step.sides],
+        )
+        for step in comparison.steps
+    ]
+    yield from doc.bars(f"{comparison.suite} at {scale_words(comparison.scale)}", " ".join(said), groups)
 
 
 def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:

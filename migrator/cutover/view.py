@@ -78,7 +78,7 @@ def speed_up_blocks(
     """Of users who work on the target: all together, a chart of the newest, and a table."""
     for one in sums:
         yield document.paragraph(rules_speed.sum_words(one))
-    yield _chart(users[:_USERS], sums, len(users))
+    yield from _bars(users[:_USERS], sums, len(users))
     yield speed_up_table("By user, the newest first", [(one.tree, one.speed_ups) for one in users], limit=limit)
 
 
@@ -113,25 +113,23 @@ def speed_up_table(
     )
 
 
-def _chart(users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], every: int) -> document.BarChart:
-    groups = tuple(
+def _bars(
+    users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], every: int
+) -> Iterator[document.Block]:
+    groups = [
         (
             document.shortened(document.clean(user.tree.user), _NAME),
-            tuple(
-                document.BarLine(label=one.test.words, value=one.factor, text=factor_words(one))
-                for one in user.speed_ups
-            ),
+            [(one.test.words, one.factor, factor_words(one)) for one in user.speed_ups],
         )
         for user in users
-    )
+    ]
     medians = ", ".join(f"{one.test.words} {format_factor(one.median)}" for one in sums)
     who = "the users" if len(users) == every else f"the {len(users)} users who were moved last, of {every}"
-    return document.BarChart(
-        title="How many times as fast the target is, by user",
-        summary=f"For {who}; all bars have one scale. Medians over all users: {medians}.",
-        groups=groups,
-        common=True,
-        marked=("as fast as the source", 1.0),
+    yield from document.bars(
+        "How many times as fast the target is, by user",
+        f"For {who}; all bars have one scale. Medians over all users: {medians}.",
+        groups,
+        scale=max((one.factor for user in users for one in user.speed_ups), default=1.0),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, PIB, TIB, format_size
-from migrator.render.document import BarChart, BarLine, Chart
+from migrator.render.document import Chart
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 60
@@ -23,11 +23,6 @@ _TICKS = 6
 _LEGEND_X, _LEGEND_Y = 190, 10
 _CHARACTER = 9.0
 """The approximate width of a character in the font for phones."""
-
-_BARS_LEFT, _BARS_WIDTH = 170, 500
-_BAR, _GAP, _HEAD = 16, 4, 24
-_SHADES = (1.0, 0.55, 0.3, 0.15)
-"""Shades of the bars of a group, so that they also differ on paper and for colour-blind readers."""
 
 _HOURS = (1, 3, 6, 12, 24, 48, 7 * 24, 14 * 24, 28 * 24, 91 * 24, 365 * 24)
 _TIME_STEPS_S = (1, 5, 15, 60, 300, 900, *(hours * HOUR_S for hours in _HOURS))
@@ -69,11 +64,11 @@ def _class(kind: str) -> Markup:
     return Markup(' class="{kind}"').format(kind=kind) if kind else Markup("")
 
 
-def _drawing(chart: Chart | BarChart, name: str, height: int, parts: Iterable[Markup]) -> Markup:
+def _drawing(chart: Chart, name: str, parts: Iterable[Markup]) -> Markup:
     head = Markup(
         '<svg viewBox="0 0 {w} {h}" role="img" aria-labelledby="{name}-title {name}-summary" class="chart">'
         '<title id="{name}-title">{title}</title><desc id="{name}-summary">{summary}</desc>'
-    ).format(w=_WIDTH, h=height, name=name, title=chart.title, summary=chart.summary)
+    ).format(w=_WIDTH, h=_HEIGHT, name=name, title=chart.title, summary=chart.summary)
     return Markup("").join([head, *parts, Markup("</svg>")])
 
 
@@ -88,7 +83,7 @@ def svg(chart: Chart, name: str) -> Markup:
     values = [value for points in lines for _, value in points] + [high for _, _, high in chart.band]
     top, step = _axis(max(values + ([chart.limit[1]] if chart.limit else [])))
     plane = _Plane(from_s, max(to_s, from_s + 1.0), top)
-    return _drawing(chart, name, _HEIGHT, [*_grid(plane, step), *_curves(chart, plane), *_legend(chart)])
+    return _drawing(chart, name, [*_grid(plane, step), *_curves(chart, plane), *_legend(chart)])
 
 
 class _Plane:
@@ -174,50 +169,3 @@ def _legend(chart: Chart) -> Iterator[Markup]:
             yield _path(swatch, f"M{x} {y}H{end}" if is_line else f"M{x} {y - 5}H{end}V{y + 5}H{x}Z")
             yield _text(x + 30, y + 4, label, kind="legend")
             x += 40 + len(label) * _CHARACTER
-
-
-# --- Bars
-
-
-def bar_svg(chart: BarChart, name: str) -> Markup:
-    """The chart as an SVG element: an axis at 0 for each group, and each bar with its label and text. `name` makes its ids unique
-    in the page. Colours come from the page's style.
-    """
-    parts: list[Markup] = []
-    y = 8
-    marked = chart.marked if chart.common else None
-    highest = max(_highest([line for _, lines in chart.groups for line in lines]), marked[1] if marked else 0.0)
-    for label, lines in chart.groups:
-        parts.append(_text(8, y + 14, label, kind="axis"))
-        y += _HEAD
-        end = y + len(lines) * (_BAR + _GAP)
-        parts.append(_rule("tick", _BARS_LEFT, y - _GAP / 2, _BARS_LEFT, end - _GAP / 2))
-        for number, line in enumerate(lines):
-            top = highest if chart.common else _highest(lines)
-            parts.extend(_bar(line, y + number * (_BAR + _GAP), top, _SHADES[min(number, len(_SHADES) - 1)]))
-        y = end + _GAP
-    if marked is not None:
-        words, value = marked
-        x = round(_BARS_LEFT + value / highest * _BARS_WIDTH, 1)
-        parts += [_rule("limit", x, 8, x, y), _text(x + 4, y + 10, words, kind="limit-label")]
-        y += _HEAD
-    return _drawing(chart, name, y + 4, parts)
-
-
-def _highest(lines: Sequence[BarLine]) -> float:
-    return max((line.span[1] if line.span else line.value for line in lines), default=0.0) or 1.0
-
-
-def _bar(line: BarLine, y: int, top: float, shade: float) -> Iterator[Markup]:
-    width, middle = max(round(line.value / top * _BARS_WIDTH, 1), 0.5), y + _BAR / 2
-    yield _text(_BARS_LEFT - 8, y + 12, line.label, "end")
-    yield Markup('<rect class="bars" x="{x}" y="{y}" width="{w}" height="{h}" fill-opacity="{shade}"/>').format(
-        x=_BARS_LEFT, y=y, w=width, h=_BAR, shade=shade
-    )
-    end = _BARS_LEFT + width
-    if line.span:
-        low, high = (round(_BARS_LEFT + value / top * _BARS_WIDTH, 1) for value in line.span)
-        yield _rule("tick", low, middle, high, middle)
-        yield from (_rule("tick", x, middle - 4, x, middle + 4) for x in (low, high))
-        end = max(end, high)
-    yield _text(end + 8, y + 12, line.text)

@@ -126,7 +126,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A share from 0 to 1, with the same in words."""
+    """A share from 0 to 1, with the same in words; the label may be empty."""
 
     label: str
     share: float
@@ -160,31 +160,7 @@ class Chart:
     band_label: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarLine:
-    """One bar: a value with its range of measurements (None: unknown), and both in words."""
-
-    label: str
-    value: float
-    text: str
-    span: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarChart:
-    """Groups of bars, each with its own scale or all with a `common` one. `summary` describes the chart in words.
-
-    `marked` is a labelled value that is drawn as a line across all groups with a common scale.
-    """
-
-    title: str
-    summary: str
-    groups: tuple[tuple[str, tuple[BarLine, ...]], ...]
-    common: bool = False
-    marked: tuple[str, float] | None = None
-
-
-Block = Paragraph | Facts | Bar | Table | Chart | BarChart
+Block = Paragraph | Facts | Bar | Table | Chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +200,22 @@ def sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
 def paragraph(text: str, *, alert: bool = False) -> Paragraph:
     """A paragraph of cleaned text."""
     return Paragraph(text=clean(text), alert=alert)
+
+
+def bars(
+    title: str,
+    summary: str,
+    groups: Iterable[tuple[str, Sequence[tuple[str, float, str]]]],
+    *,
+    scale: float | None = None,
+) -> Iterator[Block]:
+    """Groups of bars, each with a label, a value, and the value in words. A full bar is `scale`, or the highest of its group."""
+    yield paragraph(f"{title}. {summary}")
+    for group, lines in groups:
+        yield paragraph(group)
+        full = max((value for _, value, _ in lines), default=0.0) if scale is None else scale
+        for label, value, words in lines:
+            yield Bar(label="", share=value / full if full > 0 else 0.0, text=clean(f"{label}: {words}"))
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Facts:

@@ -12,12 +12,10 @@ from markupsafe import Markup
 
 from migrator.core.errors import ToolFailed
 from migrator.hosts.ports import Command, Processes
-from migrator.render.charts import bar_svg, svg
+from migrator.render.charts import svg
 from migrator.render.document import (
     FILE_CHARACTERS,
-    BarChart,
     Block,
-    Chart,
     Document,
     cells,
 )
@@ -44,7 +42,7 @@ def to_html(document: Document, *, live_interval_s: float | None = None) -> str:
         interval_s=live_interval_s,
         script=Markup(_own("live.js")) if live else "",  # noqa: S704 - the program's own script
         kind=_kind,
-        svg=lambda block, name: svg(block, name) if isinstance(block, Chart) else bar_svg(block, name),
+        svg=svg,
         rows=lambda block: cells(block, FILE_CHARACTERS),
     )
 
@@ -65,7 +63,7 @@ def _own(name: str) -> str:
 
 
 def _kind(block: Block) -> str:
-    return "chart" if isinstance(block, Chart | BarChart) else type(block).__name__.lower()
+    return type(block).__name__.lower()
 
 
 # --- PDF, printed by Chromium

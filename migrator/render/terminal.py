@@ -17,7 +17,7 @@ from migrator.render.charts import sparkline
 
 _BAR_WIDTH = 30
 _BAR_LEAST_WIDTH = 8
-_BAR_LABEL_WIDTH, _BAR_LABEL_MOST = 10, 16
+_BAR_LABEL_WIDTH = 10
 _INDENT = 4
 
 _WIDE_LEAST = 24
@@ -62,26 +62,8 @@ def _block(block: render_document.Block) -> Iterator[RenderableType]:
             yield Text(block.title, style="bold")
             yield Text(sparkline([value for _, value in block.points]))
             yield Text(block.summary, overflow="fold")
-        case render_document.BarChart():
-            yield from _bars(block)
         case _:
             assert_never(block)
-
-
-def _bars(block: render_document.BarChart) -> Iterator[RenderableType]:
-    yield Text(block.title, style="bold")
-    highest = max((line.value for _, lines in block.groups for line in lines), default=0.0)
-    longest = max((cell_len(line.label) for _, lines in block.groups for line in lines), default=0)
-    width = min(max(longest, _BAR_LABEL_WIDTH), _BAR_LABEL_MOST)
-    for label, lines in block.groups:
-        yield Padding(Text(label, style="dim"), (0, 0, 0, 1))
-        top = highest if block.common else max((line.value for line in lines), default=0.0)
-        for line in lines:
-            share = line.value / top if top > 0 else 0.0
-            yield Padding(
-                _FittedBar(render_document.Bar(label=line.label, share=share, text=line.text), width), (0, 0, 0, 2)
-            )
-    yield Text(block.summary, style="dim", overflow="fold")
 
 
 def _table(block: render_document.Table) -> Iterator[RenderableType]:
@@ -95,19 +77,21 @@ def _table(block: render_document.Table) -> Iterator[RenderableType]:
 class _FittedBar:
     """A bar with its text on one line; the bar is shorter on a narrow terminal."""
 
-    def __init__(self, bar: render_document.Bar, label_width: int = _BAR_LABEL_WIDTH) -> None:
+    def __init__(self, bar: render_document.Bar) -> None:
         self._bar = bar
-        self._label_width = label_width
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
-        left = options.max_width - self._label_width - cell_len(self._bar.text) - 2
+        label_width = _BAR_LABEL_WIDTH if self._bar.label else 0
+        left = options.max_width - label_width - cell_len(self._bar.text) - 2
         width = min(max(left, _BAR_LEAST_WIDTH), _BAR_WIDTH)
         grid = RichTable.grid(padding=(0, 1))
-        grid.add_column(width=self._label_width)
+        if self._bar.label:
+            grid.add_column(width=label_width)
         grid.add_column(width=width)
         grid.add_column()
         bar = ProgressBar(total=1.0, completed=self._bar.share, width=width)
-        grid.add_row(Text(self._bar.label), bar, Text(self._bar.text))
+        label = [Text(self._bar.label)] if self._bar.label else []
+        grid.add_row(*label, bar, Text(self._bar.text))
         yield grid
 
 

@@ -43,21 +43,13 @@ def _block(block: render_document.Block) -> Iterator[str]:
             for name, value in block.pairs:
                 yield f"- {escape(name)}: {escape(value)}"
         case render_document.Bar():
-            yield f"- {escape(block.label)}: {escape(block.text)}"
+            yield f"- {escape(': '.join(filter(None, (block.label, block.text))))}"
         case render_document.Table():
             yield from _table(block)
         case render_document.Chart():
             yield f"**{escape(block.title)}**"
             yield ""
             yield f"`{sparkline([value for _, value in block.points])}`"
-            yield ""
-            yield escape(block.summary)
-        case render_document.BarChart():
-            yield f"**{escape(block.title)}**"
-            yield ""
-            for label, lines in block.groups:
-                values = "; ".join(f"{line.label} {line.text}" for line in lines)
-                yield f"- {escape(label)}: {escape(values)}"
             yield ""
             yield escape(block.summary)
         case _:

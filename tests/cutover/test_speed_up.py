@@ -14,7 +14,7 @@ from migrator.cutover.model import MeasuredTree, SpeedUp, TreeMeasurement, TreeT
 from migrator.cutover.rules_speed import factor_words, speed_ups, sum_words, sums, user_words, users_of
 from migrator.cutover.view import speed_up_blocks
 from migrator.fs.model import Side
-from migrator.render.document import BarChart, Document, Section
+from migrator.render.document import Document, Section
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
 from migrator.render.text import to_markdown
@@ -178,11 +178,6 @@ USERS = (
 def document(*users: UserSpeedUps) -> Document:
     blocks = tuple(speed_up_blocks(users, sums(users)))
     return Document(title="t", subtitle="", sections=(Section(title="Speed-ups of users", blocks=blocks),))
-
-
-def chart(*users: UserSpeedUps) -> BarChart:
-    (found,) = [block for block in speed_up_blocks(users, sums(users)) if isinstance(block, BarChart)]
-    return found
 
 
 def printed(made: Document) -> str:

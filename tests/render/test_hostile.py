@@ -190,7 +190,7 @@ class TestHtml:
         ids = [a["id"] for _, a in page.tags if "id" in a]
         assert len(ids) == len(set(ids))
         charts = [a for tag, a in page.tags if tag == "svg"]
-        assert len(charts) == 4
+        assert len(charts) == 3
         for chart in charts:
             assert chart["role"] == "img"
             assert set(str(chart["aria-labelledby"]).split()) <= set(ids)
