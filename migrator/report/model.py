@@ -8,14 +8,16 @@ from migrator.bench.model import BenchmarkResult
 from migrator.bricks.add.model import AdditionStanding
 from migrator.bricks.drain.model import DrainStanding
 from migrator.bricks.retire.model import RetirementRecord
+from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
-from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB
 from migrator.cutover.model import CutoverFacts, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
+from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import Plan
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
 from migrator.verify.model import VerificationRecord
@@ -397,24 +399,11 @@ class TreeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassFacts:
-    """One pass over a batch; `number` is 0 for the seed pass, delta and final passes count from 1. `changes` counts the changes
-    that a later pass carries, by kind, over all trees; None if none were recorded.
+class PassFacts(PassRecord):
+    """One pass over a batch. `changes` counts the changes that a later pass carries, by kind, over all trees; None if none were
+    recorded.
     """
 
-    id: int
-    batch: int
-    kind: PassKind
-    number: int
-    state: PassState
-    started_at_s: float
-    finished_at_s: float | None
-    catalog: str
-    base_catalog: str | None = None
-    scan_s: float | None = None
-    moved_at_s: float | None = None
-    total_files: int = 0
-    total_bytes: int = 0
     changes: Mapping[ChangeKind, ChangeTally] | None = None
 
 
@@ -448,35 +437,11 @@ class RunLife(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunFacts(RunRecord):
     """One invocation of a verb that writes. `silent_s` is the age of its last heartbeat."""
 
-    id: int
-    verb: str
-    pid: int
     life: RunLife
-    started_at_s: float
     silent_s: float
-    finished_at_s: float | None
-    exit_code: int | None
-    directory: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanFacts:
-    """The newest scan, without its lists."""
-
-    name: str
-    via: str
-    started_at_s: float
-    finished_at_s: float | None
-    whole: bool
-    reasons: tuple[str, ...]
-    rows: int
-    files: int
-    directories: int
-    size_bytes: int
-    problems: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -515,7 +480,7 @@ class StatusFacts:
 
     at_s: float
     site: str | None
-    scan: ScanFacts | None = None
+    scan: CatalogRecord | None = None
     plan: PlanFacts | None = None
     overall: Tally = field(default_factory=Tally)
     verified: Tally = field(default_factory=Tally)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
 from migrator.bricks.retire.model import RetirementRecord, RetirementState
-from migrator.catalog.model import StrangeFiles
+from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.core.events import EventKind
 from migrator.core.states import CONTENT_KINDS, BatchState, ChunkState, PassState
@@ -515,7 +515,7 @@ _Found = Iterator[tuple[str, str, str]]
 def blockers(
     *,
     site: str | None,
-    scan: model.ScanFacts | None,
+    scan: CatalogRecord | None,
     plan: model.PlanFacts | None,
     batches: Sequence[model.BatchFacts],
     runs: Sequence[model.RunFacts],
@@ -533,7 +533,7 @@ def blockers(
     return tuple(model.Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
-def _scan(scan: model.ScanFacts | None, plan: model.PlanFacts | None) -> _Found:
+def _scan(scan: CatalogRecord | None, plan: model.PlanFacts | None) -> _Found:
     if scan is None:
         yield "plan", "there is no catalog of the source", "migrator scan"
     elif scan.finished_at_s is None:

@@ -137,7 +137,7 @@ def read_status(
     """
     site = ledger.site.read()
     chosen = _plan(ledger, plan)
-    scan = _scan(ledger)
+    scan = ledger.scans.unfinished() or ledger.scans.latest()
     batches: tuple[model.BatchFacts, ...] = ()
     trees: tuple[model.TreeFacts, ...] = ()
     proofs: Mapping[bytes, VerificationRecord] = {}
@@ -269,13 +269,6 @@ def _plan(ledger: "Ledger", name: str | None) -> tuple[model.PlanFacts, Transfer
             hint="leave the name out for the active plan, or see the files in plans/",
         )
     return found
-
-
-def _scan(ledger: "Ledger") -> model.ScanFacts | None:
-    record = ledger.scans.unfinished() or ledger.scans.latest()
-    if record is None:
-        return None
-    return rules.of_record(model.ScanFacts, record)
 
 
 def _strange(ledger: "Ledger") -> tuple[StrangeFiles, ...]:

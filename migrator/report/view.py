@@ -38,8 +38,6 @@ def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
         return
     tally = status.overall
     pairs = [
-        ("copied", _shares(tally)),
-        ("moved", _shares(status.moved)),
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),
         ("users", view_status.users_words(status)),
         ("expected end of copying", _end(report)),
@@ -57,14 +55,6 @@ def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
         yield doc.paragraph(f"{reasons[:1].upper()}{reasons[1:]}.")
     if report.outlook is not None and report.outlook.full:
         yield doc.paragraph("The target is too small for everything in the plan: see Capacity.", alert=True)
-
-
-def _shares(tally: model.Tally) -> str:
-    shares = ((tally.percent_bytes, "bytes"), (tally.percent_files, "files"))
-    return (
-        ", ".join(f"{doc.percent(share)} of the {what}" for share, what in shares if share is not None)
-        or "nothing is planned to be copied"
-    )
 
 
 def _end(report: model.ReportFacts) -> str:

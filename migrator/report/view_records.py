@@ -7,6 +7,7 @@ from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.render import document as doc
 from migrator.report.rules import after_differences
+from migrator.report.view_status import scan_blocks
 from migrator.transfer.model import BatchSummary, RunSummary
 from migrator.transfer.rules import AFTERWARDS, advice
 from migrator.transfer.view import delta_blocks, follow_words
@@ -17,23 +18,7 @@ BAD_ROWS = 50
 
 def catalog_document(record: CatalogRecord) -> doc.Document:
     """The result of a scan."""
-    blocks: list[doc.Block] = [
-        doc.facts(
-            [
-                ("catalog", record.name),
-                ("via", record.via),
-                ("began", doc.when(record.started_at_s)),
-                ("took", _scan_took(record)),
-                ("user trees", format_count(len(record.trees))),
-                ("files", format_count(record.files)),
-                ("directories", format_count(record.directories)),
-                ("bytes, every name counted", format_size(record.size_bytes)),
-                ("could not be read", format_count(record.problems)),
-                ("whole", "under way" if record.finished_at_s is None else doc.yes(record.whole)),
-            ]
-        )
-    ]
-    blocks.extend(doc.paragraph(f"Not whole: {reason}", alert=True) for reason in record.reasons)
+    blocks = list(scan_blocks(record))
     blocks.extend(doc.paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
     blocks.extend(doc.paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
     sections = doc.sections(("What the scan read", blocks), ("The bricks", [_bricks(record.bricks)]))
@@ -222,17 +207,6 @@ def _counts(title: str, counts: Mapping[str, int]) -> doc.Block:
     return doc.table(
         title, [doc.text("kind"), doc.figure("paths")], ((kind, format_count(count)) for kind, count in rows)
     )
-
-
-def _scan_took(record: CatalogRecord) -> str:
-    """The time from the start of the command to the end of the catalog; a record starts only after the checks of the volume. A
-    resumed scan of the mount counts from its first start.
-    """
-    if record.finished_at_s is None:
-        return doc.NONE
-    times = record.times
-    whole_s = times.checks_s + times.walk_s + times.finish_s
-    return format_duration(max(record.finished_at_s - record.started_at_s, whole_s))
 
 
 def _took(started_at_s: float, finished_at_s: float | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
+from migrator.catalog.model import CatalogRecord
 from migrator.core.events import Event, Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
@@ -267,28 +268,39 @@ def attention_table(files: Sequence[model.AttentionFile], total: int) -> doc.Blo
     )
 
 
-def scan_blocks(scan: model.ScanFacts | None) -> Iterator[doc.Block]:
+def scan_blocks(scan: CatalogRecord | None) -> Iterator[doc.Block]:
     """Figures of a scan, and why it is not whole."""
     if scan is None:
         return
-    whole = "under way" if scan.finished_at_s is None else doc.yes(scan.whole)
     yield doc.facts(
         [
             ("catalog", scan.name),
             ("via", scan.via),
             ("began", doc.when(scan.started_at_s)),
-            ("ended", doc.when(scan.finished_at_s)),
-            ("whole", whole),
+            ("took", _scan_took(scan)),
+            ("user trees", format_count(len(scan.trees))),
             ("files", format_count(scan.files)),
             ("directories", format_count(scan.directories)),
-            ("bytes", format_size(scan.size_bytes)),
+            ("bytes, every name counted", format_size(scan.size_bytes)),
             ("could not be read", format_count(scan.problems)),
+            ("whole", "under way" if scan.finished_at_s is None else doc.yes(scan.whole)),
         ]
     )
     for reason in scan.reasons[:20]:
         yield doc.paragraph(f"Not whole: {reason}", alert=True)
     if len(scan.reasons) > 20:
         yield doc.paragraph(f"And {len(scan.reasons) - 20:,} more reasons.", alert=True)
+
+
+def _scan_took(record: CatalogRecord) -> str:
+    """The time from the start of the command to the end of the catalog; a record starts only after the checks of the volume. A
+    resumed scan of the mount counts from its first start.
+    """
+    if record.finished_at_s is None:
+        return doc.NONE
+    times = record.times
+    whole_s = times.checks_s + times.walk_s + times.finish_s
+    return format_duration(max(record.finished_at_s - record.started_at_s, whole_s))
 
 
 def run_table(runs: Sequence[model.RunFacts]) -> doc.Block:

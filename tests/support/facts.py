@@ -1,5 +1,6 @@
 """Facts with a hostile string in every place that a user's name, path or message can reach."""
 
+from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
@@ -87,6 +88,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
         pid=4711,
         life=report_model.RunLife.SILENT,
         started_at_s=AT_S - 1000,
+        heartbeat_at_s=AT_S - 400,
         silent_s=400.0,
         finished_at_s=None,
         exit_code=None,
@@ -96,8 +98,12 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
     status = report_model.StatusFacts(
         at_s=AT_S,
         site=text,
-        scan=report_model.ScanFacts(
+        scan=CatalogRecord(
             name=text,
+            scan_id=1,
+            site_id="s",
+            trees=trees,
+            parts=(),
             via="mount",
             started_at_s=AT_S - 5000,
             finished_at_s=AT_S - 4000,
@@ -137,7 +143,16 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
                         batch=1,
                         kind=PassKind.SEED,
                         number=0,
+                        plan=text,
                         catalog=text,
+                        base_catalog=None,
+                        chunk_list="l",
+                        move_list=None,
+                        move_list_digest=None,
+                        moved_at_s=None,
+                        scan_s=None,
+                        total_files=0,
+                        total_bytes=0,
                         state=PassState.DONE,
                         started_at_s=AT_S - 900,
                         finished_at_s=AT_S - 10,
