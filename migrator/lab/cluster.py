@@ -5,12 +5,13 @@ import pwd
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from migrator.core.clock import Clock
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
-from migrator.lab.machine import LabTools, all_of, mounts_beneath, tool_failed, until
+from migrator.lab.machine import LabTools, all_of, mounts_beneath, until
 from migrator.lab.model import LabBrick, LabHost, LabSpec, LabState, VolumeType, down_command
 
 # The sshd of each host, and what ssh needs to reach it: keys, known hosts, a configuration
@@ -69,23 +70,25 @@ async def start_all(state: LabState, tools: LabTools) -> None:
     common.mkdir()
     for host in state.hosts:
         _home(state, host).mkdir()
-    await all_of(make_key(path, tools) for path in (common / "key", *(host_key(state, host) for host in state.hosts)))
+    keys = [common / "key", *(host_key(state, host) for host in state.hosts)]
+    options = ("-q", "-t", "ed25519", "-N", "")
+    await all_of(tools.run("ssh-keygen", *options, "-C", key.name, "-f", str(key)) for key in keys)
+    _write_ssh_files(state, common)
+    await all_of(start_sshd(state, host, tools) for host in state.hosts)
+
+
+def _write_ssh_files(state: LabState, common: Path) -> None:
     (common / "dial.py").write_bytes(_DIALER.read_bytes())
     (common / "config").write_text(_client_config(state, common), encoding="ascii")
-    write_known_hosts(state)
+    known_hosts = ""
     public = (common / "key.pub").read_text(encoding="ascii")
     for host in state.hosts:
-        authorized_keys(state, host).write_text(public, encoding="ascii")
-    await all_of(_prepare_and_start(state, host, tools) for host in state.hosts)
-
-
-def write_known_hosts(state: LabState) -> None:
-    """Write the current host keys for the client. May be called again."""
-    lines = []
-    for host in state.hosts:
         kind, key, *_ = host_key(state, host).with_suffix(".pub").read_text(encoding="ascii").split()
-        lines.append(f"{host.address} {kind} {key}\n")
-    (_common(state) / "known_hosts").write_text("".join(lines), encoding="ascii")
+        known_hosts += f"{host.address} {kind} {key}\n"
+        authorized_keys(state, host).write_text(public, encoding="ascii")
+        (_home(state, host) / "sshd_config").write_text(_server_config(state, host), encoding="ascii")
+        Path(f"/proc/{host.holder_pid}/root{_PRIVILEGE_SEPARATION}").mkdir(mode=0o755)
+    (common / "known_hosts").write_text(known_hosts, encoding="ascii")
 
 
 async def start_sshd(state: LabState, host: LabHost, tools: LabTools) -> None:
@@ -94,24 +97,9 @@ async def start_sshd(state: LabState, host: LabHost, tools: LabTools) -> None:
     await tools.on_host(host, _program(), "-f", str(home / "sshd_config"), "-E", str(home / "sshd.log"))
 
 
-async def _prepare_and_start(state: LabState, host: LabHost, tools: LabTools) -> None:
-    _prepare(state, host)
-    await start_sshd(state, host, tools)
-
-
-def _prepare(state: LabState, host: LabHost) -> None:
-    (_home(state, host) / "sshd_config").write_text(_server_config(state, host), encoding="ascii")
-    Path(f"/proc/{host.holder_pid}/root{_PRIVILEGE_SEPARATION}").mkdir(mode=0o755)
-
-
 def _program() -> str:
     """The full path: sshd executes itself for every connection."""
     return os.path.realpath(shutil.which("sshd") or "/usr/sbin/sshd")
-
-
-async def make_key(path: Path, tools: LabTools) -> None:
-    """A new key pair; the file must not exist."""
-    await tools.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path))
 
 
 def _common(state: LabState) -> Path:
@@ -287,13 +275,8 @@ def _make_inside(host: LabHost, path: str) -> None:
 
 async def make_xfs_image(image: bytes, size_bytes: int, tools: LabTools) -> None:
     """A sparse file with an empty XFS."""
-    _make_sparse(image, size_bytes)
+    await tools.run("truncate", "-s", str(size_bytes), image)
     await tools.run("mkfs.xfs", "-q", "-K", "-i", "size=512", image)
-
-
-def _make_sparse(image: bytes, size_bytes: int) -> None:
-    with open(image, "xb") as file:
-        file.truncate(size_bytes)
 
 
 async def start_glusterd(host: LabHost, tools: LabTools, clock: Clock) -> None:
@@ -332,7 +315,7 @@ async def make_volume(state: LabState, tools: LabTools, clock: Clock) -> None:
     """Create and start the volume, and wait until all its bricks are up."""
     first, spec = state.hosts[0], state.spec
     bricks = volume_bricks(state)
-    await tools.on_host(first, *_GLUSTER, "volume", "create", spec.volume, *_layout(spec.volume_type), *bricks)
+    await tools.on_host(first, *_GLUSTER, "volume", "create", spec.volume, *_LAYOUTS[spec.volume_type], *bricks)
     await tools.on_host(first, *_GLUSTER, "volume", "start", spec.volume)
     await wait_for_bricks(state, tools, clock)
 
@@ -355,16 +338,14 @@ async def wait_for_bricks(state: LabState, tools: LabTools, clock: Clock) -> Non
     await until(up, clock=clock, deadline_s=_START_DEADLINE_S)
 
 
-def _layout(volume_type: VolumeType) -> tuple[str, ...]:
-    match volume_type:
-        case VolumeType.DISTRIBUTE:
-            return ()
-        case VolumeType.REPLICA3 | VolumeType.DISTRIBUTED_REPLICATE:
-            return ("replica", "3")
-        case VolumeType.ARBITER | VolumeType.DISTRIBUTED_ARBITER:
-            return ("replica", "2", "arbiter", "1")
-        case VolumeType.DISPERSE:
-            return ("disperse", "3", "redundancy", "1")
+_LAYOUTS: Mapping[VolumeType, tuple[str, ...]] = {
+    VolumeType.DISTRIBUTE: (),
+    VolumeType.REPLICA3: ("replica", "3"),
+    VolumeType.DISTRIBUTED_REPLICATE: ("replica", "3"),
+    VolumeType.ARBITER: ("replica", "2", "arbiter", "1"),
+    VolumeType.DISTRIBUTED_ARBITER: ("replica", "2", "arbiter", "1"),
+    VolumeType.DISPERSE: ("disperse", "3", "redundancy", "1"),
+}
 
 
 async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
@@ -376,9 +357,7 @@ async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
         *("nsenter", f"--net=/run/netns/{state.client_namespace}", "--"),
         *("mount", "-t", "glusterfs", "-o", options, f"{state.hosts[0].address}:/{state.spec.volume}", state.source),
     )
-    completed = await tools.attempt(*argv)
-    if completed.exit_code:
-        raise tool_failed(argv, completed)
+    await tools.run(*argv)
     await wait_for_client(state, clock)
 
 
@@ -419,16 +398,6 @@ async def mount_target_on(state: LabState, host: LabHost, tools: LabTools) -> No
         raise ToolFailed(f"{show(state.target)} is not mounted", hint=f"see `{down_command(state.spec.directory)}`")
     # Mount the same device; mounting the image again could create another loop device.
     await tools.on_host(host, "mount", "-t", "xfs", mounted[0].source, state.target)
-
-
-async def start_bricks(state: LabState, tools: LabTools) -> None:
-    """Start all bricks of all hosts, several at once."""
-    await all_of(make_brick(state, brick, tools) for brick in state.bricks)
-
-
-async def start_daemons(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Start all management daemons, several at once."""
-    await all_of(start_glusterd(host, tools, clock) for host in state.hosts)
 
 
 def write_scripts(state: LabState) -> None:

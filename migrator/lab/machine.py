@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import stat
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from migrator.core.clock import Clock
@@ -116,7 +116,10 @@ class LabTools:
         """Run a program and return its output. Raises ToolFailed with its messages."""
         completed = await self.attempt(*argv, stdin=stdin, timeout_s=timeout_s)
         if completed.exit_code or completed.timed_out:
-            raise tool_failed(argv, completed)
+            shown = " ".join(show(os.fsencode(argument)) for argument in argv)
+            said = show((completed.stderr + completed.stdout).strip()[-_TAIL_BYTES:])
+            ended = "ran into its time limit" if completed.timed_out else f"ended with code {completed.exit_code}"
+            raise ToolFailed(f"{shown} {ended}: {said}" if said else f"{shown} {ended}")
         return completed.stdout
 
     async def on_host(self, host: LabHost, *argv: str | bytes) -> bytes:
@@ -131,14 +134,6 @@ class LabTools:
 def entering(host: LabHost) -> tuple[str, ...]:
     """The prefix of a command on a host."""
     return ("nsenter", "--target", str(host.holder_pid), "--net", "--mount", "--uts", "--")
-
-
-def tool_failed(argv: Sequence[str | bytes], completed: Completed) -> ToolFailed:
-    """The error of a failed program."""
-    shown = " ".join(show(os.fsencode(argument)) for argument in argv)
-    said = show((completed.stderr + completed.stdout).strip()[-_TAIL_BYTES:])
-    ended = "ran into its time limit" if completed.timed_out else f"ended with code {completed.exit_code}"
-    return ToolFailed(f"{shown} {ended}: {said}" if said else f"{shown} {ended}")
 
 
 # Waiting, and concurrent work
@@ -169,7 +164,7 @@ async def until(
         await clock.sleep(_POLL_S)
 
 
-async def all_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def all_of(work: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Run all at once; when one fails the others are cancelled and its error is raised."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -104,7 +104,6 @@ def _text(path: bytes) -> str:
 # The verb
 
 
-SiteText = Callable[[LabState], str]
 StepDone = Callable[[str], None]
 
 
@@ -113,10 +112,9 @@ async def lab_up(
     processes: Processes,
     clock: Clock,
     *,
-    site_text: SiteText = site_document,
     on_step: StepDone = lambda _step: None,
 ) -> LabState:
-    """Build and fill a lab; `site_text` returns its site.toml, `on_step` gets every finished step.
+    """Build and fill a lab; `on_step` gets every finished step.
 
     On any error, and on cancellation, everything is taken down again. Raises UsageError for an impossible
     specification, Refused if the directory or the namespaces are taken or this machine cannot have a cluster,
@@ -126,7 +124,7 @@ async def lab_up(
     _check(spec)
     state = _begin(spec, clock)
     try:
-        return await _build(state, processes, clock, site_text, on_step)
+        return await _build(state, processes, clock, on_step)
     except BaseException:
         await asyncio.shield(lab_down(spec.directory, processes, clock))
         raise
@@ -187,9 +185,7 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
     return state
 
 
-async def _build(
-    state: LabState, processes: Processes, clock: Clock, site_text: SiteText, on_step: StepDone
-) -> LabState:
+async def _build(state: LabState, processes: Processes, clock: Clock, on_step: StepDone) -> LabState:
     if state.spec.kind is LabKind.GLUSTER:
         state = await _build_cluster(state, LabTools(processes, state.token), clock, on_step)
     filled = await _fill(state)
@@ -206,9 +202,13 @@ async def _build(
             *(f"no odd file of kind {kind}: {reason}" for kind, reason in filled.skipped),
         ),
     )
-    _write_site(state, site_text)
+    _write_site(state)
     write_record(state)
     return state
+
+
+def _write_site(state: LabState) -> None:
+    Path(os.fsdecode(state.site_file)).write_text(site_document(state), encoding="utf-8")
 
 
 def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
@@ -231,10 +231,6 @@ def _notes(spec: LabSpec) -> list[str]:
     return notes
 
 
-def _write_site(state: LabState, site_text: SiteText) -> None:
-    Path(os.fsdecode(state.site_file)).write_text(site_text(state), encoding="utf-8")
-
-
 async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: StepDone) -> LabState:
     await cluster.make_network(state, tools)
     hosts = [replace(host, holder_pid=await cluster.start_holder(state, host, tools)) for host in state.hosts]
@@ -245,8 +241,8 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
     await all_of(
         (
             cluster.mount_target(state, tools),
-            cluster.start_bricks(state, tools),
-            cluster.start_daemons(state, tools, clock),
+            *(cluster.make_brick(state, brick, tools) for brick in state.bricks),
+            *(cluster.start_glusterd(host, tools, clock) for host in state.hosts),
             cluster.start_all(state, tools),
         )
     )
