@@ -17,7 +17,7 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
 from migrator.plan.model import Order
-from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
+from migrator.plan.stage import PlanRequest, PlanResult, activate_plan, make_plan
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -88,7 +88,6 @@ def plan_command(
         scheduling = run_to_end(
             look_for_schedule(source, kind=site.source.kind), when_interrupted="run the command again"
         )
-        atime_problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         result = make_plan(
             request,
             site=site,
@@ -100,7 +99,7 @@ def plan_command(
             capacity=storage.room(target.capacity()),
             clock=wiring.clock,
             limits=limits,
-            reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
+            reap_lists=wiring.reap_lists(),
             scheduling=scheduling,
         )
     _present(invocation, result, details=details)

@@ -179,15 +179,13 @@ def list_command(
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     files = ReapCsv(csv_file) if csv_file else None
-    with wiring.ledger(read_only=True) as ledger, wiring.source() as source:
-        problem = call.run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
+    with wiring.ledger(read_only=True) as ledger:
         report = list_reaped(
             users=users,
             only=_trees_of_batches(wiring, ledger, plan_name, numbers) if numbers else None,
             site=site,
             catalogs=wiring.catalog_queries(),
             ledger=ledger,
-            atime_problem=problem,
             now_s=wiring.clock.now_s(),
             rows=files.add if files else None,
         )

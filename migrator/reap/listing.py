@@ -10,7 +10,7 @@ from migrator.core.units import format_size, several
 from migrator.plan.model import Plan, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_cost
 from migrator.reap import model
-from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
+from migrator.reap.rules import Releases, choose_rules, release_patterns, savings
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -34,15 +34,13 @@ def list_reaped(
     site: Site,
     catalogs: "CatalogQueryFiles",
     ledger: "Ledger",
-    atime_problem: str | None,
     now_s: float,
     rows: Rows | None = None,
 ) -> model.ReapReport:
     """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree. `users` are those
     to list (empty: all), `only` the paths of trees (None: all).
 
-    Raises UsageError if there is no catalog, no rule, or no such user or tree; Refused if the source does not keep the
-    times that a rule needs.
+    Raises UsageError if there is no catalog, no rule, or no such user or tree.
     """
     latest = ledger.scans.latest()
     if latest is None:
@@ -66,7 +64,6 @@ def list_reaped(
         rules = [
             one for one in chosen if (not users or one.tree.user in users) and (only is None or one.tree.path in only)
         ]
-        require_atime(rules, atime_problem)
         selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
         found = selection.trees()
         directories = selection.directories(DIRECTORIES_SHOWN)
