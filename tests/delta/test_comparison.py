@@ -133,25 +133,6 @@ def test_what_is_not_sure_to_be_the_same_file_is_sent(world: World, spoil: dict[
     assert (seen.renames, seen.gone, seen.files) == ([], [(F, 1)], {A + b"/d/g"})
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "device", "renamed"),
-    [
-        (True, True, 65, True),
-        (True, False, 65, True),
-        (False, True, 65, True),
-        (False, False, 64, True),
-        (False, False, 65, False),
-    ],
-)
-def test_how_an_inode_is_known_again(world: World, before: bool, after: bool, device: int, renamed: bool) -> None:
-    one_file(world)
-    base = world.source.entries(gfids=before)
-    world.source.rename(A + b"/d", A + b"/e")
-    seen = world.compare(base=base, now=world.source.entries(gfids=after, device=device))
-    assert seen.renames == ([(A + b"/d", A + b"/e")] if renamed else [])
-    assert seen.files == (set() if renamed else {A + b"/e/f", A + b"/e/other"})
-
-
 # Paths on the reap list, which are not on the target.
 
 

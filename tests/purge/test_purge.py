@@ -11,8 +11,6 @@ import pytest
 from migrator.core.errors import ExitCode, Refused
 from migrator.cutover.model import CutoverState
 from migrator.lab.odd import odd_files
-from migrator.purge import removal
-from migrator.purge.files import MountedPlaces
 from migrator.purge.model import LeadsTo, TreeOutcome
 from migrator.purge.stage import purge
 from tests.support.purge_world import PurgeSite, purge_site
@@ -118,42 +116,6 @@ def refused(site: PurgeSite, *words: str) -> None:
         assert any(word in one for one in said), said
     assert contents(site.world.source_path) == before
     assert site.state is CutoverState.RETAINED
-
-
-class WritingPlaces(MountedPlaces):
-    """Root writes into what was moved up."""
-
-    def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
-        raised = super().raise_up(path, place, ino=ino, known_as=known_as)
-        (Path(os.fsdecode(self._root.path)) / os.fsdecode(raised) / "late").write_text("new")
-        return raised
-
-
-@pytest.mark.exhaustive
-def test_what_lies_deep_is_moved_up_and_goes_or_stays_as_elsewhere(
-    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(removal, "DEEP_BYTES", 77)
-    name = "d" * 20
-
-    def deep(tree: Path) -> None:
-        tree.joinpath(name, name, name).mkdir(parents=True)
-        tree.joinpath(name, name, name, "f").write_text("deep")
-
-    with purge_site(scratch / "site", xfs_source.path, xfs_target.path, deep) as site:
-        plain, writing = site.places, WritingPlaces(site.world.source_root)
-        site.places = writing
-        done = site.purge()
-        writing.close()
-        assert done.outcome is TreeOutcome.KEPT
-        listed = {finding.path.decode() for finding in done.findings}
-        assert f"home/alice/{name}/{name}/late" in listed
-        assert f"home/alice/{name}/{name}/{name}/late" in listed
-        for late in site.closed.glob("deep-*/late"):
-            late.unlink()
-        site.places = plain
-        assert site.purge().outcome is TreeOutcome.PURGED
-        assert not site.closed.exists()
 
 
 def test_what_was_written_after_the_switch_stops_it_and_is_listed(site: PurgeSite) -> None:

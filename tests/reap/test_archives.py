@@ -16,7 +16,6 @@ from migrator.reap.files import OpenMember
 from tests.support.archive_world import (
     TREE,
     World,
-    make_odd_tree,
     restored_tree,
     write,
 )
@@ -120,20 +119,6 @@ def test_archived_files_are_not_archived_again_but_changed_ones_are(world: World
         assert reap.same_file(member, entry)
     world.restore(b".", to=place)
     assert snapshot(restored_tree(place)) == snapshot(world.tree)
-
-
-def test_a_block_asks_for_what_is_archived_with_its_digest(world: World) -> None:
-    make_odd_tree(world.tree)
-    world.archive(world.rows(), limits=reap.ArchiveLimits(max_members=7))
-    paths = [row.path for row in world.rows()]
-    found = world.proven.of_block(TREE, [*paths, TREE, TREE + b"/not there", b"home/alicex/empty"])
-    assert set(found) == set(paths)
-    for path, member in found.items():
-        assert member.digest == world.source.digest(path, "xxh3_128").value
-        entry = world.source.look(path)
-        assert entry is not None
-        assert reap.same_file(member, entry)
-        assert member.entry.xattrs == entry.xattrs
 
 
 def test_the_limit_of_content_ends_an_archive(world: World) -> None:

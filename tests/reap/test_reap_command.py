@@ -90,29 +90,6 @@ def test_a_list_for_every_user_goes_out_beforehand(scanned: Site) -> None:
 
 
 @pytest.mark.exhaustive
-def test_what_is_skipped_stays_behind_until_it_changes(scanned: Site) -> None:
-    planned = json.loads(scanned.call("plan", "--json").stdout)
-    assert planned["plan"]["reap"]["saved"]["inodes"] == 2
-    assert planned["plan"]["reap"]["listed"]["inodes"] == 2
-    assert "What is reaped" in scanned.call("plan", "--details").stdout
-    scanned.works("run", "--all", "--deltas", "1")
-    old = scanned.target / "home" / "ann" / "old"
-    assert names(old) == {b"big", b".hidden"}
-    verified = scanned.call("verify", "--all", "--json")
-    assert (verified.returncode, [one["differences"] for one in json.loads(verified.stdout)]) == (0, [{}, {}])
-    assert sum(one["expected"].get("skipped", 0) for one in json.loads(verified.stdout)) == 2
-    assert names(scanned.target / "home" / "ann" / "kept") == {b".migrator-keep", b"tiny"}
-    assert names(scanned.target / "home" / "bob" / "old") == {b"tiny", HOSTILE, b"big", b".hidden"}
-    scanned.works("run", "--all", "--deltas", "1")
-    assert names(old) == {b"big", b".hidden"}
-    (scanned.source / "home" / "ann" / "old" / "tiny").write_bytes(b"new")
-    verified = scanned.call("verify", "--user", "ann", "--json")
-    assert json.loads(verified.stdout)[0]["differences"]["missing"] == 1, "it counts as reaped no more"
-    scanned.works("run", "--all", "--deltas", "1")
-    assert names(old) == {b"big", b".hidden", b"tiny"}
-
-
-@pytest.mark.exhaustive
 def test_releasing_needs_a_confirmation_and_a_name_that_is_skipped(scanned: Site) -> None:
     scanned.works("plan")
     release = ("reap", "release", "--user", "ann")

@@ -127,19 +127,6 @@ def test_a_path_that_cannot_be_looked_at_is_unproven(world: World, monkeypatch: 
     assert record.proven_gone == 0
 
 
-def test_a_path_that_both_listings_missed_is_compared_after_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    scan_now(world, "first")
-    world.copy_trees()
-    for side in (world.source, world.target):
-        monkeypatch.setattr(side, "read_directory", without(TREE + b"/a", side.read_directory))
-    record = world.verify()
-    assert (dict(record.differences), record.proven_gone) == ({}, 0)
-    assert TREE + b"/a" in [row["path"] for row in world.manifest_rows(record)]
-    (world.copy / "a").unlink()
-    (world.copy / "sub").touch()
-    assert DifferenceKind.MISSING in world.verify().differences
-
-
 def missing_paths(record: VerificationRecord) -> set[bytes]:
     assert record.manifest is not None
     rows = pq.read_table(Path(record.manifest).with_name(DIFFERENCES_FILE)).to_pylist()
