@@ -5,11 +5,11 @@ import errno
 import hashlib
 import os
 import threading
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +21,7 @@ from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
+from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
@@ -146,8 +147,9 @@ def read_index(folder: HeldFolder, record: model.ArchiveRecord) -> TarIndex:
 
 
 EXAMPLES = 20
-_AT_ONCE = 128
-"""Files read ahead; each holds no more memory than a small file."""
+_AT_ONCE = 16
+_READERS = 8
+"""Threads that open and read so many files each, ahead of packing; a file holds no more memory than a small one."""
 
 Rows = Callable[[bytes], Iterator[Sequence[model.ReapRow]]]
 Opened = Sequence[tuple[model.ReapRow, OpenMember | model.LeftOut]]
@@ -162,7 +164,6 @@ class ArchiveRequest:
     batch: int
     trees: tuple[UserTree, ...]
     limits: model.ArchiveLimits
-    readers: int = 8
     settle_s: float = model.SETTLE_S
 
 
@@ -191,7 +192,7 @@ async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple
     for tree in request.trees:
         await asyncio.to_thread(_check_mounts, world)
         try:
-            done.append(await _Tree(request, world, tree).archive())
+            done.append(await in_thread(_Tree(request=request, world=world, tree=tree).archive))
         except OSError as error:
             full = await words_for_full(world.storage) if error.errno == errno.ENOSPC else ""
             raise MigratorError(
@@ -217,42 +218,40 @@ class _OpenArchive:
     draft: TarDraft
 
 
+@dataclass(slots=True, kw_only=True)
 class _Tree:
-    """Archives one tree: recovers, then packs members into archives of bounded size."""
+    """Archives one tree: recovers, then packs members into archives of bounded size. Blocking."""
 
-    def __init__(self, request: ArchiveRequest, world: ArchivingWorld, tree: UserTree) -> None:
-        self._request = request
-        self._world = world
-        self._tree = tree
-        self._records = world.ledger.archives
-        self._already = 0
-        self._open: _OpenArchive | None = None
-        self._made: list[model.ArchiveRecord] = []
-        self._left_out: Counter[str] = Counter()
-        self._examples: list[model.LeftOut] = []
+    request: ArchiveRequest
+    world: ArchivingWorld
+    tree: UserTree
+    _already: int = 0
+    _open: _OpenArchive | None = None
+    _made: list[model.ArchiveRecord] = field(default_factory=list)
+    _left_out: Counter[str] = field(default_factory=Counter)
+    _examples: list[model.LeftOut] = field(default_factory=list)
 
-    async def archive(self) -> model.TreeArchived:
-        world, path = self._world, self._tree.path
-        nothing = model.TreeArchived(tree=path, user=self._tree.user, left_out={})
-        state = await asyncio.to_thread(self._cutover_state)
+    def archive(self, stop: threading.Event) -> model.TreeArchived:
+        """Archive what is not archived yet; ends early after `stop`."""
+        world, path = self.world, self.tree.path
+        nothing = model.TreeArchived(tree=path, user=self.tree.user, left_out={})
+        state = self._cutover_state()
         if state is not None:
             skipped = f"its cutover is {state.value}: nothing is copied to it any more"
             self._event(EventKind.FILES_ARCHIVED, Severity.INFO, f"nothing is archived: {skipped}")
             return replace(nothing, skipped=skipped)
-        first = await asyncio.to_thread(lambda: next(world.rows(path), ()))
-        records = await asyncio.to_thread(self._records.of_tree, path)
-        if not first and not records:
+        records = self._records.of_tree(path)
+        if not next(world.rows(path), ()) and not records:
             return nothing
-        await whole(self._make_tree)
-        async with in_thread(world.folders.make(path)) as folder:
-            await whole(partial(self._recover, folder, records))
+        self._make_tree()
+        with world.folders.make(path) as folder:
+            self._recover(folder, records)
             try:
-                async with aclosing(self._read_ahead()) as blocks:
-                    async for opened in blocks:
-                        await whole(partial(self._pack, folder, opened))
-                await whole(partial(self._finish, folder))
+                for opened in self._opened():
+                    self._pack(folder, opened, stop)
+                self._finish(folder)
             finally:
-                await whole(partial(self._abandon, folder))
+                self._abandon(folder)
         result = replace(
             nothing,
             archives=len(self._made),
@@ -265,6 +264,10 @@ class _Tree:
         )
         self._event(EventKind.FILES_ARCHIVED, Severity.INFO, _summary(result))
         return result
+
+    @property
+    def _records(self) -> "ArchiveRecords":
+        return self.world.ledger.archives
 
     def _recover(self, folder: HeldFolder, records: Sequence[model.ArchiveRecord]) -> None:
         """Recover what a killed call left: remove partial archives, read back written ones, and make void (and remove) those that
@@ -280,9 +283,9 @@ class _Tree:
                 why = self._problem(folder, record) if there.issuperset(names) else "it is not there any more"
                 if not why:
                     if record.state is model.ArchiveState.WRITTEN:
-                        self._records.prove(record.id, at_s=self._world.clock.now_s())
+                        self._records.prove(record.id, at_s=self.world.clock.now_s())
                     continue
-                self._records.void(record.id, why, at_s=self._world.clock.now_s())
+                self._records.void(record.id, why, at_s=self.world.clock.now_s())
                 said = f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again"
                 self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, said)
             folder.remove([name for name in names if name in there])
@@ -297,26 +300,25 @@ class _Tree:
             return refused.message
         return ""
 
-    async def _read_ahead(self) -> AsyncGenerator[Opened, None]:
-        """Open and read the next files in several threads, while earlier ones are packed."""
-        rows = self._to_pack()
-        ahead: asyncio.Task[Opened] | None = None
+    def _opened(self) -> Iterator[Opened]:
+        """The files to pack, in blocks, opened and read by several threads while earlier ones are packed."""
+        rows, readers = self._to_pack(), DaemonExecutor()
+        ahead: deque[Future[Opened]] = deque()
         try:
-            while block := await asyncio.to_thread(lambda: list(islice(rows, _AT_ONCE))):
-                current, ahead = ahead, asyncio.create_task(asyncio.to_thread(self._open_all, block))
-                if current is not None:
-                    yield await current
-            if ahead is not None:
-                yield await ahead
+            while block := list(islice(rows, _AT_ONCE)):
+                ahead.append(readers.submit(self._open_all, block))
+                if len(ahead) == _READERS:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
         finally:
-            if ahead is not None:
-                with suppress(asyncio.CancelledError, OSError):
-                    _close(await asyncio.shield(ahead))
+            for one in ahead:
+                _close(one.result())
 
     def _to_pack(self) -> Iterator[model.ReapRow]:
-        archived = ProvenArchives(self._records, self._world.folders)
-        for rows in self._world.rows(self._tree.path):
-            known = archived.of_block(self._tree.path, [row.path for row in rows])
+        archived = ProvenArchives(self._records, self.world.folders)
+        for rows in self.world.rows(self.tree.path):
+            known = archived.of_block(self.tree.path, [row.path for row in rows])
             for row in rows:
                 member = known.get(row.path)
                 if member is not None and model.is_listed(row, member.entry):
@@ -325,15 +327,14 @@ class _Tree:
                     yield row
 
     def _open_all(self, rows: Sequence[model.ReapRow]) -> Opened:
-        settled_ns = int((self._world.clock.now_s() - self._request.settle_s) * NS_PER_S)
-        opening = partial(self._world.members.open, settled_before_ns=settled_ns)
-        with ThreadPoolExecutor(self._request.readers) as readers:
-            return list(zip(rows, readers.map(opening, rows), strict=True))
+        settled_ns = int((self.world.clock.now_s() - self.request.settle_s) * NS_PER_S)
+        return [(row, self.world.members.open(row, settled_before_ns=settled_ns)) for row in rows]
 
-    def _pack(self, folder: HeldFolder, opened: Opened) -> None:
+    def _pack(self, folder: HeldFolder, opened: Opened, stop: threading.Event) -> None:
         """Add members in order. All are released, even on failure."""
         try:
             for row, member in opened:
+                check(stop)
                 if isinstance(member, model.LeftOut):
                     left_out: model.LeftOut | None = member
                 else:
@@ -346,7 +347,7 @@ class _Tree:
             _close(opened)
 
     def _room_for(self, folder: HeldFolder, member: OpenMember) -> TarDraft:
-        limits = self._request.limits
+        limits = self.request.limits
         if self._open is not None and (draft := self._open.draft).members > 0:
             too_much = draft.content_bytes + member.entry.size_bytes > limits.max_bytes
             if draft.members >= limits.max_members or too_much:
@@ -357,18 +358,18 @@ class _Tree:
 
     def _begin(self, folder: HeldFolder) -> _OpenArchive:
         # Numbers are never reused, not even those of files that the ledger does not know (it may be a restored backup).
-        taken = [record.number for record in self._records.of_tree(self._tree.path)]
+        taken = [record.number for record in self._records.of_tree(self.tree.path)]
         taken += [number for name in folder.names() if (number := model.number_of(name)) is not None]
         number = max(taken, default=0) + 1
         with ExitStack() as files:
             archive = files.enter_context(folder.create(model.archive_name(number)))
             index = files.enter_context(folder.create(model.index_name(number)))
             draft = TarDraft(
-                self._tree.path,
+                self.tree.path,
                 archive,
                 index,
-                algorithm=self._world.members.algorithm,
-                frame_bytes=self._request.limits.frame_bytes,
+                algorithm=self.world.members.algorithm,
+                frame_bytes=self.request.limits.frame_bytes,
             )
             return _OpenArchive(number=number, files=files.pop_all(), draft=draft)
 
@@ -382,10 +383,10 @@ class _Tree:
         if written.members == 0:
             _remove_partial(folder)
             return
-        clock, tree = self._world.clock, self._tree.path
+        clock, tree = self.world.clock, self.tree.path
         record = self._records.add(
-            plan=self._request.plan,
-            batch=self._request.batch,
+            plan=self.request.plan,
+            batch=self.request.batch,
             tree=tree,
             number=archive.number,
             written=written,
@@ -417,55 +418,57 @@ class _Tree:
             _remove_partial(folder)
 
     def _make_tree(self) -> None:
-        directory = model.archive_directory(self._tree.path)
-        if self._world.source.look(directory) is not None:
+        directory = model.archive_directory(self.tree.path)
+        if self.world.source.look(directory) is not None:
             raise Refused(
-                f"nothing is archived of {show(self._tree.path)}: the user has {show(directory)} on the source",
+                f"nothing is archived of {show(self.tree.path)}: the user has {show(directory)} on the source",
                 cause="a copy of it would lie where the archives are kept on the target",
                 hint="let the user rename it, or except the user in site.toml with [reap.users]",
             )
-        components = self._tree.path.split(b"/")
+        components = self.tree.path.split(b"/")
         above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
-        like = [entry for path in above if isinstance(entry := self._world.source.look(path), Entry)]
-        self._world.target.make_parents(self._tree.path, like)
+        like = [entry for path in above if isinstance(entry := self.world.source.look(path), Entry)]
+        self.world.target.make_parents(self.tree.path, like)
 
     def _cutover_state(self) -> CutoverState | None:
         """The state of a cutover in flight, during which the tree on the target must not be touched."""
-        newest = self._world.ledger.cutovers.latest(self._tree.path)
+        newest = self.world.ledger.cutovers.latest(self.tree.path)
         begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
         return newest.state if newest is not None and begun else None
 
     def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
         event = Event(
-            at_s=self._world.clock.now_s(),
+            at_s=self.world.clock.now_s(),
             kind=kind,
             severity=severity,
-            subject=f"tree {show(self._tree.path)}",
+            subject=f"tree {show(self.tree.path)}",
             message=message,
         )
-        self._world.ledger.events.add(event)
-        self._world.progress.event(event)
+        self.world.ledger.events.add(event)
+        self.world.progress.event(event)
 
 
-async def whole(work: Callable[[], T]) -> T:
-    """Run `work` in a thread. A cancellation takes effect only after it has ended."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+class _Stopped(Exception):
+    """The work was cancelled."""
+
+
+def check(stop: threading.Event) -> None:
+    """To be called by the work of `in_thread` at short intervals."""
+    if stop.is_set():
+        raise _Stopped
+
+
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Run `work` in a thread. A cancellation sets its event, and takes effect when it has ended."""
+    stop = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        stop.set()
         with suppress(Exception):
             await running
         raise
-
-
-@asynccontextmanager
-async def in_thread(context: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """A blocking context, entered and left in a thread."""
-    value = await asyncio.to_thread(context.__enter__)
-    try:
-        yield value
-    finally:
-        await asyncio.to_thread(context.__exit__, None, None, None)
 
 
 def _remove_partial(folder: HeldFolder) -> None:

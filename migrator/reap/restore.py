@@ -1,11 +1,11 @@
 """`reap restore`: restore files from archives, with content and all attributes."""
 
-import asyncio
 import errno
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
@@ -16,7 +16,7 @@ from migrator.core.units import format_count, several
 from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
-from migrator.reap.archive import EXAMPLES, ProvenArchives, in_thread, whole
+from migrator.reap.archive import EXAMPLES, ProvenArchives, check, in_thread
 from migrator.reap.archives import TarIndex
 from migrator.reap.files import MountedArchiveFolders, restore_file
 from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
@@ -25,7 +25,6 @@ from migrator.reap.rules import GlobMatcher, parse_glob
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
-_AT_ONCE = 64
 _GLOB_BYTES = frozenset(b"*?[")
 _IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
 
@@ -63,12 +62,16 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
     May be called again. Raises UsageError if no archived file matches; Refused if an index differs from the ledger's, and in
     place while the user is frozen. A file whose content differs from its digest is not restored.
     """
+    return await in_thread(partial(_restore, request, world))
+
+
+def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Event) -> tuple[Restored, ...]:
     archives = ProvenArchives(world.ledger.archives, world.folders)
     chosen: list[tuple[bytes, list[_Choice]]] = []
     for tree in request.trees:
         if request.in_place:
-            await asyncio.to_thread(_check_cutover, world, tree)
-        chosen.append((tree, await whole(partial(_choose, archives, tree, request.patterns))))
+            _check_cutover(world, tree)
+        chosen.append((tree, _choose(archives, tree, request.patterns)))
     if not any(choices for _, choices in chosen):
         raise UsageError(
             f"nothing that is archived is called {' or '.join(map(show, request.patterns))}",
@@ -78,10 +81,10 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
     for tree, choices in chosen:
         restoring = _Restoring(request, world)
         for choice in choices:
-            await restoring.restore(tree, choice)
+            restoring.restore(tree, choice, stop)
         if restoring.restored:
             try:
-                await whole(world.destination.sync)
+                world.destination.sync()
             except OSError as error:
                 raise MigratorError(
                     f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
@@ -115,21 +118,17 @@ class _Restoring:
         self._examples: list[NotRestored] = []
         self.restored = 0
 
-    async def restore(self, tree: bytes, choice: _Choice) -> None:
+    def restore(self, tree: bytes, choice: _Choice, stop: threading.Event) -> None:
         """Restore the chosen members of one archive."""
         number = choice.archive.record.number
-
-        def put_back(stream: BinaryIO, some: Sequence[ArchivedMember]) -> None:
-            for member in some:
-                self._put_back(member, choice.archive.content(stream, member))
-
         try:
-            async with (
-                in_thread(self._world.folders.open(tree)) as folder,
-                in_thread(folder.open(archive_name(number))) as stream,
+            with (
+                self._world.folders.open(tree) as folder,
+                folder.open(archive_name(number)) as stream,
             ):
-                for start in range(0, len(choice.members), _AT_ONCE):
-                    await whole(partial(put_back, stream, choice.members[start : start + _AT_ONCE]))
+                for member in choice.members:
+                    check(stop)
+                    self._put_back(member, choice.archive.content(stream, member))
         except OSError as error:
             raise Refused(
                 f"archive {number} of {show(tree)} cannot be read: {error.strerror or error}",

@@ -153,7 +153,7 @@ class World:
     ) -> TreeArchived:
         limits = limits or ArchiveLimits(frame_bytes=FRAME_BYTES)
         trees = (UserTree(path=TREE, user="alice"),)
-        request = ArchiveRequest(plan="plan", batch=1, trees=trees, limits=limits, readers=2, settle_s=settle_s)
+        request = ArchiveRequest(plan="plan", batch=1, trees=trees, limits=limits, settle_s=settle_s)
         [done] = asyncio.run(archive_trees(request, self.archiving(rows)))
         return done
 
