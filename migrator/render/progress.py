@@ -1,6 +1,5 @@
 """Progress on standard error: live on a terminal, plain lines elsewhere."""
 
-import re
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Protocol, Self, TextIO, assert_never
@@ -146,21 +145,14 @@ def _moved(snapshot: progress.DrainProgress) -> str:
 
 
 def event_line(event: Event) -> str:
-    """An event in one line: `23:30:25 warning: home/alice/x: Input/output error`. The subject is omitted if the message contains
-    it.
+    """An event in one line: `23:30:25 warning: home/alice/x: Input/output error`. The subject is omitted if the message begins
+    with it.
     """
     at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
     severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "
     subject, message = clean(event.subject), clean(event.message or event.kind.value)
-    parts = [message] if _names(message, subject) else [subject, message]
+    parts = [message] if message.startswith(subject) else [subject, message]
     return f"{at} {severity}{': '.join(shortened(part, LINE_CHARACTERS) for part in parts)}"
-
-
-def _names(message: str, subject: str) -> bool:
-    if message.startswith(subject):
-        return True
-    # `batch 1` in `seed pass over batch 1: ...`. A single word may occur by chance.
-    return " " in subject and re.search(rf"(?<!\w){re.escape(subject)}(?!\w)", message) is not None
 
 
 def share(done: int, total: int) -> str:

@@ -164,9 +164,6 @@ class PlannedBatch:
 
     number: int
     state: BatchState
-    size_bytes: int
-    files: int
-    directories: int
     chunks: int
     forecast_s: float
 
@@ -182,7 +179,6 @@ class PlannedTree:
     rank: int
     size_bytes: int
     files: int
-    directories: int
     reaped_bytes: int = 0
     reaped_files: int = 0
 

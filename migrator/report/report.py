@@ -38,6 +38,7 @@ CHART_POINTS = 240
 """The most spans that a chart on paper can show."""
 
 INCIDENTS = 200
+_ATTENTION, _EVENTS = 200, 30
 
 _DAYS_FOR_DAYS = 3.0
 """From this length on, the history is shown by the day, before by the hour."""
@@ -49,8 +50,6 @@ def read_report(
     *,
     now_s: float,
     plan: str | None = None,
-    attention_limit: int = 200,
-    events_limit: int = 30,
     is_gone: IsGone | None = None,
     earlier: model.EarlierReport | None = None,
 ) -> model.ReportFacts:
@@ -58,7 +57,7 @@ def read_report(
     document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
     """
     status = read_status(
-        ledger, now_s=now_s, plan=plan, attention_limit=attention_limit, events_limit=events_limit, is_gone=is_gone
+        ledger, now_s=now_s, plan=plan, attention_limit=_ATTENTION, events_limit=_EVENTS, is_gone=is_gone
     )
     document, problem = _document(plans, status)
     name = None if status.plan is None else status.plan.name

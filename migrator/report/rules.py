@@ -20,7 +20,6 @@ from migrator.plan.model import Plan, TransferCost
 from migrator.reap.model import ArchiveRecord, ArchiveState, PlanReap, ReapAction
 from migrator.report import model
 from migrator.scan.rules import REMEDY, strange_words
-from migrator.transfer.model import ConvergenceRecord
 from migrator.verify.model import DifferenceKind, VerificationRecord
 
 _Value = TypeVar("_Value")
@@ -189,33 +188,16 @@ def left_to_people(trees: Sequence[model.TreeFacts]) -> bool:
     return bool(left) and all(tree.state is model.TreeState.ATTENTION for tree in left)
 
 
-def batch_facts(
-    planned: model.PlannedBatch,
-    *,
-    trees: Sequence[model.TreeFacts],
-    sums: Sequence[model.ChunkSum],
-    passes: Sequence[model.PassFacts],
-    attention: model.AttentionCount | None,
-    verification: VerificationRecord | None,
-    convergence: ConvergenceRecord | None = None,
-) -> model.BatchFacts:
-    """Progress of one batch; `trees` are those of this batch, `sums` those of its newest pass."""
+def chunk_counts(
+    planned: model.PlannedBatch, sums: Sequence[model.ChunkSum], *, begun: bool
+) -> Mapping[ChunkState, int]:
+    """The chunks of a batch by state; `sums` are those of its newest pass, if one has `begun`."""
     chunks = Counter[ChunkState]()
     for entry in sums:
         chunks[entry.state] += entry.chunks
-    if planned.chunks and not passes:
+    if planned.chunks and not begun:
         chunks[ChunkState.PENDING] = planned.chunks
-    return of_record(
-        model.BatchFacts,
-        planned,
-        tally=add_up(trees),
-        users=tuple(dict.fromkeys(tree.tree.user for tree in trees)),
-        chunks=dict(chunks),
-        passes=tuple(passes),
-        attention=attention or model.AttentionCount(bad=0, vanished=0),
-        verification=verification,
-        convergence=convergence,
-    )
+    return dict(chunks)
 
 
 def verified_content_bytes(trees: Sequence[model.TreeFacts], proofs: Mapping[bytes, VerificationRecord]) -> int:
@@ -560,11 +542,13 @@ def _strange(found: Sequence[StrangeFiles]) -> _Found:
 def _batch(batch: model.BatchFacts) -> _Found:
     subject, again = f"batch {batch.number}", f"migrator run --user-batch {batch.number}"
     failed, bad = batch.chunks.get(ChunkState.FAILED, 0), batch.attention.bad
-    if failed:
-        on = f"{several(failed, 'chunk')} failed at every attempt"
-        yield subject, on, f"see the files that need attention, then {again}"
-    if bad:
-        yield subject, f"{several(bad, 'file')} could not be copied", f"fix the reasons, then {again}"
+    if failed or bad:
+        what = (
+            f"{several(bad, 'file')} could not be copied"
+            if bad
+            else f"{several(failed, 'chunk')} failed at every attempt"
+        )
+        yield subject, what, f"see the files that need attention, then {again}"
     if batch.state in (BatchState.SEEDED, BatchState.CONVERGING):
         for on, hint in _verification(batch):
             yield f"{subject}: cutover", on, hint

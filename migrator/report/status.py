@@ -75,12 +75,15 @@ def read_batches(
         found = rules.tree_facts(trees_of[number], settled_sums, planned.state, seed, plan)
         trees += found
         batches.append(
-            rules.batch_facts(
-                planned,
-                trees=found,
-                sums=sums[own[-1].id] if own else (),
-                passes=own,
-                attention=attention.get(number),
+            model.BatchFacts(
+                number=number,
+                state=planned.state,
+                tally=rules.add_up(found),
+                users=tuple(dict.fromkeys(tree.tree.user for tree in found)),
+                chunks=rules.chunk_counts(planned, sums[own[-1].id] if own else (), begun=bool(own)),
+                passes=tuple(own),
+                forecast_s=planned.forecast_s,
+                attention=attention.get(number) or model.AttentionCount(bad=0, vanished=0),
                 verification=verified.get(number),
                 convergence=predicted.get(number),
             )

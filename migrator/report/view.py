@@ -65,18 +65,8 @@ def _end(report: model.ReportFacts) -> str:
 
 def expected_end(forecast: model.CopyForecast) -> str:
     """When the copying is expected to end, with its range, in words."""
-    earliest, likely, latest = (
-        _ahead(at_s, forecast) for at_s in (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s)
-    )
-    if earliest == latest:
-        return likely
+    earliest, likely, latest = map(doc.when, (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s))
     return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
-
-
-def _ahead(at_s: float, forecast: model.CopyForecast) -> str:
-    if at_s - forecast.made_at_s >= model.FARTHEST_S:
-        return "a time more than 100 years ahead"
-    return doc.when(at_s)
 
 
 def _standing(since: model.SinceReport) -> str:
@@ -182,7 +172,7 @@ def _reaped_blocks(reaped: model.ReapedFacts | None, plan: Plan | None) -> Itera
 
 
 def burn_down(report: model.ReportFacts) -> Iterator[doc.Block]:
-    """Bytes left over time, with the forecast unless its whole range lies beyond the longest one."""
+    """Bytes left over time, with the forecast."""
     points, forecast, overall = report.done, report.forecast, report.status.overall
     if len(points) < 2:
         return
@@ -199,7 +189,7 @@ def burn_down(report: model.ReportFacts) -> Iterator[doc.Block]:
         points=tuple(past),
         limit=("planned", float(total)) if total else None,
     )
-    if forecast is not None and forecast.earliest_at_s - forecast.made_at_s < model.FARTHEST_S:
+    if forecast is not None:
         chart = replace(
             chart,
             title="Bytes left, and the forecast",

@@ -168,18 +168,9 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
         f"{several(counts[FindingStatus.FAILURE], 'failure')}, {several(counts[FindingStatus.WARNING], 'warning')}, "
         f"{counts[FindingStatus.OK]:,} ok."
     )
-    return doc.Document(
-        title=doc.clean(title),
-        subtitle=verdict,
-        sections=(
-            doc.Section(
-                title="Findings",
-                blocks=(found,)
-                if not counts[FindingStatus.FAILURE]
-                else (found, doc.paragraph("Fix the failures before you begin.", alert=True)),
-            ),
-        ),
-    )
+    warn = [doc.paragraph("Fix the failures before you begin.", alert=True)] if counts[FindingStatus.FAILURE] else []
+    section = doc.Section(title="Findings", blocks=(found, *warn))
+    return doc.Document(title=doc.clean(title), subtitle=verdict, sections=(section,))
 
 
 # --- Probes

@@ -22,7 +22,7 @@ from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState
 from migrator.core.units import DAY_S, format_count, format_duration, format_rate, format_size, several
-from migrator.cutover.model import CutoverState
+from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.render.charts import sparkline
 from migrator.render.document import LINE_CHARACTERS, Paragraph, clean, percent, shortened, when
 from migrator.render.progress import EVENT_STYLES, event_line, share
@@ -39,9 +39,6 @@ _UNCUT_CELLS = 24
 """Shorter cells, such as figures, are not cut as long as names and sentences can be."""
 
 _SLOW_PROBE_S = 1.0
-_CUTOVER_RESTS = frozenset(
-    {CutoverState.RETAINED, CutoverState.PURGED, CutoverState.REVERTED, CutoverState.PLANNED, CutoverState.THAWED}
-)
 _BATCH_ORDER = {BatchState.PLANNED: 1, BatchState.VERIFIED: 2}
 _TREE_ORDER = (
     model.TreeState.COPYING,
@@ -311,7 +308,7 @@ def _batch_row(one: model.BatchFacts) -> _Row:
 def _user_rows(status: model.StatusFacts) -> Iterator[_Row]:
     """Users who are being cut over, then the others by state."""
     for cutover in status.cutovers:
-        if cutover.state not in _CUTOVER_RESTS:
+        if cutover.state in UNDER_WAY_STATES:
             since_s = cutover.frozen_since_s
             since = "" if since_s is None else f"frozen for {format_duration(max(status.at_s - since_s, 0.0))}"
             words = (f"cutover of {cutover.tree.user}, {show(cutover.tree.path)}", cutover.state.value, since)

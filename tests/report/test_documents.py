@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 
 from migrator.plan.view import plan_document
-from migrator.render.document import Chart, Document, Facts, Table, first_page
+from migrator.render.document import Document, Facts, Table, first_page
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
 from migrator.render.text import to_markdown
-from migrator.report.model import FARTHEST_S, Blocker, ReportFacts, StatusFacts, Tally, TreeState
-from migrator.report.view import burn_down, headline_blocks, report_document
+from migrator.report.model import Blocker, ReportFacts, StatusFacts, Tally, TreeState
+from migrator.report.view import headline_blocks, report_document
 from migrator.report.view_status import status_document
 from tests.support.facts import AT_S, report
 from tests.support.plans import small_plan
@@ -99,20 +99,6 @@ def test_when_it_ends_without_a_forecast(tally: Tally, state: TreeState, end: st
     trees = (replace(STATUS.trees[0], tally=tally, state=state),)
     found = told(replace(REPORT, forecast=None, status=replace(STATUS, overall=tally, trees=trees)))
     assert found["expected end of copying"].startswith(end)
-
-
-def test_an_end_that_no_forecast_reaches_is_no_date() -> None:
-    assert FORECAST is not None
-    end_s = AT_S + FARTHEST_S
-    far = replace(FORECAST, made_at_s=AT_S, latest_at_s=end_s)
-    assert "and a time more than 100 years ahead" in told(replace(REPORT, forecast=far))["expected end of copying"]
-    assert [chart.title for chart in burn_down(REPORT) if isinstance(chart, Chart)] == ["Bytes left, and the forecast"]
-    never = replace(far, likely_at_s=end_s, earliest_at_s=end_s)
-    assert told(replace(REPORT, forecast=never))["expected end of copying"] == "a time more than 100 years ahead"
-    # A century on its axis would leave no room for what has been.
-    (chart,) = burn_down(replace(REPORT, forecast=never))
-    assert isinstance(chart, Chart)
-    assert (chart.title, chart.series, chart.band) == ("Bytes left", (), ())
 
 
 # --- Probes and passes

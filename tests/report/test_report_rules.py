@@ -33,7 +33,7 @@ ENDED = replace(SEED, state=PassState.DONE)
 
 def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> report_model.PlannedTree:
     tree = UserTree(path=path, user=user)
-    return report_model.PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, directories=1, **reaped)
+    return report_model.PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, **reaped)
 
 
 def chunk(

@@ -20,7 +20,7 @@ def site_of_weeks(directory: Path, weeks: Weeks) -> Path:
     weeks.fill(directory / "state" / "ledger.db")
     file = directory / "site.toml"
     file.write_text(
-        f'[site]\nname = "weeks"\nstate_dir = {json.dumps(str(directory / "state"))}\n'
+        f'[site]\nname = "rehearsal"\nstate_dir = {json.dumps(str(directory / "state"))}\n'
         f'[source]\nkind = "posix"\nmount = {json.dumps(str(directory / "source"))}\n'
         f'[target]\nkind = "posix"\nmount = {json.dumps(str(directory / "target"))}\n'
         '[users]\ntrees = ["home/*"]\n'
