@@ -41,7 +41,7 @@ _LEAST_INTERVAL_S = 1.0
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),
-    help="Require the token in this file (mode 0600, at least 16 characters).",
+    help="Require the token in this file (mode 0600, at least 16 characters). Without it a new one is printed.",
 )
 @click.option(
     "--name",
@@ -89,13 +89,13 @@ def serve_command(
 async def _serve(invocation: Invocation, server: "Server") -> None:
     """Serve until cancelled. Prints the address, with `--json` as one line for programs."""
     where = server.listening
-    token = " (append ?token=..., once)" if where.token else ""
+    opening = f"{where.url}?token={where.token or '...'}"
 
     def announce() -> None:
         if invocation.as_json:
             click.echo(to_json(where, indent=None), nl=False)
         else:
-            click.echo(f"migrator: the report at {where.url}{token} (Ctrl-C ends it)", err=True)
+            click.echo(f"migrator: the report at {opening} (Ctrl-C ends it)", err=True)
 
     await server.serve(announce)
 

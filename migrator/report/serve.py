@@ -14,7 +14,7 @@ import sys
 from asyncio import Event
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -55,12 +55,12 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """A server that accepts connections at `url`. `token`: it requires one."""
+    """A server that accepts connections at `url`. `token` is the one that it made for itself; None: it is in a file."""
 
     url: str
     address: str
     port: int
-    token: bool
+    token: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,19 +172,20 @@ def _render(facts: ReportFacts, interval_s: float) -> _Page:
 def listen(
     words: str, routes: Mapping[str, Route], *, token_file: Path | None = None, names: Sequence[str] = ()
 ) -> "Server":
-    """Bind `ADDRESS:PORT`. Raises UsageError, Refused for a non-local address without a token, and MigratorError if it cannot
-    be bound.
+    """Bind `ADDRESS:PORT`. Without a token file the token is a new one, since any user of this machine could read the pages.
+    Raises UsageError, Refused for a non-local address without a token file, and MigratorError if it cannot be bound.
     """
     address, port = _address(words)
     token = None if token_file is None else _token(token_file)
-    if token is None and not ipaddress.ip_address(address).is_loopback:
+    made = secrets.token_urlsafe() if token is None else None
+    if made and not ipaddress.ip_address(address).is_loopback:
         raise Refused(
             f"{address} can be reached from other machines, and there is no token",
             cause="the pages name users, hosts and paths",
             hint=f"--token-file FILE; {_MAKE_TOKEN}; or listen on 127.0.0.1, behind ssh -L",
         )
     try:
-        return Server(address, port, routes, token=token, names=names)
+        server = Server(address, port, routes, token=token or made or "", names=names)
     except OSError as error:
         hints = {
             errno.EADDRINUSE: "another program listens there already: name another port, 0 for any that is free",
@@ -194,6 +195,8 @@ def listen(
         raise MigratorError(
             f"cannot listen on {address} port {port}: {error.strerror}", hint=hints.get(error.errno or 0, "")
         ) from error
+    server.listening = replace(server.listening, token=made)
+    return server
 
 
 def _address(words: str) -> tuple[str, int]:
@@ -241,7 +244,7 @@ class Server(ThreadingHTTPServer):
         port: int,
         routes: Mapping[str, Route],
         *,
-        token: str | None = None,
+        token: str,
         names: Sequence[str] = (),
         head_s: float = _HEAD_S,
         answer_s: float = _ANSWER_S,
@@ -254,14 +257,14 @@ class Server(ThreadingHTTPServer):
         super().__init__((address, port), _Handler)
         bound = self.server_address[1]
         shown = f"[{address}]" if ":" in address else address
-        self.listening = Listening(url=f"http://{shown}:{bound}/", address=address, port=bound, token=token is not None)
+        self.listening = Listening(url=f"http://{shown}:{bound}/", address=address, port=bound, token=None)
         self._loopback = ipaddress.ip_address(address).is_loopback
         own = socket.gethostname()
         self._names = {name.lower().rstrip(".") for name in (*names, own, own.partition(".")[0], "localhost")}
-        self._token = None if token is None else token.encode()
+        self._token = token.encode()
         # The cookie does not contain the token, and is void once this process ends. Cookies ignore ports, so the name of the
         # cookie contains the port: two servers on one machine must not accept each other's.
-        secret = hmac.digest(secrets.token_bytes(32), self._token or b"", hashlib.sha256).hex()
+        secret = hmac.digest(secrets.token_bytes(32), self._token, hashlib.sha256).hex()
         self.cookie = f"migrator_access_{bound}={secret}"
 
     async def serve(self, announce: Callable[[], None] = lambda: None) -> None:
@@ -306,12 +309,12 @@ class Server(ThreadingHTTPServer):
             return host.lower().rstrip(".") in self._names
 
     def is_token(self, given: str) -> bool:
-        return self._token is not None and hmac.compare_digest(given.encode(), self._token)
+        return hmac.compare_digest(given.encode(), self._token)
 
     def may_read(self, authorization: str, cookies: str) -> bool:
         """Whether these headers contain the token, or the cookie that replaces it."""
         scheme, _, given = authorization.partition(" ")
-        if self._token is None or (scheme.lower() == "bearer" and self.is_token(given.strip())):
+        if scheme.lower() == "bearer" and self.is_token(given.strip()):
             return True
         return any(hmac.compare_digest(one.strip().encode(), self.cookie.encode()) for one in cookies.split(";"))
 

@@ -54,8 +54,10 @@ def test_it_says_where_it_is(server: Served) -> None:
         "url": f"http://127.0.0.1:{server.listening['port']}/",
         "address": "127.0.0.1",
         "port": server.listening["port"],
-        "token": False,
+        "token": server.listening["token"],
     }
+    assert len(server.listening["token"]) > 30
+    assert b"401" in server.raw(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").splitlines()[0]
     assert b"\nmigrator_ledger_read_timestamp_seconds " in server.get("/metrics").body
 
 

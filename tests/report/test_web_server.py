@@ -16,7 +16,8 @@ from tests.support.serving import Reply, reply
 
 TOKEN = "0123456789abcdef!"
 LARGE = b"x" * 50_000_000
-ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+AUTHORIZED = f"Authorization: Bearer {TOKEN}"
+ASK = f"GET / HTTP/1.1\r\nHost: localhost\r\n{AUTHORIZED}\r\n\r\n".encode()
 ROUTES = {"/": Route(answer=lambda: text(200, "small")), "/large": Route(answer=lambda: Answer(body=LARGE))}
 
 
@@ -25,7 +26,7 @@ def served(
     *,
     routes: Mapping[str, Route] = ROUTES,
     address: str = "127.0.0.1",
-    token: str | None = None,
+    token: str = TOKEN,
     names: Sequence[str] = (),
     head_s: float = 60.0,
     answer_s: float = 60.0,
@@ -60,6 +61,8 @@ def raw(server: Server, request: bytes) -> bytes:
 
 
 def ask(server: Server, *headers: str, target: str = "/", host: str = "localhost") -> Reply:
+    """With the token, unless other headers are given."""
+    headers = headers or (AUTHORIZED,)
     lines = (f"GET {target} HTTP/1.1", f"Host: {host}", *headers, "", "")
     return reply(raw(server, "\r\n".join(lines).encode("latin-1")))
 
@@ -109,15 +112,15 @@ def test_an_answer_that_fails_ends_one_connection_and_nothing_of_it_is_logged(ca
         (b"GET / a HTTP/1.1", {400}),
         (b"GET http://elsewhere/ HTTP/1.1\r\nHost: localhost", {400}),
         (b"GET * HTTP/1.1\r\nHost: localhost", {400}),
-        (b"GET //elsewhere/ HTTP/1.1\r\nHost: localhost", {404}),
-        (b"GET /\xff\x00 HTTP/1.1\r\nHost: localhost", {404}),
+        (b"GET //elsewhere/ HTTP/1.1\r\nHost: localhost", {401}),
+        (b"GET /\xff\x00 HTTP/1.1\r\nHost: localhost", {401}),
         *(
             (method + b" / HTTP/1.1", {405})
             for method in (b"POST", b"PUT", b"DELETE", b"TRACE", b"CONNECT", b"PATCH", b"get")
         ),
         (b"OPTIONS * HTTP/1.1", {405}),
-        (b"GET /\r\nHost: localhost", {200}),
-        (b"GET / HTTP/0.9\r\nHost: localhost", {200}),
+        (b"GET /\r\nHost: localhost", {401}),
+        (b"GET / HTTP/0.9\r\nHost: localhost", {401}),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5", {400}),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked", {400}),
         (b"GET / HTTP/1.1\r\nHost: evil.example\r\nHost: localhost", {421}),
@@ -165,7 +168,7 @@ def test_the_token_opens_by_header_or_once_by_address() -> None:
     with served(token=TOKEN) as server, served(token=TOKEN) as other:
 
         def status(*headers: str, target: str = "/") -> int:
-            return ask(server, *headers, target=target).status
+            return ask(server, *(headers or ("A: b",)), target=target).status
 
         assert status() == 401
         assert status("Authorization: Bearer " + TOKEN[:-1]) == 401
@@ -173,10 +176,10 @@ def test_the_token_opens_by_header_or_once_by_address() -> None:
         assert status(f"Authorization: Basic {TOKEN}") == 401
         assert status(f"Authorization: bearer  {TOKEN} ") == 200
         assert status(target="/?token=wrong") == 401
-        led = ask(server, target=f"/?a=b&token={TOKEN}")
+        led = ask(server, "A: b", target=f"/?a=b&token={TOKEN}")
         assert (led.status, led.headers["Location"]) == (303, "/")
         for target, location in (("/large", "/large"), ("//evil.example/", "/"), ("/%0d%0aX:y", "/")):
-            assert ask(server, target=f"{target}?token={TOKEN}").headers["Location"] == location
+            assert ask(server, "A: b", target=f"{target}?token={TOKEN}").headers["Location"] == location
         cookie = led.headers["Set-Cookie"]
         assert TOKEN not in cookie
         pair, *attributes = cookie.split("; ")
@@ -219,6 +222,7 @@ def test_addresses_are_figures() -> None:
         server = listen(words, ROUTES)
         server.server_close()
         assert server.listening.url == f"http://127.0.0.1:{server.listening.port}/"
+        assert len(server.listening.token or "") > 30
     for words in ("", ":80", "9466", "example.org:80", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:²"):
         with pytest.raises(UsageError, match="address to listen on"):
             listen(words, ROUTES)
