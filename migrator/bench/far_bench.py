@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import io
 import json
 import math
 import os
@@ -17,11 +16,10 @@ import random
 import shutil
 import signal
 import sys
-import tarfile
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -291,23 +289,9 @@ def tree(seed: int, path: str, count: int, directories: int, mean: int) -> None:
     """A tree of files of words."""
     for name, content in _files(seed, count, directories, mean):
         full = f"{path}/{name}"
-        try:
-            file = open(full, "xb")  # noqa: SIM115 - closed below
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(full))
-            file = open(full, "xb")  # noqa: SIM115 - closed below
-        with file:
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "xb") as file:
             file.write(content)
-
-
-def archive(seed: int, path: str, count: int, directories: int, mean: int) -> None:
-    """The same as a tar, compressed if its name ends in `.tgz`."""
-    packed: Any = {"mode": "w:gz", "compresslevel": 6} if path.endswith(".tgz") else {"mode": "w"}
-    with tarfile.open(path, **packed) as made:
-        for name, content in _files(seed, count, directories, mean):
-            entry = tarfile.TarInfo("tree/" + name)
-            entry.size, entry.mode = len(content), 0o644
-            made.addfile(entry, io.BytesIO(content))
 
 
 def sources(seed: int, path: str, count: int) -> None:
@@ -351,22 +335,17 @@ def write(_seed: int, path: str, size: int, record: int) -> None:
         os.fsync(file.fileno())
 
 
-def each(act: Callable[[str], None]) -> Callable[[int, str, int], None]:
-    """One operation on every name in a directory, which is created before the first or removed after the last."""
-
-    def work(_seed: int, path: str, count: int) -> None:
-        if act is os.mkdir:
-            os.mkdir(path)
-        for number in range(count):
-            act(f"{path}/{number:06d}")
-        if act in (os.rmdir, os.unlink):
-            os.rmdir(path)
-
-    return work
+def make_directories(_seed: int, path: str, count: int) -> None:
+    """A directory with so many subdirectories."""
+    os.mkdir(path)
+    for number in range(count):
+        os.mkdir(f"{path}/{number:06d}")
 
 
-def _open_close(path: str) -> None:
-    os.close(os.open(path, os.O_RDONLY))
+def open_files(_seed: int, path: str, count: int) -> None:
+    """Open and close the files that `create` made, without reading."""
+    for number in range(count):
+        os.close(os.open(f"{path}/{number:06d}", os.O_RDONLY))
 
 
 def create(seed: int, path: str, count: int, most: int) -> None:
@@ -455,14 +434,11 @@ def read_again(_seed: int, path: str, milliseconds: int) -> dict[str, float]:
 _ANSWERS = {"look": look, "make": make, "remove": remove, "drop": drop, "perform": perform}
 _FUNCTIONS: dict[str, Any] = {
     "@tree": tree,
-    "@archive": archive,
     "@sources": sources,
     "@write": write,
-    "@mkdir": each(os.mkdir),
-    "@rmdir": each(os.rmdir),
+    "@mkdir": make_directories,
     "@create": create,
-    "@open": each(_open_close),
-    "@unlink": each(os.unlink),
+    "@open": open_files,
     "@upload": upload,
     "@download": download,
     "@compare": compare,
