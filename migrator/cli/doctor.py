@@ -40,15 +40,12 @@ def init_command(
     state_dir: Path | None,
 ) -> ExitCode:
     """Write site.toml, create the ledger, record both file systems; may be repeated."""
-    request = init.InitRequest(
-        source_mount=source_mount,
-        target_mount=target_mount,
-        trees=tuple(trees),
-        state_dir=state_dir,
-    )
-    file, mounts = invocation.site_file, app.mounts()
-    draft = None if os.path.lexists(file) else init.draft_site(request, mounts)
-    if draft is None and request.names_anything:
+    file, mounts, draft = invocation.site_file, app.mounts(), None
+    if not os.path.lexists(file):
+        draft = init.draft_site(
+            mounts, source_mount=source_mount, target_mount=target_mount, trees=tuple(trees), state_dir=state_dir
+        )
+    elif source_mount or target_mount or trees or state_dir:
         raise UsageError(
             f"{file} is there already; init does not overwrite it",
             hint="edit it, then run `migrator init` without options: it completes what is missing",

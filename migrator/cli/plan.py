@@ -5,12 +5,11 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace as change
 
 from migrator import app
 from migrator.app.hosts import look_for_schedule
 from migrator.beegfs.tool import QuotaLook, look_at_quotas, look_at_storage
-from migrator.cli.call import SIZE_NOT_ZERO, details_option, open_site, present, run_to_end, verb
+from migrator.cli.call import details_option, open_site, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.paths import show
@@ -18,7 +17,6 @@ from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
 from migrator.plan.model import Order
 from migrator.plan.stage import PlanRequest, PlanResult, activate_plan, make_plan
-from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.plan.store import CatalogQueryFiles
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 )
 @click.option("--name", metavar="NAME", help="Name of the plan (default: next free plan-NNNN).")
 @click.option("--catalog", metavar="NAME", help="Catalog to plan from (default: newest finished one).")
-@click.option("-f", "--chunk-files", type=click.IntRange(1), help="Maximum files per chunk (default: site.toml).")
-@click.option("-s", "--chunk-size", type=SIZE_NOT_ZERO, help="Maximum bytes per chunk, e.g. 4GiB (default: site.toml).")
 @click.option(
     "--activate",
     is_flag=False,
@@ -53,8 +49,6 @@ def plan_command(
     order: str,
     name: str | None,
     catalog: str | None,
-    chunk_files: int | None,
-    chunk_size: int | None,
     activate: str | None,
     accept_unknown_inodes: bool,
     details: bool,
@@ -66,7 +60,7 @@ def plan_command(
     if activate:
         _activate(invocation, activate, details=details)
         return ExitCode.DONE
-    site = _with_chunks(open_site(invocation), chunk_files, chunk_size)
+    site = open_site(invocation)
     wiring = app.Wiring(site)
     request = PlanRequest(
         name=name,
@@ -140,9 +134,3 @@ def _as_document(result: PlanResult) -> "Document":
     from migrator.plan.view import plan_document  # noqa: PLC0415
 
     return plan_document(result.plan)
-
-
-def _with_chunks(site: Site, chunk_files: int | None, chunk_size_bytes: int | None) -> Site:
-    given = {"chunk_files": chunk_files, "chunk_size_bytes": chunk_size_bytes}
-    transfer = change(site.transfer, **{name: value for name, value in given.items() if value is not None})
-    return change(site, transfer=transfer)

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
-from migrator.fs.model import Mount, Side
-from migrator.hooks.model import FileLook
+from migrator.fs.model import FileLook, Mount, Side
 from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation
 from migrator.transfer.model import RunRequest

@@ -11,7 +11,7 @@ from typing import Self
 
 from migrator.core.entry import EntryType
 from migrator.core.paths import join, show
-from migrator.hooks.model import FileLook
+from migrator.fs.model import FileLook, untrusted
 
 # Opening paths of any length beneath a root.
 #
@@ -238,14 +238,7 @@ def why_not_trusted(path: bytes) -> tuple[bytes, str, str] | None:
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-    for look in way.looks:
-        shown = show(look.path)
-        if look.uid not in (0, os.geteuid()):
-            return look.path, f"belongs to uid {look.uid}", f"chown -h root {shown}"
-        sticky = look.mode & stat.S_ISVTX and not (last and look is way.looks[-1])
-        if look.type is not EntryType.SYMLINK and look.mode & _WRITABLE_BY_OTHERS and not sticky:
-            return look.path, f"can be written by other users (mode {look.mode:04o})", f"chmod go-w {shown}"
-    return None
+    return untrusted(way.looks, os.geteuid(), reached=bool(last))
 
 
 def _refuse_to_follow(look: FileLook, symlinks: int) -> None:

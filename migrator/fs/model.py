@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from migrator.core.paths import is_beneath
+from migrator.core.entry import EntryType
+from migrator.core.paths import is_beneath, show
 
 # Mounts, from the kernel's mountinfo (proc_pid_mountinfo(5)).
 
@@ -256,3 +257,35 @@ class CapacityOutlook:
             self.used_inodes is not None and self.total_inodes is not None and self.used_inodes > self.total_inodes
         )
         return self.used_bytes > self.total_bytes or too_many
+
+
+# Who can change what a path leads to.
+
+
+_WRITABLE_BY_OTHERS = 0o022
+_STICKY = 0o1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLook:
+    """The metadata of a path, never through a symlink. `mode` holds the permission bits, with the sticky one."""
+
+    path: bytes
+    type: EntryType
+    uid: int
+    mode: int
+
+
+def untrusted(way: Sequence[FileLook], euid: int, *, reached: bool) -> tuple[bytes, str, str] | None:
+    """The first step of a way that someone other than root and this user could change, why, and the remedy; None if there is none.
+
+    In the last directory, if the way was `reached` to its end, a sticky bit does not help: every user may create names there.
+    """
+    for position, look in enumerate(way):
+        last, shown = reached and position == len(way) - 1, show(look.path)
+        if look.uid not in (0, euid):
+            return look.path, f"belongs to uid {look.uid}", f"chown -h root {shown}"
+        sticky = look.mode & _STICKY and not last
+        if look.type is not EntryType.SYMLINK and look.mode & _WRITABLE_BY_OTHERS and not sticky:
+            return look.path, f"can be written by other users (mode {look.mode:04o})", f"chmod go-w {shown}"
+    return None

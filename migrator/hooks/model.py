@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from migrator.core.entry import EntryType, UserTree
+from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
 
 CONTRACT_VERSION = 1
@@ -82,16 +82,6 @@ def all_stages() -> Iterator[HookStage]:
         for event in HookEvent:
             if event is HookEvent.POST or step not in WITHOUT_PRE:
                 yield HookStage(step=step, event=event)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileLook:
-    """The metadata of a path, never through a symlink. `mode` holds the permission bits, with the sticky one."""
-
-    path: bytes
-    type: EntryType
-    uid: int
-    mode: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

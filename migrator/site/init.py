@@ -30,27 +30,20 @@ _GLUSTER = ("fuse.glusterfs",)
 _BEEGFS = ("beegfs",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitRequest:
-    """The options of the command line; None: to be detected."""
-
-    source_mount: Path | None = None
-    target_mount: Path | None = None
-    trees: tuple[str, ...] = ()
-    state_dir: Path | None = None
-
-    @property
-    def names_anything(self) -> bool:
-        return self != InitRequest()
-
-
-def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
+def draft_site(
+    mounts: Sequence[Mount],
+    *,
+    source_mount: Path | None = None,
+    target_mount: Path | None = None,
+    trees: tuple[str, ...] = (),
+    state_dir: Path | None = None,
+) -> SiteDraft:
     """The content of a new site.toml. Source and target are as named, or else the only Gluster and BeeGFS mounts.
 
     Raises UsageError if a side is not named and has no candidate, or several, and if another volume is named.
     """
-    source = _real(request.source_mount) or _only(mounts, _GLUSTER, "source", "GlusterFS")
-    target = _real(request.target_mount) or _only(mounts, _BEEGFS, "target", "BeeGFS")
+    source = _real(source_mount) or _only(mounts, _GLUSTER, "source", "GlusterFS")
+    target = _real(target_mount) or _only(mounts, _BEEGFS, "target", "BeeGFS")
     on_source, on_target = mount_of(mounts, source), mount_of(mounts, target)
     volume = None
     if on_source and on_source.filesystem in _GLUSTER:
@@ -68,8 +61,8 @@ def draft_site(request: InitRequest, mounts: Sequence[Mount]) -> SiteDraft:
         target_kind=kind,
         target_mount=Path(os.fsdecode(mount)),
         target_path=os.fsdecode(path),
-        trees=request.trees or DEFAULT_TREES,
-        state_dir=request.state_dir,
+        trees=trees or DEFAULT_TREES,
+        state_dir=state_dir,
     )
 
 

@@ -8,13 +8,11 @@ from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import several
 from migrator.cutover.model import LinkLook, LinkPlace, LinkProblem
-from migrator.fs.model import Mount
-from migrator.hooks.model import FileLook, HookEvent, HooksFound, HookStage, HookStep
+from migrator.fs.model import FileLook, Mount, untrusted
+from migrator.hooks.model import HookEvent, HooksFound, HookStage, HookStep
 
 _CHECK = "links"
 _NAME_LIMIT_BYTES = 255
-_WRITABLE_BY_OTHERS = 0o022
-_STICKY = 0o1000
 _GLUSTER = "fuse.glusterfs"
 _SHOWN = 5
 _TOLD = 20
@@ -54,24 +52,15 @@ def link_path(link: str, tree: UserTree) -> bytes:
 
 
 def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkProblem | None:
-    """The first path component that lets a user other than root redirect the link. If the path was resolved
-    completely (`reached`), the last directory holds the link: there a sticky bit does not help, because every user
-    may still create names.
+    """The first path component that lets a user other than root redirect the link. `reached`: the path was resolved
+    completely, and the last directory holds the link.
     """
-    owners = (0, euid)
-    for position, look in enumerate(way):
-        last, path = reached and position == len(way) - 1, show(look.path)
+    for look in way:
         if look.type not in (EntryType.DIRECTORY, EntryType.SYMLINK):
-            return LinkProblem(message=f"{path} on the way is a {look.type.value}", fix="put [cutover] link right")
-        if look.uid not in owners:
-            return LinkProblem(message=f"{path} belongs to uid {look.uid}, not to root", fix=f"chown -h root: {path}")
-        if look.type is EntryType.SYMLINK:
-            continue
-        if look.mode & _WRITABLE_BY_OTHERS and (last or not look.mode & _STICKY):
-            return LinkProblem(
-                message=f"{path} can be written by others than root (mode {look.mode:04o})", fix=f"chmod go-w {path}"
-            )
-    return None
+            message = f"{show(look.path)} on the way is a {look.type.value}"
+            return LinkProblem(message=message, fix="put [cutover] link right")
+    found = untrusted(way, euid, reached=reached)
+    return None if found is None else LinkProblem(message=f"{show(found[0])} {found[1]}", fix=found[2])
 
 
 def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:

@@ -15,8 +15,7 @@ from tests.support.plans import small_plan
     [
         (["run", "--all", "--bwlimit", "foo"], '"foo" is no size'),
         (["run", "--all", "--bwlimit", "0"], "too small"),
-        (["plan", "-s", "0"], "too small"),
-        (["plan", "-s", "999999999999PiB"], "too large"),
+        (["run", "--all", "--bwlimit", "999999999999PiB"], "too large"),
         (["verify", "--all", "--sample", "105%"], "no share"),
         (["status", "--watch", "--interval", "10ms"], "too small"),
         (["status", "--watch", "--json"], "--watch excludes --json"),

@@ -154,10 +154,10 @@ def test_trees_that_are_not_there_are_refused(world: World, gone: str) -> None:
 
 def test_a_directory_on_the_way_that_others_can_change_is_refused(world: World) -> None:
     world.homes.chmod(0o1777)
-    assert "homes can be written by others than root (mode 1777)" in world.refused()
+    assert "homes can be written by other users (mode 1777)" in world.refused()
     world.homes.chmod(0o755)
     world.path.chmod(0o777)
-    assert f"{world.path} can be written by others" in world.refused()
+    assert f"{world.path} can be written by other users" in world.refused()
     world.path.chmod(0o1777)  # what root made there nobody else can exchange
     assert world.switch()
     os.chown(world.path, 1001, 0)

@@ -61,7 +61,7 @@ def test_every_link_of_the_plan_is_looked_at(site: Site) -> None:
     (homes / "bob").symlink_to(site.source / "home" / "bob")
     assert links(site) == [("ok", "3 links of the active plan can be switched")]
     homes.chmod(0o777)
-    assert links(site) == [("failure", f"{homes} can be written by others than root (mode 0777)")]
+    assert links(site) == [("failure", f"{homes} can be written by other users (mode 0777)")]
 
 
 @pytest.mark.exhaustive

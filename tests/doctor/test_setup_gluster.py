@@ -20,7 +20,7 @@ from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from migrator.site.config import Site
-from migrator.site.init import InitRequest, InitResult, draft_site, make_state_directory, record_site
+from migrator.site.init import InitResult, draft_site, make_state_directory, record_site
 from migrator.site.load import load_site
 from tests.support.cluster.handle import LabHandle, WallClock, wait_until
 
@@ -94,7 +94,7 @@ def messages(found: dict[str, list[Finding]], check: str, status: FindingStatus)
 
 
 def test_a_volume_is_found_among_the_mounts(lab: LabHandle, tmp_path: Path) -> None:
-    draft = draft_site(InitRequest(source_mount=lab.source, target_mount=tmp_path), read_mounts())
+    draft = draft_site(read_mounts(), source_mount=lab.source, target_mount=tmp_path)
     assert (draft.source_kind, draft.volume) == ("gluster", lab.state.spec.volume)
     assert (draft.source_mount, draft.target_kind) == (lab.source, "posix")
 

@@ -6,7 +6,7 @@ import pytest
 
 from migrator.core.errors import UsageError
 from migrator.fs.model import Mount
-from migrator.site.init import InitRequest, draft_site
+from migrator.site.init import draft_site
 from migrator.site.render import SiteDraft
 
 ROOT = Mount(point=b"/", filesystem="ext4", source=b"/dev/sda1")
@@ -18,7 +18,7 @@ XFS = Mount(point=b"/data", filesystem="xfs", source=b"/dev/sdb1")
 
 def draft(mounts: list[Mount], source: str | None = None, target: str | None = None) -> SiteDraft:
     named = {"source_mount": source, "target_mount": target}
-    return draft_site(InitRequest(**{side: Path(path) for side, path in named.items() if path}), mounts)  # type: ignore[arg-type]
+    return draft_site(mounts, **{side: Path(path) for side, path in named.items() if path})  # type: ignore[arg-type]
 
 
 def test_the_only_ones_are_taken() -> None:
