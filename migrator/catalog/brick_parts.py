@@ -281,7 +281,6 @@ class BrickPartsWriter:
         # Opened now, in parallel with the walks, and not at the end.
         self._union = Union(temp_dir=temp_dir)
         self._is_united = False
-        self._totals: CatalogTotals | None = CatalogTotals()
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
         """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows. Raises
@@ -289,9 +288,7 @@ class BrickPartsWriter:
         """
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
         self._add(self._rows, brick, batch, self._write_table)
-        counted = _totals(batch)
-        self._count(counted)
-        return counted
+        return CatalogTotals(rows=batch.num_rows)
 
     def add_directories(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
         """Add a block of a brick's directories, which `unite` merges. Raises MigratorError for a malformed block."""
@@ -319,8 +316,6 @@ class BrickPartsWriter:
         self._is_united = True
         for table in self._union.directories(self._kept, bricks=bricks, limit=limit):
             self._write_table(table)
-            for batch in table.to_batches():
-                self._count(replace(_totals(batch), directories=batch.num_rows))
         for file in self._kept:
             file.unlink()
         self._kept = []
@@ -335,7 +330,6 @@ class BrickPartsWriter:
         """After `unite`: replace the rows of these paths by what the mount shows: a tree and an entry, or nothing."""
         if not rows:
             return
-        self._totals = None
         present = self._united().files_of(list(rows), self._part_files())
         gone = pa.array(sorted(rows), type=pa.binary())
         for name in self._parts.values():
@@ -349,8 +343,8 @@ class BrickPartsWriter:
             self._write_table(pa.Table.from_batches(added, schema=catalog_files.ROW_SCHEMA))
 
     def totals(self) -> CatalogTotals:
-        union = self._united()
-        return union.totals(self._part_files()) if self._totals is None else self._totals
+        """Rows, directories and bytes of files. After `unite`."""
+        return self._united().totals(self._part_files())
 
     def close(self, record: CatalogRecord) -> CatalogRecord:
         """Sync what was written, then write the closing record."""
@@ -360,11 +354,6 @@ class BrickPartsWriter:
             sync(file)
         sync(self._directory)
         return catalog_files.close_catalog(self._directory, record, [name for _, name in sorted(self._parts.items())])
-
-    def _count(self, counted: CatalogTotals) -> None:
-        with self._lock:
-            if self._totals is not None:
-                self._totals = _sum(self._totals, counted)
 
     def _add(
         self,
@@ -411,17 +400,3 @@ class BrickPartsWriter:
         if not self._is_united:
             raise ValueError("the directories of the bricks are not united yet")
         return self._union
-
-
-def _totals(batch: pa.RecordBatch) -> CatalogTotals:
-    """Rows and bytes of files."""
-    files = pc.filter(batch.column("size"), pc.equal(batch.column("type"), pa.scalar("file")))
-    return CatalogTotals(rows=batch.num_rows, size_bytes=pc.sum(files).as_py() or 0)
-
-
-def _sum(one: CatalogTotals, other: CatalogTotals) -> CatalogTotals:
-    return CatalogTotals(
-        rows=one.rows + other.rows,
-        directories=one.directories + other.directories,
-        size_bytes=one.size_bytes + other.size_bytes,
-    )

@@ -1,17 +1,17 @@
 """Gluster's counters over time, of drains and additions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Function, and_, func, insert, or_, select, tuple_
 
 from migrator.bricks.drain.model import DrainSample
 from migrator.ledger import tables
 from migrator.ledger.rows import record_of
 
 _samples = tables.operation_samples
-_ROWS_AT_ONCE = 10_000
-_TIMES_AT_ONCE = 500
 
 
 def keep_samples(connection: Connection, operation_id: int, samples: Sequence[DrainSample]) -> None:
@@ -28,57 +28,30 @@ def read_samples(connection: Connection, operation_id: int) -> list[DrainSample]
 
 
 def read_telling_samples(connection: Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
-    """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain of weeks
-    has a hundred times as many samples; only five columns of these are read.
-    """
-    kept = _telling(connection, operation_id, recent_s)
-    times = sorted({at_s for at_s, _, _ in kept})
-    found: list[DrainSample] = []
-    for begin in range(0, len(times), _TIMES_AT_ONCE):
-        query = (
-            select(_samples)
-            .where(_samples.c.operation_id == operation_id, _samples.c.at_s.in_(times[begin : begin + _TIMES_AT_ONCE]))
-            .order_by(_samples.c.at_s, _samples.c.host)
-        )
-        rows = connection.execute(query)
-        found += [record_of(row, DrainSample) for row in rows if (row.at_s, row.task_id, row.host) in kept]
-    return found
-
-
-def _telling(connection: Connection, operation_id: int, recent_s: float) -> set[tuple[float, str, str]]:
-    """The keys (time, task, host) of these samples: the last of every task and host, those around every fall of counters, and of
-    the newest task the recent ones and the last before them.
+    """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain of weeks has
+    a hundred times as many samples. Of every task and host: the last one, those around every fall of counters, the first that counts
+    files again; and of the newest task the recent ones, with the last before them.
     """
     newest_task, from_s = _newest(connection, operation_id, recent_s)
     one = _samples.c
-    query = (
-        select(one.at_s, one.task_id, one.host, one.files, one.size_bytes)
-        .where(one.operation_id == operation_id)
-        .order_by(one.at_s, one.host)
+    counts = tuple_(one.files, one.size_bytes)
+
+    def beside(shift: Callable[..., Function[Any]], column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return shift(column).over(partition_by=(one.task_id, one.host), order_by=one.at_s)
+
+    before, after = partial(beside, func.lag), partial(beside, func.lead)
+    query = select(
+        _samples,
+        after(one.at_s).label("next_at_s"),
+        (counts < tuple_(before(one.files), before(one.size_bytes))).label("fell"),
+        (tuple_(after(one.files), after(one.size_bytes)) < counts).label("falls"),
+        and_(one.files > 0, before(one.files) == 0).label("rises"),
     )
-    kept: set[tuple[float, str, str]] = set()
-    last: dict[tuple[str, str], tuple[float, int, int]] = {}
-    earlier: dict[tuple[str, str], float] = {}
-    fallen: set[tuple[str, str]] = set()
-    for at_s, task_id, host, files, size_bytes in connection.execute(query).yield_per(_ROWS_AT_ONCE):
-        key = task_id, host
-        before = last.get(key)
-        if before is not None and (files, size_bytes) < before[1:]:
-            kept.add((before[0], *key))
-            fallen.add(key)
-        if key in fallen:
-            kept.add((at_s, *key))
-            if files:
-                fallen.discard(key)
-        if task_id == newest_task:
-            if at_s >= from_s:
-                kept.add((at_s, *key))
-            else:
-                earlier[key] = at_s
-        last[key] = at_s, files, size_bytes
-    kept.update((at_s, *key) for key, (at_s, _, _) in last.items())
-    kept.update((at_s, *key) for key, at_s in earlier.items())
-    return kept
+    seen = query.where(one.operation_id == operation_id).subquery().c
+    recent = and_(seen.task_id == newest_task, seen.next_at_s >= from_s)
+    kept = or_(seen.next_at_s.is_(None), seen.fell, seen.falls, seen.rises, recent)
+    rows = connection.execute(select(*seen).where(kept).order_by(seen.at_s, seen.host))
+    return [record_of(row, DrainSample) for row in rows]
 
 
 def _newest(connection: Connection, operation_id: int, recent_s: float) -> tuple[str | None, float]:

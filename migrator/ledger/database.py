@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Connection, Table, create_engine, event, select
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
@@ -203,14 +203,6 @@ def check(table: Mapping[State, frozenset[State]], old: State, new: State, what:
             hint="see `migrator status`, make sure that no other run is at work, and run the same command again",
         )
     return True
-
-
-def state_of(connection: Connection, table: Table, row_id: int, kind: type[State], what: str) -> State:
-    """The state in a row. Raises LedgerCorrupt if there is no such row."""
-    found: Any = connection.execute(select(table.c.state).where(table.c.id == row_id)).scalar_one_or_none()
-    if found is None:
-        raise missing(what)
-    return kind(found)
 
 
 def missing(what: str) -> LedgerCorrupt:

@@ -1,8 +1,7 @@
-"""The ledger as one object. Sums for reports are imported only when they are asked for, so that other verbs start faster."""
+"""The ledger as one object."""
 
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from sqlalchemy import Connection
 
@@ -12,6 +11,7 @@ from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRec
 from migrator.ledger.chunks import AttemptTable, ChunkTable
 from migrator.ledger.cutovers import BackupRecords, SpeedUpRecords
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, backup
+from migrator.ledger.live import MetricRecords, WatchRecords
 from migrator.ledger.measures import (
     BenchmarkRecords,
     CapacityRecords,
@@ -23,10 +23,7 @@ from migrator.ledger.measures import (
 from migrator.ledger.operations import AdditionRecords, CutoverRecords, DrainRecords, RetirementRecords
 from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
 from migrator.ledger.plans import ArchiveRecords, PlanRecords, ReleaseRecords, ScanRecords, VerificationRecords
-
-if TYPE_CHECKING:
-    from migrator.ledger.live import MetricRecords, WatchRecords
-    from migrator.ledger.sums import LedgerFacts, ReportSums
+from migrator.ledger.sums import LedgerFacts, ReportSums
 
 
 class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable):
@@ -61,6 +58,10 @@ class Ledger:
         self.target_backups = BackupRecords(database)
         self.benchmarks = BenchmarkRecords(database)
         self.speed_ups = SpeedUpRecords(database)
+        self.facts = LedgerFacts(database)
+        self.report_sums = ReportSums(database)
+        self.watching = WatchRecords(database)
+        self.metric_sums = MetricRecords(database)
 
     def __enter__(self) -> Self:
         return self
@@ -72,34 +73,6 @@ class Ledger:
     def file(self) -> Path:
         """The database."""
         return self._database.file
-
-    @cached_property
-    def facts(self) -> "LedgerFacts":
-        """Sums for `status` and `report`."""
-        from migrator.ledger.sums import LedgerFacts  # noqa: PLC0415
-
-        return LedgerFacts(self._database)
-
-    @cached_property
-    def report_sums(self) -> "ReportSums":
-        """Sums for reports only."""
-        from migrator.ledger.sums import ReportSums  # noqa: PLC0415
-
-        return ReportSums(self._database)
-
-    @cached_property
-    def watching(self) -> "WatchRecords":
-        """Streams in flight and new events, for `status --watch`."""
-        from migrator.ledger.live import WatchRecords  # noqa: PLC0415
-
-        return WatchRecords(self._database)
-
-    @cached_property
-    def metric_sums(self) -> "MetricRecords":
-        """Sums for `metrics`."""
-        from migrator.ledger.live import MetricRecords  # noqa: PLC0415
-
-        return MetricRecords(self._database)
 
     def close(self) -> None:
         """Release the file. May be called again."""

@@ -88,7 +88,7 @@ def test_files_of_all_bricks_and_directories_once_with_their_greatest_time(
     for number, brick in enumerate(BRICKS):
         writer.add_directories(brick, 1, payload(directory(BOB, 103, mtime_ns=10**18 + number)))
     counted = writer.add_rows("h1:/b", 1, payload(row(ALICE + b"/one", 1), row(b"loose", 2)))
-    assert (counted.rows, counted.size_bytes) == (2, 20)
+    assert counted.rows == 2
     writer.add_rows("h2:/b", 2, payload(row(ALICE + b"/two", 3, EntryType.SOCKET)))
     assert writer.unite(bricks=2, limit=10) == BrickFindings()
     totals = writer.totals()
