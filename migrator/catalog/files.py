@@ -129,7 +129,8 @@ def read_record(file: Path) -> tuple[CatalogRecord, tuple[PartFacts, ...]]:
     try:
         content = json.loads(file.read_bytes())
         if isinstance(content, dict) and content.get("format") != _FORMAT:
-            raise RecordUnreadable(f"{file} has format {content.get('format')!r}; this version reads {_FORMAT!r}")
+            words = f"{file} has format {content.get('format')!r}; this version reads {_FORMAT!r}"
+            raise RecordUnreadable(words, hint=_SCAN_AGAIN)
         document: _Document = decode(_Document, content, "the record")
     except ValueError as error:
         raise RecordUnreadable(
