@@ -10,7 +10,7 @@ import pytest
 
 from migrator.catalog.brick_parts import BrickPartsWriter
 from migrator.catalog.files import open_closed
-from migrator.catalog.model import BrickFindings, BrickWalk, PathFinding, ScanProblem, ScanTimes
+from migrator.catalog.model import BrickFindings, PathFinding
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import MigratorError
@@ -153,28 +153,3 @@ def test_what_cannot_be_in_a_quiet_volume_is_found(
 def test_a_torn_block_is_refused_with_words(writer: BrickPartsWriter) -> None:
     with pytest.raises(MigratorError, match="cannot be understood"):
         writer.add_rows("h1:/b", 1, payload(row(ALICE + b"/one", 1))[:-8])
-
-
-def test_an_unclosed_catalog_can_be_thrown_away_and_a_closed_one_cannot(
-    catalogs: CatalogDirectories, tmp_path: Path
-) -> None:
-    abandoned = catalogs.create_from_bricks(RECORD, bricks=1)
-    abandoned.add_rows("h1:/b", 1, payload(row(ALICE + b"/one", 1)))
-    for _ in range(2):
-        catalogs.discard("c1")
-    assert not (tmp_path / "catalogs" / "c1").exists()
-    closing = replace(
-        RECORD,
-        way_reasons=("why",),
-        findings=("what",),
-        bricks=(BrickWalk(brick="h1:/b", host="h1", rows=1, directories=2, elapsed_s=0.5, whole=True),),
-        times=ScanTimes(checks_s=1.0, walk_s=2.0, finish_s=3.0),
-    )
-    kept = catalogs.create_from_bricks(RECORD, bricks=1)
-    kept.note([ScanProblem(path=b"p", operation="open", errno=13, reason="Permission denied")])
-    kept.unite(bricks=1, limit=1)
-    kept.close(closing)
-    catalogs.discard("c1")
-    closed = catalogs.closed("c1")
-    assert replace(closed.record, parts=(), digest="") == closing
-    assert [pq.read_table(file).num_rows for file in closed.problem_files] == [1]

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.ports import LinkedPath, LinkFindingKind, VerifiedPath
 from migrator.core.errors import Refused
-from migrator.verify.model import Difference, DifferenceKind
 from tests.support.entries import entry
 
 
@@ -23,10 +22,6 @@ def manifests(tmp_path: Path) -> ManifestDirectories:
 
 def verified(path: bytes, digest: bytes | None = b"d" * 16) -> VerifiedPath:
     return VerifiedPath(source=entry(path), target=entry(path), digest=digest)
-
-
-def difference(path: bytes, kind: DifferenceKind = DifferenceKind.CONTENT) -> Difference:
-    return Difference(path=path, kind=kind, source="a", target="b")
 
 
 def test_the_same_findings_give_the_same_digest_and_a_change_another(manifests: ManifestDirectories) -> None:

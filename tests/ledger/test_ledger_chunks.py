@@ -14,7 +14,6 @@ from migrator.transfer.model import FileProblem, FileProblemKind, Sample, Stream
 from tests.support.records import attempt, begin, end, files, waiting
 
 FAILED = {"state": "failed", "chunk": ChunkState.FAILED}
-TREE = b"home/alice"
 
 
 def bad(path: bytes, reason: str = "Permission denied") -> FileProblem:
@@ -95,9 +94,6 @@ def test_failed_chunks_are_given_out_again_and_the_times_of_their_trees_are_set_
     assert waiting(ledger, made) == [every[0]]
     assert list(ledger.passes.to_retry(made)) == list(ledger.passes.failed(made)) == []
     assert ledger.passes.retry_failed(made) == 0
-
-
-# Chunks of whole trees, which drivers copy.
 
 
 # Attempts.
@@ -201,15 +197,6 @@ def test_attention_is_that_of_the_latest_attempt_and_halves_tell_it_anew(ledger:
 
 
 # Samples.
-
-
-def test_samples_of_all_streams_come_in_order(ledger: Ledger) -> None:
-    made = begin(ledger, [])
-    ledger.samples.add(made, [sample(20.0), sample(20.0, 4), sample(10.0, None, 2**50)])
-    ledger.samples.add(made, [sample(20.0, None, 9)])
-    ledger.samples.add(made, [])
-    assert list(ledger.samples.whole(made)) == [sample(10.0, None, 2**50), sample(20.0, None, 9)]
-    assert list(ledger.samples.whole(made + 1)) == []
 
 
 def test_ended_attempts_give_the_cost_of_streams(ledger: Ledger) -> None:

@@ -9,13 +9,12 @@ import pytest
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain.model import ChangedOption, DrainNotes, DrainRecord, DrainSample
+from migrator.bricks.drain.model import ChangedOption, DrainNotes, DrainRecord
 from migrator.bricks.retire.model import RETIREMENT_TRANSITIONS, Retirement, RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord
-from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger
 from migrator.operations.model import Kind, StepResult
 from tests.support import operations as to
@@ -276,23 +275,6 @@ def test_every_rollback_has_the_target_top_of_its_own_and_forgets_an_earlier_fai
     # The freeze of the cutover stays what it was.
     assert (record.frozen_at_s, record.thawed_at_s, record.freeze_s) == (10.0, 50.5, 40.5)
     assert record.times[S.THAWED] == 71.5
-
-
-# Counters over time.
-
-
-LOOKED = DrainSample(
-    task_id="t",
-    at_s=5.0,
-    host="gl2",
-    files=2**40,
-    size_bytes=2**55,
-    lookups=3,
-    failures=1,
-    skipped=2,
-    status=TaskStatus.IN_PROGRESS,
-    runtime_s=1.5,
-)
 
 
 # Retirements.

@@ -89,20 +89,6 @@ def not_arrived(ledger: Ledger, *trees: bytes, batch: int = 1) -> NotArrived:
 # Passes.
 
 
-def test_passes_say_what_they_were_made_from(ledger: Ledger) -> None:
-    first, second = ledger.passes.read(seed(ledger)), delta(ledger)
-    assert (first.number, first.catalog, first.base_catalog, first.chunk_list) == (0, "catalog-1", None, SEED_LIST)
-    assert (first.move_list, first.moved_at_s, first.scan_s) == (None, None, None)
-    assert ledger.passes.read(second.id) == second
-    assert (second.number, second.catalog, second.base_catalog) == (1, "catalog-2", "catalog-1")
-    assert (second.chunk_list, second.move_list, second.scan_s) == (DELTA_LIST, "moves-1", 2.5)
-    for at_s in (70.0, 90.0):
-        ledger.passes.moves_done(second.id, at_s)
-        assert ledger.passes.read(second.id).moved_at_s == 70.0
-    with pytest.raises(LedgerCorrupt, match="no pass 99"):
-        ledger.passes.moves_done(99, 1.0)
-
-
 def test_passes_over_a_tree_are_those_of_its_batches_and_those_that_name_it(ledger: Ledger) -> None:
     whole = seed(ledger)
     both, bobs = delta(ledger, 1, changes=CHANGES).id, delta(ledger, 2, changes=OF_BOB).id

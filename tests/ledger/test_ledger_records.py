@@ -4,19 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.bench.model import BenchmarkRecord, BenchmarkState, Measurement, Place, SuiteName, Unit
 from migrator.core.entry import UserTree
-from migrator.core.errors import LedgerCorrupt, UsageError
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.errors import LedgerCorrupt
 from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
 from migrator.fs.model import CapacitySample, Side
 from migrator.ledger import measures
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.reap.model import ArchiveRecord, ArchiveState, ReapRelease, WrittenArchive
+from migrator.reap.model import ArchiveRecord, ArchiveState, WrittenArchive
 from migrator.transfer import model as transfer
-from migrator.transfer.model import Limits, Sample
+from migrator.transfer.model import Limits
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
-from tests.support.records import HOSTILE
 
 ALICE, BOB = b"home/alice\xff\n", b"home/bob"
 
@@ -48,69 +45,6 @@ def test_archives_are_proven_once_and_void_for_ever(ledger: Ledger) -> None:
         ledger.archives.prove(5, at_s=1.0)
 
 
-def test_releases_are_kept_by_tree_in_their_order(ledger: Ledger) -> None:
-    found = [
-        ReapRelease(tree=ALICE, pattern=name, is_glob=bool(number % 2), by="root", at_s=float(number))
-        for number, name in enumerate(HOSTILE)
-    ]
-    other = ReapRelease(tree=BOB, pattern=b"x", is_glob=False, by="root", at_s=1.0)
-    for some in ([], [*found[:2], other], found[2:]):
-        ledger.releases.add(some)
-    assert list(ledger.releases.of_trees([ALICE])) == found
-    assert list(ledger.releases.of_trees([BOB, b"home/c"])) == [other]
-    assert list(ledger.releases.of_trees([])) == []
-
-
-# Benchmarks.
-
-
-BENCHMARK = BenchmarkRecord(
-    id=0,
-    suite=SuiteName.RECURSIVE,
-    scale=0.01,
-    seed=7,
-    runs=3,
-    places=(
-        Place(label="source", root=b"/mnt/\xff gluster", filesystem="fuse.glusterfs"),
-        Place(label="/scratch", root=b"/scratch", filesystem="xfs"),
-    ),
-    hosts=("gl1", "gl2"),
-    token="f00dbabe0001",
-    state=BenchmarkState.RUNNING,
-    started_at_s=10.0,
-)
-MEASUREMENT = Measurement(
-    place="source",
-    run=2,
-    step="ls",
-    unit=Unit.SECONDS,
-    value=1.5,
-    by_host={"gl1": 1.0, "gl2": 2.0},
-    at_s=20.0,
-    details={"cpu_s": 0.25},
-    load_average=0.5,
-    cold=False,
-    skew_s=0.01,
-)
-
-
-def test_a_benchmark_is_read_as_it_was_written_and_its_first_end_counts(ledger: Ledger) -> None:
-    record, other = ledger.benchmarks.start(BENCHMARK), ledger.benchmarks.start(BENCHMARK)
-    assert record == replace(BENCHMARK, id=record.id)
-    assert ledger.benchmarks.read(record.id) == record
-    assert list(ledger.benchmarks.all()) == [record, other]
-    first = replace(MEASUREMENT, run=1, at_s=12.0)
-    for made in (replace(MEASUREMENT, value=9.0), first, MEASUREMENT):
-        ledger.benchmarks.measured(record.id, made)
-    assert list(ledger.benchmarks.measurements(record.id)) == [first, MEASUREMENT]
-    assert list(ledger.benchmarks.measurements(other.id)) == []
-    ended = ledger.benchmarks.finish(record.id, BenchmarkState.FAILED, at_s=30.0, notes=["fio is not there"])
-    assert (ended.state, ended.ended_at_s, ended.notes) == (BenchmarkState.FAILED, 30.0, ("fio is not there",))
-    assert ledger.benchmarks.finish(record.id, BenchmarkState.DONE, at_s=40.0) == ended
-    with pytest.raises(UsageError, match="no benchmark 12"):
-        ledger.benchmarks.read(12)
-
-
 # Capacity, and sums for reports.
 
 
@@ -120,24 +54,7 @@ def capacity(side: Side, at_s: float, free_bytes: int, free_inodes: int | None =
     return CapacitySample(side=side, at_s=at_s, **sizes)  # type: ignore[arg-type]
 
 
-def event(at_s: float, kind: EventKind = EventKind.HOST_LOST, subject: str = "host a") -> Event:
-    severity = Severity.INFO if kind is EventKind.HOST_FOUND else Severity.WARNING
-    return Event(at_s=at_s, kind=kind, severity=severity, subject=subject, message=f"m{at_s:.0f}")
-
-
-# Predictions.
-
-
 # Around cutovers.
-
-
-def test_the_newest_backup_of_a_tree_counts(ledger: Ledger) -> None:
-    backups = ledger.target_backups
-    backups.record([], at_s=1.0, note="")
-    assert backups.latest(ALICE) is None
-    for trees, at_s, newest in (([ALICE, BOB], 20.0, 20.0), ([ALICE], 10.0, 20.0), ([ALICE], 30.5, 30.5)):
-        backups.record(trees, at_s=at_s, note="weekly")
-        assert (backups.latest(ALICE), backups.latest(BOB)) == (newest, 20.0)
 
 
 def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_told(ledger: Ledger) -> None:
@@ -221,18 +138,3 @@ def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: Ledger, monkeypatch:
     for number in range(62):
         ledger.governor.add(replace(record, at_s=float(number)))
     assert [found.at_s for found in ledger.governor.of_run(run_id)] == [float(number) for number in range(52, 62)]
-
-
-def test_of_hosts_what_was_read_last_is_kept(ledger: Ledger) -> None:
-    one, two = (transfer.HostLoad(host=host, at_s=1.0, load=3.0) for host in ("gl1", "gl2"))
-    for loads, kept in (([two, one], [one, two]), ([replace(one, load=7.5)], [replace(one, load=7.5)]), ([], [])):
-        ledger.governor.keep_loads(loads)
-        assert list(ledger.governor.loads()) == kept
-
-
-# Streams at work, and new events.
-
-
-def sample(ledger: Ledger, pass_id: int, at_s: float, attempt_id: int | None, size_bytes: int = 100) -> None:
-    one = Sample(at_s=at_s, interval_s=5.0, attempt_id=attempt_id, streams=1, files=1, size_bytes=size_bytes)
-    ledger.samples.add(pass_id, [one])

@@ -7,8 +7,6 @@ from migrator.plan.model import TreeUsage
 from migrator.plan.rules import BatchLimits, LinkSpan, SpanMember, batch_trees
 from tests.support.usages import usage
 
-ROOMY = BatchLimits(max_bytes=1000, max_files=1000, max_users=10)
-
 
 def span(*trees: bytes | None, size_bytes: int = 1, groups: int = 1) -> LinkSpan:
     members = tuple(SpanMember(tree=tree, names=groups, examples=()) for tree in trees)

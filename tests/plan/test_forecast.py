@@ -3,12 +3,11 @@
 import pytest
 
 from migrator.fs.model import Capacity, Need
-from migrator.plan.model import ASSUMED_S_PER_FILE, Order, TransferCost
+from migrator.plan.model import Order
 from migrator.plan.rules import rank
-from migrator.plan.rules_forecast import choose_cost, copy_s, still_needed, which_fit
+from migrator.plan.rules_forecast import still_needed, which_fit
 from tests.support.usages import usage
 
-ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
 TREES = (
     usage(b"big", size_bytes=900, files=10, age_s=50.0),
     usage(b"old", size_bytes=30, files=20, age_s=5000.0),
@@ -31,18 +30,6 @@ def test_orders(order: Order, expected: list[bytes]) -> None:
     assert [found.tree.path for found in rank(TREES[::-1], order)] == expected
     tied = [usage(name, size_bytes=5, files=5, age_s=5.0) for name in (b"c", b"a", b"b")]
     assert [found.tree.path for found in rank(tied, order)] == [b"a", b"b", b"c"]
-
-
-def test_a_cost_says_where_it_comes_from_and_streams_share_the_work() -> None:
-    cost = choose_cost(ONE, 4)
-    assert (cost.s_per_file, cost.streams) == (1.0, 4)
-    assert cost.basis.startswith(ONE.basis)
-    assert "from 1 to 4 streams" in cost.basis
-    assert copy_s(10, 100, ONE) == pytest.approx(20.0)
-    assert copy_s(10, 100, cost) == pytest.approx(5.0)
-    assumed = choose_cost(None, 4)
-    assert assumed.s_per_file == ASSUMED_S_PER_FILE
-    assert all(words in assumed.basis for words in ("assumed", "1 ms a file", "100 MiB/s", "4 streams"))
 
 
 def capacity(free_bytes: int = 100, free_inodes: int | None = 100, *, read_only: bool = False) -> Capacity:

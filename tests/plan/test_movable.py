@@ -30,12 +30,6 @@ def test_a_tree_is_copied_before_its_cutover_begins_and_after_it_has_ended_on_th
     assert plan_rules.settled_trees(newest) == ({ANN.path} if state in SETTLED_STATES else frozenset())
 
 
-def test_the_order_is_kept_and_nothing_is_left_alone_without_a_cutover() -> None:
-    assert plan_rules.movable_trees((BOB, ANN), {}) == ((BOB, ANN), ())
-    both = {tree.path: record(CutoverState.THAWED, tree) for tree in (ANN, BOB)}
-    assert plan_rules.movable_trees((BOB, ANN), both) == ((), (BOB, ANN))
-
-
 def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees() -> None:
     def span(*trees: bytes | None) -> plan_rules.LinkSpan:
         members = tuple(plan_rules.SpanMember(tree=tree, names=1, examples=()) for tree in trees)

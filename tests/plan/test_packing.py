@@ -4,7 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -172,22 +171,6 @@ def test_the_cuts_of_the_listings_do_not_matter(listings: list[Listing], bound: 
     assert list(pack(listings, bound)) == list(pack(merged, bound))
 
 
-@given(trees(), limits)
-def test_three_chunks_that_follow_one_another_would_not_fit_into_one(
-    listings: list[Listing], bound: ChunkLimits
-) -> None:
-    """Chunks are well filled, although directories stay together."""
-    chunks = [
-        chunk
-        for chunk in pack(listings, bound)
-        if chunk.kind is ChunkKind.FILES and None in chunk.link_groups and chunk.size_bytes <= bound.max_bytes
-    ]
-    for three in zip(chunks, chunks[1:], chunks[2:], strict=False):
-        if len({(chunk.batch, chunk.tree, chunk.brick) for chunk in three}) == 1:
-            files = sum(chunk.files for chunk in three)
-            assert files > bound.max_files or sum(chunk.size_bytes for chunk in three) > bound.max_bytes
-
-
 def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_as_the_largest() -> None:
     rows: list[Row] = [(b"t/a", 1, 1), (b"t/b", 1, 1)]
     rows += [(b"t/c%d" % number, 90, 2) for number in range(6)]
@@ -195,13 +178,6 @@ def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_a
     assert [len(chunk.paths) for chunk in packed([listing(rows, grouped=True)])] == [2, 6, 2]
     (chunk,) = packed([listing([(b"t/a", 10, 1), (b"t/b", 30, 1), (b"t/c", 20, 1)], grouped=True)])
     assert chunk.sizes_bytes == [10, 20, 0]
-
-
-def test_limits_that_nothing_can_keep_are_refused() -> None:
-    with pytest.raises(ValueError, match="limits"):
-        packed([], max_files=0)
-    with pytest.raises(ValueError, match="limits"):
-        packed([], range_size_bytes=-1)
 
 
 def test_a_brick_ends_a_chunk() -> None:

@@ -120,17 +120,6 @@ def test_a_chunk_that_is_not_there_is_refused(lists: ChunkListFiles, number: int
         lists.paths(found.chunk_list, number)
 
 
-def test_the_digest_is_of_the_content(lists: ChunkListFiles, tmp_path: Path) -> None:
-    found = lists.write("spring", 1, [chunk(1, [b"a"])])
-    again = lists.write("autumn", 2, [chunk(1, [b"a"])])
-    assert found.digest == again.digest == lists.digest(found.chunk_list)
-    assert lists.write("autumn", 2, [chunk(1, [b"b"])]).digest != found.digest
-    with open(tmp_path / "plans" / found.chunk_list, "r+b") as stream:
-        stream.seek(5)
-        stream.write(b"\xff")
-    assert lists.digest(found.chunk_list) != found.digest
-
-
 def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles, write: Writer) -> None:
     name = write([chunk(1, [b"a"]), chunk(2, [b"b"])]).chunk_list
     assert lists.paths(name, 2)[0].path == b"home/a/b"
@@ -193,16 +182,6 @@ def test_a_plan_is_never_overwritten(documents: PlanFiles) -> None:
     with pytest.raises(UsageError, match="already"):
         documents.write(replace(small_plan("spring"), files=99))
     assert documents.read("spring")[1] == checksum
-
-
-def test_a_missing_plan_is_named_with_those_that_there_are(documents: PlanFiles) -> None:
-    with pytest.raises(UsageError, match="no plan 'spring'") as caught:
-        documents.read("spring")
-    assert "none yet" in caught.value.hint
-    documents.write(small_plan("autumn"))
-    with pytest.raises(UsageError) as caught:
-        documents.read("spring")
-    assert "autumn" in caught.value.hint
 
 
 def test_a_plan_of_another_site_is_refused_except_to_look_at(documents: PlanFiles, tmp_path: Path) -> None:

@@ -186,16 +186,6 @@ def test_what_the_target_cannot_keep_is_listed_per_tree(world: World) -> None:
     assert [usage.tree.path for usage in plan.ranking] == [CAROL, BOB, ALICE]
 
 
-def test_unprobed_capabilities_and_a_catalog_that_is_not_whole_are_said(world: World) -> None:
-    world.init(capabilities=None)
-    world.scanned([*entries(), invented(ALICE + b"/t", xattrs={b"trusted.x": b"1"})], whole=False)
-    plan = world.plan().plan
-    assert any("migrator doctor" in problem for problem in plan.problems)
-    assert not [found for found in plan.surprises if found.kind.startswith("loss-")]
-    assert not plan.catalog_whole
-    assert any("not whole" in problem and "gl1:/brick was down" in problem for problem in plan.problems)
-
-
 UNKNOWN = replace(ROOMY, total_inodes=None, free_inodes=None)
 
 
@@ -247,14 +237,6 @@ def test_without_a_site_a_scan_or_with_a_catalog_of_another_site_there_is_no_pla
     world.ledger.scans.finish(foreign)
     with pytest.raises(Refused, match="another site"):
         world.plan()
-
-
-def test_a_taken_name_is_refused_before_the_work(ready: World) -> None:
-    ready.plan(PlanRequest(name="spring"))
-    digests = {batch.chunk_list: batch.chunk_list_digest for batch in ready.documents.read("spring")[0].batches}
-    with pytest.raises(UsageError, match="already"):
-        ready.plan(PlanRequest(name="spring", order=Order.SMALLEST))
-    assert all(ready.lists.digest(name) == digest for name, digest in digests.items())
 
 
 def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> None:

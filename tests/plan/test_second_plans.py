@@ -2,13 +2,11 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
 from migrator.core.states import PassKind, PassState
 from migrator.ledger.ledger import open_ledger
-from tests.conftest import MakeXfs
 from tests.support.cli_site import Site
 
 pytestmark = pytest.mark.needs_root
@@ -39,46 +37,3 @@ def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(pl
     planned.works("plan", "--activate")
     planned.fails(2, "run", "--user-batch", "1", says=("plan-0001", "--plan plan-0001", "--plan plan-0002"))
     planned.works("run", "--user-batch", "1", "--plan", "plan-0002")
-
-
-@pytest.mark.exhaustive
-def test_room_is_needed_only_for_what_is_not_there_yet(scratch: Path, make_xfs: MakeXfs) -> None:
-    source, target = make_xfs(size_bytes=128 << 20), make_xfs(size_bytes=64 << 20)
-    (source.path / "home" / "ann").mkdir(parents=True)
-    (source.path / "home" / "ann" / "big").write_bytes(os.urandom(36 << 20))
-    directory = scratch / "site"
-    directory.mkdir()
-    full = Site(directory=directory, source=source.path, target=target.path)
-    full.write()
-    for verb in ("init", "doctor", "scan", "plan"):
-        full.works(verb)
-    full.works("run", "--user-batch", "1", "--deltas", "0")
-    (source.path / "home" / "ann" / "small").write_bytes(b"new")
-    full.works("scan")
-    planned_again = json.loads(full.call("plan", "--activate", "--json").stdout)["plan"]
-    assert planned_again["batches"][0]["fits"]
-    full.works("run", "--user-batch", "1", "--deltas", "0")
-    full.works("verify", "--user-batch", "1")
-    (source.path / "home" / "ann" / "more").write_bytes(os.urandom(40 << 20))
-    for words in (["scan"], ["plan", "--activate"]):
-        full.works(*words)
-    full.fails(4, "run", "--user-batch", "1", says=("target",))
-
-
-@pytest.mark.exhaustive
-def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_later_one(planned: Site) -> None:
-    os.link(planned.source / "home" / "ann" / "file-1", planned.source / "home" / "bob" / "of-ann")
-    text = planned.file.read_text()
-    planned.file.write_text(text.replace("max_users = 1", "max_users = 2"))
-    for words in (["scan"], ["plan", "--activate"]):
-        planned.works(*words)
-    planned.works("run", "--user-batch", "1")
-    planned.works("verify", "--user-batch", "1")
-    ann, bob = planned.target / "home" / "ann" / "file-1", planned.target / "home" / "bob" / "of-ann"
-    assert ann.stat().st_ino == bob.stat().st_ino
-    planned.file.write_text(text)
-    for words in (["scan"], ["plan", "--activate"]):
-        planned.works(*words)
-    for number in ("1", "2"):
-        planned.works("run", "--user-batch", number)
-        planned.works("verify", "--user-batch", number)

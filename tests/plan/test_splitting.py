@@ -33,12 +33,6 @@ def test_halves_are_a_partition_with_groups_whole(paths: list[ListedPath]) -> No
     assert total_bytes(first) + total_bytes(second) == total_bytes(paths)
 
 
-@given(st.integers(min_value=2, max_value=5000))
-def test_halves_of_single_files_are_even(count: int) -> None:
-    first, second = halves([ListedPath(path=b"%d" % number, size_bytes=1) for number in range(count)])
-    assert abs(len(first) - len(second)) <= 1
-
-
 @given(LISTS, st.sets(st.integers(min_value=0, max_value=29)))
 def test_what_is_set_apart_takes_its_group_along(paths: list[ListedPath], chosen: set[int]) -> None:
     names = {b"p%d" % number for number in chosen}

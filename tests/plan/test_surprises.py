@@ -51,12 +51,3 @@ def test_groups_that_cannot_stay_whole_are_listed_as_broken(
     assert [one.kind for one in found] == [SurpriseKind.HARD_LINKS_BROKEN] * 2
     assert [one.tree for one in found] == list(trees)
     assert all("a copy of its own" in one.detail for one in found)
-
-
-def test_groups_whose_trees_share_a_batch_are_linked_again_and_not_all_are_named() -> None:
-    trees = [b"t%02d" % number for number in range(20)]
-    first, second, *_ = plan_rules_surprises.link_surprises([span(*trees)], dict.fromkeys(trees, 1))
-    assert (first.kind, first.tree, first.count) == (SurpriseKind.HARD_LINKS_IN_BATCH, b"t00", 3)
-    assert second.tree == b"t01"
-    assert "t01, t02" in first.detail
-    assert "and 14 more" in first.detail

@@ -10,7 +10,6 @@ from migrator.plan.model import (
     ENOUGH_ATTEMPTS,
     CostSums,
     fit_cost,
-    least_squares,
 )
 
 Attempt = tuple[float, float, float]
@@ -54,12 +53,6 @@ def test_same_bytes_per_file_still_explain_the_time(of_a_file: float, off: float
     assert cost is not None
     assert 3 * cost.s_per_file + 3 * of_a_file * cost.s_per_byte == pytest.approx(1.5, rel=0.01)
     assert cost.s_per_file / cost.s_per_byte == pytest.approx(ASSUMED_S_PER_FILE * ASSUMED_RATE_BYTES_PER_S)
-
-
-def test_without_usual_costs_one_carries_all_that_cannot_be_told_apart() -> None:
-    per_file, per_byte = least_squares(sums([(n, n * 1000.0, n * 0.5) for n in range(1, 10)]))
-    assert min(per_file, per_byte) == 0.0
-    assert 3 * per_file + 3000 * per_byte == pytest.approx(1.5)
 
 
 amounts = st.floats(min_value=1, max_value=1e6)

@@ -135,15 +135,6 @@ def test_a_source_that_is_not_in_its_place_is_refused(site: ScanSite, instead: b
     assert site.ledger.scans.latest(finished=False) is None
 
 
-def test_without_init_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
-    site = ScanSite(tmp_path, recorded=False)
-    try:
-        with pytest.raises(UsageError, match="knows no site"):
-            site.scan()
-    finally:
-        site.close()
-
-
 @pytest.mark.parametrize(
     ("trees", "message"),
     [
@@ -164,13 +155,6 @@ def test_globs_that_cannot_be_are_told_before_anything_is_written(
         site.scan(trees=trees)
     assert not site.catalogs_dir.exists()
     assert site.ledger.scans.latest(finished=False) is None
-
-
-def test_a_plain_tree_has_no_bricks(site: ScanSite) -> None:
-    site.grow(["alice"])
-    with pytest.raises(Refused, match="no Gluster volume"):
-        site.scan(via="bricks")
-    assert site.scan(via="auto").via == "mount"
 
 
 def test_directories_that_are_listed_twice_are_walked_once(site: ScanSite, lying: Lying) -> None:
@@ -238,17 +222,6 @@ def test_a_scan_that_ended_without_telling_the_ledger_is_over(site: ScanSite) ->
     assert site.ledger.scans.unfinished() is not None
     assert site.scan().name == record.name
     assert site.ledger.scans.unfinished() is None
-
-
-def test_user_trees_that_are_new_since_the_scan_began_are_said(site: ScanSite, lying: Lying) -> None:
-    site.grow(["alice", "bob"])
-    with pytest.raises(Interrupted):
-        asyncio.run(cancelled(site, lying, 4, max_part_rows=7))
-    lying.before_reading = lambda _: None
-    (site.root / "home" / "dora").mkdir()
-    record = site.scan(source=lying)
-    assert [tree.user for tree in record.trees] == ["alice", "bob"]
-    assert any("home/dora" in event.message for event in site.shown.events)
 
 
 def test_a_directory_swapped_for_a_symlink_never_leads_outside(site: ScanSite, tmp_path: Path) -> None:

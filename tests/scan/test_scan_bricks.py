@@ -3,8 +3,6 @@
 import asyncio
 import errno
 import os
-import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,13 +12,9 @@ import pytest
 
 from migrator.core.errors import Refused
 from migrator.gluster.model import Brick
-from migrator.hosts.ports import Host
 from migrator.lab.churn import lab_churn
 from migrator.lab.model import LabHost, VolumeType
-from migrator.native.program import native_program
-from tests.support.cluster.brick_runs import standing_still
 from tests.support.cluster.brick_scans import BrickScans, brick_scans
-from tests.support.cluster.covers import mounts_of_its_own
 from tests.support.cluster.fixtures import SMALL, MakeLab
 from tests.support.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
 
@@ -111,36 +105,6 @@ def test_both_ways_give_the_same_catalog_of_a_distributed_volume(scans: BrickSca
 
 
 @pytest.mark.exhaustive
-def test_both_ways_give_the_same_catalog_of_some_trees_alone(own: BrickScans) -> None:
-    tree, other = own.lab.state.trees[:2]
-    source, place = own.lab.source, os.fsdecode(tree)
-    (source / "on-the-way").write_text("nobody's")
-    (source / os.fsdecode(other) / "also-there").write_text("data")
-    os.link(source / os.fsdecode(other) / "also-there", source / place / "name-of-another-tree's-file")
-    whole = own.rows(own.scan("bricks"))
-    mount = own.scan("mount", only=(tree,))
-    assert (mount.whole, mount.scope) == (True, (tree,))
-    bricks = own.scan("bricks", only=(tree,))
-    assert (bricks.via, bricks.whole, bricks.reasons, bricks.findings) == ("bricks", True, (), ())
-    assert bricks.scope == (tree,)
-    own.compare(bricks, mount)
-    way = {tree[:end] for end in range(len(tree)) if tree[end : end + 1] == b"/"}
-    rows = {path: row for path, row in whole.items() if row["tree"] == tree or path in way}
-    found = own.rows(bricks)
-    assert {path: {**row, "atime_ns": 0} for path, row in found.items()} == {
-        path: {**row, "atime_ns": 0} for path, row in rows.items()
-    }
-    assert sum(walk.rows for walk in bricks.bricks) == bricks.files
-    assert found[tree + b"/name-of-another-tree's-file"]["nlink"] == 2
-    assert own.site.ledger.scans.latest(finished=False) == own.site.ledger.scans.all()[0]
-    # What is no longer there is not taken for an empty tree, whichever way it was looked for.
-    for via in ("mount", "bricks"):
-        record = own.scan(via, only=(tree, b"home/nobody"))
-        assert (record.via, record.whole) == (via, False)
-        assert any("home/nobody" in reason for reason in record.reasons)
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "volume_type", [VolumeType.REPLICA3, VolumeType.ARBITER, VolumeType.DISTRIBUTED_REPLICATE], ids=str
 )
@@ -211,52 +175,6 @@ def drop_client_cache(scans: BrickScans) -> None:
     scans.lab.drop_client_cache()
 
 
-@pytest.mark.exhaustive
-def test_a_brick_that_goes_down_in_mid_scan_makes_it_not_whole(own: BrickScans) -> None:
-    victim = own.lab.bricks[1]
-
-    async def stop(brick: Brick) -> None:
-        if brick.name == victim.name:
-            await asyncio.to_thread(own.lab.stop_brick, victim)
-
-    try:
-        record = own.scan("bricks", happening=stop)
-    finally:
-        own.lab.start_bricks()
-    assert not record.whole
-    assert any(victim.name in reason and "down" in reason for reason in record.reasons)
-
-
-@pytest.mark.exhaustive
-def test_a_walk_that_is_killed_is_named_and_the_scan_ends(own: BrickScans) -> None:
-    victim = own.lab.bricks[0]
-    killed: set[int] = set()
-
-    async def kill(brick: Brick) -> None:
-        if brick.name == victim.name:
-            path = victim.name.partition(":")[2]
-            with standing_still(lambda: walkers_on(own.lab.host_of(victim), path=path)) as held:
-                killed.update(held)
-                for pid in held:
-                    os.kill(pid, signal.SIGKILL)
-
-    async def place(host: Host) -> bytes:
-        """The walk of the victim stops before its last frame."""
-        native = os.fsdecode(await native_program().place(host))
-        if host.name != own.lab.host_of(victim).address:
-            return os.fsencode(native)
-        path = victim.name.partition(":")[2]
-        stops = f'case " $* " in *" {path} "*) head -c -8; kill -STOP $$;; *) cat;; esac'
-        return await host.place("stopping", f'#!/bin/sh\n{native} "$@" | {stops}\n'.encode())
-
-    record = own.scan("bricks", happening=kill, place=place)
-    assert killed
-    assert not record.whole
-    assert any(victim.name in reason and "not read to its end" in reason for reason in record.reasons)
-    assert [walk.whole for walk in record.bricks].count(False) == 1
-    assert not walkers_on(*own.lab.state.hosts)
-
-
 def walkers_on(*hosts: LabHost, path: str = "") -> list[int]:
     """The processes of walks inside these hosts, of all their bricks or of the one at that path."""
     inside = {Path(f"/proc/{host.holder_pid}/ns/mnt").readlink() for host in hosts}
@@ -272,41 +190,6 @@ def walkers_on(*hosts: LabHost, path: str = "") -> list[int]:
             except OSError:
                 continue
     return found
-
-
-@pytest.mark.exhaustive
-def test_a_host_that_is_not_reached_leaves_the_mount(own: BrickScans) -> None:
-    own.absent = {own.lab.state.hosts[0].address}
-    with pytest.raises(Refused, match="cannot be reached"):
-        own.scan("bricks")
-    record = own.scan("auto")
-    assert (record.via, record.whole) == ("mount", True)
-    assert any("cannot be reached" in reason for reason in record.way_reasons)
-
-
-@pytest.mark.exhaustive
-def test_what_is_no_brick_of_the_volume_is_not_read(own: BrickScans) -> None:
-    brick = own.lab.bricks[0]
-    host, path = own.lab.host_of(brick), os.fsdecode(own.lab.brick_path(brick))
-    with mounts_of_its_own(host) as inside:
-        own.inside = {host.address: inside}
-
-        def mount(*words: str) -> None:
-            subprocess.run(["nsenter", "--target", str(inside), "--mount", "--", "mount", *words, path], check=True)
-
-        # Its file system is not mounted there.
-        mount("-t", "tmpfs", "tmpfs")
-        with pytest.raises(Refused, match="no root of a brick"):
-            own.scan("bricks")
-        assert own.scan("auto").via == "mount"
-        # Another one of the same host is.
-        mount("--bind", "/srv/b2/data")
-        record = own.scan("bricks")
-        assert not record.whole
-        assert any("two bricks" in reason or "more than once" in reason for reason in record.reasons)
-    own.inside = {}
-    record = own.scan("bricks")
-    assert record.whole, record.reasons
 
 
 @pytest.mark.exhaustive

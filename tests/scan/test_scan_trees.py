@@ -102,13 +102,6 @@ def test_a_tree_that_is_none_any_more_makes_it_not_whole(site: ScanSite, how: st
     assert (record.whole, record.trees, record.rows) == (False, (), 0)
 
 
-def test_no_tree_lies_behind_a_symlink(site: ScanSite) -> None:
-    (site.root / "home").rename(site.root / "moved")
-    (site.root / "home").symlink_to("moved")
-    record = site.scan(only=(ALICE,))
-    assert (record.whole, record.rows) == (False, 0)
-
-
 def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, watched: Lying) -> None:
     with pytest.raises(Interrupted) as stopped:
         asyncio.run(cancelled(site, watched, 1, workers=1, only=(ALICE,)))

@@ -18,23 +18,6 @@ def found(**globs: list[bytes]) -> list[tuple[scan_rules.TreePattern, list[bytes
     ]
 
 
-@pytest.mark.parametrize(
-    ("globs", "exclude", "said"),
-    [
-        ({"home": []}, [], "'home'"),
-        ({"one": [b"home/a"]}, ["home"], "'one'"),
-        ({"one": [b"home/a"], "two": [b"home/a"]}, [], "'one' and 'two'"),
-        ({"one": [b"home/a"]}, ["home/a/.cache"], "would exclude nothing"),
-    ],
-)
-def test_globs_without_a_tree_or_that_contradict_each_other_are_refused(
-    globs: dict[str, list[bytes]], exclude: list[str], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
-        scan_rules.choose_trees(found(**globs), scan_rules.parse_patterns(exclude, "[users] exclude"), {})
-    assert caught.value.hint
-
-
 @pytest.mark.parametrize("outer_first", [True, False])
 def test_a_tree_inside_another_is_refused_and_both_are_named(outer_first: bool) -> None:
     globs = [(scan_rules.TreePattern(text="a/*", components=(b"a", b"*")), [b"a/b", b"a/b-c"])]

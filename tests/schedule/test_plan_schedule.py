@@ -203,20 +203,3 @@ def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned:
     outcome = schedule_of(result).orders[0].outcome
     assert len(outcome.batches) == 2
     assert outcome.subvolumes[0].drain_begins_day == pytest.approx(20, abs=0.01)
-
-
-def test_a_catalog_of_the_mount_does_not_tell(world: World) -> None:
-    world.init()
-    world.scanned([directory(b"home"), *(directory(tree) for tree in TREES), invented(ALICE + b"/a", size_bytes=5)])
-    world.site = change(world.site, target=change(world.site.target, inodes_free=10**6))
-    schedule = schedule_of(planned(world))
-    assert schedule.problem is not None
-    assert "migrator scan --via bricks" in schedule.problem
-    assert schedule.orders == ()
-
-
-def test_what_glusterd_does_not_tell_is_said(scanned: World) -> None:
-    silent = PlanScheduling(volume=None, problem="glusterd does not answer")
-    assert "glusterd does not answer" in (schedule_of(planned(scanned, scheduling=silent)).problem or "")
-    roomless = PlanScheduling(volume=volume(room=BrickRoom(total_bytes=5)))
-    assert "the room on gl1:/b1 is not known" in (schedule_of(planned(scanned, scheduling=roomless)).problem or "")

@@ -11,7 +11,7 @@ from rich.console import Console
 from migrator.core.units import DAY_S, TIB
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import Growth
-from migrator.render.document import Document, Paragraph, Section
+from migrator.render.document import Document, Section
 from migrator.render.terminal import print_document
 from migrator.schedule.model import Schedule
 from migrator.schedule.rules import assumptions, make_schedule
@@ -51,17 +51,6 @@ def test_the_field_example(name: str, target_bytes: int) -> None:
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_it_fits_the_terminal(width: int) -> None:
     assert all(len(line) <= width for line in shown(field_schedule(60 * TIB), width).splitlines())
-
-
-def test_why_there_is_none() -> None:
-    assert list(schedule_blocks(Schedule(problem="the catalog does not tell"), BEGINS_AT_S)) == [
-        Paragraph(text="There is no schedule: the catalog does not tell.")
-    ]
-
-
-def test_what_nothing_can_mend_is_said() -> None:
-    hopeless = make_schedule(facts([subvolume(1)], [batch(1, [50], days=60)], growth=1))
-    assert "Neither more room on the target nor less to copy" in shown(hopeless)
 
 
 def test_another_order_is_a_way() -> None:

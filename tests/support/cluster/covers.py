@@ -1,12 +1,10 @@
 """Something else mounted in the place of a brick's file system."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from migrator.lab.machine import entering
-from migrator.lab.model import LabBrick, LabHost
+from migrator.lab.model import LabBrick
 from tests.support.cluster.handle import LabHandle
 
 
@@ -32,19 +30,3 @@ def brick_covered(lab: LabHandle, brick: LabBrick) -> Iterator[None]:
         # What clients asked the brick meanwhile, it looked for in the empty one: they may have given directories other layouts
         # on the other bricks.
         lab.let_client_know()
-
-
-@contextmanager
-def mounts_of_its_own(host: LabHost) -> Iterator[int]:
-    """A process on a host in a mount namespace of its own. What is mounted there no brick sees: a brick works by the paths of its
-    files, so what covers them it would serve.
-    """
-    alone = ("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep infinity")
-    # Each of these becomes the next one: it is one process.
-    with subprocess.Popen((*entering(host), *alone), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline()
-            yield process.pid
-        finally:
-            process.kill()
