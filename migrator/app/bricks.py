@@ -1,7 +1,7 @@
 """What drains, additions and retirements are made of."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirecto
 from migrator.bricks.add.model import TargetRoom
 from migrator.bricks.add.stage import AdditionWorld, DirectoryWorld
 from migrator.bricks.drain.audit import LeftListFile
-from migrator.bricks.drain.model import BrickMarks, PlaceSeen
 from migrator.bricks.drain.stage import DrainWorld
 from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.retire.model import Uncovered
@@ -29,7 +28,6 @@ from migrator.core.progress import Progress
 from migrator.cutover.writers import BrickWriters, known_endpoints, open_on_bricks
 from migrator.gluster import looks
 from migrator.gluster.changes import GlusterAdditions, GlusterDrains, GlusterRetirements
-from migrator.gluster.model import Brick, DiskFacts
 from migrator.gluster.volume import GlusterSource
 from migrator.ledger.call import backing_up
 from migrator.site.config import Site
@@ -94,17 +92,17 @@ async def addition_world(
             volume=GlusterAdditions(source.commands, volume=volume),
             source_root=wiring.source_root,
             target_root=wiring.target_root,
-            places=lambda bricks: looks.look_at_new_places(hosts, bricks),
-            disks=lambda names: looks.look_at_disks(hosts, names, full=False),
-            versions=lambda names: looks.gluster_versions(hosts, names),
+            places=partial(looks.look_at_new_places, hosts),
+            disks=partial(looks.look_at_disks, hosts, full=False),
+            versions=partial(looks.gluster_versions, hosts),
             target_room=lambda: _room(wiring),
             back_up=backing_up(ledger, wiring.site.site.state_dir),
             **wiring.operation_ports(ledger, progress),
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
-            blamed=lambda state, name: looks.blamed_in_set(hosts, state, name),
-            strange=lambda brick, volume_id, paths: looks.still_strange_on(hosts, brick, volume_id, paths),
+            blamed=partial(looks.blamed_in_set, hosts),
+            strange=partial(looks.still_strange_on, hosts),
             directories=DirectoryWorld(
                 walks=looks.HostDirectories(hosts),
                 memory=DirectoryFiles(wiring.site.site.state_dir / "additions"),
@@ -166,24 +164,6 @@ async def drain_world(
         if found is None:
             raise UsageError("the source has no bricks: it is no Gluster volume")
 
-        async def versions(names: Collection[str]) -> Mapping[str, str | None]:
-            return await looks.gluster_versions(hosts, names)
-
-        async def open_files(some: Sequence[Brick], trees: Sequence[bytes]) -> int | None:
-            return await open_on_bricks(hosts, some, trees)
-
-        async def marks(some: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
-            return await looks.marks_on_bricks(hosts, some, volume_id)
-
-        async def strange(brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
-            return await looks.still_strange_on(hosts, brick, volume_id, paths)
-
-        async def places(some: Sequence[Brick], volume_id: str) -> Mapping[str, PlaceSeen]:
-            return await looks.look_at_places(hosts, some, volume_id=volume_id)
-
-        async def disks(names: Sequence[str]) -> Mapping[str, DiskFacts]:
-            return await looks.look_at_disks(hosts, names, full=True)
-
         yield DrainWorld(
             volume=GlusterDrains(source.commands, volume=volume),
             source=source,
@@ -192,18 +172,18 @@ async def drain_world(
             read_block=paths_of,
             left_list=LeftListFile,
             contents=lambda: BrickContentFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
-            versions=versions,
-            open_files=open_files,
-            places=places,
-            disks=disks,
+            versions=partial(looks.gluster_versions, hosts),
+            open_files=partial(open_on_bricks, hosts),
+            places=lambda some, volume_id: looks.look_at_places(hosts, some, volume_id=volume_id),
+            disks=partial(looks.look_at_disks, hosts, full=True),
             back_up=backing_up(ledger, site.site.state_dir),
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
             **wiring.operation_ports(ledger, progress),
             retain_s=site.cutover.retain_s,
             leftovers=looks.HostLeftovers(hosts),
-            marks=marks,
-            strange=strange,
+            marks=partial(looks.marks_on_bricks, hosts),
+            strange=partial(looks.still_strange_on, hosts),
             recovery=MountedVolumeRecovery(source.root),
         )
 

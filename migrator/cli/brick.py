@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
@@ -92,17 +93,17 @@ def drain_command(
 
     Gluster continues if this command ends; the same command resumes.
     """
-    return _drain(
-        invocation,
-        bricks,
+    request = DrainRequest(
+        bricks=tuple(bricks),
+        pid=os.getpid(),
         dry_run=dry_run,
         commit=not no_commit,
-        accept_open_files=accept_open_files,
         confirm=confirm,
-        back=False,
+        accept_open_files=accept_open_files,
         accept_retained=accept_retained,
         recover=recover,
     )
+    return _drain(invocation, request, back=False)
 
 
 @brick.command("stop")
@@ -111,7 +112,7 @@ def drain_command(
 @verb
 def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool) -> ExitCode:
     """Abort a drain that is not committed, and restore the directory layout."""
-    return _drain(invocation, bricks, dry_run=dry_run, commit=True, accept_open_files=False, confirm=None, back=True)
+    return _drain(invocation, DrainRequest(bricks=tuple(bricks), pid=os.getpid(), dry_run=dry_run), back=True)
 
 
 @brick.command("status")
@@ -125,35 +126,13 @@ def status_command(invocation: Invocation) -> ExitCode:
     return ExitCode.DONE
 
 
-def _drain(
-    invocation: Invocation,
-    bricks: Sequence[str],
-    *,
-    dry_run: bool,
-    commit: bool,
-    accept_open_files: bool,
-    confirm: str | None,
-    back: bool,
-    accept_retained: bool = False,
-    recover: bool = False,
-) -> ExitCode:
+def _drain(invocation: Invocation, request: DrainRequest, *, back: bool) -> ExitCode:
     from migrator.app.bricks import drain_world  # noqa: PLC0415
 
     site = open_site(invocation)
     wiring = app.Wiring(site)
-    request = DrainRequest(
-        bricks=tuple(bricks),
-        pid=os.getpid(),
-        dry_run=dry_run,
-        commit=commit,
-        confirm=confirm,
-        accept_open_files=accept_open_files,
-        accept_retained=accept_retained,
-        recover=recover,
-        poll_s=site.drain.poll_s,
-        stall_s=site.drain.stall_s,
-    )
-    with open_volume(wiring) as volume, wiring.ledger(read_only=dry_run) as ledger:
+    request = replace(request, poll_s=site.drain.poll_s, stall_s=site.drain.stall_s)
+    with open_volume(wiring) as volume, wiring.ledger(read_only=request.dry_run) as ledger:
 
         async def work(shown: Progress) -> DrainSummary:
             async with drain_world(wiring, volume, ledger, shown) as world:

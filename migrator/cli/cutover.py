@@ -13,11 +13,10 @@ from migrator.cli.call import Choice, batches, chosen_trees, open_site, present,
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.entry import UserTree
-from migrator.core.errors import ExitCode, UsageError
+from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.cutover.model import CutoverRequest, CutoverSummary, FreezeWay
 from migrator.cutover.stage import CutoverCall, attempts_of_users
-from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.site.config import Site
 from migrator.transfer.bases import active_plan
@@ -91,7 +90,7 @@ def _move(
     wiring = app.Wiring(site)
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
-        known = _known(ledger)
+        known = ledger.site.required()
         plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         chosen = _chosen(ledger, plan, choice, back=back)
         summaries: list[CutoverSummary] = []
@@ -116,13 +115,6 @@ def _move(
     )
     present(invocation, whole, "cutover.view:moving_document")
     return whole.exit_code
-
-
-def _known(ledger: "Ledger") -> SiteRecord:
-    site = ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
-    return site
 
 
 def _chosen(ledger: "Ledger", plan: Plan, choice: Choice, *, back: bool) -> Mapping[str, ByBatch]:

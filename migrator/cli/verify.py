@@ -13,7 +13,7 @@ from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
-from migrator.core.errors import ExitCode, UsageError
+from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.cutover.model import CutoverRecord
@@ -118,10 +118,7 @@ def _verify_carried(
     wiring: app.Wiring, ledger: "Ledger", record: CutoverRecord, shown: Progress, policy: DigestPolicy
 ) -> VerificationRecord:
     """Compare the tree of a user who works on the target with the kept source, after an aborted rollback."""
-    known = ledger.site.read()
-    if known is None:
-        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
-    back = BackSites(wiring=wiring, own=ledger, known=known, progress=shown, policy=policy)
+    back = BackSites(wiring=wiring, own=ledger, known=ledger.site.required(), progress=shown, policy=policy)
     found = call.run_to_end(
         beside_probes(wiring, ledger, back.compare(record)), when_interrupted="run the command again: it starts over"
     )

@@ -27,6 +27,12 @@ class SiteRecords(Records):
         """The site; None before `init`."""
         return self._first(SiteRecord, select(tables.site))
 
+    def required(self) -> SiteRecord:
+        """The site. Raises UsageError before `init`."""
+        if (site := self.read()) is None:
+            raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+        return site
+
     def create(self, record: SiteRecord) -> None:
         """Record the site. Raises UsageError if the ledger belongs to another site."""
         with self._database.write() as connection:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from migrator.beegfs.tool import StorageTargets, words_for_full
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, UserTree
-from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
@@ -482,9 +482,7 @@ def _close(opened: Opened) -> None:
 
 
 def _check_mounts(world: ArchivingWorld) -> None:
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    site = world.ledger.site.required()
     problems = mounts_not_recorded(site, world.source, world.target)
     if problems:
         raise Refused(

@@ -26,9 +26,7 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
 
     Raises Refused or UsageError.
     """
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    site = world.ledger.site.required()
     plan, checksum = world.documents.read(request.plan)
     if plan.site_id != site.site_id:
         raise Refused(

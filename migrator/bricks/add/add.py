@@ -36,9 +36,7 @@ async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> mo
             raise UsageError(
                 f"{name} is no brick", hint="name it as HOST:/PATH, with the host as in `gluster volume info`"
             )
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
+    site = world.ledger.site.required()
     state, _ = await world.volume.state_and_tasks()
     known = world.ledger.additions.latest(state.volume_id, request.bricks, request.side)
     if known is not None and _begins_anew(known, state, request):

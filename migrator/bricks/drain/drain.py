@@ -64,7 +64,7 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
             f"volume {asked.state.volume} has no brick {', '.join(asked.bricks)}",
             hint=f"bricks are named as in `migrator brick list`: {', '.join(sorted(asked.names))}",
         )
-    site = _site(world)
+    site = world.ledger.site.required()
     record, word = _record(asked, world.clock.now_s()), None
     problems: tuple[str, ...] = ()
     if request.confirm is not None or request.dry_run:
@@ -102,7 +102,7 @@ async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.Dr
     directories is put right. Where that was done already, nothing is. Raises as `drain_bricks`; UsageError where this program
     has begun no drain of these bricks that could be taken back.
     """
-    asked, site = await _asked(request, world), _site(world)
+    asked, site = await _asked(request, world), world.ledger.site.required()
     known = asked.known
     drained = {name for task in asked.seen.tasks or () if task.unfinished for name in task.bricks}
     if known is None or (known.state is model.DrainState.STOPPED and drained & set(asked.bricks)):
@@ -162,13 +162,6 @@ def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
 def _throttle(call: DrainCall) -> Throttle:
     world, drains = call.world, call.world.ledger.drains
     return Throttle(call=call, volume=world.volume, rules=world.throttle, records=drains, notes=model.DrainNotes)
-
-
-def _site(world: DrainWorld) -> SiteRecord:
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no ledger entry yet", hint="run `migrator init`")
-    return site
 
 
 async def _make(
