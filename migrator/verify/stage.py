@@ -438,7 +438,6 @@ class Verification:
         self, number: int, started_at_s: float, tally: walk.Tally, manifest: ClosedManifest, trees: tuple[bytes, ...]
     ) -> VerificationRecord:
         reasons = tuple(dict.fromkeys(self._reasons))
-        size_bytes, digested_bytes, carried_bytes = tally.sums
         return VerificationRecord(
             id=number,
             plan=self.request.plan.name,
@@ -447,11 +446,11 @@ class Verification:
             finished_at_s=self.clock.now_s(),
             policy=self.request.policy,
             paths=tally.paths,
-            size_bytes=size_bytes,
+            size_bytes=tally.size_bytes,
             digested_files=tally.digested_files,
-            digested_bytes=digested_bytes,
+            digested_bytes=tally.digested_bytes,
             carried_files=tally.carried_files,
-            carried_bytes=carried_bytes,
+            carried_bytes=tally.carried_bytes,
             trees=trees,
             proven_gone=tally.proven_gone,
             differences=_counts(tally.differences),
@@ -490,7 +489,7 @@ class Verification:
     def _show(self, batch: Batch, tally: walk.Tally) -> None:
         """Report progress."""
         # Users may have added files since the plan counted them: never show more than 100 %.
-        paths, (size_bytes, digested_bytes, carried_bytes) = tally.paths, tally.sums
+        paths, size_bytes = tally.paths, tally.size_bytes
         self.progress.show(
             VerifyProgress(
                 batch=batch.number,
@@ -500,8 +499,8 @@ class Verification:
                 size_bytes=size_bytes,
                 total_bytes=max(batch.size_bytes, size_bytes),
                 differences=tally.difference_count,
-                digested_bytes=digested_bytes,
-                carried_bytes=carried_bytes,
+                digested_bytes=tally.digested_bytes,
+                carried_bytes=tally.carried_bytes,
             )
         )
 

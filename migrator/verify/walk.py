@@ -214,25 +214,6 @@ class WorkPool(Generic[Wide, Narrow]):
 # --- Tally: thread-safe counters that feed the manifest
 
 
-class LinkedBytes:
-    """Bytes of files, each counted once regardless of its number of names: every name adds its part of the size.
-
-    Exact if all names of a file are counted, and too low otherwise. Constant memory.
-    """
-
-    def __init__(self) -> None:
-        self._by_names: Counter[int] = Counter()
-
-    def add(self, entry: Entry) -> None:
-        """Add one name of a file."""
-        self._by_names[max(entry.nlink, 1)] += entry.size_bytes
-
-    @property
-    def size_bytes(self) -> int:
-        """The sum, rounded down."""
-        return sum(size_bytes // names for names, size_bytes in self._by_names.items())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """The digest of content that is equal on both sides, which verification read it, and whether that was an earlier one."""
@@ -243,25 +224,18 @@ class Content:
 
 
 class Tally:
-    """The counters of one verification, which feed its manifest. Thread-safe."""
+    """The counters of one verification, which feed its manifest. Thread-safe.
+
+    Every name of a file adds its part of the size, so that a file with several names counts once; the sums are rounded down.
+    """
 
     def __init__(self, draft: "ParquetDraft") -> None:
         self._draft = draft
         self._lock = threading.Lock()
         self.paths = self.files = self.digested_files = self.carried_files = self.unread = self.proven_gone = 0
-        self._compared, self._digested, self._proven = LinkedBytes(), LinkedBytes(), LinkedBytes()
+        self.size_bytes = self.digested_bytes = self.carried_bytes = 0
         self.differences: Counter[str] = Counter()
         self.expected: Counter[str] = Counter()
-
-    @property
-    def sums(self) -> tuple[int, int, int]:
-        """Bytes of the compared files (one with several names counts once), of those whose content this verification read on
-        both sides and found equal, and of those whose content an earlier one had read.
-        """
-        with self._lock:
-            digested_bytes = self._digested.size_bytes
-            # A difference of sums: both parts add up exactly, even if names of one file are in both.
-            return self._compared.size_bytes, digested_bytes, self._proven.size_bytes - digested_bytes
 
     @property
     def difference_count(self) -> int:
@@ -282,15 +256,16 @@ class Tally:
         """Count a path of the source. If it arrived without a difference, it goes into the manifest."""
         with self._lock:
             self.paths += 1
+            size_bytes = source.size_bytes // max(source.nlink, 1)
             if source.type is EntryType.FILE:
                 self.files += 1
-                self._compared.add(source)
-            if content is not None:
-                self._proven.add(source)
-                self.carried_files += content.carried
-                self.digested_files += not content.carried
-                if not content.carried:
-                    self._digested.add(source)
+                self.size_bytes += size_bytes
+            if content is not None and content.carried:
+                self.carried_files += 1
+                self.carried_bytes += size_bytes
+            elif content is not None:
+                self.digested_files += 1
+                self.digested_bytes += size_bytes
         verified = VerifiedPath(
             source=source,
             target=target,
