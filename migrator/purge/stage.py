@@ -213,11 +213,11 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def _look_at(self, record: CutoverRecord) -> Snapshot:
         """Every fact. A tree at its path is surveyed; one in its place was, and the removal judges each path again."""
         world, tree = self.call.world, record.tree
-        at_place = join(model.purge_place(record), model.TREE_NAME)
+        closed = _closed(record)
         if record.state is CutoverState.PURGED:
-            return Snapshot(placed=Placed(tree=tree.path, at=at_place))
+            return Snapshot(placed=closed)
         position = await self._position(record)
-        placed = Placed(tree=tree.path, at=at_place if position is model.Position.CLOSED else tree.path)
+        placed = closed if position is model.Position.CLOSED else Placed(tree=tree.path, at=tree.path)
         if position is model.Position.GONE and record.state is CutoverState.PURGING:
             # It was killed before its result was written. A missing mount would look the same.
             return Snapshot(placed=placed, reasons=await self._outside_problems())
@@ -239,8 +239,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     async def _position(self, record: CutoverRecord) -> model.Position | None:
         """Where the tree lies; None if unknown."""
-        places, closed = self.call.world.places, join(model.purge_place(record), model.TREE_NAME)
-        stands = await self._told(lambda: (places.stands(record.tree.path), places.stands(closed)))
+        places, closed = self.call.world.places, _closed(record)
+        stands = await self._told(lambda: (places.stands(record.tree.path), places.stands(closed.at)))
         if stands is None:
             return None
         return {
@@ -365,7 +365,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     async def _purge(self, act: _Act, record: CutoverRecord) -> Done[CutoverState, CutoverNotes]:
         del act
         seen, whole = self._seen, record.notes.purge
-        closed = Placed(tree=record.tree.path, at=join(model.purge_place(record), model.TREE_NAME))
+        closed = _closed(record)
         if seen.proofs is not None:
             if not seen.placed.moved:
                 await self._put(record, closed)
@@ -468,9 +468,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             outside=seen.outside,
             open_paths=listed.open_paths,
             findings=listed.listed,
-            kept_in=join(model.purge_place(self.item.record), model.TREE_NAME)
-            if outcome is model.TreeOutcome.KEPT
-            else None,
+            kept_in=_closed(self.item.record).at if outcome is model.TreeOutcome.KEPT else None,
         )
 
     def _stopped(self, record: CutoverRecord, why: str) -> Refused:
@@ -479,6 +477,11 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             cause="a precondition of removals no longer holds",
             hint="put it right, then run the same command again: it resumes",
         )
+
+
+def _closed(record: CutoverRecord) -> Placed:
+    """The tree in its place of the purge."""
+    return Placed(tree=record.tree.path, at=join(model.purge_place(record), model.TREE_NAME))
 
 
 def _count(target: FileSystem, tree: bytes) -> int:

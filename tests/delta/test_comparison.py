@@ -114,25 +114,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
 # Renames, and the names of a link group.
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        {"size_bytes": 11},
-        {"mtime_ns": 7},
-        {"ino": 7},
-        {"dev": 7},
-        {"nlink": 2},
-        {"type": EntryType.FIFO},
-        {"symlink_target": b"x"},
-    ],
-)
-def test_what_is_not_sure_to_be_the_same_file_is_sent(world: World, spoil: dict[str, object]) -> None:
-    one_file(world)
-    world.source.rename(F, A + b"/d/g")
-    seen = world.compare(now=change(world.source.entries(), A + b"/d/g", **spoil))
-    assert (seen.renames, seen.gone, seen.files) == ([], [(F, 1)], {A + b"/d/g"})
-
-
 # Paths on the reap list, which are not on the target.
 
 

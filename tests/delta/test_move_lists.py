@@ -41,11 +41,6 @@ def gone(number: int, name: bytes = b"x") -> Gone:
     return Gone(tree=b"t\xff", path=b"t\xff/%d" % number + name, type=kind, names=number + 1)
 
 
-def read_whole(lists: MoveListFiles, move_list: str) -> None:
-    list(lists.renames(move_list))
-    list(lists.gone(move_list))
-
-
 def test_what_is_written_is_read_back_in_order(lists: MoveListFiles) -> None:
     renames = [rename(number, name) for number, name in enumerate(HOSTILE)]
     vanished = [gone(number, name) for number, name in enumerate(HOSTILE)]
@@ -56,30 +51,21 @@ def test_what_is_written_is_read_back_in_order(lists: MoveListFiles) -> None:
     assert lists.digest(written.move_list) == written.digest
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut", "empty", "bytes", "other columns"])
+@pytest.mark.parametrize("damage", ["missing", "cut", "bytes", "other columns"])
 def test_a_damaged_list_is_refused(lists: MoveListFiles, state: Path, damage: str) -> None:
     written = lists.write(NAME, map(rename, range(5000)), map(gone, range(5000)))
     file = state / "moves" / written.move_list
     content = file.read_bytes()
-    match damage:
-        case "missing":
-            file.unlink()
-        case "cut":
-            file.write_bytes(content[: len(content) // 2])
-        case "empty":
-            file.write_bytes(b"")
-        case "bytes":
-            middle = len(content) // 4
-            file.write_bytes(content[:middle] + b"\x55" * 400 + content[middle + 400 :])
-        case _:
-            table = pq.read_table(file)
-            pq.write_table(table.drop_columns(["names"]), file)
-    with pytest.raises(Refused):
-        read_whole(lists, written.move_list)
+    place = len(content) // 4
     if damage == "missing":
-        with pytest.raises(Refused, match="is missing"):
-            lists.digest(written.move_list)
+        file.unlink()
+    elif damage == "other columns":
+        pq.write_table(pq.read_table(file).drop_columns(["names"]), file)
     else:
+        file.write_bytes(content[:place] + (b"" if damage == "cut" else b"\x55" * 400 + content[place + 400 :]))
+    with pytest.raises(Refused):
+        list(lists.gone(written.move_list))
+    if damage != "missing":
         assert lists.digest(written.move_list) != written.digest
 
 

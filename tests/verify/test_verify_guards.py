@@ -188,14 +188,6 @@ def test_a_tree_that_vanished_from_the_source_is_a_clear_finding(world: World) -
     assert dict(record.differences) == {}
 
 
-def test_a_tree_that_is_no_directory_any_more_is_a_clear_finding(world: World) -> None:
-    world.copy_trees()
-    shutil.rmtree(world.tree)
-    world.tree.symlink_to("/etc")
-    record = world.verify()
-    assert record.reasons == ("user tree home/alice is a symlink on the source now",)
-
-
 def test_a_tree_that_never_arrived_is_missing_path_by_path(world: World) -> None:
     record = world.verify()
     assert dict(record.differences) == {DifferenceKind.MISSING: 5}

@@ -59,14 +59,6 @@ def test_a_difference_in_one_tree_takes_verified_away_from_the_batch(world: Worl
     assert world.batch_state() is BatchState.SEEDED
 
 
-def test_a_tree_that_is_not_whole_proves_nothing_either_way(world: World) -> None:
-    world.verify()
-    world.tree.rename(world.tree.with_name("moved"))
-    record = verify_trees(world, TREE)
-    assert (record.whole, dict(record.differences)) == (False, {})
-    assert world.batch_state() is BatchState.VERIFIED
-
-
 @pytest.mark.parametrize("tree", [b"home/carol", b"home/alice/sub", b"home/alice/", b""])
 def test_a_tree_that_the_batch_does_not_have_is_a_usage_error(world: World, tree: bytes) -> None:
     with pytest.raises(UsageError, match="has no user tree"):
