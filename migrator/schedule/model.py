@@ -8,7 +8,6 @@ class ScheduleOrder(StrEnum):
     """The order in which the batches move."""
 
     PLANNED = "planned"
-    HEAVIEST = "heaviest"
     SOONEST = "soonest"
     """The tried order that frees bricks soonest."""
 

@@ -1,11 +1,12 @@
 """The conversion schedule: facts, tried orders, the best outcome, remedies and sentences. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import permutations
 from math import ceil
-from typing import Any, assert_never
+from typing import assert_never
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.collected import collected
@@ -76,17 +77,12 @@ def merit(outcome: model.Outcome) -> tuple[float, ...]:
     return (0.0, sum(cleared), sum(free))
 
 
-def heaviest_first(batches: Sequence[model.BatchFacts]) -> tuple[int, ...]:
-    """Places of the batches, by bytes."""
-    return tuple(sorted(range(len(batches)), key=lambda place: (-batches[place].placed.all_bytes, place)))
-
-
 def likely_orders(facts: model.ScheduleFacts) -> Iterator[tuple[int, ...]]:
     """Orders of the batches that may free bricks sooner than the heaviest first."""
     batches = facts.batches
     places = range(len(batches))
     yield tuple(places)
-    yield heaviest_first(batches)
+    yield tuple(sorted(places, key=lambda place: (-batches[place].placed.all_bytes, place)))
     yield tuple(sorted(places, key=lambda place: (batches[place].placed.all_bytes, place)))
 
     def days_for_byte(place: int) -> float:
@@ -112,9 +108,6 @@ def soonest(facts: model.ScheduleFacts) -> model.Outcome:
 
 _MOST_BYTES = 1024 * PIB
 _MOST_INODES = 10**12
-_EXACT_SHARE = 1 / 256
-"""The precision of remedies: disks are not bought by the byte."""
-
 _FULLEST_PERCENT = 98
 """Fuller XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
 
@@ -151,18 +144,8 @@ def _more_room(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[int | 
 
 
 def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
-    """The least amount that suffices, in whole steps and approximately. `most` must suffice, and so must more than the least."""
-    if possible(0):
-        return 0
-    low, high = 0, step
-    while high < most and not possible(high):
-        low, high = high, high * 2
-    while high - low > max(step, round(high * _EXACT_SHARE)):
-        middle = (low + high) // 2 // step * step
-        if middle <= low:
-            break
-        low, high = (low, middle) if possible(middle) else (middle, high)
-    return min(high, most)
+    """The least amount that suffices, in whole steps. `most` must suffice, and so must more than the least."""
+    return bisect_left(range(0, most, step), True, key=possible) * step
 
 
 def _fuller(facts: model.ScheduleFacts, order: Sequence[int]) -> float | None:
@@ -282,12 +265,8 @@ def schedule_problem(schedule: model.Schedule, begins_at_s: float) -> str | None
 # --- The schedule
 
 
-_DIGITS = 3
-"""In days: a minute and a half."""
-
-
 def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()) -> model.Schedule:
-    """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for comparison.
+    """The schedule of the planned order, with the order that frees bricks soonest for comparison.
 
     Deterministic. Raises ValueError if there is no subvolume or no batch.
     """
@@ -295,37 +274,16 @@ def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()
         raise ValueError("a schedule needs bricks and batches")
     planned = tuple(range(len(facts.batches)))
     outcome = best_outcome(facts, planned)
-    heaviest = heaviest_first(facts.batches)
-    orders = [
-        (model.ScheduleOrder.PLANNED, outcome),
-        (model.ScheduleOrder.HEAVIEST, outcome if heaviest == planned else best_outcome(facts, heaviest)),
-        (model.ScheduleOrder.SOONEST, soonest(facts)),
-    ]
+    orders = {model.ScheduleOrder.PLANNED: outcome, model.ScheduleOrder.SOONEST: soonest(facts)}
     return model.Schedule(
         problem=None,
         assumptions=tuple(assumptions),
         max_fill=facts.max_fill,
         growth_bytes_per_day=ceil(facts.growth_bytes_per_day),
         every_drain_order=len(facts.subvolumes) <= EVERY_ORDER_UP_TO,
-        orders=tuple(model.OrderSchedule(order=order, outcome=_rounded(found)) for order, found in orders),
+        orders=tuple(model.OrderSchedule(order=order, outcome=found) for order, found in orders.items()),
         remedies=None if outcome.obstacle is None else remedies(facts, planned),
     )
-
-
-def _rounded(outcome: model.Outcome) -> model.Outcome:
-    """The outcome with every day rounded."""
-    rounded: model.Outcome = _round_days(outcome)
-    return rounded
-
-
-def _round_days(value: Any) -> Any:  # noqa: ANN401 - any part of an outcome
-    if isinstance(value, float):
-        return round(value, _DIGITS)
-    if isinstance(value, tuple):
-        return tuple(map(_round_days, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: _round_days(getattr(value, one.name)) for one in fields(value)})
-    return value
 
 
 # --- Facts, from the catalog, the batches and a snapshot of the volume

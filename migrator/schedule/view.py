@@ -11,7 +11,6 @@ from migrator.schedule.rules import day_words, obstacle_words
 _BATCH_ROWS = 20
 _ORDERS = {
     ScheduleOrder.PLANNED: "as planned",
-    ScheduleOrder.HEAVIEST: "heaviest first",
     ScheduleOrder.SOONEST: "bricks free soonest",
 }
 
