@@ -25,12 +25,9 @@ from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines
 from migrator.report.watch import read_watch
-from tests.report import awkward_ledgers
+from tests.report.test_metrics import HOSTILE, fill
 from tests.report.test_watch_view import drawn
-
-SEEDS = (1, 3, 8, 22, 55, 57, 60, 80, 84, 100, 107, 123, 130)
-"""Together they have every state of plans, users, drains and runs that the generator makes."""
-
+from tests.support.report_world import OnePlan, Weeks
 
 _CANNOT_BE = (
     re.compile(r"\b(nan|inf|infinity|none|null)\b", re.IGNORECASE),
@@ -55,19 +52,22 @@ class Look:
         return status_document(self.status, tree_rows=None), report_document(self.report)
 
 
-@pytest.fixture(scope="module", params=SEEDS)
+@pytest.fixture(scope="module", params=[0.001, 0.6, 1.01])
 def look(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Look:
-    return look_at(tmp_path_factory.mktemp("awkward") / "ledger.db", request.param)
+    return look_at(tmp_path_factory.mktemp("weeks") / "ledger.db", request.param)
 
 
-def look_at(file: Path, seed: int) -> Look:
-    made = awkward_ledgers.make(file, seed)
-    now_s = made.now_s
-    with open_ledger(file, read_only=True) as ledger:
+def look_at(file: Path, share: float) -> Look:
+    """A migration of which so much is copied, with hostile names, drains, and cutovers."""
+    weeks = Weeks(users=8, chunks=80, names=HOSTILE)
+    weeks.fill(file, share=share)
+    now_s = weeks.now_s
+    with open_ledger(file) as ledger:
+        fill(ledger, now_s)
         return Look(
             status=read_status(ledger, now_s=now_s, attention_limit=200, events_limit=30),
             watch=read_watch(ledger, now_s=now_s),
-            report=read_report(ledger, made, now_s=now_s),
+            report=read_report(ledger, OnePlan(weeks.plan), now_s=now_s),
             metrics=read_metrics(ledger, now_s=now_s),
         )
 
@@ -181,12 +181,11 @@ def test_report_and_live_view_are_of_the_same_status(look: Look) -> None:
 
 
 def test_no_page_depends_on_the_zone_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = list(words(look_at(tmp_path / "here.db", 56)))
-    # Its clocks change within this history.
+    here = list(words(look_at(tmp_path / "here.db", 0.6)))
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     try:
-        there = list(words(look_at(tmp_path / "there.db", 56)))
+        there = list(words(look_at(tmp_path / "there.db", 0.6)))
     finally:
         monkeypatch.undo()
         time.tzset()
