@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from migrator.site.config import Site
-from migrator.site.init import InitResult, draft_site, make_state_directory, record_site
+from migrator.site.init import InitResult, make_state_directory, record_site
 from migrator.site.load import load_site
-from tests.support.cluster.handle import LabHandle, WallClock, wait_until
+from tests.support.cluster.handle import LabHandle, WallClock
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -93,12 +92,6 @@ def messages(found: dict[str, list[Finding]], check: str, status: FindingStatus)
     return [finding.message for finding in found[check] if finding.status is status]
 
 
-def test_a_volume_is_found_among_the_mounts(lab: LabHandle, tmp_path: Path) -> None:
-    draft = draft_site(read_mounts(), source_mount=lab.source, target_mount=tmp_path)
-    assert (draft.source_kind, draft.volume) == ("gluster", lab.state.spec.volume)
-    assert (draft.source_mount, draft.target_kind) == (lab.source, "posix")
-
-
 def test_a_healthy_volume_is_recorded_and_fit(lab: LabHandle, site: Site) -> None:
     result = init(site)
     assert result.source.filesystem == "fuse.glusterfs"
@@ -130,29 +123,3 @@ def test_a_brick_that_is_down_is_named(lab: LabHandle, site: Site) -> None:
     with lab.brick_down(brick):
         said = messages(doctor(site), "source health", FindingStatus.FAILURE)
     assert f"brick {brick.name} is down" in said
-
-
-def test_a_mount_without_acls_is_told(lab: LabHandle, site: Site, tmp_path: Path) -> None:
-    init(site)
-    other = tmp_path / "without"
-    other.mkdir()
-    volume = f"{lab.state.hosts[0].address}:/{lab.state.spec.volume}"
-    # As the lab itself mounts it, from the namespace that reaches the hosts, but without the option `acl`.
-    enter = ["nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--"]
-    log = f"log-file={tmp_path}/client.log"
-    subprocess.run([*enter, "mount", "-t", "glusterfs", "-o", log, volume, other], check=True, capture_output=True)
-    try:
-        found = doctor(change(site, source=change(site.source, mount=other)))
-    finally:
-        argv = ["umount", str(other)]
-        wait_until(lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "it is unmounted")
-    (said,) = messages(found, "source ACLs", FindingStatus.WARNING)
-    assert said.startswith("the mount shows no ACLs")
-    assert messages(found, "source mount", FindingStatus.OK)
-
-
-def test_another_volume_than_the_mounted_one_is_told_as_such(lab: LabHandle, site: Site) -> None:
-    init(site)
-    found = doctor(change(site, source=change(site.source, volume="vol2")))
-    (said,) = messages(found, "source health", FindingStatus.FAILURE)
-    assert said.startswith(f"[source] volume is vol2, but the mount is of {lab.state.spec.volume}")

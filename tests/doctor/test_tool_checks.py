@@ -4,7 +4,7 @@ import pytest
 
 from migrator.core.events import FindingStatus
 from migrator.doctor import rules as doctor_rules
-from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES, parse_features
+from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES
 
 # As rsync 3.5.0 prints it, and as older ones do (3.1.3 of Debian 10; 3.2.3 of Debian 11 has the same words).
 RSYNC_3_5 = b"""rsync  version 3.5.0  protocol version 32
@@ -47,38 +47,3 @@ def test_an_rsync_that_does_not_serve(output: bytes | None, said: str) -> None:
         assert finding.status is FindingStatus.FAILURE
         assert "3.2.3" in finding.fix
     assert said in doctor_rules.check_rsync("/usr/bin/rsync", output).message
-
-
-@pytest.mark.parametrize(
-    ("filesystem", "output", "warned"),
-    [
-        ("beegfs", RSYNC_OLDER % (2, 3), True),
-        ("beegfs", RSYNC_OLDER % (2, 4), False),
-        ("beegfs", RSYNC_3_5, False),
-        ("xfs", RSYNC_OLDER % (2, 3), False),
-        # Judged by `check_rsync`.
-        ("beegfs", None, False),
-        ("beegfs", b"no rsync", False),
-    ],
-)
-def test_an_rsync_that_cannot_sync_each_file(filesystem: str, output: bytes | None, warned: bool) -> None:
-    found = doctor_rules.check_syncing(filesystem, output)
-    assert bool(found) == warned
-    for finding in found:
-        assert finding.status is FindingStatus.WARNING
-        assert "rsync 3.2.3 cannot sync each file, as the target needs (3.2.4 can)" in finding.message
-        assert "3.2.4" in finding.fix
-
-
-@pytest.mark.parametrize(
-    ("output", "version"),
-    [
-        (b"rsync  version v3.2.7  protocol version 31\n", (3, 2, 7)),
-        (b"rsync  version 4.0  protocol version 40\n", (4, 0, 0)),
-        (b"rsync  version 3.4.1+ds1-5+deb13u1\n", (3, 4, 1)),
-        (b"no such thing\n", None),
-    ],
-)
-def test_versions_of_rsync(output: bytes, version: tuple[int, int, int] | None) -> None:
-    features = parse_features(output)
-    assert (features.version if features else None) == version

@@ -44,13 +44,6 @@ class TestReport:
         assert since["done_bytes"] == 0
 
     @pytest.mark.exhaustive
-    def test_a_run_leaves_how_full_both_sides_are(self, hook_site: HookSite, tmp_path: Path) -> None:
-        hook_site.site.works("report", "--output", str(tmp_path))
-        samples = facts(tmp_path)["capacity"]
-        assert {sample["side"] for sample in samples} == {"source", "target"}
-        assert all(0 < sample["free_bytes"] <= sample["total_bytes"] for sample in samples)
-
-    @pytest.mark.exhaustive
     def test_since_names_the_report_to_compare_with(self, hook_site: HookSite, tmp_path: Path) -> None:
         hook_site.site.works("report", "--output", str(tmp_path / "one"))
         hook_site.site.works("report", "--output", str(tmp_path / "two"), "--since", str(tmp_path / "one"))
@@ -59,14 +52,6 @@ class TestReport:
         hook_site.site.fails(
             2, "report", "--since", str(tmp_path / "other"), says=("is not a report of migrator", "report.json")
         )
-
-    @pytest.mark.exhaustive
-    def test_what_lies_there_and_is_no_report_is_replaced(self, hook_site: HookSite, tmp_path: Path) -> None:
-        (tmp_path / "report.json").write_text("{}")
-        (tmp_path / "report.pdf").write_bytes(b"of last week")
-        hook_site.site.works("report", "--output", str(tmp_path))
-        assert facts(tmp_path)["since"] is None
-        assert sorted(file.name for file in tmp_path.iterdir()) == FILES
 
 
 @pytest.mark.needs_root
@@ -84,9 +69,6 @@ class TestPdf:
         assert done.returncode == 1
         assert "there is no Chromium on this machine" in done.stderr
         assert sorted(file.name for file in tmp_path.iterdir()) == FILES
-
-    def test_it_needs_a_place(self, hook_site: HookSite) -> None:
-        hook_site.site.fails(2, "report", "--pdf", says=("--output",))
 
 
 @pytest.mark.needs_root

@@ -109,26 +109,6 @@ def test_only_everything_is_a_hundred_percent(one: int, other: int) -> None:
     assert share is None or (0 <= share <= 100 and (share == 100) == (done == total))
 
 
-def test_content_counts_of_proven_trees_by_their_newest_proof() -> None:
-    record = replace(verification(), id=1, digested_bytes=400, size_bytes=1000, differences={}, whole=True)
-    more, alone = replace(record, digested_bytes=1500), replace(record, id=2, digested_bytes=50)
-    whole = replace(tree_of(chunk(DONE, 1000)), state=report_model.TreeState.VERIFIED)
-    part = replace(whole, tally=report_model.Tally(done_bytes=300))
-    other = replace(whole, tree=UserTree(path=b"u", user="u"), state=report_model.TreeState.ATTENTION)
-    moved = replace(other, state=report_model.TreeState.MOVED)
-    for trees, proofs, content in (
-        ([whole], {b"t": record}, 400),
-        ([replace(whole, state=report_model.TreeState.COPIED)], {b"t": record}, 0),
-        ([whole], {b"t": more}, 1000),
-        # A file of the other tree never arrived, and is gone from the source: the batch is verified, and that tree is not.
-        ([part, other], {b"t": more, b"u": more}, 300),
-        ([part, moved], {b"t": more, b"u": more}, 1300),
-        ([whole, moved], {b"t": record, b"u": alone}, 450),
-        ([whole, moved], {b"t": record}, 400),
-    ):
-        assert rules.verified_content_bytes(trees, proofs) == content
-
-
 T, C = report_model.TreeState, CutoverState
 
 

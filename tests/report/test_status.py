@@ -1,6 +1,5 @@
 """`status` and `report` over a real ledger, from the empty one to the end, and beside a writer."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,13 +7,12 @@ import pytest
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import Refused, UsageError
-from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Chunk
-from migrator.render.text import to_json, to_markdown
-from migrator.report.model import RunLife, TreeState
+from migrator.render.text import to_markdown
+from migrator.report.model import RunLife
 from migrator.report.report import read_report
 from migrator.report.status import read_status
 from migrator.report.view import report_document
@@ -123,36 +121,6 @@ class TestFromTheStart:
         assert (report.done, report.throughput) == ((), ())
         assert "Nothing has been copied yet" in to_markdown(report_document(report))
 
-    def test_scans_and_the_plan(self, ledger: Ledger) -> None:
-        ledger.site.create(SITE)
-        ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S)
-        ledger.runs.start(verb="scan", pid=7, at_s=T0_S, directory="runs/1")
-        status = read_status(ledger, now_s=T0_S + 10)
-        assert status.scan is not None
-        assert status.scan.finished_at_s is None
-        assert [run.life for run in status.runs] == [RunLife.AT_WORK]
-        status = read_status(ledger, now_s=T0_S + 100)
-        assert status.runs[0].life is RunLife.SILENT
-        assert "(old)" in to_markdown(status_document(status)).replace("\\", "")
-
-    def test_a_scan_that_is_not_whole(self, ledger: Ledger) -> None:
-        ledger.site.create(SITE)
-        scanned(ledger, whole=False)
-        (first, second) = read_status(ledger, now_s=T0_S).blocked
-        assert "brick gl2:/b1 is down" in first.on
-        assert second.hint == "migrator plan"
-
-    def test_a_plan_counts_everything_as_left(self, ledger: Ledger) -> None:
-        ledger.site.create(SITE)
-        scanned(ledger)
-        planned(ledger)
-        status = read_status(ledger, now_s=T0_S)
-        assert status.overall.total_bytes == status.overall.left_bytes == 1500
-        assert (status.overall.total_users, status.overall.percent_bytes) == (2, 0.0)
-        assert [tree.state for tree in status.trees] == [TreeState.PLANNED, TreeState.PLANNED]
-        assert [one.basis for one in status.estimates] == ["4 streams without a pause (assumed)"]
-        assert status.blocked == ()
-
 
 class TestHalfWay:
     @pytest.fixture
@@ -161,17 +129,6 @@ class TestHalfWay:
         scanned(ledger)
         planned(ledger)
         return seed(ledger)
-
-    def test_done_and_left_add_up(self, ledger: Ledger, pass_id: int) -> None:
-        status = read_status(ledger, now_s=T0_S + 130)
-        first, second = status.batches
-        assert (first.tally.total_bytes, first.tally.done_bytes, first.tally.done_files) == (1000, 900, 8)
-        assert first.chunks == {ChunkState.DONE: 3, ChunkState.PENDING: 1}
-        assert (second.tally.total_bytes, second.tally.done_bytes) == (500, 0)
-        assert (status.overall.done_bytes, status.overall.left_bytes) == (900, 600)
-        assert status.overall.percent_bytes == 60.0
-        assert [tree.state for tree in status.trees] == [TreeState.COPYING, TreeState.PLANNED]
-        assert status.verified.done_bytes == 0
 
     def test_rate_and_pace(self, ledger: Ledger, pass_id: int) -> None:
         run = ledger.runs.start(verb="run", pid=7, at_s=T0_S, directory="runs/1")
@@ -228,23 +185,6 @@ class TestHalfWay:
         assert "interrupted, resumable" in blocker.on
         assert "runs/1" in blocker.hint
 
-    def test_report_has_its_history(self, ledger: Ledger, pass_id: int) -> None:
-        report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 130)
-        assert report.plan == PLAN
-        assert sum(point.size_bytes for point in report.throughput) == 1200
-        assert {point.span_s for point in report.throughput} == {5.0}
-        assert [point.at_s for point in report.throughput] == sorted(point.at_s for point in report.throughput)
-        assert report.done[0].done_bytes == 0
-        # In between nothing was finished: a line through these points is flat there.
-        assert [point.done_bytes for point in report.done[1:]] == [600, 600, 900]
-        assert report.done[-1].done_files == 8
-        parsed = json.loads(to_json(report))
-        overall = parsed["status"]["overall"]
-        for name, total, done, percent in (("bytes", 1500, 900, 60.0), ("files", 15, 8, 53.3), ("users", 2, 0, 0.0)):
-            found = [overall.pop(f"{key}_{name}") for key in ("total", "done", "left", "percent")]
-            assert found == [total, done, total - done, percent]
-        assert overall == {}
-
     def test_attention_is_cut_and_counted(self, ledger: Ledger, pass_id: int) -> None:
         (chunk,) = ledger.passes.pending(pass_id, ChunkKind.FILES, 5)
         bad = [
@@ -260,15 +200,6 @@ class TestHalfWay:
         text = to_markdown(status_document(status))
         assert "30 files in all, the first 5 are shown" in text
         assert "30 files could not be copied" in text
-
-    def test_incidents_are_newest_first_without_chatter(self, ledger: Ledger, pass_id: int) -> None:
-        for number, severity in enumerate((Severity.WARNING, Severity.INFO, Severity.ERROR)):
-            ledger.events.add(
-                Event(
-                    at_s=T0_S + number, kind=EventKind.POOL_STOPPED, severity=severity, subject="", message=str(number)
-                )
-            )
-        assert [event.message for event in read_status(ledger, now_s=T0_S + 9).events] == ["2", "0"]
 
     @pytest.mark.parametrize(
         ("documents", "said"),
@@ -331,33 +262,3 @@ class TestHalfWay:
         ledger.passes.start(
             plan="week1", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=T0_S
         )
-
-
-@pytest.mark.exhaustive
-def test_a_long_migration_is_summed_in_the_database(ledger: Ledger) -> None:
-    ledger.site.create(SITE)
-    planned(ledger)
-    chunks = 50_000
-    trees = [tree.path for batch in PLAN.batches for tree in batch.trees]
-    made = ledger.passes.start(
-        plan="week1",
-        batch=1,
-        kind=PassKind.SEED,
-        catalog="c",
-        chunk_list="l",
-        chunks=(
-            Chunk(number=n, kind=ChunkKind.FILES, tree=trees[0], files=2, size_bytes=n) for n in range(1, chunks + 1)
-        ),
-        at_s=T0_S,
-    )
-    ledger.samples.add(
-        made.id,
-        [
-            Sample(at_s=T0_S + 60 * n, interval_s=60.0, attempt_id=None, streams=3, files=1, size_bytes=n)
-            for n in range(60_000)
-        ],
-    )
-    report = read_report(ledger, OnePlan(PLAN), now_s=T0_S + 60 * 60_000)
-    assert len(report.throughput) <= 241
-    assert sum(point.size_bytes for point in report.throughput) == sum(range(60_000))
-    assert report.status.batches[0].tally.total_bytes == chunks * (chunks + 1) // 2

@@ -1,7 +1,13 @@
 """Looks at a real ledger, one after the other, and beside a writer."""
 
+import os
+import pty
+import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +19,8 @@ from migrator.report.watch import read_watch
 from migrator.transfer.model import Sample
 from tests.report.test_status import T0_S
 from tests.support.records import SITE, files
+from tests.support.report_world import Weeks
+from tests.support.serving import site_of_weeks
 
 
 @pytest.fixture
@@ -74,3 +82,41 @@ def test_between_two_looks_nothing_keeps_the_log_from_being_written_back(ledger:
         assert [event.message for event in read_watch(reader, now_s=T0_S + 7.0, before=before).news] == [
             "while it is watched"
         ]
+
+
+# --- The program itself, in a terminal and in a pipe
+
+
+@contextmanager
+def watching(directory: Path, stdout: int) -> Iterator["subprocess.Popen[bytes]"]:
+    argv = [sys.executable, "-m", "migrator", "--site", str(site_of_weeks(directory, Weeks(users=3, chunks=30)))]
+    process = subprocess.Popen(
+        [*argv, "status", "--watch", "--interval", "10min"], stdout=stdout, stderr=subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_terminal_is_restored_when_it_ends(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with watching(tmp_path, theirs) as process:
+        shown = b""
+        while b"Migration of" not in shown:
+            shown += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=600) == 0
+        assert os.read(ours, 65536).endswith(b"\x1b[?25h\x1b[?1049l")
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_pipe_gets_plain_lines_until_nobody_reads(tmp_path: Path) -> None:
+    with watching(tmp_path, subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().decode().rstrip("\n").isprintable()
+        process.stdout.close()
+        process.stdout = None
+        assert process.wait(timeout=600) == 0
