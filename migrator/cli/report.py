@@ -10,6 +10,7 @@ import click
 from migrator import app
 from migrator.cli.call import details_option, open_site, plan_option, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
+from migrator.core.durable import write_durably
 from migrator.core.errors import ExitCode, MigratorError, UsageError
 from migrator.render.document import Document
 from migrator.render.text import to_json, to_markdown
@@ -124,10 +125,7 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, make in forms.items():
-            # Readers never see a partial file.
-            partial = directory / f".{name}.part"
-            partial.write_text(make(), encoding="utf-8", newline="")
-            partial.replace(directory / name)
+            write_durably(directory / name, make().encode())
     except OSError as error:
         raise MigratorError(
             f"the report cannot be written to {directory}: {error.strerror}", hint="name another directory"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
+from migrator.core.durable import replacing
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
@@ -269,10 +270,8 @@ def write_site_file(file: Path, draft: SiteDraft) -> None:
     site_of(draft, file)
     text = render_site(draft)
     try:
-        with open(file, "x", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
+        with replacing(file, exclusive=True) as stream:
+            stream.write(text.encode())
     except FileExistsError:
         raise UsageError(
             f"{file} is there already; init does not overwrite it",

@@ -5,34 +5,24 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from migrator.core.clock import Clock
 from migrator.lab.churn import ChurnSummary, lab_churn, read_journal
 from migrator.lab.model import LabState
 from tests.support.cluster.handle import WallClock
 from tests.support.lab_facts import walk
 
 
-def churn(
-    state: LabState,
-    journal: Path,
-    operations: int | None,
-    seed: int = 1,
-    *,
-    clock: Clock | None = None,
-    stop: asyncio.Event | None = None,
-    rate_per_s: float = 1e6,
-) -> ChurnSummary:
-    """Work on all trees until `operations` are done, or `stop`."""
+def churn(state: LabState, journal: Path, operations: int) -> ChurnSummary:
+    """Work on all trees until `operations` are done."""
 
     async def work() -> ChurnSummary:
         return await lab_churn(
             state.source,
             state.trees,
             journal=os.fsencode(journal),
-            rate_per_s=rate_per_s,
-            seed=seed,
-            clock=clock or WallClock(),
-            stop=stop or asyncio.Event(),
+            rate_per_s=1e6,
+            seed=1,
+            clock=WallClock(),
+            stop=asyncio.Event(),
             operations=operations,
         )
 
