@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,21 +13,15 @@ from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
-from migrator.core.errors import ExitCode, Refused, UsageError
-from migrator.core.paths import percent_unescape, show
+from migrator.core.errors import ExitCode, Refused
 from migrator.fs.ports import FileSystem
 from migrator.ledger.model import SiteRecord
-from migrator.plan.model import Plan
 from migrator.reap import archive, restore
 from migrator.reap.listing import list_reaped, release
 from migrator.reap.model import ArchiveLimits, TreeArchived
 from migrator.render.progress import open_progress
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
-
 
 # --- `reap archive`, `reap restore`
 
@@ -68,8 +61,7 @@ def archive_command(
 
 @click.command("restore")
 @click.argument("patterns", nargs=-1, required=True, metavar="PATH|GLOB...")
-@click.option("--user", "user", metavar="NAME", help="All trees of this user.")
-@click.option("--tree", "tree", metavar="PATH", help="One tree by its path.")
+@click.option("--user", "user", required=True, metavar="NAME", help="Owner of the files.")
 @click.option(
     "--to",
     type=click.Path(path_type=Path, file_okay=False),
@@ -83,25 +75,23 @@ def restore_command(
     invocation: Invocation,
     *,
     patterns: Sequence[str],
-    user: str | None,
-    tree: str | None,
+    user: str,
     to: Path | None,
     overwrite: bool,
     plan_name: str | None,
 ) -> ExitCode:
     """Restore archived files with content and all attributes.
 
-    Paths and globs are relative to the user's tree: `letters/2014` with its content, or `*.log` anywhere.
+    Paths and globs are relative to the user's trees, or begin with the path of one: `letters/2014` with its content, or
+    `*.log` anywhere.
     """
-    if (user is None) == (tree is None):
-        raise UsageError("whose files?", hint="give --user NAME or --tree PATH, one of them")
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
         plan = wiring.plan(ledger, choose_plan(ledger, plan_name))
         request = restore.RestoreRequest(
-            trees=_trees_of(plan, user, tree),
+            trees=tuple(tree.path for trees in call.chosen_trees(plan, [user]).values() for tree in trees),
             patterns=tuple(pattern.encode("utf-8", "surrogateescape") for pattern in patterns),
             in_place=to is None,
             overwrite=overwrite,
@@ -116,17 +106,6 @@ def restore_command(
         )
     call.present(invocation, done, "reap.view:restored_document")
     return restore.exit_code(done)
-
-
-def _trees_of(plan: Plan, user: str | None, tree: str | None) -> tuple[bytes, ...]:
-    if user is not None:
-        return tuple(one.path for trees in call.chosen_trees(plan, [user]).values() for one in trees)
-    known = [one.path for batch in plan.batches for one in batch.trees]
-    found = [path for path in known if tree in (show(path), path.decode("utf-8", "surrogateescape"))]
-    found = found or [path for path in known if path == percent_unescape(tree or "")]
-    if not found:
-        raise UsageError(f"plan {plan.name} has no tree {tree}", hint="see `migrator status`")
-    return tuple(found)
 
 
 def _check_target(known: SiteRecord | None, target: FileSystem) -> None:
@@ -150,8 +129,6 @@ def reap() -> None:
 
 @reap.command("list")
 @click.option("--user", "users", multiple=True, metavar="NAME", help="Only this user; repeatable.")
-@click.option("--user-batch", "numbers", type=int, multiple=True, metavar="N", help="Only this batch; repeatable.")
-@call.plan_option
 @click.option(
     "--csv",
     "csv_file",
@@ -168,8 +145,6 @@ def list_command(
     invocation: Invocation,
     *,
     users: Sequence[str],
-    numbers: Sequence[int],
-    plan_name: str | None,
     csv_file: Path | None,
     out: Path | None,
 ) -> ExitCode:
@@ -182,7 +157,6 @@ def list_command(
     with wiring.ledger(read_only=True) as ledger:
         report = list_reaped(
             users=users,
-            only=_trees_of_batches(wiring, ledger, plan_name, numbers) if numbers else None,
             site=site,
             catalogs=wiring.catalog_queries(),
             ledger=ledger,
@@ -234,14 +208,6 @@ def release_command(
         )
     call.present(invocation, released, "reap.view:released_document")
     return ExitCode.DONE
-
-
-def _trees_of_batches(
-    wiring: app.Wiring, ledger: "Ledger", plan_name: str | None, numbers: Sequence[int]
-) -> frozenset[bytes]:
-    plan = wiring.plan(ledger, plan_name or active_plan(ledger))
-    chosen = call.chosen_batches(plan, numbers, every=False)
-    return frozenset(tree.path for batch in plan.batches if batch.number in chosen for tree in batch.trees)
 
 
 reap.add_command(archive_command)

@@ -30,7 +30,6 @@ Rows = Callable[[UserTree, Sequence[model.ReapRow]], None]
 def list_reaped(
     *,
     users: Collection[str],
-    only: Collection[bytes] | None,
     site: Site,
     catalogs: "CatalogQueryFiles",
     ledger: "Ledger",
@@ -38,9 +37,9 @@ def list_reaped(
     rows: Rows | None = None,
 ) -> model.ReapReport:
     """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree. `users` are those
-    to list (empty: all), `only` the paths of trees (None: all).
+    to list (empty: all).
 
-    Raises UsageError if there is no catalog, no rule, or no such user or tree.
+    Raises UsageError if there is no catalog, no rule, or no such user.
     """
     latest = ledger.scans.latest()
     if latest is None:
@@ -61,9 +60,7 @@ def list_reaped(
                 cause="it has neither older_than nor smaller_than",
                 hint='set them in site.toml, as in older_than = "2y" (docs/reap.md)',
             )
-        rules = [
-            one for one in chosen if (not users or one.tree.user in users) and (only is None or one.tree.path in only)
-        ]
+        rules = [one for one in chosen if not users or one.tree.user in users]
         selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
         found = selection.trees()
         directories = selection.directories(DIRECTORIES_SHOWN)
