@@ -86,7 +86,6 @@ class SurpriseKind(StrEnum):
     SYMLINK_INTO_SOURCE = "symlink-into-source-mount"
     QUOTA = "quota-to-recreate"
     OUTSIDE_TREES = "outside-every-tree"
-    FOREIGN_OWNER = "foreign-owner"
     LONG_PATH = "long-path"
     LOSS_TIME = "loss-time-fraction"
     LOSS_DEVICE = "loss-device-number"

@@ -17,7 +17,7 @@ from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, l
 from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
-from migrator.core.units import DAY_S, MIB, NS_PER_S, format_count
+from migrator.core.units import DAY_S, MIB, NS_PER_S
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.losses import losses
 from migrator.plan.model import AgeBucket, Surprise, SurpriseKind, TreeUsage, Usages
@@ -41,7 +41,7 @@ _LONG_PATH = (
     "paths that no program can open in one piece (4,096 bytes and more with the mount's): they are copied all the same"
 )
 
-TREE_TABLES = "CREATE TEMP TABLE tree_roots (path BLOB); CREATE TEMP TABLE ancestors (path BLOB)"
+TREE_TABLES = "CREATE TEMP TABLE ancestors (path BLOB)"
 """`ancestors` holds the roots of the trees and all directories above them, which do not count as outside."""
 
 _OUTSIDE = "tree IS NULL AND path NOT IN (SELECT path FROM ancestors)"
@@ -133,22 +133,6 @@ OWNED = """
 """
 """Usage by owner as a quota of the target counts it: the allocated bytes of a sparse file."""
 
-OWNERS = """
-    CREATE OR REPLACE TEMP TABLE owners AS
-    WITH counts AS (SELECT tree, uid, count(*) AS names FROM entries WHERE tree IS NOT NULL GROUP BY ALL),
-    majority AS (SELECT tree, arg_max(uid, (names, -(uid::BIGINT))) AS uid FROM counts GROUP BY tree),
-    roots AS (
-        SELECT path AS tree, min(uid) AS uid FROM entries
-        WHERE type = 'directory' AND path IN (SELECT path FROM tree_roots) GROUP BY path
-    )
-    SELECT counts.tree, coalesce(nullif(any_value(roots.uid), 0), any_value(majority.uid)) AS owner,
-        list(DISTINCT counts.uid) AS uids
-    FROM counts JOIN majority USING (tree) LEFT JOIN roots USING (tree) GROUP BY counts.tree
-"""
-"""The owner of a tree is the owner of its root; if that is root or unknown, the owner of most of its paths."""
-
-FOREIGN_PEOPLE = "SELECT tree, (len(uids) - 1)::BIGINT FROM owners"
-
 
 def findings(predicates: Mapping[SurpriseKind, str]) -> str:
     """The query that counts all kinds in one pass."""
@@ -158,7 +142,7 @@ def findings(predicates: Mapping[SurpriseKind, str]) -> str:
     query = f"""
         SELECT kind, tree, count(*), sum(bytes)::BIGINT, min(path, $examples) FROM (
             SELECT tree, bytes, path, unnest([{kinds}]) AS kind
-            FROM entries JOIN owners USING (tree) WHERE {" OR ".join(f"({one})" for one in joined.values())}
+            FROM entries WHERE tree IS NOT NULL AND ({" OR ".join(f"({one})" for one in joined.values())})
         ) WHERE kind IS NOT NULL GROUP BY kind, tree
     """
     if fraction := predicates.get(SurpriseKind.LOSS_TIME):
@@ -212,8 +196,6 @@ class CatalogQueries:
         roots = {tree.path for tree in self._record.trees}
         above = {b"", *(path for root in roots for path in _ancestors(root))}
         self._connection.execute(TREE_TABLES)
-        for root in sorted(roots):
-            self._connection.execute("INSERT INTO tree_roots VALUES (?)", [root])
         for path in sorted(roots | above):
             self._connection.execute("INSERT INTO ancestors VALUES (?)", [path])
 
@@ -275,26 +257,17 @@ class CatalogQueries:
                 yield SymlinkRow(path=path[index], tree=tree[index], target=target[index] or b"")
 
     def findings(self, capabilities: TargetCapabilities | None, *, long_path_bytes: int) -> Sequence[Surprise]:
-        """Foreign owners, paths of at least `long_path_bytes`, and what the target cannot keep; per tree. None: not known.
+        """Paths of at least `long_path_bytes`, and what the target cannot keep; per tree. None: not known.
 
         Labels that the kernel sets by its own policy (`security.selinux` and others) are counted only if the target keeps no
         attributes of that namespace.
         """
-        self._connection.execute(OWNERS)
         possible = [] if capabilities is None else losses(capabilities)
         predicates = {
-            SurpriseKind.FOREIGN_OWNER: "uid <> owner",
             SurpriseKind.LONG_PATH: f"octet_length(path) >= {min(long_path_bytes, RSYNC_PATH_LIMIT_BYTES)}",
             **{loss.kind: loss.sql for loss in possible if loss.sql},
         }
         details = {SurpriseKind.LONG_PATH: _LONG_PATH, **{loss.kind: loss.words for loss in possible}}
-        people = dict(self._all(FOREIGN_PEOPLE))
-
-        def detail(kind: SurpriseKind, tree: bytes) -> str:
-            if kind is not SurpriseKind.FOREIGN_OWNER:
-                return details[kind]
-            others = "one other user" if people[tree] == 1 else f"{format_count(people[tree])} other users"
-            return f"paths owned by {others}; they keep their owner"
 
         return tuple(
             Surprise(
@@ -302,7 +275,7 @@ class CatalogQueries:
                 tree=tree,
                 count=count,
                 size_bytes=size_bytes,
-                detail=detail(SurpriseKind(kind), tree),
+                detail=details[SurpriseKind(kind)],
                 examples=tuple(examples),
             )
             for kind, tree, count, size_bytes, examples in self._all(findings(predicates), {"examples": MAX_EXAMPLES})

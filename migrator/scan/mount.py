@@ -12,7 +12,6 @@ from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind, Severity
-from migrator.core.paths import show
 from migrator.core.units import format_count, several
 from migrator.fs.ports import Block, FileSystem
 from migrator.gluster.model import SourceHealth
@@ -313,26 +312,12 @@ class MountWay:
         if unfinished is not None:
             opened = session.catalogs.resume(unfinished.name)
             if opened is not None:
-                self._warn_of_other_trees(opened.record)
                 return opened
         now_s = session.clock.now_s() if unfinished is None else unfinished.started_at_s
         name = catalog_name(now_s) if unfinished is None else unfinished.name
         return session.catalogs.create(
             session.new_record(name=name, at_s=now_s, via=VIA, trees=self._trees, fingerprint=self._before.fingerprint)
         )
-
-    def _warn_of_other_trees(self, record: CatalogRecord) -> None:
-        """Warn if the user trees have changed: a resumed catalog keeps those that it was begun with."""
-        other = sorted(set(self._trees) ^ set(record.trees))
-        if other:
-            shown = ", ".join(show(tree.path) for tree in other[:3]) + (", ..." if len(other) > 3 else "")
-            self._session.event(
-                EventKind.SCAN_STARTED,
-                Severity.WARNING,
-                record.name,
-                f"{len(other)} user trees are others than when this scan was begun ({shown}); it keeps the old ones, "
-                "`migrator scan --restart` takes the new ones",
-            )
 
     def _new_walk(self, opened: OpenCatalog) -> tuple[Walk, asyncio.Event]:
         ended, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -137,23 +137,6 @@ def counted(found: Sequence[Surprise], kind: SurpriseKind) -> dict[bytes | None,
     return {one.tree: (one.count, one.examples) for one in found if one.kind is kind}
 
 
-def test_files_of_other_owners_are_found(queries_of: Opener) -> None:
-    entries = [
-        directory(b"home/alice", uid=7),
-        *(invented(b"home/alice/%d" % number, uid=number % 3 + 6) for number in range(9)),
-        directory(b"home/bob", uid=0),
-        *(invented(b"home/bob/%d" % number, uid=5 if number else 6) for number in range(3)),
-    ]
-    found = queries_of(entries).findings(TargetCapabilities(), long_path_bytes=4096)
-    assert counted(found, SurpriseKind.FOREIGN_OWNER) == {
-        b"home/alice": (6, tuple(b"home/alice/%d" % number for number in (0, 2, 3, 5, 6))),
-        # The root is root's: it belongs to whom most of it belongs to.
-        b"home/bob": (2, (b"home/bob", b"home/bob/0")),
-    }
-    told = [one.detail for one in found if one.kind is SurpriseKind.FOREIGN_OWNER]
-    assert told == ["paths owned by 2 other users; they keep their owner"] * 2
-
-
 CUT = TargetCapabilities(
     max_name_bytes=20,
     reserved_names=(b"#fSiDs#", b"\xff\n"),

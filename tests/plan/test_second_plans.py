@@ -37,3 +37,22 @@ def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(pl
     planned.works("plan", "--activate")
     planned.fails(2, "run", "--user-batch", "1", says=("plan-0001", "--plan plan-0001", "--plan plan-0002"))
     planned.works("run", "--user-batch", "1", "--plan", "plan-0002")
+
+
+@pytest.mark.exhaustive
+def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_later_one(planned: Site) -> None:
+    os.link(planned.source / "home" / "ann" / "file-1", planned.source / "home" / "bob" / "of-ann")
+    text = planned.file.read_text()
+    planned.file.write_text(text.replace("max_users = 1", "max_users = 2"))
+    for words in (["scan"], ["plan", "--activate"]):
+        planned.works(*words)
+    planned.works("run", "--user-batch", "1")
+    planned.works("verify", "--user-batch", "1")
+    ann, bob = planned.target / "home" / "ann" / "file-1", planned.target / "home" / "bob" / "of-ann"
+    assert ann.stat().st_ino == bob.stat().st_ino
+    planned.file.write_text(text)
+    for words in (["scan"], ["plan", "--activate"]):
+        planned.works(*words)
+    for number in ("1", "2"):
+        planned.works("run", "--user-batch", number)
+        planned.works("verify", "--user-batch", number)
