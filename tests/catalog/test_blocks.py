@@ -3,7 +3,6 @@
 import io
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -156,10 +155,3 @@ def test_problems_are_read_as_they_were_written(problems: list[tuple[bytes, str,
         assert [(one.path, one.operation, one.errno or 0, one.reason) for one in found] == [
             (path, operation, number, reason) for path, operation, number, reason, one in problems if one == kind
         ]
-
-
-@given(st.binary(max_size=120))
-def test_noise_in_the_other_frames_is_refused_or_read(noise: bytes) -> None:
-    for decode in (frames.decode_problems, frames.decode_hello, frames.decode_end):
-        with suppress(MigratorError):
-            decode(memoryview(noise))

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from migrator.schedule.model import KeptFacts, ObstacleKind, Outcome, Placed, ScheduleFacts
+from migrator.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
 from migrator.schedule.rules import best_outcome, drain_orders, is_possible, with_room
 from migrator.schedule.rules_play import play
 from tests.support.schedules import Replay, batch, facts, subvolume
@@ -69,36 +68,6 @@ def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
             assert [step.retired for step in outcome.subvolumes] == [False] * (len(site.subvolumes) - 1) + [True]
             assert outcome.done_day is not None
             assert all(host.free_day is not None and host.free_day <= outcome.done_day for host in outcome.hosts)
-
-
-@given(sites())
-def test_what_a_schedule_says_is_moved_and_lacking_is_what_lies_there(site: ScheduleFacts) -> None:
-    """The figures of the play against plain sums over both sides."""
-    outcome = best_outcome(site, every_batch(site))
-    seen = Replay(site, outcome).run()
-    place_of = {one.number: place for place, one in enumerate(site.subvolumes)}
-    for step in outcome.subvolumes:
-        place = place_of[step.subvolume]
-        if step.drain_begins_day is not None and place in seen.left:
-            assert step.moved_bytes == pytest.approx(seen.left[place], abs=0.6)
-    obstacle = outcome.obstacle
-    if obstacle is None:
-        # Nothing was lost on the way: users have all of theirs there, with what they have added since.
-        grown = 1 + site.growth_share * seen.day
-        brought = sum(one.target_bytes + one.placed.all_bytes * (grown - 1) for one in site.batches)
-        kept = sum(one.placed.all_bytes * (grown - 1) for one in site.kept)
-        assert sum(seen.on_target.values()) == pytest.approx(brought + kept, abs=1e-6)
-        assert sum(seen.held(place) for place in place_of.values()) == pytest.approx(site.outside.all_bytes, abs=1e-6)
-    elif obstacle.kind is ObstacleKind.TARGET_BYTES:
-        seen.pass_time(obstacle.day)
-        waiting = next(one for one in site.batches if one.number == obstacle.batch)
-        grown = site.growth_share * (obstacle.day + waiting.copy_days)
-        need = waiting.target_bytes + waiting.placed.all_bytes * grown
-        used = sum(seen.on_target.values()) + seen.trash
-        # It is copied until a little later than it would be without growth.
-        assert obstacle.lacking_bytes >= used + need - seen.room() - 1e-6
-        if not site.growth_bytes_per_day:
-            assert obstacle.lacking_bytes == pytest.approx(used + need - seen.room(), abs=1)
 
 
 @given(sites(growth=False))

@@ -131,13 +131,10 @@ class Replay:
     overhead: list[float] = field(default_factory=list)
     above: set[int] = field(default_factory=set)
     joined: int = 0
-    left: dict[int, float] = field(default_factory=dict)
     worst: list[str] = field(default_factory=list)
 
     def run(self) -> "Replay":
-        """To the end of the outcome, or to its obstacle; `worst` says which limits were passed, `left` what was on each
-        subvolume when its drain began.
-        """
+        """To the end of the outcome, or to its obstacle; `worst` says which limits were passed."""
         kept = {-1 - number: one.placed for number, one in enumerate(self.facts.kept)}
         every = {one.number: one.placed for one in self.facts.batches} | kept | {0: self.facts.outside}
         self.source = {number: [*map(float, placed.size_bytes)] for number, placed in every.items()}
@@ -220,7 +217,6 @@ class Replay:
         del self.source[number]
 
     def begin_drain(self, place: int) -> None:
-        self.left[place] = self.held(place)
         self.open.discard(place)
 
     def clear(self, place: int) -> None:
