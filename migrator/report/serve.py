@@ -1,4 +1,4 @@
-"""`serve` and `metrics --listen`: a read-only web server."""
+"""`serve`: a read-only web server."""
 
 import errno
 import hashlib
