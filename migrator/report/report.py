@@ -27,7 +27,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.plan.ports import PlanDocuments
 from migrator.report import model, rules
-from migrator.report.rules_forecast import Left, forecast_copy, slot_width_s, slots_of
+from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan
 from migrator.transfer.run_files import RunFiles
 
@@ -128,7 +128,7 @@ def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast
     return forecast_copy(
         now_s=status.at_s,
         slots=_without_repeats(slots, tally.done_files, tally.done_bytes),
-        left=Left(files=tally.left_files, size_bytes=tally.left_bytes),
+        left=tally,
         cost=cost,
         cost_groups=groups,
     )

@@ -7,11 +7,11 @@ are. Its constants are fitted to simulated migrations (tests/report/simulated_mi
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from migrator.core.units import DAY_S, HOUR_S, MINUTE_S, format_duration, several
+from migrator.core.units import DAY_S, format_duration, several
 from migrator.plan.model import USUAL_COST, CostSums, TransferCost, least_squares, sum_of
-from migrator.report.model import FARTHEST_S, RANGE_SHARE, ConePoint, CopyForecast, WorkSlot
+from migrator.report.model import FARTHEST_S, RANGE_SHARE, ConePoint, CopyForecast, Tally, WorkSlot
+from migrator.report.rules import span_width
 
 # --- Slots: the history cut into equal spans without gaps
 
@@ -22,14 +22,12 @@ SLOTS = 48
 _DAYS = 3.0
 """A history of this length is cut into days."""
 
-_WIDTHS_S = (5.0, 15.0, MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, 30 * MINUTE_S, HOUR_S, 2 * HOUR_S)
-
 
 def slot_width_s(history_s: float) -> float:
     """The length of the slots: a day, or less for a short history."""
     if history_s >= _DAYS * DAY_S:
         return DAY_S
-    return next((width for width in _WIDTHS_S if history_s <= width * SLOTS), _WIDTHS_S[-1])
+    return span_width(history_s, SLOTS)
 
 
 def slots_of(copied: Iterable[tuple[float, int, int]], *, from_s: float, now_s: float) -> Sequence[WorkSlot]:
@@ -72,26 +70,17 @@ _MOST_SPREAD = 1.5
 _QUANTILE = 1.2816
 """The standard normal quantile of RANGE_SHARE."""
 
-_CONE_POINTS = 40
 _LEAST_COST = (1e-4, 1e-11)
 """Lower bounds for the cost of a file and of a byte, because a fit over a few attempts may give 0."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """What is left to copy."""
-
-    files: int
-    size_bytes: int
-
-
 def forecast_copy(
-    *, now_s: float, slots: Sequence[WorkSlot], left: Left, cost: TransferCost, cost_groups: Sequence[CostSums]
+    *, now_s: float, slots: Sequence[WorkSlot], left: Tally, cost: TransferCost, cost_groups: Sequence[CostSums]
 ) -> CopyForecast | None:
     """The end of the copying; None if nothing is left or the history is too short. `slots` are without gaps, oldest first.
     `cost_groups` are random groups of the measured attempts.
     """
-    if (left.files <= 0 and left.size_bytes <= 0) or len(slots) < LEAST_SLOTS:
+    if (left.left_files <= 0 and left.left_bytes <= 0) or len(slots) < LEAST_SLOTS:
         return None
     costs = _at_least(cost.s_per_file, cost.s_per_byte)
     rates = [_work(slot.files, slot.size_bytes, costs) / max(slot.seen_s, 1e-9) for slot in slots]
@@ -113,11 +102,11 @@ def forecast_copy(
         history_s=history_s,
         basis=(
             f"at the pace of the {format_duration(history_s)} since the first stream, pauses included; older days count less",
-            f"the remaining {several(left.files, 'file')} count by the cost per file, and their bytes by the cost per byte "
+            f"the remaining {several(left.left_files, 'file')} count by the cost per file, and their bytes by the cost per byte "
             f"({cost.basis})",
             f"in the newest {format_duration(slots[-1].seen_s)} the pace was {rates[-1] / pace * 100:.0f} % of that",
         ),
-        cone=_cone(now_s, ends_s, left.size_bytes),
+        cone=_cone(now_s, ends_s, left.left_bytes),
     )
 
 
@@ -131,7 +120,7 @@ def _work(files: int, size_bytes: int, costs: tuple[float, float]) -> float:
 
 
 def _work_left(
-    slots: Sequence[WorkSlot], left: Left, costs: tuple[float, float], groups: Sequence[CostSums]
+    slots: Sequence[WorkSlot], left: Tally, costs: tuple[float, float], groups: Sequence[CostSums]
 ) -> list[float]:
     """What is left, in seconds of stream work, by the costs of all attempts but those of one group, for each group. Each is
     scaled to the costs behind the rates, so that a fit with expensive files has no effect if the history has the same mix.
@@ -142,7 +131,7 @@ def _work_left(
         others = [sum_of([*groups[:number], *groups[number + 1 :]]) for number in range(len(groups))]
         fits = [_at_least(*least_squares(sums, usual=USUAL_COST)) for sums in others]
     done = _work(files, size_bytes, costs)
-    return [_work(left.files, left.size_bytes, fit) / _work(files, size_bytes, fit) * done for fit in fits]
+    return [_work(left.left_files, left.left_bytes, fit) / _work(files, size_bytes, fit) * done for fit in fits]
 
 
 def _cost_spread(works: Sequence[float]) -> float:
@@ -164,8 +153,7 @@ def _pace_spread(rates: Sequence[float], weights: Sequence[float], history_s: fl
 def _cone(now_s: float, ends_s: Sequence[float], left_bytes: int) -> tuple[ConePoint, ...]:
     """A straight way to each end."""
     points = []
-    for number in range(_CONE_POINTS + 1):
-        after_s = ends_s[-1] * number / _CONE_POINTS
+    for after_s in (0.0, *ends_s):
         least, likely, most = (left_bytes * max(1.0 - after_s / end_s, 0.0) for end_s in ends_s)
         points.append(ConePoint(at_s=now_s + after_s, left_bytes=likely, least_bytes=least, most_bytes=most))
     return tuple(points)

@@ -238,30 +238,15 @@ def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook 
             alert=outlook.full,
         )
     yield _room_chart(samples, newest, outlook)
-    yield doc.table(
-        "Newest samples",
-        [
-            doc.text("side"),
-            doc.text("at"),
-            doc.figure("used"),
-            doc.figure("of"),
-            doc.figure("full"),
-            doc.figure("inodes used"),
-            doc.figure("of"),
-        ],
-        (
-            (
-                side.value,
-                doc.when(sample.at_s),
-                format_size(sample.used_bytes),
-                format_size(sample.total_bytes),
-                doc.percent(100 * sample.used_bytes / sample.total_bytes if sample.total_bytes else None),
-                "unknown" if sample.used_inodes is None else format_count(sample.used_inodes),
-                "unknown" if sample.total_inodes is None else format_count(sample.total_inodes),
-            )
-            for side, sample in sorted(newest.items())
-        ),
-    )
+    yield doc.facts((f"{side.value}, {doc.when(one.at_s)}", _full(one)) for side, one in sorted(newest.items()))
+
+
+def _full(sample: CapacitySample) -> str:
+    share = doc.percent(100 * sample.used_bytes / sample.total_bytes if sample.total_bytes else None)
+    words = f"{format_size(sample.used_bytes)} of {format_size(sample.total_bytes)} used ({share})"
+    if sample.used_inodes is None or sample.total_inodes is None:
+        return f"{words}, inodes unknown"
+    return f"{words}, {format_count(sample.used_inodes)} of {format_count(sample.total_inodes)} inodes"
 
 
 def _room_chart(

@@ -176,18 +176,19 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
 # --- Probes
 
 
+_OPERATIONS = ("create", "write", "sync", "stat", "unlink", "readdir")
+
+
 def probe_table(probes: Sequence[Probe]) -> doc.Block:
     """Latency of each operation, one row for each probe."""
-    operations = ("create", "write", "sync", "stat", "unlink", "readdir")
-    columns = [doc.text("side"), doc.text("probed"), *(doc.figure(name) for name in operations), doc.paths("otherwise")]
+    columns = [doc.text("side"), doc.text("probed"), *map(doc.figure, _OPERATIONS), doc.paths("otherwise")]
     return doc.table("", columns, [_row(probe) for probe in probes])
 
 
 def _row(probe: Probe) -> tuple[str, ...]:
-    shown = [doc.NONE] * 6
-    if (times := probe.times) is not None:
-        took = (times.create_s, times.write_s, times.sync_s, times.stat_s, times.unlink_s, times.readdir_s)
-        shown = [f"{1000.0 * took_s:,.1f} ms" for took_s in took]
+    shown = [doc.NONE] * len(_OPERATIONS)
+    if probe.times is not None:
+        shown = [f"{1000.0 * getattr(probe.times, f'{name}_s'):,.1f} ms" for name in _OPERATIONS]
     return (probe.side.value, doc.when(probe.at_s), *shown, _otherwise(probe))
 
 

@@ -7,12 +7,16 @@ import pytest
 
 from migrator.core.units import DAY_S, HOUR_S
 from migrator.plan.model import CostSums, TransferCost, fit_cost, sum_of
-from migrator.report.model import CopyForecast, WorkSlot
-from migrator.report.rules_forecast import Left, forecast_copy, slots_of
+from migrator.report.model import CopyForecast, Tally, WorkSlot
+from migrator.report.rules_forecast import forecast_copy, slots_of
 from tests.report.simulated_migrations import MONDAY_S, Attempt, Simulated, simulate
 
 COST = TransferCost(s_per_file=0.001, s_per_byte=1e-8, streams=4, basis="measured here")
 MIGRATIONS = 1000
+
+
+def left_of(files: int, size_bytes: int) -> Tally:
+    return Tally(total_files=files, total_bytes=size_bytes)
 
 
 def sums_of(attempts: Sequence[Attempt]) -> CostSums:
@@ -39,7 +43,7 @@ def forecast(past: Simulated) -> CopyForecast:
     made = forecast_copy(
         now_s=past.now_s,
         slots=slots,
-        left=Left(files=past.left_files, size_bytes=past.left_bytes),
+        left=left_of(past.left_files, past.left_bytes),
         cost=cost,
         cost_groups=groups,
     )
@@ -86,20 +90,20 @@ def steady(days: float) -> Sequence[WorkSlot]:
     return slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + days * DAY_S)
 
 
-def end_of(slots: Sequence[WorkSlot], days: float, left: Left, cost: TransferCost = COST) -> CopyForecast | None:
+def end_of(slots: Sequence[WorkSlot], days: float, left: Tally, cost: TransferCost = COST) -> CopyForecast | None:
     return forecast_copy(now_s=MONDAY_S + days * DAY_S, slots=slots, left=left, cost=cost, cost_groups=())
 
 
 @pytest.mark.parametrize(
     ("days", "left", "expected"),
     [
-        (28, Left(files=7 * 24 * 1000, size_bytes=0), 7),
+        (28, left_of(7 * 24 * 1000, 0), 7),
         # A thousand files take a second, and so do 100 MB: what is left is as much work as a week has brought.
-        (14, Left(files=0, size_bytes=7 * 24 * 10**8), 7),
-        (1000, Left(files=2500 * 24 * 1000, size_bytes=0), 2500),
+        (14, left_of(0, 7 * 24 * 10**8), 7),
+        (1000, left_of(2500 * 24 * 1000, 0), 2500),
     ],
 )
-def test_a_steady_site_stays_so(days: float, left: Left, expected: float) -> None:
+def test_a_steady_site_stays_so(days: float, left: Tally, expected: float) -> None:
     made = end_of(steady(days), days, left)
     assert made is not None
     ends = (made.earliest_at_s, made.likely_at_s, made.latest_at_s)
@@ -109,7 +113,7 @@ def test_a_steady_site_stays_so(days: float, left: Left, expected: float) -> Non
 
 
 def test_the_cone_begins_with_what_is_left_and_narrows_to_nothing() -> None:
-    made = end_of(steady(10), 10, Left(files=20_000, size_bytes=5 * 10**9))
+    made = end_of(steady(10), 10, left_of(20_000, 5 * 10**9))
     assert made is not None
     first, last = made.cone[0], made.cone[-1]
     assert first.least_bytes == first.left_bytes == first.most_bytes == 5 * 10**9
@@ -120,14 +124,14 @@ def test_the_cone_begins_with_what_is_left_and_narrows_to_nothing() -> None:
 
 
 def test_there_is_no_forecast_of_nothing_or_from_nothing() -> None:
-    assert end_of(steady(5), 5, Left(files=0, size_bytes=0)) is None
+    assert end_of(steady(5), 5, left_of(0, 0)) is None
     empty = slots_of((), from_s=MONDAY_S, now_s=MONDAY_S + DAY_S)
-    assert end_of(empty, 1, Left(files=1, size_bytes=1)) is None
+    assert end_of(empty, 1, left_of(1, 1)) is None
 
 
 def test_a_pause_until_now_counts_and_is_mentioned() -> None:
     hours = [(MONDAY_S + (hour + 1) * HOUR_S, 1000, 0) for hour in range(5 * 24)]
-    made = end_of(slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + 10 * DAY_S), 10, Left(files=24_000, size_bytes=0))
+    made = end_of(slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + 10 * DAY_S), 10, left_of(24_000, 0))
     assert made is not None
     assert made.likely_at_s - made.made_at_s > 1.5 * DAY_S
     assert "in the newest 1 d the pace was 0 % of that" in made.basis
