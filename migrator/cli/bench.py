@@ -63,7 +63,6 @@ def bench() -> None:
 @click.option(
     "--hosts", multiple=True, metavar="NAMES", help="Hosts of site.toml that run each step together; repeatable."
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the generated files.")
 @click.option(
     "--accept-unknown-inodes",
     is_flag=True,
@@ -79,7 +78,6 @@ def run_command(
     scale: float,
     runs: int,
     hosts: Sequence[str],
-    seed: int,
     accept_unknown_inodes: bool,
     dry_run: bool,
 ) -> ExitCode:
@@ -97,7 +95,6 @@ def run_command(
         hosts=host_names(hosts),
         runs=runs,
         scale=scale,
-        seed=seed,
         dry_run=dry_run,
         inodes_free={} if site.target.inodes_free is None else {"target": site.target.inodes_free},
         accept_unknown_inodes=accept_unknown_inodes,

@@ -63,7 +63,6 @@ def lab() -> None:
 @click.option("--users", type=int, default=_DEFAULTS.users, show_default=True, help="Invented users.")
 @click.option("--files", type=int, default=_DEFAULTS.files, show_default=True, help="Files in total.")
 @click.option("--data", type=SIZE, default=_DEFAULTS.data_bytes, help="Bytes in total (default: 384MiB).")
-@click.option("--seed", type=int, default=_DEFAULTS.seed, show_default=True, help="Seed of the trees.")
 @verb
 def up_command(
     invocation: Invocation,
@@ -78,7 +77,6 @@ def up_command(
     users: int,
     files: int,
     data: int,
-    seed: int,
 ) -> ExitCode:
     """Start a lab, fill it with users' trees, and write its site.toml."""
     obstacle = None if kind else why_no_cluster()
@@ -96,7 +94,6 @@ def up_command(
         users=users,
         files=files,
         data_bytes=data,
-        seed=seed,
     )
     state = run_to_end(
         lab_up(spec, app.processes(), app.clock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
@@ -125,7 +122,6 @@ def down_command(invocation: Invocation, directory: Path) -> ExitCode:
 @lab.command("churn")
 @_DIRECTORY
 @click.option("--rate", type=click.FloatRange(min=0.01), default=20.0, show_default=True, help="Operations per second.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the operations.")
 @click.option("--tree", "trees", multiple=True, metavar="PATH", help="Only this user tree; repeatable.")
 @click.option("--operations", type=click.IntRange(min=1), help="Number of operations (default: until Ctrl-C).")
 @click.option("--journal", type=click.Path(path_type=Path), help="File for the journal (default: in the lab).")
@@ -135,7 +131,6 @@ def churn_command(
     *,
     directory: Path,
     rate: float,
-    seed: int,
     trees: Sequence[str],
     operations: int | None,
     journal: Path | None,
@@ -159,7 +154,7 @@ def churn_command(
             chosen,
             journal=where,
             rate_per_s=rate,
-            seed=seed,
+            seed=state.spec.seed,
             clock=app.clock(),
             stop=stop,
             operations=operations,
