@@ -11,11 +11,10 @@ from migrator.bricks.drain.model import DRAINS, last_counts
 from migrator.core.events import Event, Severity
 from migrator.core.states import AttemptState, PassKind
 from migrator.ledger import tables
-from migrator.ledger.bricks import read_telling_samples
 from migrator.ledger.database import Database
 from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.model import RunRecord
-from migrator.ledger.operations import CutoverRecords
+from migrator.ledger.operations import CutoverRecords, read_telling_samples
 from migrator.ledger.rows import AnyRow, Records, record_of
 from migrator.report.model import Counts, MetricSums, StreamAtWork
 

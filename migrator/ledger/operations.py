@@ -6,17 +6,18 @@ the record are in one column of JSON (`facts`), because they are only read toget
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Function, Row, Select, and_, func, insert, or_, select, tuple_, update
 
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState, AdditionStep
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain import model as drain_model
+from migrator.bricks.drain.model import DrainNotes, DrainRecord, DrainSample, DrainState, DrainStep
 from migrator.bricks.retire import model as retirement
 from migrator.bricks.retire.model import Retirement, RetirementState, RetireStep
 from migrator.core.entry import UserTree
@@ -24,12 +25,12 @@ from migrator.core.errors import LedgerCorrupt
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.ledger import tables
-from migrator.ledger.bricks import keep_samples, read_samples, read_telling_samples
 from migrator.ledger.database import Database, check, missing
+from migrator.ledger.rows import columns_of, put, record_of
 from migrator.ledger.tables import storable
 from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
 
-_operations, _steps = tables.operations, tables.operation_steps
+_operations, _steps, _samples = tables.operations, tables.operation_steps, tables.operation_samples
 _COLUMNS = ("id", "attempt", "state", "times", "failure")
 _TOKEN_BYTES = 8
 
@@ -127,17 +128,21 @@ class OperationStore(Generic[Record, State, Step, Notes]):
             for row in rows
         ]
 
-    def add_samples(self, operation_id: int, samples: Sequence[drain_model.DrainSample]) -> None:
+    def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
         """Store counters, replacing those of the same task, time and host."""
-        with self._database.write() as connection:
-            keep_samples(connection, operation_id, samples)
+        if samples:
+            rows = [columns_of(_samples, sample, operation_id=operation_id) for sample in samples]
+            with self._database.write() as connection:
+                put(connection, _samples, rows)
 
-    def samples(self, operation_id: int) -> Sequence[drain_model.DrainSample]:
+    def samples(self, operation_id: int) -> Sequence[DrainSample]:
         """All samples, in order of time, then host."""
+        query = select(_samples).where(_samples.c.operation_id == operation_id)
         with self._database.read() as connection:
-            return read_samples(connection, operation_id)
+            rows = connection.execute(query.order_by(_samples.c.at_s, _samples.c.host))
+            return [record_of(row, DrainSample) for row in rows]
 
-    def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[drain_model.DrainSample]:
+    def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
         """The few samples that the progress of the operation is computed from, in order of time, then host."""
         with self._database.read() as connection:
             return read_telling_samples(connection, operation_id, recent_s=recent_s)
@@ -225,9 +230,55 @@ def _begun(what: str, hint: str) -> LedgerCorrupt:
     )
 
 
-class DrainRecords(
-    OperationStore[drain_model.DrainRecord, drain_model.DrainState, drain_model.DrainStep, drain_model.DrainNotes]
-):
+# Gluster's counters of drains and additions.
+
+
+def read_telling_samples(connection: Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
+    """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain of weeks has
+    a hundred times as many samples. Of every task and host: the last one, those around every fall of counters, the first that counts
+    files again; and of the newest task the recent ones, with the last before them.
+    """
+    newest_task, from_s = _newest_task(connection, operation_id, recent_s)
+    one = _samples.c
+    counts = tuple_(one.files, one.size_bytes)
+
+    def beside(shift: Callable[..., Function[Any]], column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return shift(column).over(partition_by=(one.task_id, one.host), order_by=one.at_s)
+
+    before, after = partial(beside, func.lag), partial(beside, func.lead)
+    query = select(
+        _samples,
+        after(one.at_s).label("next_at_s"),
+        (counts < tuple_(before(one.files), before(one.size_bytes))).label("fell"),
+        (tuple_(after(one.files), after(one.size_bytes)) < counts).label("falls"),
+        and_(one.files > 0, before(one.files) == 0).label("rises"),
+    )
+    seen = query.where(one.operation_id == operation_id).subquery().c
+    recent = and_(seen.task_id == newest_task, seen.next_at_s >= from_s)
+    kept = or_(seen.next_at_s.is_(None), seen.fell, seen.falls, seen.rises, recent)
+    rows = connection.execute(select(*seen).where(kept).order_by(seen.at_s, seen.host))
+    return [record_of(row, DrainSample) for row in rows]
+
+
+def _newest_task(connection: Connection, operation_id: int, recent_s: float) -> tuple[str | None, float]:
+    """The newest task, and the time from which its samples are recent: at least the last two polls."""
+    one = _samples.c
+    mine = one.operation_id == operation_id
+    newest = connection.execute(
+        select(one.task_id, one.at_s).where(mine).order_by(one.at_s.desc(), one.host.desc()).limit(1)
+    ).one_or_none()
+    if newest is None:
+        return None, 0.0
+    before = connection.execute(
+        select(func.max(one.at_s)).where(mine, one.task_id == newest.task_id, one.at_s < newest.at_s)
+    ).scalar_one()
+    return newest.task_id, min(newest.at_s - recent_s, newest.at_s if before is None else before)
+
+
+# The kinds of operations.
+
+
+class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes]):
     """Attempts to drain bricks."""
 
     def __init__(self, database: Database) -> None:
@@ -235,7 +286,7 @@ class DrainRecords(
 
     def plan(
         self, *, volume: str, volume_id: str, bricks: Sequence[str], at_s: float, anew: bool = False
-    ) -> drain_model.DrainRecord:
+    ) -> DrainRecord:
         """Begin a new attempt, or return an unfinished one of the same bricks."""
         subject = _bricks_subject(volume_id, bricks)
         with self._database.write() as connection:
@@ -249,17 +300,17 @@ class DrainRecords(
             begins = anew and newest is not None and newest.state in drain.OUT_STATES
             if newest is not None and newest.state not in drain.DRAIN_ENDED_STATES and not begins:
                 return newest
-            record = drain_model.DrainRecord(
+            record = DrainRecord(
                 id=0,
                 volume=volume,
                 volume_id=volume_id,
                 bricks=tuple(bricks),
-                state=drain_model.DrainState.PLANNED,
-                times={drain_model.DrainState.PLANNED: at_s},
+                state=DrainState.PLANNED,
+                times={DrainState.PLANNED: at_s},
             )
             return self._begin(connection, subject, record, newest)
 
-    def latest(self, volume_id: str, bricks: Sequence[str]) -> drain_model.DrainRecord | None:
+    def latest(self, volume_id: str, bricks: Sequence[str]) -> DrainRecord | None:
         """The newest attempt at exactly these bricks, in any order."""
         with self._database.read() as connection:
             return self._newest(connection, _bricks_subject(volume_id, bricks))
