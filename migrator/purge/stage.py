@@ -510,9 +510,16 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
     MigratorError; refusals of single trees are in the summary.
     """
     if request.dry_run:
-        return await _purge(Call(world=world, request=request, run_id=None))
+        return await _purge(Call(world=world, request=request, run_id=None), _reviewed(request, world))
     with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
-        _check(request, world)
+        # What was confirmed is purged, also if the retention of another tree ends just now.
+        reviewed = _reviewed(request, world)
+        if problem := confirmation_problem(request.confirm, reviewed.checksum):
+            raise Refused(
+                f"nothing was purged: {problem}; the plan's checksum is {reviewed.checksum}",
+                cause="a purge cannot be undone, so its plan has to be reviewed first",
+                hint=f"review it with --dry-run, then pass --confirm {reviewed.checksum[:12]}",
+            )
         try:
             async with recorded_run(
                 world.ledger.runs,
@@ -522,7 +529,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
                 directory=directory.path,
                 log=LOG,
             ) as run:
-                summary = await _purge(Call(world=world, request=request, run_id=run.id))
+                summary = await _purge(Call(world=world, request=request, run_id=run.id), reviewed)
                 run.exit_code = summary.exit_code
         except asyncio.CancelledError:
             raise Interrupted(
@@ -532,16 +539,30 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
     return summary
 
 
-def _check(request: PurgeRequest, world: PurgeWorld) -> None:
-    """Raise Refused without a valid confirmation, before anything is recorded."""
-    site, _ = _site(world)
-    checksum = _checksum(world, site, _items(request, world)[0])
-    if problem := confirmation_problem(request.confirm, checksum):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reviewed:
+    """The trees that are purged, and those that are left for later; `checksum` is that of the former and their proofs."""
+
+    site: SiteRecord
+    capabilities: TargetCapabilities
+    items: tuple[Item, ...]
+    left: tuple[model.Chosen, ...]
+    checksum: str
+
+
+def _reviewed(request: PurgeRequest, world: PurgeWorld) -> _Reviewed:
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+    if site.capabilities is None:
         raise Refused(
-            f"nothing was purged: {problem}; the plan's checksum is {checksum}",
-            cause="a purge cannot be undone, so its plan has to be reviewed first",
-            hint=f"review it with --dry-run, then pass --confirm {checksum[:12]}",
+            "what the target keeps of a file is not known",
+            cause="`migrator doctor`, which probes it, has not been run, or could not write there",
+            hint="run `migrator doctor`",
         )
+    items, left = _items(request, world)
+    checksum = _checksum(world, site, items)
+    return _Reviewed(site=site, capabilities=site.capabilities, items=items, left=left, checksum=checksum)
 
 
 def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[Item, ...], tuple[model.Chosen, ...]]:
@@ -597,23 +618,8 @@ def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str
     return plan_checksum(site.site_id, *roots, [(item.record, item.proof) for item in items], carried=carried)
 
 
-def _site(world: PurgeWorld) -> tuple[SiteRecord, TargetCapabilities]:
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
-    if site.capabilities is None:
-        raise Refused(
-            "what the target keeps of a file is not known",
-            cause="`migrator doctor`, which probes it, has not been run, or could not write there",
-            hint="run `migrator doctor`",
-        )
-    return site, site.capabilities
-
-
-async def _purge(call: Call) -> model.PurgeSummary:
-    world, request = call.world, call.request
-    site, capabilities = _site(world)
-    items, left = _items(request, world)
+async def _purge(call: Call, reviewed: _Reviewed) -> model.PurgeSummary:
+    world, request, site = call.world, call.request, reviewed.site
     hooks = _hooks(call, site)
     if hooks is not None:
         await hooks.begin((HookStep.PURGE,))
@@ -629,14 +635,16 @@ async def _purge(call: Call) -> model.PurgeSummary:
         one.tree.path: model.TreePurge(
             tree=one.tree, outcome=model.TreeOutcome.LATER, words=one.words, due_at_s=one.due_at_s
         )
-        for one in left
+        for one in reviewed.left
     }
-    for item in items:
-        machine = TreeMachine(call=call, site=site, capabilities=capabilities, item=item, hooks=hooks, pace=pace)
+    for item in reviewed.items:
+        machine = TreeMachine(
+            call=call, site=site, capabilities=reviewed.capabilities, item=item, hooks=hooks, pace=pace
+        )
         done[item.chosen.tree.path] = await _one(call, machine)
     trees = (done[tree.path] for _, trees in sorted(request.trees.items()) for tree in trees)
     return model.PurgeSummary(
-        run_id=call.run_id, dry_run=request.dry_run, checksum=_checksum(world, site, items), trees=tuple(trees)
+        run_id=call.run_id, dry_run=request.dry_run, checksum=reviewed.checksum, trees=tuple(trees)
     )
 
 
