@@ -215,15 +215,15 @@ class ReportSums(Records):
         )
         return self._all(report.StreamSum, query)
 
-    def event_groups(self, limit: int) -> Sequence[report.EventGroup]:
+    def event_groups(self, limit: int) -> Sequence[report.Incident]:
         """Warnings and errors by kind and subject, the latest first."""
         events = tables.events.c
         query = _grouped().where(events.severity.in_(_WARNINGS)).order_by(func.max(events.id).desc())
-        return self._all(report.EventGroup, query.limit(limit))
+        return self._all(report.Incident, query.limit(limit))
 
-    def latest_events(self, kinds: Sequence[str]) -> Sequence[report.EventGroup]:
+    def latest_events(self, kinds: Sequence[str]) -> Sequence[report.Incident]:
         """Events of these kinds, of any severity, by kind and subject."""
-        return self._all(report.EventGroup, _grouped().where(tables.events.c.kind.in_(list(kinds))))
+        return self._all(report.Incident, _grouped().where(tables.events.c.kind.in_(list(kinds))))
 
 
 def _grouped() -> AnySelect:

@@ -300,8 +300,10 @@ class StreamSum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventGroup:
-    """All events of one kind about one subject, with the message of the last one."""
+class Incident:
+    """All events of one kind about one subject, with the message of the last one. `resolved_at_s` is None as long as no event ends
+    them; `resolution` names that event.
+    """
 
     kind: EventKind
     severity: Severity
@@ -310,16 +312,8 @@ class EventGroup:
     first_at_s: float
     last_at_s: float
     message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Incident(EventGroup):
-    """Warnings or errors of one kind about one subject. `resolved_at_s` is None as long as no event ends them; `resolution`
-    names that event.
-    """
-
-    resolved_at_s: float | None
-    resolution: str
+    resolved_at_s: float | None = None
+    resolution: str = ""
 
 
 # --- Status and report
@@ -514,7 +508,6 @@ class ReportFacts:
     """
 
     status: StatusFacts
-    throughput: tuple[ThroughputPoint, ...]
     done: tuple[DonePoint, ...]
     verifications: tuple[VerificationRecord, ...]
     plan: Plan | None

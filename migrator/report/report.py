@@ -66,17 +66,15 @@ def read_report(
     if capacity:
         width_s = rules.span_width(capacity[-1].at_s - capacity[0].at_s, CHART_POINTS)
         capacity = tuple(ledger.capacity.all(span_s=width_s))
-    throughput, days = _throughput(ledger)
     bricks = rules.brick_outlooks(status.drains, document, now_s=now_s, retirement=status.retirement)
     facts = model.ReportFacts(
         status=status,
-        throughput=tuple(throughput),
         done=_done(ledger, status),
         verifications=tuple(ledger.verifications.of_plan(name)) if name else (),
         plan=document,
         plan_problem=problem,
         forecast=forecast,
-        days=tuple(days),
+        days=tuple(_days(ledger)),
         capacity=capacity,
         outlook=rules.target_outlook(capacity, status.overall, forecast, now_s=now_s),
         bricks=bricks,
@@ -94,18 +92,14 @@ def read_report(
     return facts if earlier is None else _compared(ledger, facts, earlier)
 
 
-def _throughput(ledger: "Ledger") -> tuple[Sequence[model.ThroughputPoint], Sequence[model.ThroughputPoint]]:
-    """The course of the throughput in spans for a chart, and by day, or by hour in a short history."""
+def _days(ledger: "Ledger") -> Sequence[model.ThroughputPoint]:
+    """The throughput by day, or by hour in a short history."""
     span = ledger.facts.sampled_span()
     if span is None:
-        return (), ()
+        return ()
     first_s, last_s = span
-    width_s = rules.span_width(last_s - first_s, CHART_POINTS)
     day_s = DAY_S if last_s - first_s >= _DAYS_FOR_DAYS * DAY_S else HOUR_S
-    return (
-        ledger.facts.throughput(from_s=first_s, to_s=last_s, span_s=width_s),
-        ledger.facts.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s),
-    )
+    return ledger.facts.throughput(from_s=first_s // day_s * day_s, to_s=last_s, span_s=day_s)
 
 
 def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast | None:

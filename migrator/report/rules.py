@@ -644,21 +644,21 @@ ENDING_KINDS = tuple(_ENDS)
 """All events that can end an incident."""
 
 
-def incidents(groups: Sequence[model.EventGroup], endings: Sequence[model.EventGroup]) -> tuple[model.Incident, ...]:
+def incidents(groups: Sequence[model.Incident], endings: Sequence[model.Incident]) -> tuple[model.Incident, ...]:
     """Every group of warnings or errors with the event that ended it. Unresolved ones first, then by time."""
     found = [_incident(group, endings) for group in groups]
     return tuple(sorted(found, key=lambda one: (one.resolved_at_s is not None, -one.last_at_s)))
 
 
-def _incident(group: model.EventGroup, endings: Sequence[model.EventGroup]) -> model.Incident:
+def _incident(group: model.Incident, endings: Sequence[model.Incident]) -> model.Incident:
     first = min(
         (ending for ending in endings if _ends(ending, group)), key=lambda ending: ending.last_at_s, default=None
     )
     resolved_at_s, resolution = (None, "") if first is None else (first.last_at_s, _ENDS[first.kind][0])
-    return of_record(model.Incident, group, resolved_at_s=resolved_at_s, resolution=resolution)
+    return replace(group, resolved_at_s=resolved_at_s, resolution=resolution)
 
 
-def _ends(ending: model.EventGroup, group: model.EventGroup) -> bool:
+def _ends(ending: model.Incident, group: model.Incident) -> bool:
     """Subjects are the same, or the ending's contains the incident's (`batch 1` contains `batch 1: chunk 7`)."""
     _, same, of_any = _ENDS[ending.kind]
     within = tuple(f"{ending.subject}{mark}" for mark in ":, ")

@@ -33,9 +33,6 @@ _STANDINGS = {
 def headline_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
     """The figures that management reads first."""
     status = report.status
-    if status.plan is None:
-        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
-        return
     tally = status.overall
     pairs = [
         ("left", f"{format_size(tally.left_bytes)} in {several(tally.left_files, 'file')}"),

@@ -27,6 +27,8 @@ _BLOCKED_ROWS = 6
 
 def first_sections(status: model.StatusFacts, short: Iterable[doc.Block]) -> Iterator[doc.Section]:
     """The first page: `short` under the bars, and the first blockers."""
+    if status.plan is None:
+        short = [doc.paragraph("There is no plan yet: nothing is counted as copied or left.")]
     first = (("In short", (*bars(status), *short)), ("Blocked", [blocker_table(status.blocked[:_BLOCKED_ROWS])]))
     yield from (replace(section, first_page=True) for section in doc.sections(*first))
     yield from doc.sections(("Also blocked", [blocker_table(status.blocked[_BLOCKED_ROWS:])]))
@@ -42,9 +44,6 @@ def bars(status: model.StatusFacts) -> Iterator[doc.Block]:
 
 
 def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
-    if status.plan is None:
-        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
-        return
     tally = status.overall
     at_work = [run.verb for run in status.runs if run.life is model.RunLife.AT_WORK]
     pairs = [
@@ -71,7 +70,6 @@ def users_words(status: model.StatusFacts) -> str:
 def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
     """Totals, rate and estimates."""
     if status.plan is None:
-        yield doc.paragraph("There is no plan yet: nothing is counted as copied or left.")
         return
     tally = status.overall
     content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)

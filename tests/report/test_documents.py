@@ -11,10 +11,10 @@ from migrator.render.document import Document, Facts, Table, first_page
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
 from migrator.render.text import to_markdown
-from migrator.report.model import Blocker, ReportFacts, StatusFacts, Tally, TreeState
+from migrator.report.model import Blocker, ReportFacts, Tally, TreeState
 from migrator.report.view import headline_blocks, report_document
 from migrator.report.view_status import status_document
-from tests.support.facts import AT_S, report
+from tests.support.facts import report
 from tests.support.plans import small_plan
 
 REPORT = report()
@@ -68,7 +68,7 @@ def test_a_plan_begins_with_one_screen() -> None:
 
 
 def test_nothing_is_promised_where_there_are_no_details() -> None:
-    whole = status_document(StatusFacts(at_s=AT_S, site=None))
+    whole = status_document(STATUS)
     page = replace(whole, sections=whole.sections[:1])
     assert "Details" in str(first_page(whole, "migrator status --details"))
     assert "Details" not in str(first_page(page, "migrator status --details"))

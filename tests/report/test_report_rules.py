@@ -277,8 +277,8 @@ def test_the_newest_run_of_each_verb_counts(runs: list[report_model.RunFacts], s
 # --- Incidents
 
 
-def group(kind: EventKind, subject: str, at_s: float) -> report_model.EventGroup:
-    return report_model.EventGroup(
+def group(kind: EventKind, subject: str, at_s: float) -> report_model.Incident:
+    return report_model.Incident(
         kind=kind, severity=Severity.WARNING, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
     )
 
@@ -302,7 +302,7 @@ def group(kind: EventKind, subject: str, at_s: float) -> report_model.EventGroup
         (group(EventKind.CHUNK_FAILED, "batch 11", 10.0), group(EventKind.PASS_FINISHED, "batch 1", 20.0), ""),
     ],
 )
-def test_what_ends_an_incident(lost: report_model.EventGroup, found: report_model.EventGroup, resolution: str) -> None:
+def test_what_ends_an_incident(lost: report_model.Incident, found: report_model.Incident, resolution: str) -> None:
     never = group(EventKind.HOST_LOST, "host z", 5.0)
     said = rules.incidents([lost, never], [found])
     [one] = [one for one in said if one.subject == lost.subject]

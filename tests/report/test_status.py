@@ -118,7 +118,7 @@ class TestFromTheStart:
         assert report.status.site == "rehearsal"
         assert [one.hint for one in report.status.blocked] == ["migrator scan"]
         assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
-        assert (report.done, report.throughput) == ((), ())
+        assert (report.done, report.days) == ((), ())
         assert "Nothing has been copied yet" in to_markdown(report_document(report))
 
 
@@ -257,7 +257,7 @@ class TestHalfWay:
             yield Chunk(number=1, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=1)
             with open_ledger(ledger.file, read_only=True, busy_timeout_s=0.0) as reader:
                 assert read_status(reader, now_s=T0_S + 130).overall.done_bytes == 900
-                assert len(read_report(reader, OnePlan(PLAN), now_s=T0_S + 130).throughput) == 24
+                assert len(read_report(reader, OnePlan(PLAN), now_s=T0_S + 130).days) == 1
 
         ledger.passes.start(
             plan="week1", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=T0_S

@@ -202,17 +202,6 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
     )
     return report_model.ReportFacts(
         status=status,
-        throughput=tuple(
-            report_model.ThroughputPoint(
-                at_s=AT_S - 900 + 60 * index,
-                span_s=60.0,
-                busy_s=60.0,
-                streams=4.0,
-                files=10,
-                size_bytes=(index + 1) * 2**30,
-            )
-            for index in range(10)
-        ),
         done=tuple(
             report_model.DonePoint(at_s=AT_S - 900 + 100 * index, done_files=index, done_bytes=100 * index)
             for index in range(7)
