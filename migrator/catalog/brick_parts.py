@@ -280,7 +280,6 @@ class BrickPartsWriter:
         self._problems: list[ScanProblem] = []
         # Opened now, in parallel with the walks, and not at the end.
         self._union = Union(temp_dir=temp_dir)
-        self._is_united = False
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
         """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows. Raises
@@ -313,7 +312,6 @@ class BrickPartsWriter:
         """Merge directories into one row each, and find what cannot be in a quiet volume. `bricks` is their number."""
         for brick in set(self._rows) | set(self._directories):
             self.brick_done(brick)
-        self._is_united = True
         for table in self._union.directories(self._kept, bricks=bricks, limit=limit):
             self._write_table(table)
         for file in self._kept:
@@ -323,14 +321,14 @@ class BrickPartsWriter:
 
     def lacks(self, paths: Sequence[bytes]) -> Sequence[bytes]:
         """After `unite`: the paths that have no row."""
-        present = self._united().files_of(paths, self._part_files())
+        present = self._union.files_of(paths, self._part_files())
         return [path for path in dict.fromkeys(paths) if path not in present]
 
     def replace(self, rows: Mapping[bytes, tuple[bytes | None, Entry] | None]) -> None:
         """After `unite`: replace the rows of these paths by what the mount shows: a tree and an entry, or nothing."""
         if not rows:
             return
-        present = self._united().files_of(list(rows), self._part_files())
+        present = self._union.files_of(list(rows), self._part_files())
         gone = pa.array(sorted(rows), type=pa.binary())
         for name in self._parts.values():
             file = self._directory / name
@@ -344,7 +342,7 @@ class BrickPartsWriter:
 
     def totals(self) -> CatalogTotals:
         """Rows, directories and bytes of files. After `unite`."""
-        return self._united().totals(self._part_files())
+        return self._union.totals(self._part_files())
 
     def close(self, record: CatalogRecord) -> CatalogRecord:
         """Sync what was written, then write the closing record."""
@@ -395,8 +393,3 @@ class BrickPartsWriter:
 
     def _part_files(self) -> list[Path]:
         return [self._directory / name for _, name in sorted(self._parts.items())]
-
-    def _united(self) -> Union:
-        if not self._is_united:
-            raise ValueError("the directories of the bricks are not united yet")
-        return self._union

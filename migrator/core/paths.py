@@ -1,5 +1,6 @@
 """Paths are bytes, relative to a root, without a leading slash. Shown escaped, written percent-escaped."""
 
+from collections.abc import Container
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 # Printable ASCII stays as it is, for readable plans, except percent, quote and backslash.
@@ -55,3 +56,10 @@ def join(directory: bytes, entry: bytes) -> bytes:
 def is_beneath(path: bytes, directory: bytes) -> bool:
     """Whether the path is the directory itself or lies in it; everything lies in the root `b""`."""
     return not directory or path == directory or path.startswith(directory + b"/")
+
+
+def tree_of(path: bytes, trees: Container[bytes]) -> bytes | None:
+    """The tree that a path lies in, or whose root it is."""
+    while path and path not in trees:
+        path = parent(path)
+    return path or None

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, selec
 
 from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt
+from migrator.core.paths import tree_of
 from migrator.core.states import PASS_TRANSITIONS, ChunkKind, ChunkState, PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger import tables
@@ -215,7 +216,7 @@ class ArrivalTable(Records):
             for one, unsettled_trees in _unsettled(found, _covered(connection, found), wanted):
                 of_pass = connection.execute(select(attention.path).where(attention.pass_id == one.id)).scalars()
                 settled_trees = known - unsettled_trees
-                paths.update(path for path in of_pass if _tree_of(path, known) not in settled_trees)
+                paths.update(path for path in of_pass if tree_of(path, known) not in settled_trees)
                 if _is_unknown(one):
                     unknown |= unsettled_trees
                     continue
@@ -297,16 +298,6 @@ def _is_unknown(one: _Pass) -> bool:
     if one.state == PassState.DONE.value:
         return False
     return one.kind == PassKind.SEED.value or (one.move_list is not None and one.moved_at_s is None)
-
-
-def _tree_of(path: bytes, trees: set[bytes]) -> bytes | None:
-    """The tree that a path is or lies in."""
-    end = len(path)
-    while end > 0:
-        if path[:end] in trees:
-            return path[:end]
-        end = path.rfind(b"/", 0, end)
-    return None
 
 
 # Predictions.

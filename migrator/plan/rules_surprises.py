@@ -1,10 +1,11 @@
 """Losses and other surprises, reported to users before the move. Pure."""
 
+import posixpath
 from bisect import insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from migrator.core.paths import is_beneath, parent, show
+from migrator.core.paths import is_beneath, parent, show, tree_of
 from migrator.core.units import format_size, several
 from migrator.plan.model import Surprise, SurpriseKind, TreeUsage
 from migrator.plan.rules import LinkSpan
@@ -21,34 +22,6 @@ class SymlinkRow:
     target: bytes
 
 
-def resolve_lexically(path: bytes, target: bytes) -> bytes | None:
-    """The destination of a relative symlink, relative to the root; None if it leaves the root.
-
-    Directories on the way are taken at face value, although they may be symlinks themselves.
-    """
-    parts = parent(path).split(b"/") if parent(path) else []
-    for component in target.split(b"/"):
-        if component in (b"", b"."):
-            continue
-        if component == b"..":
-            if not parts:
-                return None
-            parts.pop()
-        else:
-            parts.append(component)
-    return b"/".join(parts)
-
-
-def tree_of(path: bytes, trees: Collection[bytes]) -> bytes | None:
-    """The tree that a path lies in, or whose root it is."""
-    current = path
-    while current:
-        if current in trees:
-            return current
-        current = parent(current)
-    return None
-
-
 def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes) -> SurpriseKind | None:
     """Whether a symlink changes its meaning when its tree moves.
 
@@ -56,12 +29,11 @@ def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes)
     another tree, outside every tree, or out of the source) depends on what lies beside the tree on the target.
     """
     if row.target.startswith(b"/"):
-        resolved = resolve_lexically(b"", row.target)
-        inside = resolved is not None and is_beneath(resolved, source_root.strip(b"/"))
+        inside = is_beneath(posixpath.normpath(row.target).strip(b"/"), source_root.strip(b"/"))
         return SurpriseKind.SYMLINK_INTO_SOURCE if inside else None
-    resolved = resolve_lexically(row.path, row.target)
-    crosses = resolved is None or tree_of(resolved, trees) != row.tree
-    return SurpriseKind.SYMLINK_CROSSES_TREE if crosses else None
+    # Directories on the way are taken at face value, although they may be symlinks themselves.
+    leads_to = posixpath.normpath(posixpath.join(parent(row.path), row.target))
+    return SurpriseKind.SYMLINK_CROSSES_TREE if tree_of(leads_to, trees) != row.tree else None
 
 
 @dataclass(slots=True)
