@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from migrator.beegfs import model
 from migrator.beegfs.rules import client_host
+from migrator.beegfs.version8 import CONSISTENCY, POOLS, REACHABILITY, UNITS
 from migrator.core.errors import ToolFailed
 
 # The questions, and the tables for people, since version 7 has no other output.
@@ -35,10 +36,7 @@ _ROOM = (
     r"\s+(?P<inodes>\d+\.\d)M\s+(?P<free_inodes>\d+\.\d)M\s+\d+%"
 )
 _NODE = r"\s+(?P<node>\S+)\s*"
-_REACHABILITY = {state.value: state for state in model.Reachability}
-_CONSISTENCY = {state.value: state for state in model.Consistency} | {"resyncing": model.Consistency.NEEDS_RESYNC}
-_POOLS = {pool.value: pool for pool in model.CapacityPool}
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_CONSISTENCY = CONSISTENCY | {"resyncing": model.Consistency.NEEDS_RESYNC}
 _TARGETS = re.compile(r"^\+ Number of storage targets: desired: (\d+)(?:;.*)?$", re.MULTILINE)
 _CHUNK = re.compile(r"^\+ Chunksize: (\d+)([KMG]?)$", re.MULTILINE)
 _POOL = re.compile(r"^\+ Storage Pool: (\d+)(?: .*)?$", re.MULTILINE)
@@ -78,7 +76,7 @@ def parse_directory(output: bytes) -> model.DirectoryFacts:
         raise ToolFailed("`beegfs-ctl --getentryinfo` told no stripe pattern")
     return model.DirectoryFacts(
         stripe=model.StripeSettings(
-            targets=int(targets.group(1)), chunk_bytes=int(chunk.group(1)) * _UNITS[chunk.group(2)]
+            targets=int(targets.group(1)), chunk_bytes=int(chunk.group(1)) * UNITS[chunk.group(2)]
         ),
         storage_pool=int(pool.group(1)) if pool else None,
     )
@@ -112,9 +110,9 @@ def _target(row: Mapping[str, str], kind: model.TargetKind) -> model.StorageTarg
         number=int(row["number"]),
         name=row["number"],
         node=row["node"],
-        reachability=_REACHABILITY.get(row["reachability"]),
+        reachability=REACHABILITY.get(row["reachability"]),
         consistency=_CONSISTENCY.get(row["consistency"]),
-        pool=_POOLS.get(row.get("pool", "")),
+        pool=POOLS.get(row.get("pool", "")),
         storage_pool=int(storage_pool) if storage_pool.isdigit() else None,
         # Nobody has a target of no bytes: its server did not answer.
         answers=row["total"] != "0.0" if "total" in row else None,

@@ -23,15 +23,15 @@ UNLICENSED = b"unable to verify licensed status"
 """8.3.1 ends with 1 after a complete answer if the management service has no licence library."""
 
 _KINDS = {2: model.TargetKind.METADATA, 3: model.TargetKind.STORAGE}
-_POOLS = {pool.value: pool for pool in model.CapacityPool}
-_REACHABILITY = {state.value: state for state in model.Reachability}
-_CONSISTENCY = {state.value: state for state in model.Consistency}
+POOLS = {pool.value: pool for pool in model.CapacityPool}
+REACHABILITY = {state.value: state for state in model.Reachability}
+CONSISTENCY = {state.value: state for state in model.Consistency}
 _AGO = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(\d+)s ago")
 _DIGITS = re.compile(r"\d+")
 _STRIPE = re.compile(r"[A-Za-z0-9 ]+ \((\d+)x(\d+)([KMG]?)\)")
 _STORAGE_POOL = re.compile(r"s:(\d+)")
 _POOL_NUMBER = re.compile(r".* \((\d+)\)")
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 Row = TypeVar("Row")
@@ -80,7 +80,7 @@ def parse_directory(output: bytes) -> model.DirectoryFacts:
     pool = _POOL_NUMBER.fullmatch(found[0].storage_pool)
     return model.DirectoryFacts(
         stripe=model.StripeSettings(
-            targets=int(stripe.group(1)), chunk_bytes=int(stripe.group(2)) * _UNITS[stripe.group(3)]
+            targets=int(stripe.group(1)), chunk_bytes=int(stripe.group(2)) * UNITS[stripe.group(3)]
         ),
         storage_pool=int(pool.group(1)) if pool else None,
     )
@@ -112,9 +112,9 @@ def _target(row: _TargetRow) -> model.StorageTarget:
         number=row.id.num_id,
         name=row.alias,
         node=row.node,
-        reachability=_REACHABILITY.get(row.reachability),
-        consistency=_CONSISTENCY.get(row.consistency),
-        pool=_POOLS.get(row.cap_pool.lower()),
+        reachability=REACHABILITY.get(row.reachability),
+        consistency=CONSISTENCY.get(row.consistency),
+        pool=POOLS.get(row.cap_pool.lower()),
         storage_pool=int(pool.group(1)) if pool else None,
         last_contact_s=_ago_s(row.last_contact),
         total_bytes=_count(row.space),

@@ -15,7 +15,6 @@ from migrator.hosts.ports import Command, Processes
 from migrator.render.charts import svg
 from migrator.render.document import (
     FILE_CHARACTERS,
-    Block,
     Document,
     cells,
 )
@@ -41,7 +40,7 @@ def to_html(document: Document, *, live_interval_s: float | None = None) -> str:
         policy=content_policy(live=live),
         interval_s=live_interval_s,
         script=Markup(_own("live.js")) if live else "",  # noqa: S704 - the program's own script
-        kind=_kind,
+        kind=lambda block: type(block).__name__.lower(),
         svg=svg,
         rows=lambda block: cells(block, FILE_CHARACTERS),
     )
@@ -60,10 +59,6 @@ def _hash(name: str) -> str:
 def _own(name: str) -> str:
     source, _, _ = _environment.loader.get_source(_environment, name) if _environment.loader else ("", "", "")
     return source.strip()
-
-
-def _kind(block: Block) -> str:
-    return type(block).__name__.lower()
 
 
 # --- PDF, printed by Chromium

@@ -113,21 +113,17 @@ class _Fitted:
 
 
 def column_widths(
-    columns: Sequence[render_document.Column],
-    rows: Sequence[tuple[str, ...]],
-    width: int,
-    *,
-    wide_least: int = _WIDE_LEAST,
+    columns: Sequence[render_document.Column], rows: Sequence[tuple[str, ...]], width: int
 ) -> list[int] | None:
     """The width of each column; None if figures or short text would have to be broken.
 
-    Only wide columns get less than they need, but at least `wide_least`; column names are folded first.
+    Only wide columns get less than they need, but at least 24 cells; column names are folded first.
     """
     least, wanted = [], []
     for number, column in enumerate(columns):
         content = max((cell_len(row[number]) for row in rows), default=0)
         name = max((cell_len(word) for word in column.name.split()), default=0)
-        least.append(max(name, min(content, wide_least) if column.wide else content))
+        least.append(max(name, min(content, _WIDE_LEAST) if column.wide else content))
         wanted.append(max(content, cell_len(column.name)))
     # Between two columns stands one blank of padding and one of the box, and one of the box on either side.
     spare = width - sum(least) - 2 * len(columns)

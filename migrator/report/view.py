@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -367,17 +368,13 @@ def _cells(table: str, row: str, column: str, value: object) -> Iterator[tuple[s
 
 
 def _shown(value: object) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)
-        case list():
-            return _safe(" ".join(_shown(item) for item in value))
-        case _:
-            return _safe(doc.clean(str(value)))
+    if value is None:
+        return ""
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    if isinstance(value, list):
+        return _safe(" ".join(_shown(item) for item in value))
+    return _safe(doc.clean(str(value)))
 
 
 def _safe(text: str) -> str:

@@ -155,12 +155,8 @@ _WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", Fi
 def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -> doc.Document:
     """All findings, the worst first, otherwise in the order of the checks."""
     counts = {status: sum(finding.status is status for finding in findings) for status in _WORDS}
-    rows = [
-        (_WORDS[status], finding.check, finding.message, finding.fix)
-        for status in _WORDS
-        for finding in findings
-        if finding.status is status
-    ]
+    ordered = sorted(findings, key=lambda one: list(_WORDS).index(one.status))
+    rows = [(_WORDS[one.status], one.check, one.message, one.fix) for one in ordered]
     found = doc.table("", [doc.text(""), doc.wide("check"), doc.wide("what was found"), doc.wide("what to do")], rows)
     verdict = (
         f"{several(counts[FindingStatus.FAILURE], 'failure')}, {several(counts[FindingStatus.WARNING], 'warning')}, "
