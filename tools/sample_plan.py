@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from migrator.beegfs.model import TreeOwner
+from migrator.bricks.drain.model import CopyTally, DrainCopying
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, GIB, TIB, YEAR_S
 from migrator.fs.model import Capacity
@@ -12,7 +13,7 @@ from migrator.plan.document import write_document
 from migrator.plan.rules_forecast import Growth
 from migrator.schedule.model import BatchFacts, Placed, Schedule, ScheduleFacts, SubvolumeFacts
 from migrator.schedule.rules import assumptions, make_schedule
-from migrator.schedule.rules_drains import assumed_drain_cost
+from migrator.schedule.rules_drains import assumed_drain_cost, slower_in_drains
 
 SAMPLE = Path(__file__).resolve().parent.parent / "plans" / "sample.json"
 CREATED_AT_S = 1_767_225_600.0
@@ -134,7 +135,9 @@ def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
     growth = Growth(
         bytes_per_day=facts.growth_bytes_per_day, basis="[capacity] growth; too little was measured here yet"
     )
-    words = assumptions(facts, copying=COST, drains=drains, growth=growth, reaped={})
+    nothing = DrainCopying(in_drains=CopyTally(), outside=CopyTally())
+    slower = slower_in_drains(nothing, COST)
+    words = assumptions(facts, copying=COST, slower=slower, drains=drains, growth=growth, reaped={})
     made = make_schedule(facts, assumptions=tuple(words))
     return replace(made, growth_basis=growth.basis)
 
@@ -142,6 +145,7 @@ def schedule(batches: tuple[plan.Batch, ...]) -> Schedule:
 def sample_plan() -> plan.Plan:
     """Three users in two batches, heaviest first."""
     batches = (batch(1, RANKING[:1]), batch(2, RANKING[1:]))
+    first_s, whole_s = batches[0].forecast_s, batches[0].forecast_s + batches[1].forecast_s
     return plan.Plan(
         name="sample",
         site="gl-to-beegfs",
@@ -176,9 +180,22 @@ def sample_plan() -> plan.Plan:
             ),
         ),
         cost=COST,
-        forecast_s=sum(one.forecast_s for one in batches),
+        forecast_s=whole_s,
         target=Capacity(total_bytes=500 * TIB, free_bytes=480 * TIB, total_inodes=None, free_inodes=None),
         problems=(),
+        emptying=(
+            plan.EmptyingCurve(
+                order=plan.Order.HEAVIEST,
+                half_s=first_s,
+                total_s=whole_s,
+                points=(
+                    plan.EmptyingPoint(elapsed_s=first_s, freed_bytes=batches[0].size_bytes, users_done=1),
+                    plan.EmptyingPoint(
+                        elapsed_s=whole_s, freed_bytes=sum(one.size_bytes for one in RANKING), users_done=3
+                    ),
+                ),
+            ),
+        ),
         schedule=schedule(batches),
         owners=tuple(
             TreeOwner(tree=one.tree.path, uid=uid, size_bytes=one.size_bytes, files=one.files - one.symlinks)

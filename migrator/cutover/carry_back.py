@@ -277,6 +277,7 @@ def _plan(
         forecast_s=0.0,
         target=_NO_ROOM,
         problems=(),
+        emptying=(),
     )
 
 

@@ -117,18 +117,47 @@ def _moved(connection: Connection) -> dict[str, Counts]:
     """Counters of one task and host only rise, and a new task begins at 0. After a reboot of a host a drain continues its task with
     new counters: its sums include what it had moved before, as the progress of the drain does.
     """
-    one = tables.operations.c
-    moves = (
-        select(one.id, one.kind).where(one.kind.in_([DRAINS.name, ADDITIONS.name])).order_by(one.kind.desc(), one.id)
+    one, operation = tables.operation_samples.c, tables.operations.c
+    of_task = (
+        select(
+            operation.kind,
+            one.host,
+            func.max(one.size_bytes).label("size_bytes"),
+            func.max(one.files).label("files"),
+            func.max(one.failures).label("failures"),
+        )
+        .join(tables.operations, operation.id == one.operation_id)
+        .where(operation.kind.in_([DRAINS.name, ADDITIONS.name]))
+        .group_by(one.operation_id, one.task_id, one.host)
+        .subquery()
     )
-    sums = {name: Counter[tuple[str, str]]() for name in ("moved_bytes", "moved_files", "move_failures")}
-    for operation_id, kind in connection.execute(moves).all():
-        for counts in last_counts(read_telling_samples(connection, operation_id, recent_s=0.0)):
-            for found, count in zip(sums.values(), (counts.size_bytes, counts.files, counts.failures), strict=True):
-                found[kind, counts.host] += count
+    found = of_task.c
+    query = (
+        select(found.kind, found.host, func.sum(found.size_bytes), func.sum(found.files), func.sum(found.failures))
+        .group_by(found.kind, found.host)
+        .order_by(found.kind.desc(), found.host)
+    )
+    rows = connection.execute(query).all()
+    sizes, files = _drained(connection)
+    sizes.update({(kind, host): size for kind, host, size, _, _ in rows if kind == ADDITIONS.name})
+    files.update({(kind, host): count for kind, host, _, count, _ in rows if kind == ADDITIONS.name})
     return {
-        f"gluster_{name}_total": [(count, *labels) for labels, count in found.items()] for name, found in sums.items()
+        "gluster_moved_bytes_total": [(sizes[kind, host], kind, host) for kind, host, *_ in rows],
+        "gluster_moved_files_total": [(files[kind, host], kind, host) for kind, host, *_ in rows],
+        "gluster_move_failures_total": [(failures, kind, host) for kind, host, _, _, failures in rows],
     }
+
+
+def _drained(connection: Connection) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Bytes and files that drains moved, by kind and host, over reboots."""
+    sizes, files = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    one = tables.operations.c
+    drains = connection.execute(select(one.id).where(one.kind == DRAINS.name).order_by(one.id)).scalars().all()
+    for drain_id in drains:
+        for counts in last_counts(read_telling_samples(connection, drain_id, recent_s=0.0)):
+            sizes[DRAINS.name, counts.host] += counts.size_bytes
+            files[DRAINS.name, counts.host] += counts.files
+    return sizes, files
 
 
 def _verified(connection: Connection) -> dict[str, Counts]:

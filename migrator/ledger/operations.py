@@ -12,7 +12,22 @@ from functools import partial
 from typing import Any, Generic
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Function, Row, Select, and_, func, insert, or_, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Function,
+    Row,
+    Select,
+    and_,
+    case,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState, AdditionStep
@@ -24,8 +39,10 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep
+from migrator.gluster.model import TaskStatus
 from migrator.ledger import tables
 from migrator.ledger.database import Database, check, missing
+from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.rows import columns_of, put, record_of
 from migrator.ledger.tables import storable
 from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
@@ -33,6 +50,7 @@ from migrator.operations.model import Act, Kind, Notes, Record, State, Step, Ste
 _operations, _steps, _samples = tables.operations, tables.operation_steps, tables.operation_samples
 _COLUMNS = ("id", "attempt", "state", "times", "failure")
 _TOKEN_BYTES = 8
+_IN, _OUTSIDE = 1, 0
 
 
 class OperationStore(Generic[Record, State, Step, Notes]):
@@ -314,6 +332,50 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
         """The newest attempt at exactly these bricks, in any order."""
         with self._database.read() as connection:
             return self._newest(connection, _bricks_subject(volume_id, bricks))
+
+    def copying(self) -> drain.DrainCopying:
+        """What streams have copied while drains moved files, and at other times."""
+        with self._database.read() as connection:
+            return _copying(connection)
+
+
+def _copying(connection: Connection) -> drain.DrainCopying:
+    """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput samples
+    that overlap only part of that time are left out.
+    """
+    samples = tables.samples.c
+    begins_s = samples.at_s - samples.interval_s
+    inside: list[ColumnElement[bool]] = []
+    touched: list[ColumnElement[bool]] = []
+    for first_s, last_s in _moving(connection):
+        inside.append(and_(begins_s >= first_s, samples.at_s <= last_s))
+        touched.append(and_(begins_s < last_s, samples.at_s > first_s))
+    side = case((or_(false(), *inside), _IN), (or_(false(), *touched), None), else_=_OUTSIDE).label("side")
+    rows = connection.execute(
+        select(
+            side,
+            func.sum(samples.files).label("files"),
+            func.sum(samples.size_bytes).label("size_bytes"),
+            func.sum(samples.interval_s).label("busy_s"),
+        )
+        .where(samples.attempt_id == ALL_STREAMS, samples.streams > 0)
+        .group_by(side)
+    )
+    found = {row.side: drain.CopyTally(files=row.files, size_bytes=row.size_bytes, busy_s=row.busy_s) for row in rows}
+    return drain.DrainCopying(
+        in_drains=found.get(_IN, drain.CopyTally()), outside=found.get(_OUTSIDE, drain.CopyTally())
+    )
+
+
+def _moving(connection: Connection) -> list[tuple[float, float]]:
+    seen, one = tables.operation_samples.c, tables.operations.c
+    rows = connection.execute(
+        select(func.min(seen.at_s), func.max(seen.at_s))
+        .join(tables.operations, one.id == seen.operation_id)
+        .where(one.kind == drain.DRAINS.name, seen.status == TaskStatus.IN_PROGRESS.value)
+        .group_by(seen.operation_id, seen.task_id)
+    )
+    return [(first_s, last_s) for first_s, last_s in rows]
 
 
 class AdditionRecords(OperationStore[AdditionRecord, AdditionState, AdditionStep, AdditionNotes]):

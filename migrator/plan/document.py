@@ -35,19 +35,17 @@ def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[
     Raises UsageError if the text is not a plan of this format; Refused if it was changed after it was written, or is a
     plan of another site or name.
     """
-    try:
-        content = json.loads(text)
-    except ValueError as error:
+    content = _parse(text, name)
+    checksum = content.pop(_CHECKSUM, None)
+    version = content.get(_FORMAT)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise UsageError(f"plan {name!r} has no format number", cause="it is no plan document", hint=_PLAN_AGAIN)
+    if version > FORMAT:
         raise UsageError(
-            f"plan {name!r} is no JSON document: {error}", cause="the file was cut off or replaced", hint=_PLAN_AGAIN
-        ) from error
-    if not isinstance(content, dict) or content.get(_FORMAT) != FORMAT:
-        raise UsageError(
-            f"plan {name!r} is no plan document of format {FORMAT}",
-            cause="another version of migrator made it, or another program",
+            f"plan {name!r} has format {version}; this version of migrator reads up to {FORMAT}",
+            cause="it was made by a newer version",
             hint="use that version, or " + _PLAN_AGAIN,
         )
-    checksum = content.pop(_CHECKSUM, None)
     if checksum != _checksum(content):
         raise Refused(
             f"plan {name!r} is not what was written: its checksum is off",
@@ -74,6 +72,18 @@ def read_document(text: str, *, name: str, site_id: str | None = None) -> tuple[
             hint=f"give it its name back, or {_PLAN_AGAIN}",
         )
     return plan, str(checksum)
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UsageError(
+            f"plan {name!r} is no JSON document: {error}", cause="the file was cut off or replaced", hint=_PLAN_AGAIN
+        ) from error
+    if not isinstance(content, dict):
+        raise UsageError(f"plan {name!r} is no plan document: it holds no object at the top", hint=_PLAN_AGAIN)
+    return content
 
 
 def _canonical(content: Mapping[str, Any]) -> str:

@@ -145,6 +145,25 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyingPoint:
+    """Bytes that have left the source, and users who have moved, after `elapsed_s` of copying in one order."""
+
+    elapsed_s: float
+    freed_bytes: int
+    users_done: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyingCurve:
+    """The source emptying over time in one order; `half_s` is when half of the bytes have left."""
+
+    order: Order
+    half_s: float
+    total_s: float
+    points: tuple[EmptyingPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
     the source has no bricks; `owners` are the owners of each tree's files.
@@ -169,6 +188,7 @@ class Plan:
     forecast_s: float
     target: Capacity
     problems: tuple[str, ...]
+    emptying: tuple[EmptyingCurve, ...]
     reap: PlanReap | None = None
     schedule: Schedule | None = None
     owners: tuple[TreeOwner, ...] = ()

@@ -19,7 +19,7 @@ from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages, WrittenList
-from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, rank, settled_trees, without_trees
+from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_surprises import (
     link_surprises,
@@ -441,6 +441,7 @@ def make_plan(
             *quota_problems(limits, owners, ranking, arrived=arrived, reap=reap, meant=bool(quotas)),
             *_schedule_problems(schedule, now_s),
         ),
+        emptying=emptying_curves(ranking, cost),
         reap=reap,
         schedule=schedule,
         owners=owners,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from migrator.core.paths import show
 from migrator.core.units import format_age, format_count, format_duration, format_size, several
-from migrator.plan.model import Batch, Plan, Surprise, SurpriseKind, TreeUsage
+from migrator.plan.model import Batch, EmptyingCurve, Plan, Surprise, SurpriseKind, TreeUsage
 from migrator.reap.view import plan_reap_blocks, savings_words
 from migrator.render import document
 from migrator.schedule.view import schedule_blocks, schedule_summary
@@ -20,6 +20,7 @@ _EXAMPLES = 3
 _USERS_NAMED = 6
 _HEAVIEST = 8
 _WARNINGS = 6
+_CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int = AGE_ROWS) -> document.Document:
@@ -49,6 +50,8 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[document
         yield document.Section(title="What is reaped", blocks=tuple(plan_reap_blocks(plan.reap)))
     if plan.surprises:
         yield document.Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
+    if plan.emptying:
+        yield document.Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
     yield from schedule_section(plan)
 
 
@@ -299,4 +302,22 @@ def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> docum
             for one in surprises
         ),
         limit=limit,
+    )
+
+
+def emptying_table(curves: Sequence[EmptyingCurve]) -> document.Block:
+    """When which share of the bytes has left the source, order by order."""
+    return document.table(
+        "",
+        [document.text("order"), *(document.figure(f"{share:.0%} free after") for share in _CURVE_SHARES)],
+        ((curve.order.value, *(_reached(curve, share) for share in _CURVE_SHARES)) for curve in curves),
+    )
+
+
+def _reached(curve: EmptyingCurve, share: float) -> str:
+    if not curve.points:
+        return document.NONE
+    wanted = share * curve.points[-1].freed_bytes
+    return next(
+        (format_duration(point.elapsed_s) for point in curve.points if point.freed_bytes >= wanted), document.NONE
     )

@@ -12,7 +12,7 @@ from migrator.core.units import DAY_S, format_count, format_duration, format_rat
 from migrator.cutover.view import cutover_blocks, speed_up_blocks
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.plan.model import Plan
-from migrator.plan.view import ranking_blocks, schedule_section, surprise_table
+from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table
 from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
 from migrator.render.text import plain
@@ -314,6 +314,7 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         yield from doc.sections(
             ("Who holds what", ranking_blocks(report.plan, rows=rows, age_rows=rows)),
             ("What will surprise", [surprise_table(report.plan.surprises, limit=rows)]),
+            ("How each order would empty the source", [emptying_table(report.plan.emptying)]),
         )
         yield from schedule_section(report.plan)
     elif status.plan is not None:

@@ -8,6 +8,7 @@ class ScheduleOrder(StrEnum):
     """The order in which the batches move."""
 
     PLANNED = "planned"
+    HEAVIEST = "heaviest"
     SOONEST = "soonest"
     """The tried order that frees bricks soonest."""
 
@@ -98,14 +99,38 @@ class OrderSchedule:
     outcome: Outcome
 
 
+class Change(StrEnum):
+    """A change of circumstances whose effect the schedule shows."""
+
+    COPY_HALVED = "copy-rate-halved"
+    DRAIN_HALVED = "drain-rate-halved"
+    GROWTH_DOUBLED = "growth-doubled"
+    BRICKS_NOT_JOINED = "bricks-not-joined"
+    """Cleared bricks do not join the target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The outcome of the planned order under changed circumstances."""
+
+    change: Change
+    done_day: float | None
+    first_cleared_day: float | None
+    hosts: tuple[HostStep, ...]
+    obstacle: Obstacle | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedies:
     """Remedies for an impossible schedule; each suffices alone. More room on the target: `more_bytes` together with
-    `more_inodes` (None: no room would help). A higher `[capacity] max_fill` (None: not enough).
+    `more_inodes` (None: no room would help). Reaping everything that `reap_users` did not change for a year, which saves
+    `reap_bytes` (None: not enough). A higher `[capacity] max_fill` (None: not enough).
     """
 
     more_bytes: int | None
     more_inodes: int | None
+    reap_bytes: int | None
+    reap_users: tuple[str, ...]
     max_fill: float | None
 
 
@@ -125,6 +150,7 @@ class Schedule:
     growth_basis: str = ""
     every_drain_order: bool = False
     orders: tuple[OrderSchedule, ...] = ()
+    what_if: tuple[WhatIf, ...] = ()
     remedies: Remedies | None = None
 
 
@@ -176,6 +202,14 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OldFiles:
+    """Files of one user that were not changed for a year, and need not be copied if they are reaped."""
+
+    user: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
     """A batch. `target_bytes` and `target_inodes` are its need beyond what is on the target already. Copying it as it is now,
     with all streams, takes `copy_days`, or `copy_days_in_drain` while a drain moves files all the time (None: the same).
@@ -187,6 +221,7 @@ class BatchFacts:
     target_inodes: int
     copy_days: float
     copy_days_in_drain: float | None = None
+    old: tuple[OldFiles, ...] = ()
 
     @property
     def share_in_drain(self) -> float:
@@ -228,6 +263,7 @@ class ScheduleFacts:
     drain_days_per_byte: float
     drain_days_per_file: float
     handover_days: float
+    bricks_join: bool = True
 
     @property
     def growth_share(self) -> float:

@@ -1,16 +1,15 @@
 """The conversion schedule: facts, tried orders, the best outcome, remedies and sentences. Pure."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, datetime
 from itertools import permutations
 from math import ceil
-from typing import assert_never
+from typing import Any, assert_never
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.collected import collected
-from migrator.core.units import DAY_S, GIB, PIB, format_size, several
+from migrator.core.units import DAY_S, GIB, PIB, YEAR_S, format_size, several
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import Need
 from migrator.gluster.model import Brick, VolumeState
@@ -19,7 +18,7 @@ from migrator.plan.model import Batch, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import Growth
 from migrator.reap.model import ReapAction, ReapedTree
 from migrator.schedule import model
-from migrator.schedule.rules_drains import SLOWER_IN_DRAINS, DrainCost, days_in_drain
+from migrator.schedule.rules_drains import DrainCost, SlowerInDrains
 from migrator.schedule.rules_play import play
 
 # --- Orders of drains and batches, and the best outcome
@@ -77,12 +76,17 @@ def merit(outcome: model.Outcome) -> tuple[float, ...]:
     return (0.0, sum(cleared), sum(free))
 
 
+def heaviest_first(batches: Sequence[model.BatchFacts]) -> tuple[int, ...]:
+    """Places of the batches, by bytes."""
+    return tuple(sorted(range(len(batches)), key=lambda place: (-batches[place].placed.all_bytes, place)))
+
+
 def likely_orders(facts: model.ScheduleFacts) -> Iterator[tuple[int, ...]]:
     """Orders of the batches that may free bricks sooner than the heaviest first."""
     batches = facts.batches
     places = range(len(batches))
     yield tuple(places)
-    yield tuple(sorted(places, key=lambda place: (-batches[place].placed.all_bytes, place)))
+    yield heaviest_first(batches)
     yield tuple(sorted(places, key=lambda place: (batches[place].placed.all_bytes, place)))
 
     def days_for_byte(place: int) -> float:
@@ -108,6 +112,9 @@ def soonest(facts: model.ScheduleFacts) -> model.Outcome:
 
 _MOST_BYTES = 1024 * PIB
 _MOST_INODES = 10**12
+_EXACT_SHARE = 1 / 256
+"""The precision of remedies: disks are not bought by the byte."""
+
 _FULLEST_PERCENT = 98
 """Fuller XFS and BeeGFS slow down, and a few hours of writing fill a disk."""
 
@@ -115,7 +122,17 @@ _FULLEST_PERCENT = 98
 def remedies(facts: model.ScheduleFacts, order: Sequence[int]) -> model.Remedies:
     """Remedies for an order of batches that is impossible with these facts."""
     more_bytes, more_inodes = _more_room(facts, order)
-    return model.Remedies(more_bytes=more_bytes, more_inodes=more_inodes, max_fill=_fuller(facts, order))
+    reap_users = _reaped_users(facts, order)
+    saved = None
+    if reap_users is not None:
+        saved = sum(old.size_bytes for batch in facts.batches for old in batch.old if old.user in reap_users)
+    return model.Remedies(
+        more_bytes=more_bytes,
+        more_inodes=more_inodes,
+        reap_bytes=saved,
+        reap_users=reap_users or (),
+        max_fill=_fuller(facts, order),
+    )
 
 
 def with_room(facts: model.ScheduleFacts, more_bytes: int, more_inodes: int) -> model.ScheduleFacts:
@@ -144,8 +161,18 @@ def _more_room(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[int | 
 
 
 def _least(possible: Callable[[int], bool], step: int, most: int) -> int:
-    """The least amount that suffices, in whole steps. `most` must suffice, and so must more than the least."""
-    return bisect_left(range(0, most, step), True, key=possible) * step
+    """The least amount that suffices, in whole steps and approximately. `most` must suffice, and so must more than the least."""
+    if possible(0):
+        return 0
+    low, high = 0, step
+    while high < most and not possible(high):
+        low, high = high, high * 2
+    while high - low > max(step, round(high * _EXACT_SHARE)):
+        middle = (low + high) // 2 // step * step
+        if middle <= low:
+            break
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    return min(high, most)
 
 
 def _fuller(facts: model.ScheduleFacts, order: Sequence[int]) -> float | None:
@@ -153,6 +180,35 @@ def _fuller(facts: model.ScheduleFacts, order: Sequence[int]) -> float | None:
     percents = range(int(facts.max_fill * 100) + 1, _FULLEST_PERCENT + 1)
     found = (percent / 100 for percent in percents if is_possible(replace(facts, max_fill=percent / 100), order))
     return next(found, None)
+
+
+def _reaped_users(facts: model.ScheduleFacts, order: Sequence[int]) -> tuple[str, ...] | None:
+    """The users with the most old files, as few as suffice."""
+    old: dict[str, int] = {}
+    for batch in facts.batches:
+        for one in batch.old:
+            old[one.user] = old.get(one.user, 0) + one.size_bytes
+    users = sorted((user for user in old if old[user]), key=lambda user: (-old[user], user))
+
+    def possible(count: int) -> bool:
+        return is_possible(without_old(facts, users[:count]), order)
+
+    if not users or not possible(len(users)):
+        return None
+    return tuple(users[: _least(possible, 1, len(users))])
+
+
+def without_old(facts: model.ScheduleFacts, users: Sequence[str]) -> model.ScheduleFacts:
+    """The facts if old files of these users are not copied. They stay on the source until it is purged."""
+    return replace(facts, batches=tuple(_without(batch, frozenset(users)) for batch in facts.batches))
+
+
+def _without(batch: model.BatchFacts, users: frozenset[str]) -> model.BatchFacts:
+    saved = sum(old.size_bytes for old in batch.old if old.user in users)
+    share = saved / batch.placed.all_bytes if batch.placed.all_bytes else 0.0
+    return replace(
+        batch, target_bytes=max(batch.target_bytes - saved, 0), copy_days=batch.copy_days * max(1.0 - share, 0.0)
+    )
 
 
 # --- Assumptions and obstacles, in words
@@ -167,13 +223,14 @@ def assumptions(
     facts: model.ScheduleFacts,
     *,
     copying: TransferCost,
+    slower: SlowerInDrains,
     drains: DrainCost,
     growth: Growth,
     reaped: Mapping[bytes, ReapedTree],
 ) -> Iterator[str]:
     """The sentences of a schedule with these facts: measured or assumed rates, the sources, the target."""
     yield f"copying: {copying.basis}"
-    yield f"copying while a drain moves files, when only the mount is read: {SLOWER_IN_DRAINS}"
+    yield f"copying while a drain moves files, when only the mount is read: {slower.basis}"
     yield f"drains: {drains.basis}; one at a time, beside the copying"
     if facts.growth_bytes_per_day:
         yield (
@@ -215,7 +272,11 @@ def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> 
 
 
 def _target(facts: model.ScheduleFacts) -> Iterator[str]:
-    yield f"cleared bricks are room of the target {_days(facts.handover_days)} after they are cleared"
+    yield (
+        f"cleared bricks are room of the target {_days(facts.handover_days)} after they are cleared"
+        if facts.bricks_join
+        else "cleared bricks are not given to the target"
+    )
     yield "the room of the target is what new files have now, and BeeGFS spreads them so that all of it is used"
     if facts.target_inodes_free is None:
         yield "how many files the target can take is not known, and limits nothing here"
@@ -265,8 +326,12 @@ def schedule_problem(schedule: model.Schedule, begins_at_s: float) -> str | None
 # --- The schedule
 
 
+_DIGITS = 3
+"""In days: a minute and a half."""
+
+
 def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()) -> model.Schedule:
-    """The schedule of the planned order, with the order that frees bricks soonest for comparison.
+    """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for comparison.
 
     Deterministic. Raises ValueError if there is no subvolume or no batch.
     """
@@ -274,16 +339,72 @@ def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()
         raise ValueError("a schedule needs bricks and batches")
     planned = tuple(range(len(facts.batches)))
     outcome = best_outcome(facts, planned)
-    orders = {model.ScheduleOrder.PLANNED: outcome, model.ScheduleOrder.SOONEST: soonest(facts)}
+    heaviest = heaviest_first(facts.batches)
+    orders = [
+        (model.ScheduleOrder.PLANNED, outcome),
+        (model.ScheduleOrder.HEAVIEST, outcome if heaviest == planned else best_outcome(facts, heaviest)),
+        (model.ScheduleOrder.SOONEST, soonest(facts)),
+    ]
     return model.Schedule(
         problem=None,
         assumptions=tuple(assumptions),
         max_fill=facts.max_fill,
         growth_bytes_per_day=ceil(facts.growth_bytes_per_day),
         every_drain_order=len(facts.subvolumes) <= EVERY_ORDER_UP_TO,
-        orders=tuple(model.OrderSchedule(order=order, outcome=found) for order, found in orders.items()),
+        orders=tuple(model.OrderSchedule(order=order, outcome=_rounded(found)) for order, found in orders),
+        what_if=tuple(_what_if(change, facts, planned) for change in model.Change),
         remedies=None if outcome.obstacle is None else remedies(facts, planned),
     )
+
+
+def changed(facts: model.ScheduleFacts, change: model.Change) -> model.ScheduleFacts:
+    """The facts with one change of circumstances."""
+    match change:
+        case model.Change.COPY_HALVED:
+            return replace(facts, batches=tuple(map(_copied_in_twice_the_time, facts.batches)))
+        case model.Change.DRAIN_HALVED:
+            return replace(
+                facts,
+                drain_days_per_byte=2 * facts.drain_days_per_byte,
+                drain_days_per_file=2 * facts.drain_days_per_file,
+            )
+        case model.Change.GROWTH_DOUBLED:
+            return replace(facts, growth_bytes_per_day=2 * facts.growth_bytes_per_day)
+        case model.Change.BRICKS_NOT_JOINED:
+            return replace(facts, bricks_join=False)
+
+
+def _copied_in_twice_the_time(batch: model.BatchFacts) -> model.BatchFacts:
+    in_drain = batch.copy_days_in_drain
+    return replace(batch, copy_days=2 * batch.copy_days, copy_days_in_drain=None if in_drain is None else 2 * in_drain)
+
+
+def _what_if(change: model.Change, facts: model.ScheduleFacts, planned: Sequence[int]) -> model.WhatIf:
+    outcome = _rounded(best_outcome(changed(facts, change), planned))
+    cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
+    return model.WhatIf(
+        change=change,
+        done_day=outcome.done_day,
+        first_cleared_day=min(cleared, default=None),
+        hosts=outcome.hosts,
+        obstacle=outcome.obstacle,
+    )
+
+
+def _rounded(outcome: model.Outcome) -> model.Outcome:
+    """The outcome with every day rounded."""
+    rounded: model.Outcome = _round_days(outcome)
+    return rounded
+
+
+def _round_days(value: Any) -> Any:  # noqa: ANN401 - any part of an outcome
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, tuple):
+        return tuple(map(_round_days, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _round_days(getattr(value, one.name)) for one in fields(value)})
+    return value
 
 
 # --- Facts, from the catalog, the batches and a snapshot of the volume
@@ -369,9 +490,10 @@ def batch_facts(
     reaped: Mapping[bytes, ReapedTree],
     archived_s: float,
     cost: TransferCost,
+    slower: SlowerInDrains,
 ) -> model.BatchFacts:
     """The facts of one batch. Earlier plans copied `arrived` of its trees; its archives take `archived_s`. The batch's forecast
-    is by `cost`.
+    is by `cost`; during drains it is `slower`.
     """
     copy_days = (batch.forecast_s + archived_s) / DAY_S
     needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]
@@ -381,7 +503,13 @@ def batch_facts(
         target_bytes=sum(need.size_bytes for need in needs),
         target_inodes=sum(need.inodes for need in needs),
         copy_days=copy_days,
-        copy_days_in_drain=days_in_drain(copy_days, files=batch.files, size_bytes=batch.size_bytes, cost=cost),
+        copy_days_in_drain=slower.days_in_drain(copy_days, files=batch.files, size_bytes=batch.size_bytes, cost=cost),
+        old=tuple(
+            model.OldFiles(
+                user=tree.user, size_bytes=min(_old_bytes(usages[tree.path], reaped.get(tree.path)), need.size_bytes)
+            )
+            for tree, need in zip(batch.trees, needs, strict=True)
+        ),
     )
 
 
@@ -397,6 +525,12 @@ def _need(usage: TreeUsage, arrived: Need | None, reaped: ReapedTree | None) -> 
         size_bytes -= arrived.size_bytes
         inodes -= arrived.inodes
     return Need(size_bytes=max(size_bytes, 0), inodes=max(inodes, 0))
+
+
+def _old_bytes(usage: TreeUsage, reaped: ReapedTree | None) -> int:
+    old = sum(bucket.size_bytes for bucket in usage.by_mtime if bucket.max_age_s is None or bucket.max_age_s > YEAR_S)
+    skipped = reaped.allocated_bytes if reaped is not None and reaped.action is ReapAction.SKIP else 0
+    return max(old - skipped, 0)
 
 
 def kept_facts(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from migrator.bricks.drain.model import OUT_STATES, DrainSample, DrainState, last_counts
+from migrator.bricks.drain.model import OUT_STATES, CopyTally, DrainCopying, DrainSample, DrainState, last_counts
 from migrator.core.units import HOUR_S, MIB, format_duration, format_size, several
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import choose_cost, copy_s
@@ -91,18 +91,57 @@ def drain_cost(tallies: Sequence[DrainTally]) -> DrainCost:
 
 
 # --- Copying while a drain moves files
+#
+# Brick-direct streams pause during a drain. Copies then read through the mount, which the drain loads as well.
 
 
-SHARE_IN_DRAIN = 1 / 3
+ASSUMED_SHARE = 1 / 3
 """Clients read and wrote about three times more slowly during a rebalance (gluster/glusterfs #1623)."""
+"""Copying time, both during drains and outside of them; less measures momentary load."""
 
-SLOWER_IN_DRAINS = "a third of what is copied otherwise, and that no faster than a quiet mount gives (assumed)"
+_LEAST_SHARE = 0.01
 
 
-def days_in_drain(copy_days: float, *, files: int, size_bytes: int, cost: TransferCost) -> float:
-    """The days that a copy takes during a drain if it takes `copy_days` by `cost` without one. Brick-direct streams pause during
-    a drain: copies then read through the mount, which the drain loads as well.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowerInDrains:
+    """The copy rate during drains as a share of the rate otherwise; `basis` is a sentence about its source.
+
+    With `mount`, the rate otherwise is at most that of the mount at this cost: the measured one may be that of brick reads.
     """
-    own_s = copy_s(files, size_bytes, cost)
-    mount_s = copy_s(files, size_bytes, choose_cost(None, cost.streams))
-    return copy_days * (max(mount_s / own_s, 1.0) if own_s > 0 else 1.0) / SHARE_IN_DRAIN
+
+    share: float
+    basis: str
+    mount: TransferCost | None = None
+
+    def days_in_drain(self, copy_days: float, *, files: int, size_bytes: int, cost: TransferCost) -> float:
+        """The days that a copy takes during a drain if it takes `copy_days` by `cost` without one."""
+        slower = 1.0
+        if self.mount is not None and (own_s := copy_s(files, size_bytes, cost)) > 0:
+            slower = max(copy_s(files, size_bytes, self.mount) / own_s, 1.0)
+        return copy_days * slower / self.share
+
+
+def slower_in_drains(seen: DrainCopying, cost: TransferCost) -> SlowerInDrains:
+    """The measured share, if there is enough copying during drains and outside, or else the assumed one. `cost` weighs files
+    and bytes.
+    """
+    in_drains, outside = _rate(seen.in_drains, cost), _rate(seen.outside, cost)
+    if in_drains is None or not outside:
+        return SlowerInDrains(
+            share=ASSUMED_SHARE,
+            mount=choose_cost(None, cost.streams),
+            basis="assumed, a third of what is copied otherwise, and that no faster than a quiet mount gives",
+        )
+    share = min(max(in_drains / outside, _LEAST_SHARE), 1.0)
+    hours = seen.in_drains.busy_s / HOUR_S
+    return SlowerInDrains(
+        share=share,
+        basis=f"measured here, {share:.0%} of what it is otherwise, over {hours:,.0f} h of copying in drains",
+    )
+
+
+def _rate(tally: CopyTally, cost: TransferCost) -> float | None:
+    """Stream-seconds of work done per second; None if too little was measured."""
+    if tally.busy_s < ENOUGH_S:
+        return None
+    return (tally.files * cost.s_per_file + tally.size_bytes * cost.s_per_byte) / tally.busy_s

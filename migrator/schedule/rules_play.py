@@ -523,8 +523,10 @@ class _Player:
 
     def _is_cleared(self, drain: _Drain) -> None:
         self._cleared.append(self._step(drain, cleared_day=self._day))
-        joins_day = self._day + self._facts.handover_days
-        self._joining.append((joins_day, self._facts.subvolumes[drain.place].added_bytes))
+        if self._facts.bricks_join:
+            self._joining.append(
+                (self._day + self._facts.handover_days, self._facts.subvolumes[drain.place].added_bytes)
+            )
         self._drain = None
 
     def _step(self, drain: _Drain, *, cleared_day: float | None) -> model.SubvolumeStep:

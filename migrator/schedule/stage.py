@@ -13,7 +13,7 @@ from migrator.plan.rules_forecast import choose_growth, copy_s
 from migrator.reap.model import PlanReap, ReapAction, ReapedTree
 from migrator.schedule import rules
 from migrator.schedule.model import Schedule, ScheduleFacts, SubvolumeFacts
-from migrator.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally
+from migrator.schedule.rules_drains import MOVED_STATES, drain_cost, drain_tally, slower_in_drains
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def schedule_for_plan(
         return Schedule(problem=str(reason))
     reaped = {tree.tree.path: tree for tree in (reap.trees if reap else ())}
     usages = {usage.tree.path: usage for usage in ranking}
+    slower = slower_in_drains(ledger.drains.copying(), cost)
     moved = [one for one in ledger.drains.all() if one.state in MOVED_STATES]
     drains = drain_cost([drain_tally(ledger.drains.samples(one.id)) for one in moved])
     growth = choose_growth(
@@ -73,6 +74,7 @@ def schedule_for_plan(
                 reaped=reaped,
                 archived_s=_archived_s(batch, reaped, cost),
                 cost=cost,
+                slower=slower,
             )
             for batch in batches
         ),
@@ -91,7 +93,7 @@ def schedule_for_plan(
         drain_days_per_file=drains.s_per_file / DAY_S,
         handover_days=rules.HANDOVER_DAYS,
     )
-    sentences = rules.assumptions(facts, copying=cost, drains=drains, growth=growth, reaped=reaped)
+    sentences = rules.assumptions(facts, copying=cost, slower=slower, drains=drains, growth=growth, reaped=reaped)
     schedule = rules.make_schedule(facts, assumptions=sentences)
     return replace(schedule, growth_basis=growth.basis)
 

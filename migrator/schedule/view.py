@@ -5,13 +5,21 @@ from dataclasses import dataclass
 
 from migrator.core.units import format_size, several
 from migrator.render.document import NONE, Block, figure, paragraph, paths, table, text, wide
-from migrator.schedule.model import Obstacle, OrderSchedule, Outcome, Remedies, Schedule, ScheduleOrder
+from migrator.schedule.model import Change, Obstacle, OrderSchedule, Outcome, Remedies, Schedule, ScheduleOrder
 from migrator.schedule.rules import day_words, obstacle_words
 
 _BATCH_ROWS = 20
+_USERS_NAMED = 10
 _ORDERS = {
     ScheduleOrder.PLANNED: "as planned",
+    ScheduleOrder.HEAVIEST: "heaviest first",
     ScheduleOrder.SOONEST: "bricks free soonest",
+}
+_CHANGES = {
+    Change.COPY_HALVED: "copies take twice as long",
+    Change.DRAIN_HALVED: "drains take twice as long",
+    Change.GROWTH_DOUBLED: "users add twice as much",
+    Change.BRICKS_NOT_JOINED: "cleared bricks are not given to the target",
 }
 
 
@@ -34,6 +42,7 @@ def schedule_blocks(schedule: Schedule, begins_at_s: float) -> Iterator[Block]:
     yield tables.bricks()
     yield tables.orders()
     yield tables.servers()
+    yield tables.what_if()
     yield table("What the schedule rests on", [wide("assumption")], ((sentence,) for sentence in schedule.assumptions))
 
 
@@ -59,6 +68,12 @@ def _remedies(found: Remedies | None) -> Iterator[str]:
     if found.more_bytes is not None:
         inodes = f" and {several(found.more_inodes, 'inode')} more" if found.more_inodes else ""
         yield f"{format_size(found.more_bytes)} more for users on the target{inodes}"
+    if found.reap_bytes is not None:
+        users = ", ".join(found.reap_users[:_USERS_NAMED])
+        more = f" and {len(found.reap_users) - _USERS_NAMED} more" if len(found.reap_users) > _USERS_NAMED else ""
+        yield (
+            f"what was not changed for a year is skipped ({format_size(found.reap_bytes)}) of {users}{more}: [reap] in site.toml"
+        )
     if found.max_fill is not None:
         yield f"[capacity] max_fill of {found.max_fill:.0%}"
 
@@ -186,3 +201,30 @@ class _Tables:
             [paths("server"), *(figure(_ORDERS[one.order]) for one in self.schedule.orders)],
             ((host, *(self.day(found[host]) for found in days)) for host in days[0]),
         )
+
+    def what_if(self) -> Block:
+        return table(
+            "What if, by day",
+            [
+                text("if"),
+                figure("first brick cleared"),
+                figure("last server free"),
+                figure("source empty"),
+                wide("remark"),
+            ],
+            (
+                (
+                    _CHANGES[one.change],
+                    self.day(one.first_cleared_day),
+                    self.day(_last([host.free_day for host in one.hosts] if self.planned.hosts else [])),
+                    self.day(one.done_day),
+                    "" if one.obstacle is None else self.obstacle(one.obstacle),
+                )
+                for one in self.schedule.what_if
+            ),
+        )
+
+
+def _last(days: list[float | None]) -> float | None:
+    known = [day for day in days if day is not None]
+    return max(known) if known and len(known) == len(days) else None

@@ -9,16 +9,20 @@ import pytest
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain.model import ChangedOption, DrainNotes, DrainRecord
+from migrator.bricks.drain.model import ChangedOption, CopyTally, DrainCopying, DrainNotes, DrainRecord, DrainSample
 from migrator.bricks.retire.model import RETIREMENT_TRANSITIONS, Retirement, RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
+from migrator.core.states import PassKind
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord
+from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger
 from migrator.operations.model import Kind, StepResult
+from migrator.transfer.model import Sample
 from tests.support import operations as to
 from tests.support.operations import SET, TOPS, TREE, act, do, plan_addition, plan_cutover, plan_drain
+from tests.support.plans import small_plan
 
 S, D, A = cutover.CutoverState, drain.DrainState, addition.AdditionState
 ROOM = addition.TargetRoom(total_bytes=2**50, storage_targets=None)
@@ -275,6 +279,47 @@ def test_every_rollback_has_the_target_top_of_its_own_and_forgets_an_earlier_fai
     # The freeze of the cutover stays what it was.
     assert (record.frozen_at_s, record.thawed_at_s, record.freeze_s) == (10.0, 50.5, 40.5)
     assert record.times[S.THAWED] == 71.5
+
+
+# Counters over time.
+
+
+LOOKED = DrainSample(
+    task_id="t",
+    at_s=5.0,
+    host="gl2",
+    files=2**40,
+    size_bytes=2**55,
+    lookups=3,
+    failures=1,
+    skipped=2,
+    status=TaskStatus.IN_PROGRESS,
+    runtime_s=1.5,
+)
+
+
+def test_copying_while_a_drain_moves_files_is_told_apart(ledger: Ledger) -> None:
+    def copied(at_s: float, files: int, *, streams: int = 2) -> Sample:
+        return Sample(at_s=at_s, interval_s=5.0, attempt_id=None, streams=streams, files=files, size_bytes=files * 10)
+
+    assert ledger.drains.copying() == DrainCopying(in_drains=CopyTally(), outside=CopyTally())
+    record = plan_drain(ledger)
+    ledger.plans.record(small_plan(), path="plans/plan.json", checksum="c")
+    made = ledger.passes.start(
+        plan="plan", batch=1, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[], at_s=5.0
+    ).id
+    # From 200 s on the first task waits for a commit: nothing moves any more.
+    looks = [replace(LOOKED, at_s=at_s) for at_s in (100.0, 200.0)]
+    looks += [replace(LOOKED, at_s=900.0, status=TaskStatus.COMPLETED)]
+    looks += [replace(LOOKED, at_s=at_s, task_id="another") for at_s in (300.0, 310.0)]
+    ledger.drains.add_samples(record.id, looks)
+    places = (100.0, 105.0, 200.0, 204.0, 310.0, 250.0, 800.0)
+    idle = copied(150.0, 128, streams=0)
+    ledger.samples.add(made, [*(copied(at_s, 2**power) for power, at_s in enumerate(places)), idle])
+    assert ledger.drains.copying() == DrainCopying(
+        in_drains=CopyTally(files=22, size_bytes=220, busy_s=15.0),
+        outside=CopyTally(files=97, size_bytes=970, busy_s=15.0),
+    )
 
 
 # Retirements.

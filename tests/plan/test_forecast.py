@@ -1,13 +1,18 @@
-"""Ranking, forecast, room."""
+"""Ranking, forecast, emptying curves, room."""
+
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.fs.model import Capacity, Need
-from migrator.plan.model import Order
-from migrator.plan.rules import rank
+from migrator.plan.model import Order, TransferCost
+from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
 from migrator.plan.rules_forecast import still_needed, which_fit
 from tests.support.usages import usage
 
+ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
 TREES = (
     usage(b"big", size_bytes=900, files=10, age_s=50.0),
     usage(b"old", size_bytes=30, files=20, age_s=5000.0),
@@ -30,6 +35,15 @@ def test_orders(order: Order, expected: list[bytes]) -> None:
     assert [found.tree.path for found in rank(TREES[::-1], order)] == expected
     tied = [usage(name, size_bytes=5, files=5, age_s=5.0) for name in (b"c", b"a", b"b")]
     assert [found.tree.path for found in rank(tied, order)] == [b"a", b"b", b"c"]
+
+
+@given(st.integers(0, 400))
+def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
+    trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]
+    points = emptying_curve(trees, Order.HEAVIEST, ONE).points
+    assert len(points) <= MAX_POINTS
+    assert (points[0].users_done, points[-1].users_done) == (0, count)
+    assert all(first.users_done < second.users_done for first, second in pairwise(points))
 
 
 def capacity(free_bytes: int = 100, free_inodes: int | None = 100, *, read_only: bool = False) -> Capacity:

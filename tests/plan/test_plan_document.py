@@ -28,6 +28,7 @@ def plan() -> Plan:
         surprises=(
             Surprise(kind=SurpriseKind.QUOTA, tree=None, count=1, size_bytes=5, detail="limit", examples=(ODD, b"")),
         ),
+        emptying=(),
     )
 
 
@@ -94,10 +95,10 @@ def test_a_plan_that_was_edited_is_refused(change: Callable[[dict[str, Any]], ob
         ("", "no JSON"),
         ("{", "no JSON"),
         (write_document(plan())[0][:-20], "no JSON"),
-        ("[]", "no plan document"),
-        ("{}", "no plan document"),
-        (edited(lambda content: content.update(format="1")), "no plan document"),
-        (edited(lambda content: content.update(format=FORMAT + 1)), "no plan document"),
+        ("[]", "no object"),
+        ("{}", "no format"),
+        (edited(lambda content: content.update(format="1")), "no format"),
+        (edited(lambda content: content.update(format=FORMAT + 1)), f"reads up to {FORMAT}"),
         (sealed(lambda content: content.update(extra=1)), "unknown key 'extra'"),
         (sealed(lambda content: content.pop("batches")), "lacks 'batches'"),
         (sealed(lambda content: content.update(files="many")), "plan.files has type str"),

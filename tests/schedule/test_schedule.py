@@ -103,7 +103,14 @@ def test_every_obstacle() -> None:
 
 def test_remedies_are_enough_and_less_is_not() -> None:
     volumes = [subvolume(1, total=100 * TIB, free=10 * TIB), subvolume(2, total=100 * TIB, free=10 * TIB)]
-    site = facts(volumes, [batch(1, [90 * TIB, 90 * TIB], files=[5000, 5000])], target=80 * TIB, target_inodes=8000)
+    one = replace(
+        batch(1, [90 * TIB, 90 * TIB], files=[5000, 5000]),
+        old=(
+            schedule_model.OldFiles(user="ada", size_bytes=70 * TIB),
+            schedule_model.OldFiles(user="bob", size_bytes=50 * TIB),
+        ),
+    )
+    site = facts(volumes, [one], target=80 * TIB, target_inodes=8000)
     found = schedule_rules.remedies(site, (0,))
     assert found.more_bytes is not None
     assert found.more_inodes is not None
@@ -111,9 +118,11 @@ def test_remedies_are_enough_and_less_is_not() -> None:
     assert 2000 <= found.more_inodes <= 2100
     assert schedule_rules.is_possible(schedule_rules.with_room(site, found.more_bytes, found.more_inodes), (0,))
     # There are not the inodes either way.
-    assert found.max_fill is None
+    assert (found.reap_bytes, found.reap_users, found.max_fill) == (None, (), None)
     enough = replace(site, target_inodes_free=None)
-    assert schedule_rules.remedies(enough, (0,)).more_inodes == 0
+    found = schedule_rules.remedies(enough, (0,))
+    assert (found.more_inodes, found.reap_users, found.reap_bytes) == (0, ("ada", "bob"), 120 * TIB)
+    assert not schedule_rules.is_possible(schedule_rules.without_old(enough, ["ada"]), (0,))
     fuller = facts([subvolume(1)], [batch(1, [50])], target=60, max_fill=0.8)
     assert schedule_rules.remedies(fuller, (0,)).max_fill == 0.84
     hopeless = facts([subvolume(1)], [batch(1, [50], days=60)], growth=1)
@@ -127,7 +136,8 @@ def test_orders_stand_side_by_side() -> None:
     site = facts(volumes, batches, max_fill=0.9, retain=1)
     schedule = schedule_rules.make_schedule(site)
     assert [one.order for one in schedule.orders] == list(schedule_model.ScheduleOrder)
-    planned, soonest = (one.outcome for one in schedule.orders)
+    planned, heaviest, soonest = (one.outcome for one in schedule.orders)
+    assert planned == heaviest
     assert [step.batch for step in soonest.batches] == [2, 1]
     assert (planned.done_day, soonest.done_day) == (52, 52)
     first, sooner = planned.subvolumes[0].cleared_day, soonest.subvolumes[0].cleared_day

@@ -6,14 +6,14 @@ import pytest
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.entry import UserTree
-from migrator.core.units import DAY_S
+from migrator.core.units import DAY_S, YEAR_S
 from migrator.fs.model import Need
 from migrator.gluster.model import Brick, VolumeState
-from migrator.plan.model import Batch
-from migrator.plan.rules_forecast import choose_cost
+from migrator.plan.model import AgeBucket, Batch, TransferCost
 from migrator.reap.model import ReapAction, ReapedTree
-from migrator.schedule.model import Placed, TreeOnBrick
+from migrator.schedule.model import OldFiles, Placed, TreeOnBrick
 from migrator.schedule.rules import NoSchedule, Placement, batch_facts, volume_facts
+from migrator.schedule.rules_drains import SlowerInDrains
 from tests.support.schedules import subvolume
 from tests.support.usages import usage
 
@@ -80,18 +80,24 @@ def reaped(action: ReapAction) -> ReapedTree:
 
 
 @pytest.mark.parametrize(
-    ("action", "arrived", "size_bytes", "inodes"),
+    ("action", "arrived", "size_bytes", "inodes", "old"),
     [
-        (None, None, 1000, 121),
-        (ReapAction.LIST, None, 1000, 121),
-        (ReapAction.ARCHIVE, None, 1000, 91),
-        (ReapAction.SKIP, None, 700, 91),
-        (None, Need(size_bytes=100, inodes=21), 900, 100),
-        (None, Need(size_bytes=10**9, inodes=10**9), 0, 0),
+        (None, None, 1000, 121, 400),
+        (ReapAction.LIST, None, 1000, 121, 400),
+        (ReapAction.ARCHIVE, None, 1000, 91, 400),
+        (ReapAction.SKIP, None, 700, 91, 100),
+        (None, Need(size_bytes=100, inodes=21), 900, 100, 400),
+        (None, Need(size_bytes=10**9, inodes=10**9), 0, 0, 0),
     ],
 )
-def test_what_a_batch_takes(action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int) -> None:
-    alice = replace(usage(ALICE.path, size_bytes=5000, files=100), allocated_bytes=1000, directories=20)
+def test_what_a_batch_takes(
+    action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int, old: int
+) -> None:
+    ages = (
+        AgeBucket(label="young", max_age_s=YEAR_S, files=1, size_bytes=600),
+        AgeBucket(label="old", max_age_s=None, files=1, size_bytes=400),
+    )
+    alice = replace(usage(ALICE.path, size_bytes=5000, files=100), allocated_bytes=1000, directories=20, by_mtime=ages)
     batch = Batch(
         number=4,
         trees=(ALICE,),
@@ -111,8 +117,9 @@ def test_what_a_batch_takes(action: ReapAction | None, arrived: Need | None, siz
         arrived={} if arrived is None else {ALICE.path: arrived},
         reaped={} if action is None else {ALICE.path: reaped(action)},
         archived_s=DAY_S / 2,
-        cost=choose_cost(None, 1),
+        cost=TransferCost(s_per_file=0.001, s_per_byte=0.0, streams=1, basis=""),
+        slower=SlowerInDrains(share=0.25, basis=""),
     )
     assert (found.number, found.target_bytes, found.target_inodes, found.copy_days) == (4, size_bytes, inodes, 1.5)
-    # The cost is that of the mount: only the share counts.
-    assert found.copy_days_in_drain == pytest.approx(4.5)
+    assert found.copy_days_in_drain == 6.0
+    assert found.old == (OldFiles(user="alice", size_bytes=old),)

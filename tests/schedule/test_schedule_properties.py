@@ -50,6 +50,7 @@ def sites(draw: st.DrawFn, *, growth: bool = True, most: int = 3) -> ScheduleFac
         trash_keep=draw(st.integers(0, 3)),
         drain=draw(st.sampled_from([0.001, 0.01, 0.3])),
         handover=draw(st.integers(0, 2)) + 0.0071,
+        bricks_join=draw(st.booleans()),
     )
 
 
@@ -103,7 +104,7 @@ def any_way(site: ScheduleFacts) -> bool:
         for place in set(range(len(site.subvolumes))) - way.drained:
             if len(way.drained) < goal and others_take(site, way.moved, way.drained | {place}):
                 waiting.append(replace(way, drained=way.drained | {place}))
-        for place in way.drained - way.joined:
+        for place in way.drained - way.joined if site.bricks_join else ():
             waiting.append(replace(way, joined=way.joined | {place}))
     return False
 

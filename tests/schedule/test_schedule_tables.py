@@ -15,7 +15,7 @@ from migrator.render.document import Document, Section
 from migrator.render.terminal import print_document
 from migrator.schedule.model import Schedule
 from migrator.schedule.rules import assumptions, make_schedule
-from migrator.schedule.rules_drains import assumed_drain_cost
+from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
 from migrator.schedule.view import schedule_blocks
 from tests.support.schedules import batch, facts, field_example, subvolume
 
@@ -25,6 +25,7 @@ COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured 
 
 RATES: Any = {
     "copying": COST,
+    "slower": SlowerInDrains(share=0.4, basis="measured here, 40%"),
     "drains": assumed_drain_cost(),
     "growth": Growth(),
     "reaped": {},

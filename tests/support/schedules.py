@@ -69,6 +69,7 @@ def facts(
     trash_keep: float = 0.0,
     drain: float = 0.01,
     handover: float = 1.0,
+    bricks_join: bool = True,
 ) -> schedule.ScheduleFacts:
     """A small site: bytes by ones, days by ones. `target` is free there."""
     return schedule.ScheduleFacts(
@@ -88,6 +89,7 @@ def facts(
         drain_days_per_byte=drain,
         drain_days_per_file=0.0,
         handover_days=handover,
+        bricks_join=bricks_join,
     )
 
 
@@ -187,7 +189,8 @@ class Replay:
                 found.append(
                     (drain.cleared_day, 0 if drain.cleared_day > begins_day else 3, partial(self.clear, place))
                 )
-                found.append((drain.cleared_day + self.facts.handover_days, 1, partial(self.join, place)))
+                if self.facts.bricks_join:
+                    found.append((drain.cleared_day + self.facts.handover_days, 1, partial(self.join, place)))
         return found
 
     def share(self, place: int) -> float:
