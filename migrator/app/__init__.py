@@ -13,9 +13,11 @@ from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor, DaemonThreads
-from migrator.fs.model import Mount, TargetCapabilities
+from migrator.fs.model import Mount, TargetCapabilities, mount_of
+from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.ports import Processes
 from migrator.ledger.locks import FlockLocks
+from migrator.reap.rules import atime_problem
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -229,6 +231,18 @@ class Wiring:
         from migrator.reap.store import ReapListFiles
 
         return ReapListFiles(self.site.site.plans_dir)
+
+    async def atime_problem(self, source: SourceFileSystem) -> str | None:
+        """Why the source does not keep access times; None if it does, or if no rule of [reap] uses them."""
+        policy = self.site.reap.policy
+        if not any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values())):
+            return None
+        health, shown = await asyncio.gather(source.health(), asyncio.to_thread(self._source_mount))
+        options = None if health.state is None else dict(health.state.options)
+        return atime_problem(self.site.source.kind, options, shown)
+
+    def _source_mount(self) -> Mount | None:
+        return mount_of(mounts(), os.path.realpath(self.source_root))
 
     def comparisons(self) -> "Comparisons":
         """For comparing two catalogs."""

@@ -16,7 +16,7 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
 from migrator.plan.model import Order
-from migrator.plan.stage import PlanRequest, PlanResult, activate_plan, make_plan
+from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
 
 if TYPE_CHECKING:
     from migrator.plan.store import CatalogQueryFiles
@@ -82,6 +82,7 @@ def plan_command(
         scheduling = run_to_end(
             look_for_schedule(source, kind=site.source.kind), when_interrupted="run the command again"
         )
+        atime_problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         result = make_plan(
             request,
             site=site,
@@ -93,7 +94,7 @@ def plan_command(
             capacity=storage.room(target.capacity()),
             clock=wiring.clock,
             limits=limits,
-            reap_lists=wiring.reap_lists(),
+            reaping=PlanReaping(lists=wiring.reap_lists(), atime_problem=atime_problem),
             scheduling=scheduling,
         )
     _present(invocation, result, details=details)

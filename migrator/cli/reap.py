@@ -154,12 +154,14 @@ def list_command(
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     files = ReapCsv(csv_file) if csv_file else None
-    with wiring.ledger(read_only=True) as ledger:
+    with wiring.ledger(read_only=True) as ledger, wiring.source() as source:
+        problem = call.run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         report = list_reaped(
             users=users,
             site=site,
             catalogs=wiring.catalog_queries(),
             ledger=ledger,
+            atime_problem=problem,
             now_s=wiring.clock.now_s(),
             rows=files.add if files else None,
         )

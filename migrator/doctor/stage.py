@@ -42,6 +42,7 @@ from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Proc
 from migrator.hosts.site import look_at_room, look_at_roots
 from migrator.ledger.model import SiteRecord
 from migrator.plan.ports import PlanDocuments
+from migrator.reap.rules import atime_problem, check_atime
 from migrator.scan.finding import find_directories
 from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns
 from migrator.site.config import HostSection, Site, SlurmSection
@@ -657,6 +658,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     # Resolve only paths of file systems that answered: a mount that hangs must not hang this check.
     answered = [(side, kind, real_path(root)) for side, kind, root, identity in sides if identity is not None]
     findings += check_places(answered, world.mounts, source.identity, target)
+    findings += _reaping(world, source)
     if world.hosts is not None:
         recorded = record.target if record is not None else None
         findings += await examine_hosts(world.hosts, world.site, target=recorded, state=source.state)
@@ -678,3 +680,12 @@ async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Fi
     else:
         doubts = what_is_unseen(found, vouched=FreezeWay(cutover.freeze) is FreezeWay.HOOK)
     return check_way_back(doubts, required=cutover.require_rollback)
+
+
+def _reaping(world: DoctorWorld, source: SourceExamined) -> list[Finding]:
+    """Whether the source keeps access times, if a rule of [reap] uses them; nothing for a source that did not answer."""
+    policy = world.site.reap.policy
+    needed = source.identity is not None and any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values()))
+    mount = mount_of(world.mounts, real_path(world.source.root)) if needed else None
+    options = None if source.state is None else dict(source.state.options)
+    return check_atime(needed, atime_problem(world.site.source.kind, options, mount) if needed else None)

@@ -18,11 +18,12 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """One line of mountinfo: mount point, type (`fuse.glusterfs`) and source."""
+    """One line of mountinfo: mount point, type (`fuse.glusterfs`), source, and whether it is mounted with `noatime`."""
 
     point: bytes
     filesystem: str
     source: bytes
+    no_atime: bool = False
 
 
 def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
@@ -38,6 +39,7 @@ def parse_mountinfo(text: bytes) -> tuple[Mount, ...]:
                 point=_plain(fields[4]),
                 filesystem=tail[0].decode("ascii", "replace"),
                 source=_plain(tail[1]),
+                no_atime=b"noatime" in fields[5].split(b","),
             )
         )
     return tuple(mounts)

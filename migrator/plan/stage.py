@@ -29,7 +29,7 @@ from migrator.plan.rules_surprises import (
     symlink_surprises,
 )
 from migrator.reap.model import PlanReap, ReapAction
-from migrator.reap.rules import choose_rules, reaps, savings
+from migrator.reap.rules import choose_rules, reaps, require_atime, savings
 from migrator.schedule.model import Schedule
 from migrator.schedule.rules import schedule_problem
 from migrator.schedule.stage import PlanScheduling, schedule_for_plan
@@ -137,10 +137,18 @@ def quota_problems(
 # --- Reaping
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReaping:
+    """The reap lists, and why the source keeps no reliable atime (None: it does)."""
+
+    lists: "ReapListFiles"
+    atime_problem: str | None = None
+
+
 def reap_for_plan(
     name: str,
     queries: "CatalogQueries",
-    lists: "ReapListFiles",
+    reaping: PlanReaping,
     *,
     site: Site,
     trees: Collection[bytes],
@@ -157,11 +165,12 @@ def reap_for_plan(
     rules = [rule for rule in every if rule.tree.path in trees]
     if not rules:
         return None
+    require_atime(rules, reaping.atime_problem)
     if reaps(rules):
         _require_possible(queries.record, site.transfer.engine)
     selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
     found = tuple(selection.trees())
-    reap_list, digest = lists.write(name, selection.rows()) if reaps(rules) else (None, None)
+    reap_list, digest = reaping.lists.write(name, selection.rows()) if reaps(rules) else (None, None)
     return PlanReap(
         reap_list=reap_list,
         digest=digest,
@@ -344,7 +353,7 @@ def make_plan(
     quotas: Sequence[tuple[bytes, int]],
     capacity: Capacity,
     clock: Clock,
-    reap_lists: "ReapListFiles | None" = None,
+    reaping: PlanReaping | None = None,
     scheduling: PlanScheduling | None = None,
     limits: AskLimits = no_limits,
 ) -> PlanResult:
@@ -353,7 +362,7 @@ def make_plan(
     `quotas` are the limits of the source's directories, `capacity` is the room of the target now. A plan is written even if
     the target has no room for all batches, or for any: room may come as the migration proceeds. Such batches have `fits`
     False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by uid; a
-    user who would exceed theirs is a problem too. Without `reap_lists` [reap] is ignored, without `scheduling` there is no
+    user who would exceed theirs is a problem too. Without `reaping` [reap] is ignored, without `scheduling` there is no
     conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is the first one, or
     the request activates it.
 
@@ -395,9 +404,9 @@ def make_plan(
             source_root=bytes(site.source.mount),
         )
         reap = None
-        if reap_lists is not None:
+        if reaping is not None:
             trees = {usage.tree.path for usage in ranking}
-            reap = reap_for_plan(name, queries, reap_lists, site=site, trees=trees, cost=cost, now_s=now_s)
+            reap = reap_for_plan(name, queries, reaping, site=site, trees=trees, cost=cost, now_s=now_s)
         batches, room = write_batches(name, queries, lists, parts, cost, site=site, capacity=capacity, arrived=arrived)
         schedule = None
         if scheduling is not None:

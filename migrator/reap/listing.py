@@ -10,7 +10,7 @@ from migrator.core.units import format_size, several
 from migrator.plan.model import Plan, TransferCost, TreeUsage
 from migrator.plan.rules_forecast import choose_cost
 from migrator.reap import model
-from migrator.reap.rules import Releases, choose_rules, release_patterns, savings
+from migrator.reap.rules import Releases, choose_rules, release_patterns, require_atime, savings
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -33,13 +33,15 @@ def list_reaped(
     site: Site,
     catalogs: "CatalogQueryFiles",
     ledger: "Ledger",
+    atime_problem: str | None,
     now_s: float,
     rows: Rows | None = None,
 ) -> model.ReapReport:
     """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree. `users` are those
     to list (empty: all).
 
-    Raises UsageError if there is no catalog, no rule, or no such user.
+    Raises UsageError if there is no catalog, no rule, or no such user; Refused if the source does not keep the times that a rule
+    needs.
     """
     latest = ledger.scans.latest()
     if latest is None:
@@ -61,6 +63,7 @@ def list_reaped(
                 hint='set them in site.toml, as in older_than = "2y" (docs/reap.md)',
             )
         rules = [one for one in chosen if not users or one.tree.user in users]
+        require_atime(rules, atime_problem)
         selection = queries.reap(rules, keep_file=policy.keep_file, now_s=now_s)
         found = selection.trees()
         directories = selection.directories(DIRECTORIES_SHOWN)

@@ -25,6 +25,13 @@ class ReapAction(StrEnum):
     SKIP = "skip"
 
 
+class ReapClock(StrEnum):
+    """The timestamp that defines the age of a file."""
+
+    MTIME = "mtime"
+    ATIME = "atime"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapRule:
     """The files of one user tree to reap. All conditions must hold (None: no condition); without any, nothing matches.
@@ -35,6 +42,7 @@ class ReapRule:
     action: ReapAction = ReapAction.LIST
     older_than_s: int | None = None
     smaller_than_bytes: int | None = None
+    by: ReapClock = ReapClock.MTIME
     exclude: tuple[str, ...] = ()
     hidden: bool = False
     executables: bool = False
@@ -43,6 +51,11 @@ class ReapRule:
     def matches_anything(self) -> bool:
         """Whether it has any condition."""
         return self.older_than_s is not None or self.smaller_than_bytes is not None
+
+    @property
+    def needs_atime(self) -> bool:
+        """Whether it depends on atime."""
+        return self.older_than_s is not None and self.by is ReapClock.ATIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +110,7 @@ class ReapDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapedTree:
-    """The matched files of one user tree. `oldest_ns` is the mtime of the oldest one; `rule` is the rule in
+    """The matched files of one user tree. `oldest_ns` is the time of the oldest one by the rule's clock; `rule` is the rule in
     words.
     """
 

@@ -1,14 +1,17 @@
 """Globs, the rule of each tree, savings, and releases. Pure."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from migrator.core.entry import UserTree
-from migrator.core.errors import UsageError
+from migrator.core.errors import Refused, UsageError
+from migrator.core.events import Finding, failure, ok
 from migrator.core.paths import is_beneath, show
 from migrator.core.units import format_duration, format_size
+from migrator.fs.model import Mount
+from migrator.gluster.rules import is_on
 from migrator.plan.model import TransferCost
 from migrator.plan.rules_forecast import copy_s
 from migrator.reap import model
@@ -109,6 +112,9 @@ def _token_pattern(token: Token) -> bytes:
 # --- Rules of trees, savings, and releases
 
 
+_CHECK = "reap atime"
+
+
 def choose_rules(policy: model.ReapPolicy, trees: Iterable[UserTree]) -> tuple[model.TreeRule, ...]:
     """The rule of each tree, in order of path: that of its path, or else its user's, or else the site's; without trees whose
     rule matches nothing.
@@ -141,7 +147,8 @@ def rule_words(rule: model.ReapRule) -> str:
     """A rule in words."""
     conditions = []
     if rule.older_than_s is not None:
-        conditions.append(f"not changed for {format_duration(rule.older_than_s)}")
+        done = "read" if rule.by is model.ReapClock.ATIME else "changed"
+        conditions.append(f"not {done} for {format_duration(rule.older_than_s)}")
     if rule.smaller_than_bytes is not None:
         conditions.append(f"smaller than {format_size(rule.smaller_than_bytes)}")
     named = (("hidden files", rule.hidden), ("executables", rule.executables))
@@ -165,6 +172,47 @@ def savings(trees: Iterable[model.ReapedTree], cost: TransferCost) -> model.Savi
         inodes += tree.files
         seconds += copy_s(tree.files, saved_bytes, cost)
     return model.Savings(size_bytes=size_bytes, inodes=inodes, seconds=seconds)
+
+
+def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | None) -> str | None:
+    """Why the source keeps no reliable atime; None if no reason is known.
+
+    `options` are those of the Gluster volume, None if they are unknown or there is no volume; `mount` is that of the source.
+    Gluster's own times (`features.ctime`) exclude atime unless `ctime.noatime` is off. Without them, atime depends on the
+    mounts of the bricks' file systems, which cannot be checked from here.
+    """
+    if mount is not None and mount.no_atime:
+        return f"{show(mount.point)} is mounted with noatime: when files were read is not kept"
+    if kind != "gluster":
+        return None
+    if options is None:
+        return "whether the volume keeps when files were read is not known: it could not be asked for its options"
+    own_times = is_on(options, "features.ctime", default=True)
+    ignored = is_on(options, "ctime.noatime", default=True)
+    if own_times is not False and ignored is not False:
+        return "the volume does not keep when files were read: its option ctime.noatime is on, as it is by default"
+    return None
+
+
+def check_atime(needed: bool, problem: str | None) -> list[Finding]:
+    """The findings of `doctor` if a rule depends on atime."""
+    if not needed:
+        return []
+    if problem is None:
+        return [ok(_CHECK, "the source keeps when files were read")]
+    return [failure(_CHECK, problem, _ATIME_HINT)]
+
+
+_ATIME_HINT = (
+    'set [reap] by = "mtime"; or let the source keep atime (on Gluster: `gluster volume set VOLUME ctime.noatime off`), '
+    "and wait until it says something"
+)
+
+
+def require_atime(rules: Iterable[model.TreeRule], problem: str | None) -> None:
+    """Raise Refused if a rule depends on atime and the source does not keep it."""
+    if problem is not None and any(one.rule.needs_atime for one in rules):
+        raise Refused(f'[reap] by = "atime" cannot be: {problem}', hint=_ATIME_HINT)
 
 
 class Releases:

@@ -20,6 +20,7 @@ from migrator.plan.model import check_plan_name
 from migrator.reap.model import (
     PlanReap,
     ReapAction,
+    ReapClock,
     ReapDirectory,
     ReapedTree,
     ReapRow,
@@ -37,7 +38,7 @@ _EXECUTABLE = 0o111
 
 RULES_TABLE = """
     CREATE OR REPLACE TEMP TABLE reap_rules (
-        tree BLOB, ordinal INTEGER, action VARCHAR, smaller BIGINT, before_ns BIGINT, hidden BOOLEAN,
+        tree BLOB, ordinal INTEGER, action VARCHAR, smaller BIGINT, before_ns BIGINT, by_atime BOOLEAN, hidden BOOLEAN,
         executables BOOLEAN, excludes INTEGER
     )
 """
@@ -67,12 +68,12 @@ def candidates(excludes: int, *, after: str, until: str) -> str:
     return f"""
         CREATE OR REPLACE TEMP TABLE candidates AS
         SELECT position, ordinal, tree, size, blocks,
-            mtime_ns,
+            CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END AS time_ns,
             CASE WHEN tree IN (SELECT tree FROM kept) THEN path END AS path
         FROM entries JOIN reap_rules USING (tree)
         WHERE type = 'file' AND nlink <= 1 AND path <> tree
             AND (smaller IS NULL OR size < smaller)
-            AND (before_ns IS NULL OR mtime_ns < before_ns)
+            AND (before_ns IS NULL OR CASE WHEN by_atime THEN atime_ns ELSE mtime_ns END < before_ns)
             AND (executables OR mode & {_EXECUTABLE} = 0)
             AND NOT (ctime_ns > {after} OR (mtime_ns > {after} AND mtime_ns <= {until}))
             AND (hidden OR NOT contains(array_slice(path, octet_length(tree) + 1, octet_length(path))::VARCHAR, '/.'))
@@ -82,16 +83,16 @@ def candidates(excludes: int, *, after: str, until: str) -> str:
 
 CHOSEN = """
     CREATE OR REPLACE TEMP TABLE reaped AS
-    SELECT position, ordinal, size, blocks, mtime_ns FROM candidates WHERE path IS NULL
+    SELECT position, ordinal, size, blocks, time_ns FROM candidates WHERE path IS NULL
     UNION ALL
-    SELECT position, ordinal, size, blocks, mtime_ns
+    SELECT position, ordinal, size, blocks, time_ns
     FROM (SELECT * FROM candidates WHERE path IS NOT NULL) AS found
     ASOF LEFT JOIN kept ON found.tree = kept.tree AND found.path >= kept.start
     WHERE kept.start IS NULL OR found.path >= kept.until
 """
 
 TALLIES = """
-    SELECT ordinal, count(*), sum(size)::BIGINT, sum(blocks)::BIGINT, min(mtime_ns)
+    SELECT ordinal, count(*), sum(size)::BIGINT, sum(blocks)::BIGINT, min(time_ns)
     FROM reaped GROUP BY ordinal ORDER BY ordinal
 """
 
@@ -101,7 +102,7 @@ LISTED_VIEW = f"CREATE OR REPLACE TEMP VIEW moving AS SELECT * FROM entries ANTI
 """The rows that chunks are packed from."""
 
 ROWS = """
-    SELECT path, entries.tree, action, entries.size, entries.blocks, entries.mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode
+    SELECT path, entries.tree, action, entries.size, entries.blocks, mtime_ns, ctime_ns, atime_ns, ino, gfid, uid, gid, mode
     FROM entries JOIN reaped USING (position) JOIN reap_rules USING (ordinal)
     WHERE $listed OR action <> 'list'
     ORDER BY ordinal, position
@@ -188,6 +189,7 @@ class Reaping:
                 "action": one.rule.action.value,
                 "smaller": one.rule.smaller_than_bytes,
                 "before_ns": None if one.rule.older_than_s is None else now_ns - one.rule.older_than_s * NS_PER_S,
+                "by_atime": one.rule.by is ReapClock.ATIME,
                 "hidden": one.rule.hidden,
                 "executables": one.rule.executables,
                 "excludes": excludes.index(one.rule.exclude) if one.rule.exclude else None,

@@ -20,7 +20,7 @@ from migrator.beegfs.model import StripeSettings
 from migrator.core.errors import UsageError
 from migrator.core.units import DAY_S, GIB, HOUR_S, KIB, MIB, MINUTE_S, TIB
 from migrator.core.windows import Window
-from migrator.reap.model import ReapAction, ReapPolicy, ReapRule
+from migrator.reap.model import ReapAction, ReapClock, ReapPolicy, ReapRule
 from migrator.site import quantities
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
@@ -340,9 +340,11 @@ class ReapSection(_Section, frozen=True, kw_only=True):
     """What happens to them. `list` reports them and moves them as all others, `archive` packs them into archives on the
     target, `skip` does not move them."""
     older_than_s: Annotated[Seconds, Meta(ge=0)] | None = None
-    """Only files that were not modified for longer. Example: `"2y"`."""
+    """Only files that were not modified (or not read, see `by`) for longer. Example: `"2y"`."""
     smaller_than_bytes: Annotated[Size, AT_LEAST_1] | None = None
     """Only files that are smaller. Example: `"4KiB"`."""
+    by: Literal["mtime", "atime"] = "mtime"
+    """Which time counts as a file's age. `atime` is refused if the source does not keep it; Gluster by default does not."""
     exclude: Globs = ()
     """Globs of files that are never reaped: names anywhere, or paths from the top of a user tree. A directory that matches
     excludes everything below it. Example: `["*.pem", "Mail"]`."""
@@ -363,6 +365,7 @@ class ReapSection(_Section, frozen=True, kw_only=True):
             action=ReapAction(self.action),
             older_than_s=self.older_than_s,
             smaller_than_bytes=self.smaller_than_bytes,
+            by=ReapClock(self.by),
             exclude=self.exclude,
             hidden=self.hidden,
             executables=self.executables,

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
+from migrator.core.events import FindingStatus
+from migrator.fs.model import Mount
 from migrator.plan.model import TransferCost
 from migrator.reap import rules as reap_rules
 from migrator.reap.model import ReapAction, ReapedTree, ReapPolicy, ReapRelease, ReapRule
@@ -52,6 +54,33 @@ def test_paths_are_named_from_the_root_or_from_the_only_tree() -> None:
     for wrong in (b"x", b"/x", b"home/alice/../bob", b""):
         with pytest.raises(UsageError):
             reap_rules.release_patterns(trees, [wrong], [])
+
+
+MOUNT = Mount(point=b"/mnt/gl", filesystem="fuse.glusterfs", source=b"gl:/vol")
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({}, False),
+        ({"ctime.noatime": "off"}, True),
+        ({"ctime.noatime": "on", "features.ctime": "off"}, True),
+        ({"ctime.noatime": "perhaps"}, False),
+        (None, False),
+    ],
+)
+def test_gluster_keeps_atime_only_where_it_was_told_to(options: dict[str, str] | None, kept: bool) -> None:
+    assert (reap_rules.atime_problem("gluster", options, MOUNT) is None) is kept
+
+
+def test_a_mount_with_noatime_keeps_none() -> None:
+    still = Mount(point=b"/mnt/gl", filesystem="xfs", source=b"/dev/x", no_atime=True)
+    problem = reap_rules.atime_problem("posix", None, still)
+    assert problem is not None
+    assert "noatime" in problem
+    assert reap_rules.atime_problem("posix", None, MOUNT) is None
+    assert reap_rules.check_atime(False, problem) == []
+    assert [one.status for one in reap_rules.check_atime(True, problem)] == [FindingStatus.FAILURE]
 
 
 def test_archives_save_inodes_and_no_bytes() -> None:

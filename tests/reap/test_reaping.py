@@ -14,7 +14,7 @@ from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.paths import name, parent
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.plan.store import CatalogQueries, CatalogQueryFiles
-from migrator.reap.model import ReapAction, ReapRule, TreeRule
+from migrator.reap.model import ReapAction, ReapClock, ReapRule, TreeRule
 from tests.support.catalogs import directory, invented, write_catalog
 
 ALICE, BOB = TREES = (b"home/.alice", b"home/bob")
@@ -79,11 +79,12 @@ def model(entries: Sequence[Entry], tree: bytes, rule: ReapRule) -> set[bytes]:
     }
 
     def fits(entry: Entry) -> bool:
+        time_ns = entry.atime_ns if rule.by is ReapClock.ATIME else entry.mtime_ns
         below = entry.path[len(tree) + 1 :]
         return not (
             entry.type is not EntryType.FILE
             or (rule.smaller_than_bytes is not None and entry.size_bytes >= rule.smaller_than_bytes)
-            or (rule.older_than_s is not None and entry.mtime_ns >= (NOW_S - rule.older_than_s) * NS_PER_S)
+            or (rule.older_than_s is not None and time_ns >= (NOW_S - rule.older_than_s) * NS_PER_S)
             or (entry.mode & 0o111 and not rule.executables)
             or entry.nlink > 1
             or (any(part.startswith(b".") for part in below.split(b"/")) and not rule.hidden)
@@ -105,6 +106,7 @@ RULES = st.builds(
     action=st.sampled_from(ReapAction),
     older_than_s=st.one_of(st.none(), st.sampled_from([0, DAY_S, 500 * DAY_S])),
     smaller_than_bytes=st.one_of(st.none(), st.sampled_from([1, 50, 10**6])),
+    by=st.sampled_from(ReapClock),
     exclude=st.lists(GLOBS, max_size=3, unique=True).map(tuple),
     hidden=st.booleans(),
     executables=st.booleans(),

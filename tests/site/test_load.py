@@ -139,7 +139,7 @@ def test_beside_one_another_below_one_mount_is_no_nesting() -> None:
 
 def test_lines_are_right_beside_lists_over_several_lines_and_quoted_names() -> None:
     text = MINIMAL.replace('["home/*"]', '[\n  "home/*",  # a = "b"\n]').replace("[users]\n", "[ users ]\n\n")
-    text += 'map = 1\n[source.hosts."gl.1"]\nssh = """\nx"""\njobs = 0\n[reap]\nusers.alice.action = 1\n'
+    text += 'map = 1\n[source.hosts."gl.1"]\nssh = """\nx"""\njobs = 0\n[reap]\nusers.alice.by = 1\n'
     assert [mistake.partition(": ")[0] for mistake in mistakes_of(text)] == [f"line {line}" for line in (14, 18, 20)]
 
 
