@@ -8,6 +8,8 @@ import threading
 
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """Above what is made by loading (some 130,000 objects for `run`), so that a short verb never looks for garbage."""
+UMASK = 0o027
+"""Plans, lists and reports name users and paths: they are for root and the group of their directory."""
 _INTERRUPTED = "migrator: interrupted\n  next:  nothing was started; run the same command again"
 _INTERRUPTED_CODE = 130
 """As `ExitCode.INTERRUPTED`, which may not be loaded by then."""
@@ -18,6 +20,7 @@ def program() -> None:
     # Nearly all that is made while libraries are loaded stays to the end. To look for garbage among it some 200 times,
     # as Python does of itself, takes 25 ms of the 400 of a verb that has little to do.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    os.umask(UMASK)
 
     try:
         from migrator.cli.main import main  # noqa: PLC0415

@@ -35,6 +35,7 @@ _DIRECTORY = click.option(
 @click.group("lab")
 def lab() -> None:
     """Run a lab on this machine: a real GlusterFS cluster with invented users."""
+    os.umask(0o022)  # its users come to their directories through those of the lab
 
 
 @lab.command("up")

@@ -165,7 +165,7 @@ class SiteSection(_Section, frozen=True, kw_only=True):
     state_dir: File = Path("state")
     """Ledger, catalogs, manifests and logs, on a local disk. The ledger is SQLite."""
     plans_dir: File = Path("plans")
-    """Where plans are written."""
+    """Where plans are written: for root and the group of the directory (docs/scan-and-plan.md)."""
     hooks_dir: File = Path("hooks")
     """Where hooks are looked up (docs/hooks.md)."""
 

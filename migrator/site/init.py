@@ -368,13 +368,17 @@ def _described(identity: MountIdentity) -> str:
 def _make_target_root(site: Site, done: list[str]) -> None:
     if not site.target.path:
         return
-    try:
-        site.target.root.mkdir(mode=0o755, parents=True)
-        done.append(f"made {show(os.fsencode(site.target.root))}")
-    except FileExistsError:
-        return
-    except OSError as error:
-        raise target_not_writable(os.fsencode(site.target.root), error) from None
+    place = site.target.mount
+    for part in Path(site.target.path).parts:
+        place /= part
+        try:
+            place.mkdir(mode=0o700)
+            place.chmod(0o755)  # users pass through it, whatever the umask is
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise target_not_writable(os.fsencode(place), error) from None
+        done.append(f"made {show(os.fsencode(place))}")
 
 
 def _intend(name: str, site_id: str, at_s: float, *, source: MountIdentity, target: MountIdentity) -> SiteRecord:

@@ -27,6 +27,45 @@ def test_damage_on_the_target_is_found_and_mended(planned: Site) -> None:
     planned.works("verify", "--user-batch", "1")
 
 
+def test_a_later_plan_is_a_draft_until_it_is_activated(planned: Site) -> None:
+    planned.works("run", "--user-batch", "1")
+    before = json.loads(planned.call("status", "--json").stdout)
+    (planned.source / "home" / "zoe").mkdir()
+    (planned.source / "home" / "zoe" / "new").write_bytes(b"new")
+    planned.works("scan")
+    draft = json.loads(planned.call("plan", "--order", "most-files", "--json").stdout)
+    assert (draft["active"], draft["difference"]["active"], draft["difference"]["new"]) == (
+        False,
+        "plan-0001",
+        ["home/zoe"],
+    )
+    status = json.loads(planned.call("status", "--json").stdout)
+    for name in ("overall", "verified", "moved", "trees"):
+        assert status[name] == before[name]
+    done = planned.call("plan", "--activate", "plan-0002")
+    assert done.returncode == 0, done.stderr
+    assert "plan-0002 is the active plan: all verbs work by it." in done.stdout
+    assert "Against plan-0001: 1 user tree (home/zoe) more" in done.stdout
+    status = json.loads(planned.call("status", "--json").stdout)
+    assert status["plan"]["name"] == "plan-0002"
+    assert status["overall"]["done_bytes"] == before["overall"]["done_bytes"], "what is copied stays copied"
+    assert status["overall"]["left_bytes"] == before["overall"]["left_bytes"] + 3
+    assert {tree["plan"] for tree in status["trees"]} == {"plan-0001", "plan-0002"}
+    planned.fails(2, "plan", "--activate", "plan-0009", says=("plan-0009",))
+
+
+def test_plans_are_for_root_and_the_group_of_their_directory(planned: Site) -> None:
+    plans = planned.directory / "plans"
+    os.chown(plans, 0, 60010)
+    plans.chmod(0o2750)
+    planned.works("plan")
+    planned.works("report", "--output", str(planned.directory / "weekly"))
+    made = [path for path in plans.rglob("*") if "plan-0002" in str(path)]
+    assert {(path.stat().st_gid, path.stat().st_mode & 0o7) for path in made} == {(60010, 0)} != set()
+    assert all(path.stat().st_mode & 0o40 for path in made)
+    assert not any(path.stat().st_mode & 0o7 for path in (planned.directory / "weekly").rglob("*"))
+
+
 @pytest.mark.exhaustive
 def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(planned: Site) -> None:
     with open_ledger(planned.directory / "state" / "ledger.db") as ledger:

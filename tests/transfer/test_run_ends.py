@@ -42,7 +42,7 @@ def test_a_run_is_presented_after_its_live_view(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr("migrator.app.Wiring", lambda _: wiring)
     monkeypatch.setattr(call, "open_site", lambda _: MagicMock())
     monkeypatch.setattr(run, "choose_plan", lambda *_: "plan-0001")
-    monkeypatch.setattr(run, "open_progress", open_progress)
+    monkeypatch.setattr(call, "open_progress", open_progress)
     monkeypatch.setattr(call, "run_to_end", run_to_end)
     monkeypatch.setattr(call, "present", lambda *_: happened.append("presented"))
     result = CliRunner().invoke(run.run_command, ["--user-batch", "1"], obj=Invocation(site_file=Path("site.toml")))
