@@ -284,6 +284,7 @@ class Beginning:
             return await comparison.after(machine, await machine.drive(record), record)
         if record is not None:
             await call_owed(machine, record)
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, tree, "preflight checks")
         found = await self.preview(tree, batch)
         for problem in found.problems:
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, problem)

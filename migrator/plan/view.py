@@ -155,7 +155,12 @@ def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Ite
     )
     if every:
         yield _age_table("Bytes by age of last change, by user", every, "by_mtime", limit=age_rows)
-        yield _age_table("Bytes by age of last reading, by user", every, "by_atime", limit=age_rows)
+        yield _age_table(
+            "Bytes by age of last reading, by user (if the source keeps access times; Gluster by default does not)",
+            every,
+            "by_atime",
+            limit=age_rows,
+        )
     if plan.outside is not None and (plan.outside.files or plan.outside.directories):
         outside = plan.outside
         yield document.paragraph(

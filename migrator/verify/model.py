@@ -93,7 +93,7 @@ class VerificationRecord:
     `examples` are the first of each kind, and are not kept in the ledger.
 
     `trees` are the covered user trees; empty: the whole batch. The content of `digested_files` was read on both sides by this
-    verification, that of `carried_files` by an earlier one, with no change since on either side; it was equal.
+    verification, that of `carried_files` by an earlier one, with no change since on either side, or from an archive; it was equal.
     """
 
     id: int
