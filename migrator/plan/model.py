@@ -43,6 +43,9 @@ class AgeBucket:
     size_bytes: int
 
 
+_LEAST_HOLES = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUsage:
     """What one user tree holds. `files` counts every path that is no directory; bytes count a link group once."""
@@ -61,6 +64,14 @@ class TreeUsage:
     by_mtime: tuple[AgeBucket, ...]
     by_atime: tuple[AgeBucket, ...]
     median_age_s: float
+
+    @property
+    def room_bytes(self) -> int:
+        """The room on the target. Where few of the bytes have blocks, the rest are holes, which stay holes; compression of the source
+        saves less.
+        """
+        holes = self.allocated_bytes * _LEAST_HOLES < self.size_bytes
+        return self.allocated_bytes if holes else self.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

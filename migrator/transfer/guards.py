@@ -7,12 +7,12 @@ from migrator.beegfs.tool import StorageLook, look_at_quotas, look_at_storage
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
-from migrator.core.units import by_numbers
+from migrator.core.units import by_numbers, format_size
 from migrator.fs.model import Capacity, MountIdentity, Need
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.model import SiteRecord
-from migrator.plan.model import Batch, Plan, SurpriseKind
+from migrator.plan.model import Batch, Plan, SurpriseKind, TreeUsage
 from migrator.plan.rules import moved_unknown
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems
 from migrator.transfer.context import Invocation, World
@@ -142,13 +142,16 @@ async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple
         return (f"who works on the target cannot be seen: {error}",)
 
 
-def refuse(batch: Batch, findings: tuple[GuardFinding, ...]) -> None:
-    """Raises Refused if a guard trips, with every reason."""
+def refuse(batch: Batch, findings: tuple[GuardFinding, ...], *, largest: TreeUsage | None = None) -> None:
+    """Raises Refused if a guard trips, with every reason. `largest` is the tree with the largest file of the batch."""
     reasons = list(dict.fromkeys(problem for finding in findings for problem in finding.problems))
+    shown = ""
+    if largest is not None and largest.largest_path:
+        shown = f"; the largest file is {show(largest.largest_path)} with {format_size(largest.largest_bytes)}"
     if reasons and all(finding.guard == TARGET_ROOM for finding in findings if finding.problems):
         raise Refused(
             f"batch {batch.number} is not copied: {'; '.join(reasons)}",
-            cause="what is left to copy and [transfer] reserve have to fit before the first byte is written",
+            cause=f"what is left to copy and [transfer] reserve have to fit before the first byte is written{shown}",
             hint="free or add space (or inodes) on the target: `df -h`, `df -i`; or lower [transfer] reserve, or run a "
             "smaller batch first; then run the same command again",
         )

@@ -237,8 +237,14 @@ def remaining_of(
             if chunks
         ),
         chunks_by_kind=by_kind,
-        # What an earlier plan brought over is replaced, not added to.
-        need=still_needed(needs, world.ledger.passes.arrived(before_plan=plan.name)),
+        # What an earlier plan brought over is replaced, not added to. A later pass may send more than the plan knew of.
+        need=still_needed(
+            needs,
+            world.ledger.passes.arrived(before_plan=plan.name),
+            {usage.tree.path: usage.room_bytes for usage in plan.ranking}
+            if record is None or record.kind is PassKind.SEED
+            else None,
+        ),
     )
 
 
@@ -293,7 +299,8 @@ class Copying:
                 invocation.say(EventKind.QUOTA_NEAR, Severity.WARNING, subject, warning)
         for problem in (problem for found in findings for problem in found.problems):
             invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, subject, problem)
-        guards.refuse(self.batch, findings)
+        of_batch = [usage for usage in self.plan.ranking if usage.tree in self.batch.trees]
+        guards.refuse(self.batch, findings, largest=max(of_batch, key=lambda one: one.largest_bytes, default=None))
         return Ready(findings=findings, health=health, capabilities=await self.capabilities())
 
     async def capabilities(self) -> TargetCapabilities:

@@ -95,3 +95,16 @@ def test_links_across_trees_that_an_earlier_plan_made_are_no_difference_for_a_la
     for number in ("1", "2"):
         planned.works("run", "--user-batch", number)
         planned.works("verify", "--user-batch", number)
+
+
+def test_a_file_of_holes_counts_by_its_blocks_and_is_named_where_there_is_no_room(planned: Site) -> None:
+    with (planned.source / "home" / "ann" / "huge").open("wb") as sparse:
+        sparse.truncate(16 << 30)
+    planned.works("scan")
+    planned.works("plan", "--activate")
+    text = planned.file.read_text()
+    planned.file.write_text(text.replace('reserve = "1MiB"', 'reserve = "1TiB"'))
+    planned.fails(4, "run", "--user-batch", "1", says=("largest file is home/ann/huge with 16.0 GiB",))
+    planned.file.write_text(text)
+    planned.works("run", "--all", "--deltas", "0")
+    assert (planned.target / "home" / "ann" / "huge").stat().st_size == 16 << 30
