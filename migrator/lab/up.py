@@ -56,7 +56,7 @@ def _processes_readable() -> bool:
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
-                os.listdir(f"/proc/{name}/fd")
+                Path("/proc", name, "cwd").readlink()
             except PermissionError:
                 return False
             except OSError:
