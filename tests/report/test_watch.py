@@ -89,7 +89,9 @@ def test_between_two_looks_nothing_keeps_the_log_from_being_written_back(ledger:
 
 @contextmanager
 def watching(directory: Path, stdout: int) -> Iterator["subprocess.Popen[bytes]"]:
-    argv = [sys.executable, "-m", "migrator", "--site", str(site_of_weeks(directory, Weeks(users=3, chunks=30)))]
+    # What a shell begins in the background ignores Ctrl-C, and so would all that these tests begin.
+    argv = ["env", "--default-signal=INT", sys.executable, "-m", "migrator"]
+    argv += ["--site", str(site_of_weeks(directory, Weeks(users=3, chunks=30)))]
     process = subprocess.Popen(
         [*argv, "status", "--watch", "--interval", "10min"], stdout=stdout, stderr=subprocess.PIPE
     )
