@@ -126,7 +126,7 @@ class MovingTarget:
         raise OSError(errno.EEXIST, "no free name in the trash", path)
 
     def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
-        """Remove the places that were begun before a time, except for those of passes that are under way (`keep`).
+        """Remove the places that were begun before a time, except for those of passes in progress (`keep`).
         Names that are none of places stay. May be called again. Raises Refused as `open_place` does.
         """
         try:

@@ -269,7 +269,7 @@ def scan_blocks(scan: CatalogRecord | None) -> Iterator[doc.Block]:
             ("directories", format_count(scan.directories)),
             ("bytes, every name counted", format_size(scan.size_bytes)),
             ("could not be read", format_count(scan.problems)),
-            ("whole", "under way" if scan.finished_at_s is None else doc.yes(scan.whole)),
+            ("whole", "in progress" if scan.finished_at_s is None else doc.yes(scan.whole)),
         ]
     )
     for reason in scan.reasons[:20]:
