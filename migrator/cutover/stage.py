@@ -410,6 +410,9 @@ class CutoverCall:
         Interrupted is raised. Raises UsageError, Refused, LockHeld, LedgerCorrupt too.
         """
         plan, site = read_plan(self.world.run, self.request.run)
+        self.world.run.ledger.cutovers.require_apart(
+            tree.path for trees in self.request.trees.values() for tree in trees
+        )
         if self.request.dry_run:
             return await self._preview(plan, site)
         users = ", ".join(tree.user for trees in self.request.trees.values() for tree in trees)

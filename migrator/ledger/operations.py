@@ -6,7 +6,7 @@ the record are in one column of JSON (`facts`), because they are only read toget
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic
@@ -36,7 +36,8 @@ from migrator.bricks.drain.model import DrainNotes, DrainRecord, DrainSample, Dr
 from migrator.bricks.retire import model as retirement
 from migrator.bricks.retire.model import Retirement, RetirementState, RetireStep
 from migrator.core.entry import UserTree
-from migrator.core.errors import LedgerCorrupt
+from migrator.core.errors import LedgerCorrupt, Refused
+from migrator.core.paths import is_beneath, show
 from migrator.cutover import model as cutover
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep
 from migrator.gluster.model import TaskStatus
@@ -460,6 +461,23 @@ class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, Cu
         """The newest attempt of a tree, of any plan."""
         with self._database.read() as connection:
             return self._newest(connection, tree)
+
+    def require_apart(self, trees: Iterable[bytes]) -> None:
+        """Raise Refused if a tree lies in one that was moved or is being moved, or holds one: [users] trees was changed since, and
+        copying, archiving or moving it would write over what users do on the target. The same tree is no overlap.
+        """
+        held = [one for one in self.all() if one.state in cutover.SETTLED_STATES | cutover.UNDER_WAY_STATES]
+        for tree in trees:
+            for one in held:
+                other = one.tree.path
+                if other != tree and (is_beneath(other, tree) or is_beneath(tree, other)):
+                    raise Refused(
+                        f"user tree {show(tree)} overlaps {show(other)}, and {one.tree.user} of that tree works on the target or "
+                        "is being moved",
+                        cause="[users] trees in site.toml was changed after that tree was planned",
+                        hint="let [users] trees match the same directories as before, or exclude this one in [users] exclude; then "
+                        "`migrator scan` and `migrator plan --activate`",
+                    )
 
     def of_plan(self, plan: str, batch: int | None = None) -> Sequence[CutoverRecord]:
         """Every attempt of a plan, or of one of its batches, oldest first."""

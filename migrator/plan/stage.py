@@ -79,7 +79,7 @@ def require_usable(catalog: CatalogRecord, site: SiteRecord) -> None:
 
 
 def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
-    """The trees of a catalog whose users work on the target. Raises UsageError if there are no others."""
+    """The trees of a catalog whose users work on the target. Raises UsageError if there are no others, Refused if one overlaps them."""
     paths = [tree.path for tree in catalog.trees]
     if not paths and not ledger.plans.names():
         raise UsageError(
@@ -87,6 +87,7 @@ def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
             cause="no directory matched [users] trees when it was scanned",
             hint="correct [users] trees in site.toml and run `migrator scan` again",
         )
+    ledger.cutovers.require_apart(paths)
     moved = settled_trees({path: record for path in paths if (record := ledger.cutovers.latest(path)) is not None})
     if moved.issuperset(paths):
         raise UsageError(

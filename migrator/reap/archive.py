@@ -432,6 +432,7 @@ class _Tree:
 
     def _cutover_state(self) -> CutoverState | None:
         """The state of a cutover in flight, during which the tree on the target must not be touched."""
+        self.world.ledger.cutovers.require_apart([self.tree.path])
         newest = self.world.ledger.cutovers.latest(self.tree.path)
         begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
         return newest.state if newest is not None and begun else None

@@ -159,7 +159,10 @@ def newest_cutovers(cutovers: "CutoverRecords", trees: Iterable[bytes]) -> Mappi
 
 
 def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[bytes] | None) -> Chosen:
-    """What a run copies of a batch; `wanted` None: all that it may. Call it while no cutover can start."""
+    """What a run copies of a batch; `wanted` None: all that it may. Call it while no cutover can start. Raises Refused if a tree
+    overlaps one that was moved.
+    """
+    ledger.cutovers.require_apart(tree.path for tree in batch.trees)
     newest = newest_cutovers(ledger.cutovers, (tree.path for tree in batch.trees))
     left, moved = movable_trees(batch.trees, newest)
     may = frozenset(tree.path for tree in left)

@@ -171,3 +171,32 @@ def test_a_batch_that_is_refused_does_not_end_the_run(two_batches: RealSite) -> 
     assert said.returncode == 4
     assert "batch 1 was refused, and the next one follows" in said.stderr
     assert "refused: 1" in said.stderr
+
+
+@pytest.mark.guarantee("moved-users")
+@pytest.mark.parametrize("glob", ["home", "home/ann/*"], ids=["around", "within"])
+def test_a_tree_around_or_within_one_that_was_moved_is_refused_by_every_verb(site: RealSite, glob: str) -> None:
+    seed(site)
+    config = site.file.read_text()
+    site.file.write_text(config.replace('"home/*"', f'"{glob}"'))
+    for verb in (["scan"], ["plan", "--name", "drafted"]):
+        assert site.migrator(*verb).returncode == 0
+    assert site.migrator("run", "--plan", "drafted", "--all", "--deltas", "0").returncode == 0
+    cut_over(site.ledger, "ann")
+    target = site.target.path / "home"
+    write(target / "ann/deep/er/file", "what ann wrote on the target")
+    write(target / "ann/deep/new", "another")
+    write(site.source.path / "home/ann/deep/er/file", "a late change on the source")
+    before = standing(target)
+    let_settle()
+    assert site.migrator("scan").returncode == 0
+    for verb in (
+        ["plan"],
+        ["run", "--plan", "drafted", "--all"],
+        ["cutover", "--plan", "drafted", "--all"],
+        ["cutover", "--plan", "drafted", "--all", "--dry-run"],
+    ):
+        done = site.migrator(*verb)
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert "overlaps home/ann" in done.stderr
+    assert standing(target) == before
