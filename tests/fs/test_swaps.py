@@ -80,7 +80,7 @@ def look(root: Path, path: bytes) -> Entry:
     return entry
 
 
-@pytest.mark.parametrize("kind", ["directory", "symlink", "fifo", "device"])
+@pytest.mark.parametrize("kind", ["directory", "symlink", "fifo", "device", "hard link"])
 def test_copying_what_is_swapped(scratch: Path, kind: str) -> None:
     """The directory above a file for a symlink, or the file itself for something else."""
     source, target_path = scratch / "source", scratch / "target"
@@ -99,6 +99,12 @@ def test_copying_what_is_swapped(scratch: Path, kind: str) -> None:
                 swapped.symlink_to(secret / "file")
             case "fifo":
                 os.mkfifo(swapped)
+            case "hard link":
+                # Another user's closed file, of the same size.
+                swapped.write_bytes(SECRET[:6])
+                os.chown(swapped, 1002, 1002)
+                swapped.chmod(0o600)
+                (scratch / "theirs").hardlink_to(swapped)
             case _:
                 os.mknod(swapped, 0o20600, os.makedev(1, 5))
         victim = source / "tree" / "dir"
@@ -113,7 +119,10 @@ def test_copying_what_is_swapped(scratch: Path, kind: str) -> None:
                     copy = target.look(b"tree/dir/file")
                     assert copy is not None
                     assert copy.type is EntryType.FILE
-                    assert (target_path / "tree" / "dir" / "file").read_bytes() == b"inside"
+                    theirs = (copy.uid, copy.mode) == (1002, 0o600)
+                    # Content never comes with the owner and mode of another file.
+                    assert (target_path / "tree/dir/file").read_bytes() == (SECRET[:6] if theirs else b"inside")
+                    assert kind == "hard link" or not theirs
     target.close()
 
 
