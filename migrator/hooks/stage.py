@@ -228,7 +228,7 @@ def refuse_hooks(found: model.HooksFound) -> None:
     if found.problems:
         raise Refused(
             "; ".join(rules.problem_words(found)),
-            cause="a hook runs with the rights of this program, so no other user may be able to change it",
+            cause="a hook runs with the rights of this program: its name, mode, owner and directory have to be as docs/hooks.md says",
             hint="fix each as described (`migrator doctor` lists them too), then run the same command again",
         )
 
