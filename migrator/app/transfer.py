@@ -18,6 +18,7 @@ from migrator.fs.moving import MovingTarget
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
+from migrator.gluster.rules import brick_rules
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.local import HostLoads, LocalHost
 from migrator.hosts.model import brick_problem, target_problem
@@ -26,7 +27,6 @@ from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import SiteHosts, look_at_roots, names
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
-from migrator.scan.rules import times_from_mdata
 from migrator.site.config import Site
 from migrator.transfer.context import World
 from migrator.transfer.engines.direct import DirectEngine
@@ -36,7 +36,7 @@ from migrator.transfer.executors import HostExecutor, LocalExecutor, PlaceCompil
 from migrator.transfer.governor import Governing
 from migrator.transfer.lanes import HostLane, Lanes, MakeWay, MoverLane, VolumeGuard
 from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges
-from migrator.transfer.ports import BrickRefused, BrickRules, Driving, Engine, Way
+from migrator.transfer.ports import BrickRefused, Driving, Engine, Way
 
 if TYPE_CHECKING:
     from migrator.hosts.slurm import SlurmHosts
@@ -96,7 +96,7 @@ class WayMaker:
         return Way(
             executor=executor,
             engines=engines,
-            brick=BrickRules(times_from_mdata=times_from_mdata(await self._volume_state())),
+            brick=brick_rules(await self._volume_state()),
         )
 
     async def _prove(self, host: Host, brick: str | None, places: Places) -> None:

@@ -113,7 +113,7 @@ def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
 # --- The rows of all bricks together: one row per directory, and duplicates. Out of core.
 #
 # Gluster keeps each directory on every brick. Its times are the latest of them, as the mount shows them; if owner, mode, ACLs or
-# attributes differ, the caller asks the mount.
+# attributes differ, or a time lies before 1970 (the mount of a distributed volume shows 0), the caller asks the mount.
 
 
 _MEMORY_LIMIT_BYTES = GIB
@@ -132,7 +132,8 @@ _UNITED = """
         min(gfid) IS DISTINCT FROM max(gfid) OR count(gfid) <> count(*) AS conflicting,
         min(uid) <> max(uid) OR min(gid) <> max(gid) OR min(mode) <> max(mode)
             OR min(xattr_digest) IS DISTINCT FROM max(xattr_digest)
-            OR count(xattr_digest) NOT IN (0, count(*)) AS differing
+            OR count(xattr_digest) NOT IN (0, count(*))
+            OR least(max(mtime_ns), max(atime_ns)) < 0 AS differing
     FROM read_parquet($files) GROUP BY path
 """
 

@@ -17,6 +17,16 @@ class Brick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrickRules:
+    """How a brick differs from the mount: whether times of files are in `trusted.glusterfs.mdata` (`features.ctime`), and whether
+    the volume is `distributed` over several subvolumes, whose mount hides the setgid and sticky bits of a file that has both.
+    """
+
+    times_from_mdata: bool
+    distributed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFacts:
     """The disk that a brick lies on. `unread` says why it is not known.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from migrator.bricks.drain.model import ChangedOption
 from migrator.bricks.model import GlusterFault
 from migrator.fs.model import MountIdentity
-from migrator.gluster.model import Brick, DiskFacts, VolumeState
+from migrator.gluster.model import Brick, BrickRules, DiskFacts, VolumeState
 
 # Which bricks together hold every file of a volume once.
 
@@ -207,6 +207,17 @@ def option_reasons(options: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         _SENTENCES.get(name, f"what option {name} ({value}) does to a brick is not known")
         for name, value in options
         if value.lower() not in _FALSE and not _is_harmless(name)
+    )
+
+
+CTIME_OPTION = "features.ctime"
+
+
+def brick_rules(state: VolumeState) -> BrickRules:
+    """The rules of a volume's bricks. Without `features.ctime` the attribute with the times is stale."""
+    return BrickRules(
+        times_from_mdata=is_on(dict(state.options), CTIME_OPTION, default=True) is not False,
+        distributed=len(state.bricks) > max(state.replica_count, 1),
     )
 
 

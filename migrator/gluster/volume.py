@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -11,12 +11,14 @@ from xml.etree.ElementTree import Element
 
 from migrator.bricks.model import BrickRoom
 from migrator.core.clock import Clock
+from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.fs.beneath import Root
+from migrator.fs.ports import Block
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.gluster import xml
 from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskProgress, VolumeState, VolumeTask
-from migrator.gluster.rules import version_in, volume_fingerprint, volume_problems, wrong_volume_problem
+from migrator.gluster.rules import brick_rules, version_in, volume_fingerprint, volume_problems, wrong_volume_problem
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Conversations, Processes
 
 
@@ -348,6 +350,9 @@ class GlusterCommands:
         return completed
 
 
+_MARKS = 0o3000
+
+
 class GlusterSource(ReadingFileSystem):
     """The `SourceFileSystem` port over a Gluster mount.
 
@@ -359,6 +364,7 @@ class GlusterSource(ReadingFileSystem):
         super().__init__(root)
         self._commands = commands
         self._volume = volume
+        self._distributed = True
 
     @property
     def commands(self) -> GlusterCommands:
@@ -373,6 +379,23 @@ class GlusterSource(ReadingFileSystem):
         self._commands.close()
         super().close()
 
+    def look(self, path: bytes) -> Entry | None:
+        """As the port."""
+        entry = super().look(path)
+        return None if entry is None else self._as_looked_up(entry)
+
+    def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
+        """As the port."""
+        for block in super().read_directory(path, block_entries=block_entries):
+            yield replace(block, entries=tuple(map(self._as_looked_up, block.entries)))
+
+    def _as_looked_up(self, entry: Entry) -> Entry:
+        """The mount of several subvolumes shows setgid and sticky of a file with both for a second after a listing, and else never
+        (GlusterFS 10.3).
+        """
+        hides = self._distributed and entry.type is EntryType.FILE and entry.mode & _MARKS == _MARKS
+        return replace(entry, mode=entry.mode & ~_MARKS) if hides else entry
+
     async def health(self) -> SourceHealth:
         """As the port: the bricks as glusterd and as this mount's client see them."""
         identity = await self.identity_in_time()
@@ -382,6 +405,7 @@ class GlusterSource(ReadingFileSystem):
             state = await self._commands.state()
         except MigratorError as error:
             return SourceHealth(problems=(f"the volume's state is not known: {error.message}",), fingerprint="")
+        self._distributed = brick_rules(state).distributed
         problems = list(volume_problems(state))
         wrong_volume = wrong_volume_problem(identity, self._volume)
         if wrong_volume is not None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from migrator.catalog.model import ScanProblem
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, BrickRules
 from migrator.hosts.ports import Command, Completed, Host, Hosts
 
 
@@ -36,7 +36,8 @@ class BrickTotals:
     """The walk's own counts, for comparison with what arrived.
 
     `migrating` counts files with the marks of a migration, `filling_links` link-to files that already have content: both mean
-    that files move between bricks. `strange` counts files without a gfid, which were written past Gluster.
+    that files move between bricks. `strange` counts files without a gfid, which were written past Gluster; `hidden_marks`
+    files whose setgid and sticky bits the mount hides (`BrickRules`).
     """
 
     rows: int
@@ -47,6 +48,7 @@ class BrickTotals:
     filling_links: int = 0
     ask_the_mount: int = 0
     strange: int = 0
+    hidden_marks: int = 0
 
 
 class BrickListener(Protocol):
@@ -84,7 +86,7 @@ _LIMIT_BYTES = 512 * 1024 * 1024
 _HELLO = struct.Struct("<II16s16sQQ")
 _PROBLEM = struct.Struct("<Iiiii")
 _COUNT = struct.Struct("<Q")
-_END = struct.Struct("<10Q")
+_END = struct.Struct("<11Q")
 _UNKNOWN = 0xFFFF_FFFF_FFFF_FFFF
 _HAS_VOLUME_ID, _HAS_ROOT_GFID = 2, 4
 _STRANGE = 2
@@ -208,7 +210,8 @@ def decode_problems(
 
 def decode_end(payload: memoryview) -> BrickTotals:
     """The last frame. Raises MigratorError."""
-    rows, directories, _size, problems, vanished, migrating, _links, filling, ask, strange = _unpack(_END, payload)
+    counts = _unpack(_END, payload)
+    rows, directories, _size, problems, vanished, migrating, _links, filling, ask, strange, hidden = counts
     return BrickTotals(
         rows=rows,
         directories=directories,
@@ -218,6 +221,7 @@ def decode_end(payload: memoryview) -> BrickTotals:
         filling_links=filling,
         ask_the_mount=ask,
         strange=strange,
+        hidden_marks=hidden,
     )
 
 
@@ -274,7 +278,7 @@ class HostBrickWalks:
         *,
         trees: Sequence[bytes],
         only_trees: bool,
-        times_from_mdata: bool,
+        rules: BrickRules,
         listener: BrickListener,
         own: bool = False,
     ) -> BrickTotals:
@@ -291,8 +295,10 @@ class HostBrickWalks:
             b"--brick",
             brick.path,
             b"--times",
-            b"mdata" if times_from_mdata else b"file",
+            b"mdata" if rules.times_from_mdata else b"file",
         ]
+        if rules.distributed:
+            argv.append(b"--distributed")
         if only_trees:
             argv.append(b"--only-trees")
         if own:

@@ -549,6 +549,7 @@ def _catalog_problems(catalog: CatalogRecord, site: SiteRecord, ledger: "Ledger"
     if not catalog.whole:
         reasons = "; ".join(catalog.reasons) or "no reason is recorded"
         yield f"the catalog is not whole, so this plan may miss files: {reasons}"
+    yield from (f"found on the bricks: {finding}" for finding in catalog.findings)
     newer = ledger.scans.unfinished()
     if newer is not None and newer.scan_id > catalog.scan_id:
         yield f"a newer scan ({newer.name}) is not finished; this plan rests on {catalog.name}"

@@ -14,7 +14,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import BrickProgress
 from migrator.core.units import format_count, format_duration, several
-from migrator.gluster.model import Brick, SourceHealth, VolumeState
+from migrator.gluster.model import Brick, BrickRules, SourceHealth, VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks
 from migrator.scan.rules import (
@@ -100,14 +100,10 @@ class Walker:
         self.strange.extend(problem.path for problem in strange[: _STRANGE_KEPT - len(self.strange)])
         self._team.not_to_ask.update(problem.path for problem in strange)
 
-    async def walk(
-        self, walks: HostBrickWalks, trees: Sequence[bytes], *, only_trees: bool, times_from_mdata: bool
-    ) -> None:
+    async def walk(self, walks: HostBrickWalks, trees: Sequence[bytes], *, only_trees: bool, rules: BrickRules) -> None:
         """Walk the brick. `failure` is set if the walk fails; only errors of the catalog's disk are raised."""
         try:
-            totals = await walks.walk(
-                self.brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=self
-            )
+            totals = await walks.walk(self.brick, trees=trees, only_trees=only_trees, rules=rules, listener=self)
             await self.written()
             await asyncio.to_thread(self._team.writer.brick_done, self.brick.name)
             self.totals = totals
@@ -179,7 +175,7 @@ class BrickTeam:
         bricks: Sequence[Brick],
         state: VolumeState,
         *,
-        times_from_mdata: bool,
+        rules: BrickRules,
         clock: Clock,
     ) -> None:
         self.state = state
@@ -190,7 +186,7 @@ class BrickTeam:
         self.to_ask: list[bytes] = []
         self.not_to_ask: set[bytes] = set()
         self._walks = walks
-        self._times_from_mdata = times_from_mdata
+        self._rules = rules
         self._writer: BrickPartsWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.rows = 0
@@ -208,9 +204,7 @@ class BrickTeam:
         `only_trees`, nothing outside the trees is walked.
         """
         self._tasks = [
-            asyncio.ensure_future(
-                walker.walk(self._walks, trees, only_trees=only_trees, times_from_mdata=self._times_from_mdata)
-            )
+            asyncio.ensure_future(walker.walk(self._walks, trees, only_trees=only_trees, rules=self._rules))
             for walker in self.walkers
         ]
         for walker in self.walkers:
@@ -440,6 +434,7 @@ class BrickWay:
             migrating=sum(totals.migrating for totals in counted),
             filling=sum(totals.filling_links for totals in counted),
             vanished=sum(totals.vanished for totals in counted),
+            hidden_marks=sum(totals.hidden_marks for totals in counted),
             strange=team.strange(),
             limit=_ASK_LIMIT,
         )

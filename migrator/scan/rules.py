@@ -12,8 +12,8 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.units import format_count, several
-from migrator.gluster.model import Brick, VolumeState
-from migrator.gluster.rules import choose_bricks, is_on, option_reasons, volume_problems
+from migrator.gluster.model import Brick, BrickRules, VolumeState
+from migrator.gluster.rules import CTIME_OPTION, brick_rules, choose_bricks, is_on, option_reasons, volume_problems
 
 # --- User trees, and their users. The caller finds the directories, level by level.
 
@@ -187,15 +187,12 @@ def _refuse_overlaps(by_path: Mapping[bytes, TreePattern]) -> None:
 # The mount is always right, and slow. All reasons against the bricks are listed, each as a sentence.
 
 
-CTIME_OPTION = "features.ctime"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickWay:
-    """The bricks to read, one of each subvolume, and the place of their files' times; or the `reasons` against it."""
+    """The bricks to read, one of each subvolume, and their rules; or the `reasons` against it."""
 
     bricks: tuple[Brick, ...] = ()
-    times_from_mdata: bool = True
+    rules: BrickRules | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -218,12 +215,7 @@ def choose_way(
         reasons.extend(chosen.problems)
     if reasons:
         return BrickWay(reasons=tuple(dict.fromkeys(reasons)))
-    return BrickWay(bricks=bricks, times_from_mdata=times_from_mdata(state))
-
-
-def times_from_mdata(state: VolumeState) -> bool:
-    """Whether the volume keeps the times of files in an extended attribute, which is stale otherwise."""
-    return is_on(dict(state.options), CTIME_OPTION, default=True) is not False
+    return BrickWay(bricks=bricks, rules=brick_rules(state))
 
 
 def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
@@ -355,14 +347,15 @@ def judge_bricks(
     migrating: int,
     filling: int,
     vanished: int,
+    hidden_marks: int,
     strange: Sequence[StrangeFiles],
     limit: int,
 ) -> BrickDoubts:
     """Derive doubts and findings. In a volume that moves no files, nothing is doubled, filled or migrated.
 
     A directory that is missing on a brick is no doubt: all its files were read, although the mount may show fewer. Nor are
-    files put there past Gluster: they are not on the volume. Directories that differ between bricks, and vanished paths, were
-    looked up through the mount, up to `limit`.
+    files put there past Gluster: they are not on the volume. Directories that differ between bricks or are from before 1970,
+    and vanished paths, were looked up through the mount, up to `limit`.
     """
     doubts = [
         *_sentence(found.doubled_paths, "path was", "paths were", "found more than once"),
@@ -380,7 +373,7 @@ def judge_bricks(
             found.differing,
             "directory differs",
             "directories differ",
-            "between bricks in owner, mode, ACLs or attributes; what the mount says is taken",
+            "between bricks in owner, mode, ACLs or attributes, or carry times before 1970; what the mount shows is taken",
         ),
         *_sentence(
             found.incomplete, "directory is", "directories are", "missing on some brick; the mount may show less"
@@ -389,6 +382,11 @@ def judge_bricks(
     if vanished:
         findings.append(
             f"{several(vanished, 'path', 'paths')} vanished while the bricks were read: removed or renamed by users"
+        )
+    if hidden_marks:
+        findings.append(
+            f"{several(hidden_marks, 'file has', 'files have')} both the setgid and the sticky bit, which the mount of a distributed "
+            "volume never shows: they arrive without them (`find BRICK -type f -perm -3000` lists them)"
         )
     findings += strange_sentences(strange)
     return BrickDoubts(doubts=tuple(doubts), findings=tuple(findings))

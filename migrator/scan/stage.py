@@ -89,9 +89,9 @@ async def _ask(session: Session, bricks: Bricks, trees: Sequence[UserTree], befo
     answers = await asyncio.gather(*(_reach(bricks.walks, host) for host in wanted))
     unreachable = {host: answer for host, answer in zip(wanted, answers, strict=True) if answer is not None}
     chosen = choose_way(state, reachable=[host for host in wanted if host not in unreachable], unreachable=unreachable)
-    if chosen.reasons:
+    if chosen.rules is None:
         return Way(reasons=chosen.reasons)
-    team = BrickTeam(bricks.walks, chosen.bricks, state, times_from_mdata=chosen.times_from_mdata, clock=session.clock)
+    team = BrickTeam(bricks.walks, chosen.bricks, state, rules=chosen.rules, clock=session.clock)
     try:
         reasons = await team.greet([tree.path for tree in trees], only_trees=bool(session.request.only))
     except BaseException:

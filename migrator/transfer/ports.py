@@ -8,6 +8,7 @@ from migrator.core.errors import MigratorError
 from migrator.core.paths import is_beneath
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
+from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
     from migrator.transfer.executors import SystemExecutor
 
 # Engines turn a chunk into a command, and its output into an outcome; executors run that command on a host, confined.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickRules:
-    """The source of a stream is a brick and not a mount: link-to files are no data, Gluster's own attributes never
-    travel, and times come from `trusted.glusterfs.mdata` where the volume keeps them there (`features.ctime`).
-    """
-
-    times_from_mdata: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

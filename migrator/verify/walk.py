@@ -4,6 +4,7 @@ import asyncio
 import errno
 import re
 import threading
+import time
 import zlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -375,6 +376,10 @@ class _Digests:
         return digest
 
 
+_PAUSES_S = (1.5, 3.0)
+"""Longer than the caches of a Gluster client hold what a listing left in them (1 s by default)."""
+
+
 class ContentComparison:
     """Compares content. Thread-safe."""
 
@@ -389,6 +394,12 @@ class ContentComparison:
         ):
             try:
                 digest = digests.of(entry)
+                for pause_s in _PAUSES_S:
+                    if digest.size_bytes >= entry.size_bytes or self._changed_since(file_system, entry):
+                        break
+                    # Nothing was changed: right after a listing a Gluster mount may give a file of mode 1000 short.
+                    time.sleep(pause_s)
+                    digest = digests.of(entry)
             except OSError as error:
                 if self._changed_since(file_system, entry):
                     return None, _changed(entry, "replaced or removed while it was read", on_source=on_source)

@@ -134,6 +134,8 @@ LONE: tuple[list[Row], list[Row]] = ([directory(ALICE + b"/%d" % number, 200 + n
         (([directory(BOB, 103)], [directory(BOB, 103, mode=0o700)]), "differing", 1, (BOB,)),
         (([directory(BOB, 103)], [directory(BOB, 103, uid=0)]), "differing", 1, (BOB,)),
         (([directory(BOB, 103)], [directory(BOB, 103, digest=b"d" * 16)]), "differing", 1, (BOB,)),
+        # The mount of several subvolumes shows the greatest time, and no less than 0.
+        (([directory(BOB, 103, mtime_ns=-1)], [directory(BOB, 103, mtime_ns=-9)]), "differing", 1, (BOB,)),
         (([directory(BOB, 103)], [directory(BOB, 104)]), "conflicting", 1, (BOB,)),
         # All are counted, the list is cut.
         (LONE, "incomplete", 5, tuple(ALICE + b"/%d" % number for number in range(3))),

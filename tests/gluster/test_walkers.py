@@ -97,6 +97,14 @@ def test_what_gluster_left_in_the_way_of_data(brick: HandBrick, walk: Walk) -> N
     assert walked.end is not None
     assert (walked.end.migrating, walked.end.filling_links, walked.end.ask_the_mount) == (2, 1, 1)
     assert walked.failed == []
+    assert walked.end.hidden_marks == 0
+    # The mount of several subvolumes takes both bits for Gluster's own, on files alone.
+    several = walk(brick.root, distributed=True)
+    assert several.rows[b"setgid-and-sticky-of-its-own"]["mode"] == 0o755
+    assert several.end is not None
+    assert several.end.hidden_marks == 1
+    others = walked.rows.keys() - {b"setgid-and-sticky-of-its-own"}
+    assert all(several.rows[path]["mode"] == walked.rows[path]["mode"] for path in others)
 
 
 def test_what_was_put_there_past_gluster_is_strange_and_nobody_is_asked_for_it(brick: HandBrick, walk: Walk) -> None:

@@ -41,12 +41,14 @@ def run_walk(
     wrapper: Sequence[str] = (),
     only_trees: bool = False,
     own: bool = False,
+    distributed: bool = False,
 ) -> Walked:
     """Walk a brick to its end; every path may come once only."""
     options = ["--brick", str(brick), "--times", times, "--workers", str(workers)]
     options += [] if block_rows is None else ["--block-rows", str(block_rows)]
     options += ["--only-trees"] if only_trees else []
     options += ["--own"] if own else []
+    options += ["--distributed"] if distributed else []
     done = subprocess.run(
         [*wrapper, *program, "walk", *options],
         input=b"".join(tree + b"\0" for tree in trees),

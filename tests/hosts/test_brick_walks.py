@@ -10,12 +10,13 @@ import pytest
 
 from migrator.catalog.model import ScanProblem
 from migrator.core.errors import MigratorError
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, HostBrickWalks
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Host, OnOutput
 
 VOLUME = uuid.UUID("f9855758-fe85-4982-b480-bec8dcb39254")
+RULES = BrickRules(times_from_mdata=True, distributed=True)
 BRICK = Brick(name="h1:/srv/b1", host="h1", path=b"/srv/b1", online=True)
 
 
@@ -29,7 +30,7 @@ def problem(kind: int, path: bytes) -> bytes:
 
 HELLO = frame(1, struct.pack("<II16s16sQQ", 2, 7, VOLUME.bytes, bytes(15) + b"\1", 2, 99))
 PROBLEMS = frame(4, struct.pack("<Q", 3) + problem(0, b"a\n") + problem(1, b"\xff") + problem(2, b"s"))
-END = frame(5, struct.pack("<10Q", 10, 3, 0, 3, 1, 0, 0, 0, 1, 1))
+END = frame(5, struct.pack("<11Q", 10, 3, 0, 3, 1, 0, 0, 0, 1, 1, 2))
 STREAM = HELLO + frame(3, b"directories") + frame(2, b"rows") + PROBLEMS + END
 
 
@@ -105,7 +106,7 @@ async def place(host: Host) -> bytes:
 def walk(host: Said, heard: Heard | None = None, *, only_trees: bool = False) -> Any:
     walks = HostBrickWalks(host, place, names=["h1"])  # type: ignore[arg-type]
     listener = heard or Heard()
-    walking = walks.walk(BRICK, trees=[b"a", b"b\n"], only_trees=only_trees, times_from_mdata=True, listener=listener)
+    walking = walks.walk(BRICK, trees=[b"a", b"b\n"], only_trees=only_trees, rules=RULES, listener=listener)
     return asyncio.run(walking)
 
 
@@ -120,7 +121,7 @@ def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -
         [[b"a\n"], [b"\xff"], [b"s"]],
     ]
     assert (totals.rows, totals.directories, totals.problems, totals.vanished) == (10, 3, 3, 1)
-    assert (totals.ask_the_mount, totals.strange) == (1, 1)
+    assert (totals.ask_the_mount, totals.strange, totals.hidden_marks) == (1, 1, 2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,14 @@ SOME = PathFinding(count=5, paths=(b"home/a", b"home/\xff", b"home/c", b"home/d"
 
 
 def judged(found: BrickFindings = NOTHING, **changes: Any) -> BrickDoubts:
-    facts: dict[str, Any] = {"migrating": 0, "filling": 0, "vanished": 0, "strange": (), "limit": 100}
+    facts: dict[str, Any] = {
+        "migrating": 0,
+        "filling": 0,
+        "vanished": 0,
+        "hidden_marks": 0,
+        "strange": (),
+        "limit": 100,
+    }
     return judge_bricks(found, **{**facts, **changes})
 
 
@@ -38,6 +45,10 @@ def test_copies_of_directories_that_differ_are_told_and_no_doubt(fact: str) -> N
 def test_more_than_the_mount_is_asked_for_is_a_doubt() -> None:
     assert judged(BrickFindings(differing=PathFinding(count=101))).doubts
     assert not judged(BrickFindings(differing=PathFinding(count=100))).doubts
+
+
+def test_bits_that_the_mount_hides_are_told() -> None:
+    assert judged(hidden_marks=2).findings[0].startswith("2 files have both the setgid and the sticky bit")
 
 
 def test_what_vanished_is_told() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import CatalogTotals
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick, BrickRules, VolumeState
 from migrator.gluster.walks import BrickHello, BrickListener, BrickLost, BrickTotals
 from migrator.scan.bricks import BrickTeam
 
 VOLUME_ID = "f9855758-fe85-4982-b480-bec8dcb39254"
+RULES = BrickRules(times_from_mdata=True, distributed=True)
 BRICKS = tuple(Brick(name=f"h{number}:/b", host=f"h{number}", path=b"/b", online=True) for number in (1, 2))
 STATE = VolumeState(
     volume="vol1", volume_id=VOLUME_ID, type="Distribute", started=True, bricks=BRICKS, options=(), tasks=()
@@ -48,11 +49,11 @@ class Walks:
         *,
         trees: Sequence[bytes],
         only_trees: bool,
-        times_from_mdata: bool,
+        rules: BrickRules,
         listener: BrickListener,
         own: bool = False,
     ) -> BrickTotals:
-        assert (trees, only_trees, times_from_mdata, own) == ([b"home/a"], True, True, False)
+        assert (trees, only_trees, rules, own) == ([b"home/a"], True, RULES, False)
         return await self._walks.get(brick.host, well)(listener)
 
 
@@ -97,7 +98,7 @@ class Hands:
 
 def run(walks: Walks, then: Callable[[BrickTeam, tuple[str, ...]], Awaitable[None]]) -> None:
     async def all_of_it() -> None:
-        team = BrickTeam(walks, BRICKS, STATE, times_from_mdata=True, clock=Hands())  # type: ignore[arg-type]
+        team = BrickTeam(walks, BRICKS, STATE, rules=RULES, clock=Hands())  # type: ignore[arg-type]
         try:
             await then(team, await team.greet([b"home/a"], only_trees=True))
         finally:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from migrator.gluster.model import Brick, BrickHeal, VolumeState
-from migrator.gluster.rules import subvolumes
+from migrator.gluster.model import Brick, BrickHeal, BrickRules, VolumeState
+from migrator.gluster.rules import brick_rules, subvolumes
 from migrator.scan.rules import choose_way, reasons_against_bricks, task_changes
 
 
@@ -41,10 +41,12 @@ HOSTS = ("h1", "h2", "h3")
 
 def test_a_quiet_distributed_volume_is_read_from_all_its_bricks() -> None:
     way = choose_way(DISTRIBUTE, reachable=HOSTS)
-    assert (way.reasons, way.bricks, way.times_from_mdata) == ((), DISTRIBUTE.bricks, True)
+    assert (way.reasons, way.bricks, way.rules) == ((), DISTRIBUTE.bricks, brick_rules(DISTRIBUTE))
     for value, kept in (("enable", True), ("off", False), ("no", False)):
         state = replace(DISTRIBUTE, options=(("features.ctime", value),))
-        assert choose_way(state, reachable=HOSTS).times_from_mdata is kept
+        assert brick_rules(state) == BrickRules(times_from_mdata=kept, distributed=True)
+    one_set = replace(COPIED, bricks=COPIED.bricks[:3])
+    assert [brick_rules(state).distributed for state in (DISTRIBUTE, COPIED, one_set)] == [True, True, False]
 
 
 def test_of_copies_a_reachable_one_is_read_and_the_hosts_share_the_work() -> None:

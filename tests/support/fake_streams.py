@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from migrator.core.states import ChunkKind
+from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.transfer.model import DIRECT, FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
-from migrator.transfer.ports import BrickRefused, BrickRules, ChunkWork, Engine, Executor, StreamView, Way
+from migrator.transfer.ports import BrickRefused, ChunkWork, Engine, Executor, StreamView, Way
 from tests.support.fake_filesystem import FakeFileSystem, Node
 
 

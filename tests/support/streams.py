@@ -12,6 +12,7 @@ from pathlib import Path
 
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
+from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed
 from migrator.hosts.process import LocalProcesses
@@ -20,7 +21,7 @@ from migrator.transfer.engines import rsync as rsync_program
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.model import Outcome, Verdict
-from migrator.transfer.ports import BrickRules, ChunkWork, Engine, StreamView
+from migrator.transfer.ports import ChunkWork, Engine, StreamView
 from tests.support.native_builds import placing
 from tests.support.snapshots import names_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from migrator.core.states import ChunkKind
+from migrator.gluster.model import BrickRules
 from migrator.transfer.model import FileProblem, FileProblemKind, Verdict
-from migrator.transfer.ports import BrickRules
 from tests.support.native_copy import direct_engine
 from tests.support.streams import Streams, make_trees
 from tests.support.xfs import XfsMount
@@ -20,7 +20,7 @@ MDATA = "trusted.glusterfs.mdata"
 LINKTO = "trusted.glusterfs.dht.linkto"
 MTIME_NS = 1_234_567_890_123_456_789
 BEFORE_1970_NS = -1_500_000_001
-BRICK = BrickRules(times_from_mdata=True)
+BRICK = BrickRules(times_from_mdata=True, distributed=True)
 
 
 def mdata(mtime_ns: int) -> bytes:
@@ -50,6 +50,23 @@ def sides(xfs_source: XfsMount, xfs_target: XfsMount) -> tuple[Path, Path, Strea
 
 def full(*names: str) -> list[bytes]:
     return [TREE + b"/" + name.encode() for name in names]
+
+
+@pytest.mark.parametrize(("distributed", "mode"), [(True, 0o755), (False, 0o3755)])
+def test_bits_that_the_mount_hides_stay_behind(
+    xfs_source: XfsMount, xfs_target: XfsMount, distributed: bool, mode: int
+) -> None:
+    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
+    rules = BrickRules(times_from_mdata=True, distributed=distributed)
+    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path, brick=rules)
+    for name in ("both", "one"):
+        (source / name).write_text("content")
+        on_brick(source / name)
+    (source / "both").chmod(0o3755)
+    (source / "one").chmod(0o2755)
+    for _ in range(2):
+        assert not streams.run(full("both", "one"), tree=TREE).outcome.suspects
+        assert [(target / name).stat().st_mode & 0o7777 for name in ("both", "one")] == [mode, 0o2755]
 
 
 @pytest.mark.guarantee("gluster-attributes")

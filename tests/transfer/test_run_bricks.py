@@ -9,8 +9,9 @@ from migrator.core.errors import Refused
 from migrator.core.events import EventKind
 from migrator.core.paths import join, name, parent
 from migrator.core.states import AttemptState, BatchState, ChunkKind, PassKind
+from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import HostLost
-from migrator.transfer.ports import BrickLook, BrickRules
+from migrator.transfer.ports import BrickLook
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.run_world import ALICE, LIST, World, in_loop, plan_in_ranges, small_world
@@ -37,7 +38,7 @@ def world(tmp_path: Path) -> World:
     found = small_world(tmp_path, files=12, bricks=(ONE, TWO, None))
     for host, brick in (("gl1", ONE), ("gl2", TWO)):
         streams = FakeStreams(found.source, found.target, host=host)
-        rules = BrickRules(times_from_mdata=True)
+        rules = BrickRules(times_from_mdata=True, distributed=True)
         found.more_lanes.append(FakeLane(streams, streams, 2, frozenset({brick}), rules))
     found.bricks = Volume()
     return found
@@ -118,7 +119,9 @@ async def test_the_bricks_of_a_host_are_read_evenly(tmp_path: Path) -> None:
     """By size alone all streams would read the first brick to its end, and then the second one."""
     world = small_world(tmp_path, files=8, bricks=(ONE, ONE, TWO, TWO))
     streams = FakeStreams(world.source, world.target, host="gl1")
-    world.more_lanes.append(FakeLane(streams, streams, 2, frozenset({ONE, TWO}), BrickRules(times_from_mdata=True)))
+    world.more_lanes.append(
+        FakeLane(streams, streams, 2, frozenset({ONE, TWO}), BrickRules(times_from_mdata=True, distributed=True))
+    )
     world.bricks = Volume()
     await world.run()
     assert world.is_copied()

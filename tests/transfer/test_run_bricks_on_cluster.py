@@ -1,5 +1,7 @@
 """Migrations over the bricks of a real cluster: who copies what, and what a host that is not fit does not do."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,31 @@ def test_a_whole_migration_runs_on_the_brick_servers(work: LabHandle, scratch: P
         assert runs.events("chunk-retried", "host-lost", "bricks-unfit") == []
         assert sum(summary["size_bytes"] for summary in summaries) == planned
         runs.assert_equal()
+
+
+def test_what_the_mount_shows_otherwise_than_the_bricks_arrives_as_the_mount_shows_it(
+    work: LabHandle, runs: BrickRuns
+) -> None:
+    tree = work.source / "work/ann/odd"
+    (tree / "old").mkdir(parents=True)
+    for number in range(4):
+        (tree / f"both-{number}").write_text("setgid and sticky")
+        (tree / f"both-{number}").chmod(0o3755)
+        (tree / f"closed-{number}").write_bytes(bytes(5000))
+        (tree / f"closed-{number}").chmod(0o1000)
+    os.utime(tree / "old", ns=(0, -631_152_000 * 10**9))
+    plan = runs.prepare()
+    assert any("4 files have both the setgid and the sticky bit" in problem for problem in plan["problems"])
+    runs.run()
+    copy = runs.site.target / "work/ann/odd"
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in copy.iterdir()}
+    assert modes == {"old": 0o755} | {
+        f"{kind}-{n}": mode for kind, mode in (("both", 0o755), ("closed", 0o1000)) for n in range(4)
+    }
+    assert (copy / "old").stat().st_mtime_ns == (tree / "old").stat().st_mtime_ns == 0
+    assert {(copy / f"closed-{number}").stat().st_size for number in range(4)} == {5000}
+    runs.site.json("verify", "--all")
+    shutil.rmtree(tree)
 
 
 @pytest.mark.guarantee("far-target")

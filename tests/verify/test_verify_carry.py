@@ -64,6 +64,25 @@ def reads(world: World, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return seen
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_file_that_was_given_short_and_has_not_changed_is_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    reads, plain = 0, world.source.digest
+
+    def digest(path: bytes, algorithm: str) -> Digest:
+        nonlocal reads
+        reads += path == TREE + b"/a"
+        if path == TREE + b"/a" and reads <= times:
+            return Digest(value=b"d" * 16, size_bytes=4, changed=True)
+        return plain(path, algorithm)
+
+    monkeypatch.setattr(world.source, "digest", digest)
+    monkeypatch.setattr("migrator.verify.walk._PAUSES_S", (0.0, 0.0))
+    record = world.verify()
+    assert (len(record.differences), reads) == ((0, times + 1) if times < 3 else (1, 3))
+
+
 def again(world: World) -> VerificationRecord:
     return world.verify(replace(world.request(), carry=True))
 

@@ -15,7 +15,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape, show
 from migrator.core.probe import PROBE_NAMES, is_probe
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks
 from migrator.scan.rules import brick_problem
 
@@ -88,9 +88,8 @@ async def _audit(walks: HostBrickWalks, listener: "_Listener") -> None:
     try:
         # Times do not matter here: those of the file spare an attribute of every file.
         # What the program keeps on the source holds users' files, too: those that a purge has not removed yet.
-        totals = await walks.walk(
-            listener.brick, trees=(), only_trees=False, times_from_mdata=False, listener=listener, own=True
-        )
+        rules = BrickRules(times_from_mdata=False, distributed=False)
+        totals = await walks.walk(listener.brick, trees=(), only_trees=False, rules=rules, listener=listener, own=True)
     except MigratorError as error:
         found.failure = error.message
         return

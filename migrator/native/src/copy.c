@@ -64,6 +64,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
     bool times_seen = false;
     const struct flag flags[] = {
         {"--brick", &options->brick},
+        {"--distributed", &options->distributed},
         {"--privileged", &options->privileged},
         {"--recopy", &options->recopy},
         {"--fsync", &options->fsync},
@@ -112,7 +113,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
     }
     options->granularity_ns = granularity_ns > 0 ? (int64_t)granularity_ns : 1;
     /* mdata elsewhere than on a brick would be some user's invention. */
-    return options->source != NULL && options->target != NULL && kind_seen && (!options->times_from_mdata || options->brick) &&
+    return options->source != NULL && options->target != NULL && kind_seen && (options->brick || (!options->times_from_mdata && !options->distributed)) &&
            (!options->brick || times_seen);
 }
 

@@ -33,6 +33,7 @@ struct options {
     const char *target;
     enum kind kind;
     bool brick;            /* the source is a brick */
+    bool distributed;      /* of a volume with several subvolumes */
     bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, where that is there */
     bool privileged;
     bool recopy; /* size and time that fit prove nothing */

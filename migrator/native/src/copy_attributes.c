@@ -165,6 +165,8 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
         if (has_room(options, name, size) && !keep(attributes, name, size))
             return failed(copier, SIDE_SOURCE, "get xattr");
     }
+    if (options->distributed && !attributes->link_to && gluster_hides_marks(attributes->facts.st_mode))
+        attributes->facts.st_mode &= ~(mode_t)(S_ISGID | S_ISVTX);
     return 0;
 }
 

@@ -65,6 +65,11 @@ enum gluster_file gluster_classify(mode_t mode, uint64_t size, bool has_linkto)
     return size == 0 ? FILE_IS_AMBIGUOUS : FILE_IS_DATA;
 }
 
+bool gluster_hides_marks(mode_t mode)
+{
+    return S_ISREG(mode) && (mode & S_ISGID) && (mode & S_ISVTX);
+}
+
 bool gluster_is_carried(const char *name)
 {
     if (starts_with(name, "user.") || strcmp(name, ACL_ACCESS) == 0 || strcmp(name, ACL_DEFAULT) == 0)

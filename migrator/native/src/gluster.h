@@ -48,6 +48,10 @@ enum gluster_file {
 /* What a regular file is, by its st_mode, its size, and whether it has the linkto attribute. */
 enum gluster_file gluster_classify(mode_t mode, uint64_t size, bool has_linkto);
 
+/* Whether the mount hides the setgid and sticky bits of this data file: where a volume has several subvolumes, it takes a file
+ * with both for one that is being moved (GlusterFS 10.3; a volume of one subvolume shows them). */
+bool gluster_hides_marks(mode_t mode);
+
 /* Whether an attribute is somebody's data: not a file system's internal one, and not the SELinux label. */
 bool gluster_is_carried(const char *name);
 

@@ -203,6 +203,7 @@ int walk_main(int argc, char **argv)
         {"times", required_argument, NULL, 't'},
         {"only-trees", no_argument, NULL, 'o'},
         {"own", no_argument, NULL, 'p'},
+        {"distributed", no_argument, NULL, 'd'},
         {"workers", required_argument, NULL, 'w'},
         {"block-rows", required_argument, NULL, 'r'},
         {NULL, 0, NULL, 0},
@@ -217,6 +218,7 @@ int walk_main(int argc, char **argv)
         case 't': times = optarg; break;
         case 'o': walk.only_trees = true; break;
         case 'p': walk.own = true; break;
+        case 'd': walk.distributed = true; break;
         case 'w': workers = number(optarg, "--workers", WORKERS_LIMIT); break;
         case 'r': walk.block_rows = number(optarg, "--block-rows", 1u << 20); break;
         default: usage("an option is not known");

@@ -25,6 +25,7 @@ struct totals {
     uint64_t filling_links;   /* of these, those that have a size: a migration fills them */
     uint64_t ambiguous;       /* to be asked of the mount */
     uint64_t strange;         /* without a gfid: put there past Gluster */
+    uint64_t hidden_marks;    /* files whose setgid and sticky bits the mount does not show */
 };
 
 /* What all workers share; set once, then only read (but for the queue). */
@@ -32,6 +33,7 @@ struct walk {
     int root;
     dev_t device;
     bool times_from_mdata;
+    bool distributed; /* the volume has several subvolumes */
     bool only_trees; /* of what lies outside the trees, look at what leads to one alone */
     bool own;        /* look at the program's own in the root, too */
     uint32_t block_rows;

@@ -253,6 +253,10 @@ static bool is_row(struct worker *worker, const struct task *directory, const ch
         return false;
     case FILE_IS_DATA: break;
     }
+    if (worker->walk->distributed && gluster_hides_marks(facts->stx_mode)) {
+        worker->totals.hidden_marks++;
+        row->mode &= ~(int32_t)(S_ISGID | S_ISVTX);
+    }
     return true;
 }
 

@@ -100,6 +100,7 @@ class DirectEngine:
                 *(b"--source", view.source_tree, b"--target", view.target_tree, b"--kind", _KINDS[work.kind]),
                 *((b"--brick", b"--times") if work.brick else ()),
                 *((b"mdata" if work.brick.times_from_mdata else b"file",) if work.brick else ()),
+                *((b"--distributed",) if work.brick and work.brick.distributed else ()),
                 *((b"--privileged",) if self.privileged else ()),
                 *((b"--recopy",) if work.recopy else ()),
                 *(() if work.capabilities.syncfs_reaches_disks else (b"--fsync",)),

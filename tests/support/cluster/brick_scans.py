@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.catalog.model import CatalogRecord, ScanProblem
-from migrator.gluster.model import Brick
+from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals, HostBrickWalks
 from migrator.hosts.ports import Host
@@ -80,14 +80,12 @@ class WatchedWalks:
         *,
         trees: Sequence[bytes],
         only_trees: bool,
-        times_from_mdata: bool,
+        rules: BrickRules,
         listener: BrickListener,
         own: bool = False,
     ) -> BrickTotals:
         watched = _Listener(brick, listener, self._happening)
-        return await self._walks.walk(
-            brick, trees=trees, only_trees=only_trees, times_from_mdata=times_from_mdata, listener=watched, own=own
-        )
+        return await self._walks.walk(brick, trees=trees, only_trees=only_trees, rules=rules, listener=watched, own=own)
 
 
 async def _nothing(_: Brick) -> None:
