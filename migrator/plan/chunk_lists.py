@@ -4,7 +4,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -109,6 +109,7 @@ _PATH_COLUMNS = {
 """The columns of a listed path, with its attributes."""
 _SPLITS = "splits/"
 _PASSES = "passes/"
+_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class ChunkListFiles:
     """The chunk lists of plans, of later passes, and of split chunks.
 
     Lists of a plan are in `plans_dir/NAME.chunks`, those of passes after the seed in `passes_dir/NAME`, those of
-    split chunks in `splits_dir`. The name of a list is relative to one of them, so the directories can be moved.
+    split chunks in `splits_dir`. The name of a list is relative to one of them, so the directories can be moved. The names of
+    the latter two end with the digest of the file, which is checked when it is opened; that of the former is in the plan.
     Thread-safe for reading.
     """
 
@@ -132,6 +134,7 @@ class ChunkListFiles:
         self._plans_dir = plans_dir
         self._places = {_SPLITS: splits_dir, _PASSES: passes_dir}
         self._indexes: dict[str, _Index] = {}
+        self._checked: dict[str, tuple[int, int, int]] = {}
 
     def write(self, plan: str, batch: int, chunks: Iterable[PackedChunk]) -> WrittenList:
         """Write the list of one batch durably, replacing the leftovers of an interrupted plan."""
@@ -144,19 +147,20 @@ class ChunkListFiles:
         place = self._places[_PASSES]
         place.mkdir(parents=True, exist_ok=True)
         sync(place.parent)
-        return self._write(
+        written = self._write(
             f"{_PASSES}{check_plan_name(plan)}/batch-{batch:04d}-{kind.value}-{number:04d}.parquet", chunks
         )
+        return replace(written, chunk_list=self._with_digest(written.chunk_list, written.digest))
 
     def write_split(self, pass_id: int, chunk: Chunk, paths: Sequence[ListedPath]) -> str:
         """Write the list of one half of a split chunk and return its name. May be called again for the same half."""
-        name = f"pass-{pass_id:06d}/chunk-{chunk.number:08d}.parquet"
-        file = self._places[_SPLITS] / name
+        name = f"{_SPLITS}pass-{pass_id:06d}/chunk-{chunk.number:08d}.parquet"
+        file = self._file(name)
         file.parent.mkdir(parents=True, exist_ok=True)
         sync(self._places[_SPLITS])
         with replacing(file) as stream, open_writer(stream) as writer:
             writer.write_batch(_LIST.batch(paths, **_of_all(chunk, len(paths))))
-        return _SPLITS + name
+        return self._with_digest(name, self.digest(name))
 
     def chunks(self, chunk_list: str) -> Iterator[Chunk]:
         """Yield the chunks of a list in order of number. Raises Refused if the list is missing or unreadable."""
@@ -220,6 +224,29 @@ class ChunkListFiles:
             written = write_chunks(stream, chunks)
         return WrittenList(chunk_list=chunk_list, digest=self.digest(chunk_list), **written)
 
+    def _with_digest(self, chunk_list: str, digest: str) -> str:
+        """Rename a list that was just written, in place of one of the same pass or chunk that was never recorded."""
+        file, stem = self._file(chunk_list), chunk_list.removesuffix(_SUFFIX)
+        for older in file.parent.glob(f"{file.stem}-*{_SUFFIX}"):
+            older.unlink()
+        named = f"{stem}-{digest}{_SUFFIX}"
+        file.rename(self._file(named))
+        sync(file.parent)
+        return named
+
+    def _check(self, chunk_list: str, identity: tuple[int, int, int]) -> None:
+        """Raises Refused if the file is not the one that its name was made for. Each file is read once."""
+        if not chunk_list.startswith(tuple(self._places)) or self._checked.get(chunk_list) == identity:
+            return
+        digest = chunk_list.removesuffix(_SUFFIX).rpartition("-")[2]
+        if self.digest(chunk_list) != digest:
+            raise Refused(
+                f"the chunk list {chunk_list!r} is not as it was written",
+                cause=f"{self._file(chunk_list)} was changed, or its disk is damaged",
+                hint="bring it back from a backup, or make a new plan with `migrator plan --activate`",
+            )
+        self._checked[chunk_list] = identity
+
     def _file(self, chunk_list: str) -> Path:
         prefix = next((prefix for prefix in self._places if chunk_list.startswith(prefix)), "")
         root = self._places.get(prefix, self._plans_dir)
@@ -234,10 +261,9 @@ class ChunkListFiles:
 
     def _open(self, chunk_list: str) -> pq.ParquetFile:
         file = self._file(chunk_list)
+        self._check(chunk_list, self._identity(chunk_list))
         try:
             return pq.ParquetFile(file)
-        except FileNotFoundError:
-            raise _missing(chunk_list, file) from None
         except pa.ArrowInvalid as error:
             raise Refused(
                 f"the chunk list {chunk_list!r} cannot be read: {error}",
@@ -245,13 +271,16 @@ class ChunkListFiles:
                 hint="make a new plan with `migrator plan --activate`",
             ) from error
 
-    def _index(self, chunk_list: str) -> _Index:
+    def _identity(self, chunk_list: str) -> tuple[int, int, int]:
         file = self._file(chunk_list)
         try:
             status = os.stat(file)
         except FileNotFoundError:
             raise _missing(chunk_list, file) from None
-        identity = (status.st_ino, status.st_size, status.st_mtime_ns)
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _index(self, chunk_list: str) -> _Index:
+        identity = self._identity(chunk_list)
         known = self._indexes.get(chunk_list)
         if known is not None and known.identity == identity:
             return known

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from migrator.catalog.rules_packing import PackedChunk
 from migrator.core.errors import Refused, UsageError
@@ -123,8 +125,28 @@ def test_a_chunk_that_is_not_there_is_refused(lists: ChunkListFiles, number: int
 def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles, write: Writer) -> None:
     name = write([chunk(1, [b"a"]), chunk(2, [b"b"])]).chunk_list
     assert lists.paths(name, 2)[0].path == b"home/a/b"
-    write([chunk(1, [b"a"]), chunk(2, [b"other"])])
+    name = write([chunk(1, [b"a"]), chunk(2, [b"other"])]).chunk_list
     assert lists.paths(name, 2)[0].path == b"home/a/other"
+
+
+@given(st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_a_list_of_a_pass_or_a_split_chunk_with_a_flipped_bit_is_refused(
+    lists: ChunkListFiles, tmp_path: Path, data: st.DataObject
+) -> None:
+    whole = chunk(7, list(HOSTILE))
+    half = Chunk(number=7, kind=ChunkKind.FILES, tree=b"home/a", files=3, size_bytes=1)
+    by_pass = data.draw(st.booleans())
+    name = (
+        lists.write_pass("spring", 1, 1, [whole]).chunk_list if by_pass else lists.write_split(4, half, listed(whole))
+    )
+    file = tmp_path / "state" / name
+    content = bytearray(file.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    file.write_bytes(content)
+    for ask in (lambda: lists.paths(name, 7), lambda: list(lists.chunks(name))):
+        with pytest.raises(Refused, match="not as it was written"):
+            ask()
 
 
 @pytest.mark.parametrize("name", ["spring.chunks/batch-0001.parquet", "passes/none.parquet"])
@@ -159,7 +181,7 @@ def test_halves_of_a_chunk_lie_in_the_state_directory(
         assert list(lists.paths(name, 31)) == listed(whole)[:3]
         assert [(one.number, one.kind, one.brick) for one in lists.chunks(name)] == [(31, kind, brick)]
     assert not (tmp_path / "plans").exists()
-    assert [file.name for file in (tmp_path / "state" / "splits").rglob("*.parquet")] == ["chunk-00000031.parquet"]
+    assert [file.name for file in (tmp_path / "state" / "splits").rglob("*.parquet")] == [name.rpartition("/")[2]]
 
 
 def test_a_write_that_fails_leaves_what_was_there(lists: ChunkListFiles, tmp_path: Path) -> None:
