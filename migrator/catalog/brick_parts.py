@@ -309,6 +309,11 @@ class BrickPartsWriter:
         if len(self._problems) >= _MAX_PART_ROWS // 10:
             self._write_problems()
 
+    def problems(self) -> Iterator[ScanProblem]:
+        """All problems of the catalog."""
+        self._write_problems()
+        return catalog_files.read_problems(self._directory)
+
     def unite(self, *, bricks: int, limit: int) -> BrickFindings:
         """Merge directories into one row each, and find what cannot be in a quiet volume. `bricks` is their number."""
         for brick in set(self._rows) | set(self._directories):

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.model import CatalogRecord, ScanProblem
@@ -158,6 +159,13 @@ def _digest(file: str, size_bytes: int, mtime_ns: int) -> str:
     """Once in a process for the same size and time."""
     del size_bytes, mtime_ns
     return file_digest(Path(file))
+
+
+def read_problems(directory: Path) -> Iterator[ScanProblem]:
+    """The problems that were written so far."""
+    for file in numbered(directory, "problems").values():
+        for batch in pq.ParquetFile(file).iter_batches():
+            yield from (ScanProblem(**row) for row in batch.to_pylist())
 
 
 # --- Closed catalogs: half-written and torn ones are refused

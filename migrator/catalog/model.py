@@ -84,7 +84,8 @@ class CatalogRecord:
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is in progress.
 
     A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise `reasons`
-    lists why not. `scope` has the paths of the covered user trees; empty: the whole source. A limited catalog has the rows of
+    lists why not. `set_apart` has the user trees that could not be read everywhere, if that is all that is wrong: of the others
+    the catalog has everything (`whole_of`). `scope` has the paths of the covered user trees; empty: the whole source. A limited catalog has the rows of
     these trees and of the directories above them; it may know fewer names of a file than `nlink`. A tree of the scope that is
     not among `trees` did not exist when the scan began. `size_bytes` counts a hard-linked file once per name.
 
@@ -118,6 +119,11 @@ class CatalogRecord:
     scope: tuple[bytes, ...] = ()
     strange: tuple[StrangeFiles, ...] = ()
     digest: str = ""
+    set_apart: tuple[bytes, ...] = ()
+
+    def whole_of(self, trees: Iterable[bytes]) -> bool:
+        """Whether paths of these user trees without a row did not exist."""
+        return self.whole or (bool(self.set_apart) and set(self.set_apart).isdisjoint(trees))
 
     def covers(self, trees: Iterable[bytes]) -> bool:
         """Whether it covers these user trees, so that paths without a row did not exist."""

@@ -1,6 +1,6 @@
 """Catalogs written in parts, so that a killed scan can be resumed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -92,6 +92,11 @@ class PartsWriter:
     def note(self, problems: Sequence[ScanProblem]) -> None:
         """Add problems that belong to no directory; they are written with the next part."""
         self._problems.extend(problems)
+
+    def problems(self) -> Iterator[ScanProblem]:
+        """All problems of the catalog, those of earlier sessions included."""
+        self._write_part()
+        return files.read_problems(self._directory)
 
     def close(self, record: CatalogRecord) -> CatalogRecord:
         """Write the rest, then the closing record, with its `parts` filled in. Raises OSError."""

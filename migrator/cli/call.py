@@ -320,6 +320,11 @@ def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTre
     wanted = set(users)
     existing = {tree.user for batch in plan.batches for tree in batch.trees}
     unknown = [user for user in dict.fromkeys(users) if user not in existing]
+    if apart := [tree for tree in plan.set_apart if tree.user in unknown]:
+        raise UsageError(
+            f"set apart in plan {plan.name}: {', '.join(show(tree.path) for tree in apart)}: the scan could not read it everywhere",
+            hint="run `migrator scan`, then `migrator plan --activate`",
+        )
     if unknown:
         near = [match for user in unknown for match in get_close_matches(user, existing, n=2, cutoff=0.6)]
         raise UsageError(

@@ -18,6 +18,7 @@ class EventKind(StrEnum):
     RUN_INTERRUPTED = "run-interrupted"
     BATCH_REFUSED = "batch-refused"
     TREES_LEFT_ALONE = "trees-left-alone"
+    TREES_SET_APART = "trees-set-apart"
     PASS_STARTED = "pass-started"
     PASS_MOVED = "pass-moved"
     PASS_FINISHED = "pass-finished"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from migrator.transfer.bases import (
     covered,
     has_open_moves,
     newest_cutovers,
+    part_of,
     pass_number,
     unfinished_delta,
 )
@@ -127,7 +128,8 @@ class DeltaPass:
     what an interrupted one did not. It does not change the state of the batch, because its own verification follows.
 
     `batch` may hold only some of its trees: then only these are compared and changed. They must have the same base (see
-    `same_base`). Call `run` once.
+    `same_base`). Trees that the scan could not read everywhere are set apart: the pass leaves them as they are, and the summary
+    names them. Call `run` once.
     """
 
     invocation: Invocation
@@ -136,10 +138,10 @@ class DeltaPass:
     batch: Batch
     deltas: Deltas
     kind: PassKind = PassKind.DELTA
+    set_apart: tuple[bytes, ...] = ()
 
     async def run(self) -> BatchSummary:
         """Raises Refused if a guard trips before anything is changed; a later stop is in the summary."""
-        copying = self._copying
         record = None
         if self.kind is PassKind.DELTA:
             record = unfinished_delta(self.invocation.world.ledger.passes, self.plan, self.batch)
@@ -147,15 +149,16 @@ class DeltaPass:
             await self.end_earlier()
             record = await self._begin()
         left = remaining_of(self.invocation.world, self.plan, self.batch, record)
-        ready = await copying.ready(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
-        await copying.make_trees()
+        ready = await self._copying.ready(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
+        await self._copying.make_trees()
         record = self._go_on(record)
-        return await copying.carry_out(
+        summary = await self._copying.carry_out(
             record,
             ready,
             title=_title(record),
             before=lambda under_way: self._move(record, under_way, ready.capabilities),
         )
+        return replace(summary, set_apart=self.set_apart)
 
     @property
     def _copying(self) -> Copying:
@@ -209,13 +212,18 @@ class DeltaPass:
         base = base_catalog(passes, self.plan.name, self.batch.number, trees)
         began_s = world.clock.monotonic_s()
         catalog = await self.deltas.scan(trees)
-        if not catalog.whole:
+        self.set_apart = catalog.set_apart
+        trees = [tree for tree in trees if tree not in catalog.set_apart]
+        if not trees or not catalog.whole_of(trees):
             raise Refused(
                 f"batch {self.batch.number} is not compared: the scan {catalog.name} is not whole: "
                 + "; ".join(catalog.reasons),
                 cause="a part of the source could not be read, and what is in it would look as if it had been deleted",
                 hint="solve that, then run the same command again: nothing was changed on the target",
             )
+        if self.set_apart:
+            self.batch = part_of(self.plan, self.batch, trees)
+            self._say_set_apart(catalog)
         extras_found = search_extras(
             self.deltas.extras,
             invocation=self.invocation,
@@ -287,6 +295,14 @@ class DeltaPass:
             chunks = deltas.pass_lists.write_pass(plan, batch, number, packed, kind=self.kind)
             return comparison.changes, chunks, moves
 
+    def _say_set_apart(self, catalog: CatalogRecord) -> None:
+        named = ", ".join(show(tree) for tree in self.set_apart)
+        message = (
+            f"set apart, and not compared: {named}: {'; '.join(catalog.reasons)}; the next pass scans "
+            f"{'it' if len(self.set_apart) == 1 else 'them'} again"
+        )
+        self.invocation.say(EventKind.TREES_SET_APART, Severity.WARNING, f"batch {self.batch.number}", message)
+
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
         """Raises Refused if paths that seem to have vanished may still exist."""
         problems = await self._problems(changes, base, catalog)
@@ -306,7 +322,7 @@ class DeltaPass:
         before = scans.get(base)
         return deletion_problems(
             changes,
-            base_whole=None if before is None else before.whole,
+            base_whole=None if before is None else before.whole_of(self._trees),
             base_fingerprint=None if before is None else before.health_fingerprint,
             now_fingerprint=catalog.health_fingerprint,
             source_fingerprint=health.fingerprint,

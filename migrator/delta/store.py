@@ -332,11 +332,11 @@ class Comparisons:
 
         The roots of the trees are ignored: they stay closed until the cutover. Nothing is renamed in an unsettled tree.
         Raises UsageError if a catalog does not exist, Refused if one is damaged or does not cover the trees, or if `now`
-        is not whole (paths that a base lacks are sent again).
+        is not whole of these trees (paths that a base lacks are sent again).
         """
         before = open_closed(self._directory / base)
         after = open_closed(self._directory / now)
-        if not after.record.whole:
+        if not after.record.whole_of(trees):
             raise Refused(
                 f"catalog {now!r} is not whole: what it does not list may be there all the same",
                 cause="; ".join(after.record.reasons) or "the scan says so",

@@ -135,7 +135,7 @@ class ScanRecords(Records):
         """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one when called
         again for the same catalog.
         """
-        row = blank(tables.scans) | dict.fromkeys(("trees", "parts", "reasons", "strange"), encode(()))
+        row = blank(tables.scans) | dict.fromkeys(("trees", "parts", "reasons", "strange", "set_apart"), encode(()))
         row |= {"catalog": catalog, "via": via, "scope": encode(scope), "started_at_s": at_s}
         with self._database.write() as connection:
             there = connection.execute(select(_scans.id).where(_scans.catalog == catalog)).scalar()
@@ -169,6 +169,10 @@ class ScanRecords(Records):
     def all(self) -> Sequence[CatalogRecord]:
         """Every scan, including those of single trees, oldest first."""
         return self._all(CatalogRecord, self._query.order_by(_scans.id))
+
+    def named(self, name: str) -> CatalogRecord | None:
+        """The scan with this catalog."""
+        return self._first(CatalogRecord, self._query.where(_scans.catalog == name))
 
     def _newest(self, *these: ColumnElement[bool]) -> CatalogRecord | None:
         query = self._query.where(_scans.scope == _EVERYTHING, *these)

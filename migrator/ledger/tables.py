@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = MetaData(
@@ -136,7 +136,7 @@ scans = _table(
     """
     id:int! catalog:text via:text scope:text started_at_s:float finished_at_s:float? trees:text parts:text
     whole:int reasons:text rows:int files:int directories:int size_bytes:int problems:int
-    health_fingerprint:text strange:text digest:text
+    health_fingerprint:text strange:text digest:text set_apart:text
     """,
     UniqueConstraint("catalog"),
 )

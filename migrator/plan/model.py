@@ -177,7 +177,8 @@ class EmptyingCurve:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
-    the source has no bricks; `owners` are the owners of each tree's files.
+    the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch, because the scan could
+    not read them everywhere.
     """
 
     name: str
@@ -203,6 +204,7 @@ class Plan:
     reap: PlanReap | None = None
     schedule: Schedule | None = None
     owners: tuple[TreeOwner, ...] = ()
+    set_apart: tuple[UserTree, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits, PackedChunk, pack
 from migrator.core.clock import Clock
+from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
@@ -95,6 +96,18 @@ def moved_trees(catalog: CatalogRecord, ledger: "Ledger") -> frozenset[bytes]:
             hint="see `migrator status`; after a rollback a tree can be planned again",
         )
     return moved
+
+
+def trees_apart(catalog: CatalogRecord, moved: Collection[bytes]) -> tuple[UserTree, ...]:
+    """The trees that are still to be planned, and that the scan could not read everywhere. Raises Refused if there are no others."""
+    left = [tree for tree in catalog.trees if tree.path not in moved]
+    apart = tuple(tree for tree in left if tree.path in catalog.set_apart)
+    if len(apart) == len(left):
+        raise Refused(
+            f"no user tree of catalog {catalog.name!r} could be read everywhere: {'; '.join(catalog.reasons)}",
+            hint="run `migrator scan` again",
+        )
+    return apart
 
 
 # --- Quotas of users on the target
@@ -182,7 +195,7 @@ def reap_for_plan(
 
 
 def _require_possible(catalog: CatalogRecord, engine: str) -> None:
-    if not catalog.whole:
+    if not (catalog.whole or catalog.set_apart):
         raise Refused(
             f"nothing can be reaped by catalog {catalog.name!r}: it is not whole",
             cause="what could not be read may have been a file by which a user opts out",
@@ -388,9 +401,11 @@ def make_plan(
         catalog = queries.record
         require_usable(catalog, record)
         moved = moved_trees(catalog, ledger)
+        apart = trees_apart(catalog, moved)
+        left_out = moved.union(tree.path for tree in apart)
         usages = queries.usages(now_s=now_s)
-        spans = without_trees(queries.link_spans(), moved)
-        ranking = tuple(rank([one for one in usages.trees if one.tree.path not in moved], request.order))
+        spans = without_trees(queries.link_spans(), left_out)
+        ranking = tuple(rank([one for one in usages.trees if one.tree.path not in left_out], request.order))
         cost = choose_cost(ledger.samples.measured_cost(), site.transfer.jobs)
         limits_of_batches = BatchLimits(
             max_bytes=site.batch.max_bytes, max_files=site.batch.max_files, max_users=site.batch.max_users
@@ -426,7 +441,7 @@ def make_plan(
                 capacity=capacity,
                 now_s=now_s,
             )
-        owners = tuple(one for one in queries.owners() if one.tree not in moved)
+        owners = tuple(one for one in queries.owners() if one.tree not in left_out)
     plan = Plan(
         name=name,
         site=record.name,
@@ -447,7 +462,7 @@ def make_plan(
         forecast_s=sum(batch.forecast_s for batch in batches),
         target=capacity,
         problems=(
-            *_catalog_problems(catalog, record, ledger),
+            *_catalog_problems(catalog, record, ledger, apart),
             *room,
             *quota_problems(limits, owners, ranking, arrived=arrived, reap=reap, meant=bool(quotas)),
             *_schedule_problems(schedule, now_s),
@@ -456,6 +471,7 @@ def make_plan(
         reap=reap,
         schedule=schedule,
         owners=owners,
+        set_apart=apart,
     )
     path, checksum = documents.write(plan)
     before = ledger.plans.active()
@@ -545,9 +561,14 @@ def _surprises(
     )
 
 
-def _catalog_problems(catalog: CatalogRecord, site: SiteRecord, ledger: "Ledger") -> Iterator[str]:
-    if not catalog.whole:
-        reasons = "; ".join(catalog.reasons) or "no reason is recorded"
+def _catalog_problems(
+    catalog: CatalogRecord, site: SiteRecord, ledger: "Ledger", apart: Collection[UserTree]
+) -> Iterator[str]:
+    reasons = "; ".join(catalog.reasons) or "no reason is recorded"
+    if apart:
+        named = ", ".join(show(tree.path) for tree in apart)
+        yield f"set apart, in no batch of this plan: {named}: {reasons}; run `migrator scan`, then `migrator plan --activate`"
+    if not (catalog.whole or catalog.set_apart):
         yield f"the catalog is not whole, so this plan may miss files: {reasons}"
     yield from (f"found on the bricks: {finding}" for finding in catalog.findings)
     newer = ledger.scans.unfinished()

@@ -11,6 +11,7 @@ from migrator.bricks.retire.model import RetirementRecord, RetirementState
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.core.events import EventKind
+from migrator.core.paths import show
 from migrator.core.states import CONTENT_KINDS, BatchState, ChunkState, PassState
 from migrator.core.units import DAY_S, MINUTE_S, format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.model import UNDER_WAY_STATES as CUTOVER_UNDER_WAY
@@ -124,14 +125,16 @@ PROVEN = MOVED | {model.TreeState.VERIFIED}
 
 
 def over_all_plans(
-    by_plan: Sequence[Sequence[model.TreeFacts]], cutovers: Mapping[bytes, CutoverState]
+    by_plan: Sequence[Sequence[model.TreeFacts]],
+    cutovers: Mapping[bytes, CutoverState],
+    set_apart: Collection[bytes] = (),
 ) -> tuple[model.TreeFacts, ...]:
     """Every user tree of the migration once. `by_plan` has the trees of the counting plan, then those of earlier plans, newest
-    first; `cutovers` is the state of the newest cutover of each tree.
+    first; `cutovers` is the state of the newest cutover of each tree; `set_apart` are trees that the counting plan could not take.
 
     An earlier plan counts until the newer one has come as far with the tree: making a plan changes nothing on the target.
     """
-    present = {facts.tree.path for facts in by_plan[0]} if by_plan else set()
+    present = {facts.tree.path for facts in by_plan[0]}.union(set_apart) if by_plan else set()
     found: dict[bytes, model.TreeFacts] = {}
     for facts in (facts for trees in by_plan for facts in trees):
         known = found.get(facts.tree.path)
@@ -210,6 +213,28 @@ def verified_content_bytes(trees: Sequence[model.TreeFacts], proofs: Mapping[byt
             proven[proofs[tree.tree.path].id] += tree.tally.done_bytes
     by_id = {record.id: record for record in proofs.values()}
     return sum(min(by_id[number].proven_bytes, size_bytes) for number, size_bytes in proven.items())
+
+
+def verified_otherwise(
+    batches: Sequence[model.BatchFacts],
+    own: Sequence[model.TreeFacts],
+    trees: Sequence[model.TreeFacts],
+    proofs: Mapping[bytes, VerificationRecord],
+) -> frozenset[int]:
+    """The batches whose trees have all been moved or proven since the verification of the batch. `own` are the trees of the plan
+    of the batches, `trees` those of all plans.
+    """
+    moved = {one.tree.path for one in trees if one.state in MOVED}
+
+    def since(batch: model.BatchFacts, tree: bytes) -> bool:
+        verification, proof = batch.verification, proofs.get(tree)
+        return proof is not None and (verification is None or proof.id > verification.id)
+
+    return frozenset(
+        batch.number
+        for batch in batches
+        if all(one.tree.path in moved or since(batch, one.tree.path) for one in own if one.batch == batch.number)
+    )
 
 
 def estimates(
@@ -502,30 +527,43 @@ def blockers(
     batches: Sequence[model.BatchFacts],
     runs: Sequence[model.RunFacts],
     strange: Sequence[StrangeFiles] = (),
+    set_apart: Sequence[bytes] = (),
+    over: Collection[int] = (),
 ) -> tuple[model.Blocker, ...]:
     """Everything that waits for an operator, in the order of the work. `strange` has the files on bricks that bypassed Gluster,
-    by the newest scan of the bricks.
+    by the newest scan of the bricks; `set_apart` the trees that are in no batch because the scan of the plan could not read them;
+    `over` the batches whose verification no longer counts (`verified_otherwise`).
     """
     if site is None:
         found = [("everything", "the site is not set up", "migrator init")]
     else:
-        found = [*_scan(scan, plan), *_strange(strange)]
-        found += [one for batch in batches if plan is not None for one in _batch(batch)]
+        found = [*_scan(scan, plan, set_apart), *_strange(strange)]
+        found += [one for batch in batches if plan is not None for one in _batch(batch, over=batch.number in over)]
         found += _runs(runs)
     return tuple(model.Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
-def _scan(scan: CatalogRecord | None, plan: model.PlanFacts | None) -> _Found:
+def _scan(scan: CatalogRecord | None, plan: model.PlanFacts | None, set_apart: Sequence[bytes]) -> _Found:
+    if plan is not None and set_apart:
+        on = f"in no batch of {plan.name}: its scan could not read everything there"
+        yield f"set apart: {_named(set_apart)}", on, "migrator scan, then migrator plan --activate"
     if scan is None:
         yield "plan", "there is no catalog of the source", "migrator scan"
     elif scan.finished_at_s is None:
         yield "plan", f"the scan {scan.name} has not ended", "migrator scan (it resumes)"
     else:
         if not scan.whole:
+            subject = (
+                f"a new plan for {_named(scan.set_apart)}" if scan.set_apart else "everything that deletes or switches"
+            )
             on = f"the scan {scan.name} is not whole: {_shown(scan.reasons)}"
-            yield "everything that deletes or switches", on, "fix this, then migrator scan"
+            yield subject, on, "fix this, then migrator scan"
         if plan is None:
             yield "run", "there is no plan", "migrator plan"
+
+
+def _named(trees: Sequence[bytes]) -> str:
+    return ", ".join(map(show, trees[:3])) + (f" and {len(trees) - 3} more" if len(trees) > 3 else "")
 
 
 def _shown(reasons: Sequence[str]) -> str:
@@ -539,7 +577,7 @@ def _strange(found: Sequence[StrangeFiles]) -> _Found:
         yield f"drains and additions: {one.brick}", on, f"{REMEDY}; then migrator scan --via bricks"
 
 
-def _batch(batch: model.BatchFacts) -> _Found:
+def _batch(batch: model.BatchFacts, *, over: bool) -> _Found:
     subject, again = f"batch {batch.number}", f"migrator run --user-batch {batch.number}"
     failed, bad = batch.chunks.get(ChunkState.FAILED, 0), batch.attention.bad
     if failed or bad:
@@ -549,7 +587,7 @@ def _batch(batch: model.BatchFacts) -> _Found:
             else f"{several(failed, 'chunk')} failed at every attempt"
         )
         yield subject, what, f"see the files that need attention, then {again}"
-    if batch.state in (BatchState.SEEDED, BatchState.CONVERGING):
+    if batch.state in (BatchState.SEEDED, BatchState.CONVERGING) and not over:
         for on, hint in _verification(batch):
             yield f"{subject}: cutover", on, hint
 

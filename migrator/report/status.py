@@ -1,7 +1,7 @@
 """`status`: the progress of the migration now. Reads the ledger only; works at any time, also during a run."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from migrator.cutover.rules_guards import cutover_blockers, cutover_facts, newes
 from migrator.delta.model import ChangeKind
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import TransferCost
+from migrator.plan.rules import settled_trees
 from migrator.report import model, rules
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
@@ -40,7 +41,11 @@ def _pass(ledger: "Ledger", record: PassRecord) -> model.PassFacts:
 
 
 def _whole(
-    ledger: "Ledger", plans: Sequence[str], of_counting: Sequence[model.TreeFacts], cutovers: Sequence[CutoverRecord]
+    ledger: "Ledger",
+    plans: Sequence[str],
+    of_counting: Sequence[model.TreeFacts],
+    cutovers: Sequence[CutoverRecord],
+    apart: Sequence[bytes],
 ) -> tuple[tuple[model.TreeFacts, ...], Mapping[bytes, VerificationRecord]]:
     """Every user tree of the migration, and the newest proof of each. `plans` are all that were active, the counting one last."""
     earlier = (read_batches(ledger, plan, read_passes(ledger, plan))[1] for plan in reversed(plans[:-1]))
@@ -51,7 +56,15 @@ def _whole(
             if record.whole and not any(record.differences.values()):
                 covered = (one.tree.path for one in trees if one.batch == record.batch and record.covers(one.tree.path))
                 proofs |= {path: record for path in covered if path not in proofs or proofs[path].id < record.id}
-    return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}), proofs
+    return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}, apart), proofs
+
+
+def _set_apart(ledger: "Ledger", plan: model.PlanFacts, cutovers: Sequence[CutoverRecord]) -> Sequence[bytes]:
+    """The trees that a plan could not take, because its scan could not read them everywhere."""
+    scan = ledger.scans.named(plan.catalog)
+    newest = {one.tree.path: one for one in cutovers}
+    moved = settled_trees({tree: newest[tree] for tree in (scan.set_apart if scan else ()) if tree in newest})
+    return [tree for tree in (scan.set_apart if scan else ()) if tree not in moved]
 
 
 def read_batches(
@@ -144,13 +157,17 @@ def read_status(
     batches: tuple[model.BatchFacts, ...] = ()
     trees: tuple[model.TreeFacts, ...] = ()
     proofs: Mapping[bytes, VerificationRecord] = {}
+    apart: Sequence[bytes] = ()
+    over: Collection[int] = ()
     done: Sequence[model.DonePoint] = ()
     started_s = cost = None
     cutovers = newest_attempts(ledger.cutovers.all())
     if chosen is not None:
         facts, cost = chosen
         batches, own = read_batches(ledger, facts.name, read_passes(ledger, facts.name))
-        trees, proofs = _whole(ledger, _plans_until(ledger, facts.name), own, cutovers)
+        apart = _set_apart(ledger, facts, cutovers)
+        trees, proofs = _whole(ledger, _plans_until(ledger, facts.name), own, cutovers, apart)
+        over = rules.verified_otherwise(batches, own, trees, proofs)
         started_s = first_start(ledger, trees)
         done = read_done(ledger, trees, now_s=now_s, started_at_s=started_s)
     overall = rules.add_up(trees)
@@ -197,7 +214,14 @@ def read_status(
             *drain_blockers(bricks.drains, at_work=bool(at_work & {"brick-drain", "brick-stop"}), now_s=now_s),
             *addition_blockers(bricks.additions, at_work="brick-add" in at_work, now_s=now_s),
             *rules.blockers(
-                site=name, scan=scan, plan=plan_facts, batches=batches, runs=runs, strange=_strange(ledger)
+                site=name,
+                scan=scan,
+                plan=plan_facts,
+                batches=batches,
+                runs=runs,
+                strange=_strange(ledger),
+                set_apart=apart,
+                over=over,
             ),
         ),
         cutovers=tuple(cutover_facts(record) for record in cutovers),

@@ -156,6 +156,12 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
     if batch.left_alone:
         trees = ", ".join(map(show, batch.left_alone))
         yield doc.paragraph(f"Omitted, because the users work on the target or are being cut over: {trees}")
+    if batch.set_apart:
+        yield doc.paragraph(
+            f"Set apart, because the scan could not read everything there: {', '.join(map(show, batch.set_apart))}. Nothing of "
+            "them was compared or removed. The same command scans them again.",
+            alert=True,
+        )
     if batch.skipped:
         yield doc.paragraph(f"Skipped: {batch.skipped}", alert=True)
     if batch.hooks:

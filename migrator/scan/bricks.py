@@ -364,15 +364,16 @@ class BrickWay:
         session, team = self._session, self._team
         doubts, totals = await asyncio.to_thread(self._unite, writer)
         united_s = session.elapsed_s()
-        reasons = [*session.lacking(self._trees), *session.noted, *await self._changes(), *self._lost(), *doubts.doubts]
-        if team.problems:
-            reasons.append(f"problems recorded while reading: {format_count(team.problems)}")
+        against = [*session.noted, *await self._changes(), *self._lost(), *doubts.doubts]
+        problems = await asyncio.to_thread(writer.problems)
+        reasons, set_apart = await asyncio.to_thread(session.judge, problems, against, self._trees)
         rechecked_s = session.elapsed_s()
         closing = replace(
             record,
             finished_at_s=session.clock.now_s(),
             whole=not reasons,
-            reasons=tuple(dict.fromkeys(reasons)),
+            reasons=reasons,
+            set_apart=set_apart,
             rows=totals.rows,
             files=totals.rows - totals.directories,
             directories=totals.directories,
@@ -426,8 +427,6 @@ class BrickWay:
                     f"the first {format_count(_ASK_LIMIT)} were",
                 )
             )
-        writer.note(unread)
-        team.problems += len(unread)
         counted = [walker.totals for walker in team.walkers if walker.totals is not None]
         doubts = judge_bricks(
             findings,
@@ -438,6 +437,8 @@ class BrickWay:
             strange=team.strange(),
             limit=_ASK_LIMIT,
         )
+        writer.note([*unread, *doubts.unread])
+        team.problems += len(unread) + len(doubts.unread)
         return doubts, writer.totals()
 
     def _ask_the_mount(self, writer: "BrickPartsWriter", findings: BrickFindings) -> list[ScanProblem]:

@@ -12,7 +12,7 @@ from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind, Severity
-from migrator.core.units import format_count, several
+from migrator.core.units import several
 from migrator.fs.ports import Block, FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.scan.rules import TreeIndex, ways_to
@@ -372,16 +372,15 @@ class MountWay:
         after = await session.source.health()
         found = (*await session.mount_problems(), *health_problems(self._before, after))
         checked_s = session.elapsed_s()
-        reasons = [*session.lacking(self._trees), *dict.fromkeys(found)]
-        unread = walk.tally.problems - len(session.noted)
-        if unread:
-            reasons.append(f"problems recorded while reading: {format_count(unread)}")
+        problems = await asyncio.to_thread(opened.writer.problems)
+        reasons, set_apart = await asyncio.to_thread(session.judge, problems, found, self._trees)
         tally = walk.tally
         record = replace(
             opened.record,
             finished_at_s=session.clock.now_s(),
-            whole=not reasons and not tally.problems,
-            reasons=tuple(reasons),
+            whole=not reasons,
+            reasons=reasons,
+            set_apart=set_apart,
             rows=tally.rows,
             files=tally.rows - tally.directories,
             directories=tally.directories,

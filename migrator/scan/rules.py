@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from migrator.catalog.model import BrickFindings, PathFinding, StrangeFiles
+from migrator.catalog.model import BrickFindings, PathFinding, ScanProblem, StrangeFiles
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, name, parent, show
@@ -335,9 +335,10 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickDoubts:
-    """`doubts` make the scan not whole; `findings` do not."""
+    """`doubts` and `unread` paths make the scan not whole; `findings` do not."""
 
     doubts: tuple[str, ...]
+    unread: tuple[ScanProblem, ...]
     findings: tuple[str, ...]
 
 
@@ -357,11 +358,18 @@ def judge_bricks(
     files put there past Gluster: they are not on the volume. Directories that differ between bricks or are from before 1970,
     and vanished paths, were looked up through the mount, up to `limit`.
     """
-    doubts = [
-        *_sentence(found.doubled_paths, "path was", "paths were", "found more than once"),
-        *_sentence(found.doubled_inodes, "name belongs", "names belong", "to a file that lies on two bricks at once"),
-        *_sentence(found.conflicting, "directory is", "directories are", "another one on another brick"),
-    ]
+    doubts: list[str] = []
+    unread: list[ScanProblem] = []
+    # A user who replaces files and directories during the scan makes them seem so: then the paths are below their tree.
+    for finding, one, more, what in (
+        (found.doubled_paths, "path was", "paths were", "found more than once"),
+        (found.doubled_inodes, "name belongs", "names belong", "to a file that lies on two bricks at once"),
+        (found.conflicting, "directory is", "directories are", "another one on another brick"),
+    ):
+        if finding.count > len(finding.paths):
+            doubts += _sentence(finding, one, more, what)
+        else:
+            unread += [ScanProblem(path=path, operation="unite", errno=None, reason=what) for path in finding.paths]
     if migrating:
         doubts.append(f"{several(migrating, 'file was', 'files were')} being moved to another brick")
     if filling:
@@ -389,7 +397,7 @@ def judge_bricks(
             "volume never shows: they arrive without them (`find BRICK -type f -perm -3000` lists them)"
         )
     findings += strange_sentences(strange)
-    return BrickDoubts(doubts=tuple(doubts), findings=tuple(findings))
+    return BrickDoubts(doubts=tuple(doubts), unread=tuple(unread), findings=tuple(findings))
 
 
 def _sentence(finding: PathFinding, one: str, more: str, what: str) -> Iterable[str]:

@@ -1,25 +1,25 @@
 """One invocation of a scan: guards, ledger and progress, for bricks and mount."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, ScanProblem
 from migrator.core.clock import Clock
 from migrator.core.entry import UserTree
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
-from migrator.core.units import several
+from migrator.core.units import format_count, several
 from migrator.cutover.model import CutoverState
 from migrator.fs.ports import SourceFileSystem
 from migrator.ledger.model import SiteRecord
 from migrator.scan.finding import find_directories, is_directory
-from migrator.scan.rules import choose_trees, parse_patterns
+from migrator.scan.rules import TreeIndex, choose_trees, parse_patterns
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _SHOW_EVERY_S = 0.5
+_PROBLEMS_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +179,36 @@ class Session:
         latest = [self.ledger.cutovers.latest(tree.path) for tree in with_trees[-1].trees] if with_trees else []
         return bool(latest) and all(one is not None and one.state is CutoverState.PURGED for one in latest)
 
-    def lacking(self, trees: Sequence[UserTree]) -> tuple[str, ...]:
-        """Why a scan of some trees that found only these is not whole: the others are not proven to be gone."""
-        return tuple(
+    def judge(
+        self, problems: Iterable[ScanProblem], against: Iterable[str], trees: Sequence[UserTree]
+    ) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+        """Why a scan that found these user trees is not whole, and the trees that are set apart: those with everything that could
+        not be read, if nothing else is `against` the scan. A requested tree that was not found is not proven to be gone.
+        """
+        index, reasons = TreeIndex(trees), list(dict.fromkeys(against))
+        anywhere, shown, count = bool(reasons), list[str](), 0
+        lacking = set(self.request.only).difference(tree.path for tree in trees)
+        apart = set(lacking)
+        for problem in problems:
+            tree = index.of(problem.path)
+            if tree is None:
+                anywhere = True
+            else:
+                apart.add(tree)
+            if not problem.path:
+                reasons += [] if problem.reason in reasons else [problem.reason]
+                continue
+            count += 1
+            if count <= _PROBLEMS_NAMED:
+                shown.append(f"{show(problem.path)} ({problem.operation}: {problem.reason})")
+        if count:
+            more = f", and {format_count(count - len(shown))} more" if count > len(shown) else ""
+            reasons.append(f"{several(count, 'path')} could not be read: {', '.join(shown)}{more}")
+        reasons += [
             f"user tree {show(path)} is not on the source, or is none by [users] in site.toml any more"
-            for path in sorted(set(self.request.only).difference(tree.path for tree in trees))
-        )
+            for path in sorted(lacking)
+        ]
+        return tuple(reasons), () if anywhere else tuple(sorted(apart))
 
     def new_record(
         self, *, name: str, at_s: float, via: str, trees: tuple[UserTree, ...], fingerprint: str
@@ -249,4 +274,9 @@ def catalog_name(at_s: float) -> str:
 
 def _finished(record: CatalogRecord) -> str:
     paths = f"{several(record.rows, 'path is', 'paths are')} in the catalog"
-    return f"{paths}; it is whole" if record.whole else f"{paths}; it is not whole: {'; '.join(record.reasons)}"
+    if record.whole:
+        return f"{paths}; it is whole"
+    apart = (
+        f", so {several(len(record.set_apart), 'user tree is', 'user trees are')} set apart" if record.set_apart else ""
+    )
+    return f"{paths}; it is not whole: {'; '.join(record.reasons)}{apart}"

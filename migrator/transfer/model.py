@@ -386,7 +386,8 @@ class BatchSummary:
     `bad` lists the files of the whole pass that need attention, `vanished` counts those that were gone on the source.
     `skipped` names the hook that skipped the batch or its pass; `hooks` names those that a dry run did not call.
     `deltas` are the delta passes of this run; `deltas_to_follow` is the maximum that a real run would make.
-    `left_alone` are the trees whose users work on the target, or are being cut over. `refusal` is why the batch was refused
+    `left_alone` are the trees whose users work on the target, or are being cut over; `set_apart` those that the last scan could
+    not read everywhere, so that nothing of them was compared. `refusal` is why the batch was refused
     although the run continued with others.
     """
 
@@ -409,6 +410,7 @@ class BatchSummary:
     deltas: tuple[DeltaSummary, ...] = ()
     deltas_to_follow: int = 0
     left_alone: tuple[bytes, ...] = ()
+    set_apart: tuple[bytes, ...] = ()
     refusal: Refusal | None = None
 
     @property
@@ -437,7 +439,7 @@ class RunSummary:
             return ExitCode.FAILED
         if any(batch.refused for batch in self.batches):
             return ExitCode.REFUSED
-        if any(batch.bad for batch in self.batches):
+        if any(batch.bad or batch.set_apart for batch in self.batches):
             return ExitCode.ATTENTION
         return ExitCode.DONE
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind, Severity
+from migrator.core.paths import show
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import by_numbers, several
 from migrator.delta.delta import DeltaPass, Deltas, Scan, expire_trash
@@ -45,10 +46,13 @@ def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
         words += f"; skipped by hooks: {', '.join(skipped)}"
     if refused:
         words += f"; refused: {', '.join(refused)}"
+    apart = sorted({tree for batch in run.batches for tree in batch.set_apart})
+    if apart:
+        words += f"; set apart: {', '.join(map(show, apart))}"
     bad = sum(len(batch.bad) for batch in run.batches)
     if bad:
         words += f"; {several(bad, 'file needs', 'files need')} attention"
-    return words, Severity.WARNING if bad or skipped or refused else Severity.INFO
+    return words, Severity.WARNING if bad or skipped or refused or apart else Severity.INFO
 
 
 # One batch of a run: its seed pass, and delta passes until another one is not worth while.
@@ -115,7 +119,11 @@ class BatchRun:
             its_own = bases.covered(passes, begun)
             groups = [every if its_own is None else its_own]
         if len(groups) > 1:
+            await self._until_open()
             deltas = replace(deltas, scan=_once(deltas.scan, [tree.path for tree in batch.trees]))
+            catalog = await _guarded(partial(deltas.scan, sorted(every)))
+            # A group that is set apart as a whole must not end the round of the others.
+            groups = [group for group in groups if not group.issubset(catalog.set_apart)] or groups
         go_on = False
         for group in groups:
             part = batch if len(group) == len(every) else bases.part_of(plan, batch, group)
@@ -140,7 +148,13 @@ class BatchRun:
             return replace(so_far, skipped=summary.skipped), False
         record = self._latest_delta
         decision = None
-        if self.chosen.whole and part is batch and summary.stopped is None and record is not None:
+        if (
+            self.chosen.whole
+            and part is batch
+            and not summary.set_apart
+            and summary.stopped is None
+            and record is not None
+        ):
             decision = self._judge(deltas, made)
         changes = passes.changes(record.id) if record else None
         delta = transfer.DeltaSummary(
@@ -155,7 +169,7 @@ class BatchRun:
             sentence=decision.sentence if decision else "",
         )
         changed = changes is not None and not changes.nothing
-        go_on = decision.go_on if decision is not None else changed or part is not batch
+        go_on = decision.go_on if decision is not None else changed or part is not batch or bool(summary.set_apart)
         return _together(so_far, summary, delta), go_on
 
     async def _until_open(self) -> None:

@@ -28,6 +28,8 @@ def test_what_cannot_be_at_rest_makes_the_scan_not_whole(fact: str) -> None:
     (doubt,) = judged(BrickFindings(**{fact: SOME})).doubts
     assert doubt.startswith("5 ")
     assert r"home/a, home/\xff, home/c, ..." in doubt
+    named = judged(BrickFindings(**{fact: PathFinding(count=1, paths=(b"home/a",))}))
+    assert ([one.path for one in named.unread], named.doubts) == ([b"home/a"], ())
 
 
 @pytest.mark.parametrize("fact", ["migrating", "filling"])

@@ -96,7 +96,10 @@ def test_a_directory_that_cannot_be_read_is_recorded_and_the_scan_is_not_whole(s
     record = site.scan(source=lying)
     assert not record.whole
     assert record.problems == 1
-    assert record.reasons == ("problems recorded while reading: 1",)
+    assert record.reasons == ("1 path could not be read: home/alice/d1 (open: Permission denied)",)
+    assert record.set_apart == (b"home/alice",)
+    assert record.whole_of([b"home/bob"])
+    assert not record.whole_of([b"home/bob", b"home/alice"])
     assert site.problems(record) == [
         {"path": path, "operation": "open", "errno": errno.EACCES, "reason": "Permission denied"}
     ]

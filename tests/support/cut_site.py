@@ -18,7 +18,7 @@ from tests.support.snapshots import snapshot
 from tests.support.warm_program import start_program
 from tests.support.xfs import XfsMount, run_tool
 
-OWNERS = {"ann": 60_001, "ben": 60_002}
+OWNERS = {"ann": 60_001, "ben": 60_002, "cay": 60_003}
 STAGES = tuple(f"{event}-{step}" for step in ("freeze", "pass", "switch", "thaw") for event in ("pre", "post"))
 _ACLS = (b"system.posix_acl_access", b"system.posix_acl_default")
 
