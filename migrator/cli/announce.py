@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import click
 
 from migrator import app
-from migrator.cli.call import Choice, batches, open_site, present, run_to_end, users, verb
+from migrator.cli.call import Choice, batches, open_plan, open_site, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity
@@ -65,7 +65,7 @@ def announce_command(
     site = open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:
-        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
+        plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         request = AnnounceRequest(
             plan=plan.name,
             trees=choice.trees(plan),
@@ -118,7 +118,7 @@ def backup_command(
     if began_at_s > now_s:
         raise UsageError("the backup begins in the future", hint="record it when it is finished")
     with wiring.ledger() as ledger:
-        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
+        plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         # Later plans omit users who already work on the target.
         begun = {} if choice.plan_name or not choice.users else attempts_of_users(ledger, choice.users)
         moved = [tree for by_batch in begun.values() for some in by_batch.values() for tree in some]

@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -37,6 +37,7 @@ from migrator.site.load import load_site
 from migrator.site.quantities import parse_duration, parse_share, parse_size
 
 if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
     from migrator.render.document import Document
 
 
@@ -280,6 +281,22 @@ def duration(least_s: float) -> Quantity:
 SIZE = Quantity("size", parse_size, format_size, most=_LARGEST_BYTES)
 SIZE_NOT_ZERO = Quantity("size", parse_size, format_size, least=1, most=_LARGEST_BYTES)
 SHARE = Quantity("share", parse_share)
+
+
+def open_plan(wiring: Wiring, ledger: "Ledger", name: str) -> Plan:
+    """A plan that the verb works by, named on standard error. Raises UsageError, and Refused if it is of another site or was changed."""
+    plan = wiring.plan(ledger, name)
+    name_plans(ledger, (name,))
+    return plan
+
+
+def name_plans(ledger: "Ledger", names: Iterable[str]) -> None:
+    """Name the plans that a verb works by."""
+    active = ledger.plans.active()
+    for name in names:
+        which = "the active one" if active is not None and active.name == name else "not the active one"
+        with suppress(OSError):
+            click.echo(f"plan: {name}, {which}", err=True)
 
 
 plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the active one).")

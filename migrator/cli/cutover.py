@@ -9,7 +9,7 @@ import click
 from migrator import app
 from migrator.app.cutover import cutover_world, pass_engine
 from migrator.app.transfer import run_request
-from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_shown, users, verb
+from migrator.cli.call import Choice, batches, chosen_trees, name_plans, open_site, present, run_shown, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.entry import UserTree
@@ -93,6 +93,7 @@ def _move(
         known = ledger.site.required()
         plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         chosen = _chosen(ledger, plan, choice, back=back)
+        name_plans(ledger, chosen)
         summaries: list[CutoverSummary] = []
         for name, trees in chosen.items():
             request = replace(

@@ -9,7 +9,7 @@ import click
 from migrator import app
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, batches, chosen_trees, open_site, present, run_shown, users, verb
+from migrator.cli.call import Choice, batches, chosen_trees, open_plan, open_site, present, run_shown, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
@@ -58,7 +58,7 @@ def purge_command(
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
-        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
+        plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         request = PurgeRequest(
             plan=plan.name,
             trees=_trees_of(ledger, plan, choice.users) if choice.users else choice.trees(plan),

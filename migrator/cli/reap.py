@@ -49,7 +49,7 @@ def archive_command(
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
         known = ledger.site.read()
-        plan = wiring.plan(ledger, choose_plan(ledger, choice.plan_name))
+        plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
         for number, trees in choice.trees(plan).items():
             request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
             with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
@@ -89,7 +89,7 @@ def restore_command(
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
-        plan = wiring.plan(ledger, choose_plan(ledger, plan_name))
+        plan = call.open_plan(wiring, ledger, choose_plan(ledger, plan_name))
         request = restore.RestoreRequest(
             trees=tuple(tree.path for trees in call.chosen_trees(plan, [user]).values() for tree in trees),
             patterns=tuple(pattern.encode("utf-8", "surrogateescape") for pattern in patterns),
@@ -194,7 +194,7 @@ def release_command(
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger() as ledger:
-        plan = wiring.plan(ledger, plan_name or active_plan(ledger))
+        plan = call.open_plan(wiring, ledger, plan_name or active_plan(ledger))
         trees = [tree.path for found in call.chosen_trees(plan, [user]).values() for tree in found]
         released = release(
             user,

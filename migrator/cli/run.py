@@ -71,7 +71,7 @@ def run_command(
     transfer = site.transfer
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         known = ledger.site.read()
-        plan = wiring.plan(ledger, choose_plan(ledger, choice.plan_name))
+        plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
         by_batch = choice.trees(plan)
         batches = tuple(by_batch) if choice.users else choice.batches(plan)
         request = replace(

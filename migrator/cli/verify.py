@@ -75,7 +75,7 @@ def verify_command(
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
         known = ledger.site.read()
-        plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
+        plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         carried = carried_of(wiring, ledger, choice.users)
         records += [_verify_carried(wiring, ledger, record, shown, policy) for record in carried]
         wanted = _without(carried, plan, choice)

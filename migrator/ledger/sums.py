@@ -140,6 +140,10 @@ class LedgerFacts(Records):
         query = select(tables.events).where(events.severity.in_(_WARNINGS)).order_by(events.id.desc())
         return self._all(Event, query.limit(limit))
 
+    def endings(self, kinds: Sequence[str]) -> Sequence[report.Incident]:
+        """Events of these kinds, of any severity, by kind and subject, with the last of each."""
+        return self._all(report.Incident, _grouped().where(tables.events.c.kind.in_(list(kinds))))
+
 
 def _sums(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
     return [func.sum(column).label(column.key) for column in columns]
@@ -220,10 +224,6 @@ class ReportSums(Records):
         events = tables.events.c
         query = _grouped().where(events.severity.in_(_WARNINGS)).order_by(func.max(events.id).desc())
         return self._all(report.Incident, query.limit(limit))
-
-    def latest_events(self, kinds: Sequence[str]) -> Sequence[report.Incident]:
-        """Events of these kinds, of any severity, by kind and subject."""
-        return self._all(report.Incident, _grouped().where(tables.events.c.kind.in_(list(kinds))))
 
 
 def _grouped() -> AnySelect:

@@ -6,7 +6,7 @@ from typing import Protocol, Self, TextIO, assert_never
 
 from migrator.core import progress
 from migrator.core.clock import Clock
-from migrator.core.events import Event, Severity
+from migrator.core.events import Event, EventKind, Severity
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.render.document import LINE_CHARACTERS, clean, percent, shortened
 
@@ -57,7 +57,8 @@ class LineProgress(ProgressView):
 
     def event(self, event: Event) -> None:
         """Write the event at once."""
-        self._write(event_line(event))
+        if not told_at_the_end(event):
+            self._write(event_line(event))
 
     def _write(self, line: str) -> None:
         # A closed standard error or a broken pipe must not stop a copy.
@@ -142,6 +143,12 @@ def _moved(snapshot: progress.DrainProgress) -> str:
     if files > total_files or size_bytes > total_bytes:
         return f"{several(files, 'file')}, {format_size(size_bytes)}, with what other bricks had to move"
     return f"{format_count(files)} of {several(total_files, 'file')}, {format_size(size_bytes)} of {format_size(total_bytes)}"
+
+
+def told_at_the_end(event: Event) -> bool:
+    """Whether the command ends by this event: its message or its result has it then, and once is enough."""
+    refused = event.kind is EventKind.GUARD_REFUSED and event.severity is Severity.ERROR
+    return refused or event.kind is EventKind.POOL_STOPPED
 
 
 def event_line(event: Event) -> str:

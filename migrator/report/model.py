@@ -316,6 +316,14 @@ class Incident:
     resolution: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEvent(Event):
+    """A warning or error, and the event that ended it, as in `Incident`."""
+
+    resolved_at_s: float | None = None
+    resolution: str = ""
+
+
 # --- Status and report
 
 
@@ -485,7 +493,7 @@ class StatusFacts:
     attention_total: int = 0
     vanished_total: int = 0
     runs: tuple[RunFacts, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[SeenEvent, ...] = ()
     blocked: tuple[Blocker, ...] = ()
     probes: tuple[Probe, ...] = ()
     cutovers: tuple[CutoverFacts, ...] = ()

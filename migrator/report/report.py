@@ -82,7 +82,7 @@ def read_report(
         reaped=_reaped(ledger, status, document),
         incidents=rules.incidents(
             ledger.report_sums.event_groups(INCIDENTS),
-            ledger.report_sums.latest_events([kind.value for kind in rules.ENDING_KINDS]),
+            ledger.facts.endings(rules.ENDING_KINDS),
         ),
         benchmarks=_benchmarks(ledger),
         speed_ups=(users := users_of(ledger.speed_ups.settled())),

@@ -4,13 +4,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from migrator.bricks.drain.model import OUT_STATES, UNDER_WAY_STATES, DrainStanding, DrainState
 from migrator.bricks.retire.model import RetirementRecord, RetirementState
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
-from migrator.core.events import EventKind
+from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import CONTENT_KINDS, BatchState, ChunkState, PassState
 from migrator.core.units import DAY_S, MINUTE_S, format_count, format_duration, format_rate, format_size, several
@@ -656,49 +656,83 @@ def _runs(runs: Sequence[model.RunFacts]) -> _Found:
 
 _K = EventKind
 
-_ENDS: Mapping[EventKind, tuple[str, tuple[EventKind, ...], tuple[EventKind, ...]]] = {
-    _K.HOST_FOUND: ("the host is back", (_K.HOST_LOST,), ()),
-    _K.STORAGE_BACK: ("the storage is back", (_K.STORAGE_LOST,), ()),
-    _K.CUTOVER_FINISHED: (
-        "a later attempt finished",
-        (_K.CUTOVER_FAILED, _K.CUTOVER_REVERTING, _K.CUTOVER_GIVEN_UP, _K.CUTOVER_HALTED),
-        (),
-    ),
-    _K.DRAIN_FINISHED: ("the drain finished", (_K.DRAIN_FAILED, _K.DRAIN_HALTED, _K.DRAIN_DOUBTED), ()),
-    _K.ADDITION_FINISHED: ("the addition finished", (_K.ADDITION_FAILED, _K.ADDITION_HALTED), ()),
-    _K.PASS_FINISHED: ("the pass finished", (_K.CHUNK_RETRIED, _K.CHUNK_FAILED), ()),
-    _K.RUN_FINISHED: (
-        "a later run finished",
-        (),
-        (_K.RUN_INTERRUPTED, _K.POOL_STOPPED, _K.BATCH_REFUSED, _K.BRICKS_UNFIT),
-    ),
-    _K.SCAN_FINISHED: ("a later scan finished", (), (_K.SCAN_INTERRUPTED, _K.SOURCE_UNHEALTHY)),
-}
-"""How each event ends an incident, the incidents that it ends if they have the same subject, and those about any subject. A pass
-has its batch as the subject.
-"""
 
-ENDING_KINDS = tuple(_ENDS)
+class _End(NamedTuple):
+    """An event ends incidents of the kinds `of` about the same subject, or about any subject. `clean`: only if it is no warning
+    itself. A pass has its batch as the subject, a cutover its user tree.
+    """
+
+    by: EventKind
+    words: str
+    of: tuple[EventKind, ...]
+    any_subject: bool = False
+    clean: bool = False
+
+
+_OF_A_CUTOVER = (_K.CUTOVER_FAILED, _K.CUTOVER_REVERTING, _K.CUTOVER_GIVEN_UP, _K.CUTOVER_HALTED, _K.GUARD_REFUSED)
+_OF_A_RUN = (_K.RUN_INTERRUPTED, _K.POOL_STOPPED, _K.BATCH_REFUSED, _K.BRICKS_UNFIT)
+
+_ENDS = (
+    _End(_K.HOST_FOUND, "the host is back", (_K.HOST_LOST,)),
+    _End(_K.STORAGE_BACK, "the storage is back", (_K.STORAGE_LOST,)),
+    _End(_K.LIMITS_SET, "resumed", (_K.LIMITS_SET,), clean=True),
+    _End(_K.CUTOVER_FINISHED, "a later attempt finished", _OF_A_CUTOVER),
+    _End(_K.DRAIN_STEP, "the drain continued", (_K.DRAIN_HALTED,), clean=True),
+    _End(_K.DRAIN_FINISHED, "the drain finished", (_K.DRAIN_FAILED, _K.DRAIN_HALTED, _K.DRAIN_DOUBTED)),
+    _End(_K.ADDITION_FINISHED, "the addition finished", (_K.ADDITION_FAILED, _K.ADDITION_HALTED)),
+    _End(
+        _K.RETIREMENT_FINISHED,
+        "the retirement continued",
+        (_K.RETIREMENT_GIVEN_UP, _K.RETIREMENT_HALTED),
+        any_subject=True,
+    ),
+    _End(_K.PASS_FINISHED, "the pass finished", (_K.CHUNK_RETRIED, _K.CHUNK_FAILED)),
+    _End(_K.PASS_FINISHED, "a later pass finished", (_K.PASS_FINISHED, _K.GUARD_REFUSED), clean=True),
+    _End(_K.RUN_FINISHED, "a later run finished", _OF_A_RUN, any_subject=True),
+    _End(_K.RUN_FINISHED, "a later run finished", (_K.RUN_FINISHED, _K.TREES_SET_APART), any_subject=True, clean=True),
+    _End(_K.VERIFY_FINISHED, "a later verification found no difference", (_K.VERIFY_FINISHED,), clean=True),
+    _End(
+        _K.SCAN_FINISHED,
+        "a later scan is whole",
+        (_K.SCAN_FINISHED, _K.SCAN_INTERRUPTED, _K.SOURCE_UNHEALTHY),
+        any_subject=True,
+        clean=True,
+    ),
+)
+
+ENDING_KINDS = tuple(dict.fromkeys(end.by for end in _ENDS))
 """All events that can end an incident."""
 
 
 def incidents(groups: Sequence[model.Incident], endings: Sequence[model.Incident]) -> tuple[model.Incident, ...]:
     """Every group of warnings or errors with the event that ended it. Unresolved ones first, then by time."""
-    found = [_incident(group, endings) for group in groups]
+    found = [replace(group, **_ended(group.kind, group.subject, group.last_at_s, endings)) for group in groups]
     return tuple(sorted(found, key=lambda one: (one.resolved_at_s is not None, -one.last_at_s)))
 
 
-def _incident(group: model.Incident, endings: Sequence[model.Incident]) -> model.Incident:
-    first = min(
-        (ending for ending in endings if _ends(ending, group)), key=lambda ending: ending.last_at_s, default=None
+def seen_events(events: Sequence[Event], endings: Sequence[model.Incident]) -> tuple[model.SeenEvent, ...]:
+    """Warnings and errors, each with the event that ended it."""
+    return tuple(
+        of_record(model.SeenEvent, event, **_ended(event.kind, event.subject, event.at_s, endings)) for event in events
     )
-    resolved_at_s, resolution = (None, "") if first is None else (first.last_at_s, _ENDS[first.kind][0])
-    return replace(group, resolved_at_s=resolved_at_s, resolution=resolution)
 
 
-def _ends(ending: model.Incident, group: model.Incident) -> bool:
-    """Subjects are the same, or the ending's contains the incident's (`batch 1` contains `batch 1: chunk 7`)."""
-    _, same, of_any = _ENDS[ending.kind]
-    within = tuple(f"{ending.subject}{mark}" for mark in ":, ")
-    is_same = group.subject == ending.subject or group.subject.startswith(within)
-    return ending.last_at_s > group.last_at_s and (group.kind in of_any or (group.kind in same and is_same))
+def _ended(kind: EventKind, subject: str, at_s: float, endings: Sequence[model.Incident]) -> dict[str, Any]:
+    """When the incident ended, and how: by the first event that ends it."""
+    later = [
+        (ending.last_at_s, end.words)
+        for ending in endings
+        for end in _ENDS
+        if end.by is ending.kind
+        and kind in end.of
+        and ending.last_at_s > at_s
+        and (end.any_subject or _is_about(ending.subject, subject))
+        and (not end.clean or ending.severity is Severity.INFO)
+    ]
+    resolved_at_s, resolution = min(later, default=(None, ""))
+    return {"resolved_at_s": resolved_at_s, "resolution": resolution}
+
+
+def _is_about(subject: str, incident: str) -> bool:
+    """Whether an incident is about a subject: the same, or within it (`batch 1` contains `batch 1: chunk 7`)."""
+    return incident == subject or incident.startswith(tuple(f"{subject}{mark}" for mark in ":, "))

@@ -207,7 +207,7 @@ def read_status(
         attention_total=sum(batch.attention.bad for batch in batches),
         vanished_total=sum(batch.attention.vanished for batch in batches),
         runs=runs,
-        events=tuple(ledger.facts.incidents(events_limit)),
+        events=rules.seen_events(ledger.facts.incidents(events_limit), ledger.facts.endings(rules.ENDING_KINDS)),
         blocked=(
             *governing_blockers(governing),
             *cutover_blockers(cutovers, at_work=bool(at_work & {"cutover", "rollback"})),

@@ -144,7 +144,7 @@ def run_document(summary: RunSummary) -> doc.Document:
 
 def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
     if batch.stopped is not None:
-        yield doc.paragraph(f"Stopped: {batch.stopped.message}", alert=True)
+        yield doc.paragraph("Stopped: see the error below.", alert=True)
         if batch.stopped.unended:
             yield doc.paragraph(f"Could not be ended: {', '.join(batch.stopped.unended)}", alert=True)
     for finding in batch.guards:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
 from migrator.catalog.model import CatalogRecord
-from migrator.core.events import Event, Finding, FindingStatus
+from migrator.core.events import Finding, FindingStatus
 from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
@@ -93,7 +93,7 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
         "Copied and left",
         columns,
         rows,
-        note=f"The whole migration; the active plan is {status.plan.name} of {doc.when(status.plan.created_at_s)}. A file counts as "
+        note=f"The whole migration, by {status.plan.name} of {doc.when(status.plan.created_at_s)}. A file counts as "
         "done when its chunk is done, and as moved when its user works on the target.",
     )
     if status.rate is not None:
@@ -325,10 +325,20 @@ _LIFE = {
 }
 
 
-def event_table(events: Sequence[Event]) -> doc.Block:
-    """Warnings and errors, newest first."""
+def event_table(events: Sequence[model.SeenEvent]) -> doc.Block:
+    """Warnings and errors, newest first, each with what ended it."""
     return doc.table(
         "",
-        [doc.text("when"), doc.text("severity"), doc.text("kind"), doc.paths("subject"), doc.paths("message")],
-        [(doc.when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message) for one in events],
+        [
+            doc.text("when"),
+            doc.text("severity"),
+            doc.text("kind"),
+            doc.paths("subject"),
+            doc.paths("message"),
+            doc.wide("over"),
+        ],
+        [
+            (doc.when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message, one.resolution or "no")
+            for one in events
+        ],
     )

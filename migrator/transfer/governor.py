@@ -299,6 +299,7 @@ class Governor:
 
 
 _SUBJECT = "governor"
+_PAUSE = "pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +318,9 @@ class Tuning:
         before = self.ledger.controls.now().hold
         self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
         if before is None:
-            self._say(Severity.WARNING, f"paused by {self.by}" + (f": {reason}" if reason else ""))
+            self._say(
+                Severity.WARNING, subject=_PAUSE, message=f"paused by {self.by}" + (f": {reason}" if reason else "")
+            )
         return self.facts()
 
     def resume(self) -> transfer.GoverningFacts:
@@ -325,7 +328,7 @@ class Tuning:
         before = self.ledger.controls.now().hold
         self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
         if before is not None:
-            self._say(Severity.INFO, f"resumed by {self.by}")
+            self._say(Severity.INFO, subject=_PAUSE, message=f"resumed by {self.by}")
         return self.facts()
 
     def tune(self, limits: transfer.Limits, *, reset: bool) -> transfer.GoverningFacts:
@@ -336,7 +339,9 @@ class Tuning:
         self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s())
         if now != was:
             self._say(
-                Severity.INFO, f"tuned by {self.by}: {limits_in_words(now) or 'limits are as given at the start'}"
+                Severity.INFO,
+                subject=_SUBJECT,
+                message=f"tuned by {self.by}: {limits_in_words(now) or 'limits are as given at the start'}",
             )
         return self.facts()
 
@@ -347,9 +352,9 @@ class Tuning:
             self.ledger, now_s=now_s, is_gone=self.is_gone, given=self.given, windows=self.windows(now_s)
         )
 
-    def _say(self, severity: Severity, message: str) -> None:
+    def _say(self, severity: Severity, *, subject: str, message: str) -> None:
         event = Event(
-            at_s=self.clock.now_s(), kind=EventKind.LIMITS_SET, severity=severity, subject=_SUBJECT, message=message
+            at_s=self.clock.now_s(), kind=EventKind.LIMITS_SET, severity=severity, subject=subject, message=message
         )
         self.ledger.events.add(event)
 

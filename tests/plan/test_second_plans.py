@@ -46,6 +46,9 @@ def test_a_later_plan_is_a_draft_until_it_is_activated(planned: Site) -> None:
     assert done.returncode == 0, done.stderr
     assert "plan-0002 is the active plan: all verbs work by it." in done.stdout
     assert "Against plan-0001: 1 user tree (home/zoe) more" in done.stdout
+    for words in (("run", "--dry-run"), ("verify",), ("cutover", "--dry-run")):
+        said = planned.call(*words, "--user-batch", "1", "--plan", "plan-0001").stderr
+        assert said.count("plan: plan-0001, not the active one") == 1, words
     status = json.loads(planned.call("status", "--json").stdout)
     assert status["plan"]["name"] == "plan-0002"
     assert status["overall"]["done_bytes"] == before["overall"]["done_bytes"], "what is copied stays copied"
@@ -75,7 +78,8 @@ def test_a_plan_that_is_half_copied_is_not_dropped_for_a_newer_one_in_silence(pl
         ledger.passes.set_state(record.id, PassState.STOPPED, 2.0)
     planned.works("plan", "--activate")
     planned.fails(2, "run", "--user-batch", "1", says=("plan-0001", "--plan plan-0001", "--plan plan-0002"))
-    planned.works("run", "--user-batch", "1", "--plan", "plan-0002")
+    done = planned.call("run", "--user-batch", "1", "--plan", "plan-0002")
+    assert (done.returncode, done.stderr.count("plan: plan-0002, the active one")) == (0, 1), done.stderr
 
 
 @pytest.mark.exhaustive

@@ -277,9 +277,9 @@ def test_the_newest_run_of_each_verb_counts(runs: list[report_model.RunFacts], s
 # --- Incidents
 
 
-def group(kind: EventKind, subject: str, at_s: float) -> report_model.Incident:
+def group(kind: EventKind, subject: str, at_s: float, severity: Severity = Severity.WARNING) -> report_model.Incident:
     return report_model.Incident(
-        kind=kind, severity=Severity.WARNING, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
+        kind=kind, severity=severity, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
     )
 
 
@@ -300,6 +300,34 @@ def group(kind: EventKind, subject: str, at_s: float) -> report_model.Incident:
             "the pass finished",
         ),
         (group(EventKind.CHUNK_FAILED, "batch 11", 10.0), group(EventKind.PASS_FINISHED, "batch 1", 20.0), ""),
+        (
+            group(EventKind.LIMITS_SET, "pause", 10.0),
+            group(EventKind.LIMITS_SET, "pause", 20.0, Severity.INFO),
+            "resumed",
+        ),
+        (group(EventKind.LIMITS_SET, "pause", 10.0), group(EventKind.LIMITS_SET, "governor", 20.0, Severity.INFO), ""),
+        (
+            group(EventKind.GUARD_REFUSED, "ann: rollback", 10.0),
+            group(EventKind.CUTOVER_FINISHED, "ann: rollback", 20.0, Severity.INFO),
+            "a later attempt finished",
+        ),
+        (
+            group(EventKind.DRAIN_HALTED, "drain of h:/b", 10.0),
+            group(EventKind.DRAIN_STEP, "drain of h:/b", 20.0, Severity.INFO),
+            "the drain continued",
+        ),
+        (
+            group(EventKind.SCAN_FINISHED, "scan-1", 10.0),
+            group(EventKind.SCAN_FINISHED, "scan-2", 20.0, Severity.INFO),
+            "a later scan is whole",
+        ),
+        (group(EventKind.SOURCE_UNHEALTHY, "scan", 10.0), group(EventKind.SCAN_FINISHED, "scan-2", 20.0), ""),
+        (
+            group(EventKind.VERIFY_FINISHED, "batch 1", 10.0),
+            group(EventKind.VERIFY_FINISHED, "batch 1", 20.0, Severity.INFO),
+            "a later verification found no difference",
+        ),
+        (group(EventKind.VERIFY_FINISHED, "batch 1", 10.0), group(EventKind.VERIFY_FINISHED, "batch 1", 20.0), ""),
     ],
 )
 def test_what_ends_an_incident(lost: report_model.Incident, found: report_model.Incident, resolution: str) -> None:

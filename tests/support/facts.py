@@ -2,7 +2,7 @@
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover.model import CutoverFacts, CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
@@ -182,7 +182,11 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
         attention_total=7,
         vanished_total=3,
         runs=(run,),
-        events=(Event(at_s=AT_S, kind=EventKind.FILE_BAD, severity=Severity.ERROR, subject=text, message=f"m {text}"),),
+        events=(
+            report_model.SeenEvent(
+                at_s=AT_S, kind=EventKind.FILE_BAD, severity=Severity.ERROR, subject=text, message=f"m {text}"
+            ),
+        ),
         cutovers=(
             CutoverFacts(
                 tree=trees[0],
