@@ -219,12 +219,13 @@ class ParquetDraft:
         shutil.rmtree(self._draft)
         self._database.close()
         sync(self._directory)
-        file = self._directory / MANIFEST_FILE
+        file, listed = self._directory / MANIFEST_FILE, self._directory / DIFFERENCES_FILE
         return ClosedManifest(
             file=str(file),
             digest=file_digest(file),
             rows=pq.read_metadata(file).num_rows,
-            differences_file=str(self._directory / DIFFERENCES_FILE),
+            differences_file=str(listed),
+            differences_digest=file_digest(listed),
         )
 
     def abandon(self) -> None:
@@ -465,9 +466,9 @@ class ManifestDirectories:
             losses=tuple(Loss(path=path, kind=SurpriseKind(kind), detail=detail) for path, kind, detail in losses),
         )
 
-    def differing(self, manifest: str) -> Iterator[bytes]:
-        """The paths of the source that differ on the target or are missing there, in order."""
-        file = _existing(Path(manifest).parent / DIFFERENCES_FILE)
+    def differing(self, manifest: str, *, digest: str | None) -> Iterator[bytes]:
+        """The paths of the source that differ on the target or are missing there, in order. `digest` as for `differences_of`."""
+        file = differences_of(manifest, digest=digest)
         with connect(temp_dir=self._temp_dir) as database:
             cursor = database.execute(
                 "SELECT DISTINCT path FROM read_parquet(?) WHERE kind NOT IN (SELECT unnest(?)) ORDER BY path",
@@ -482,13 +483,22 @@ class ManifestDirectories:
 
     def open_earlier(self, manifest: str, *, digest: str) -> ParquetEarlierManifest:
         """Open the manifest of an earlier verification. Raises Refused if it is unreadable or its digest differs."""
-        if self.digest(manifest) != digest:
-            raise Refused(
-                "the manifest of a verification is not the one that was written",
-                cause=f"{manifest} was changed or damaged since",
-                hint="verify the batch again",
-            )
-        return ParquetEarlierManifest(Path(manifest))
+        return ParquetEarlierManifest(_intact(Path(manifest), digest))
+
+
+def differences_of(manifest: str, *, digest: str | None) -> Path:
+    """The list of differences beside a manifest; `digest` is that of the ledger. Raises Refused if it is missing or was changed."""
+    return _intact(Path(manifest).with_name(DIFFERENCES_FILE), digest)
+
+
+def _intact(file: Path, digest: str | None) -> Path:
+    if file_digest(_existing(file)) != digest:
+        raise Refused(
+            f"{file.name} of a verification is not the one that was written",
+            cause=f"{file} was changed or damaged since",
+            hint="verify the batch again",
+        )
+    return file
 
 
 def _first_of_each_kind(database: duckdb.DuckDBPyConnection, file: Path, per_kind: int) -> Sequence[tuple[Any, ...]]:

@@ -93,13 +93,14 @@ class LinkFinding:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedManifest:
     """A manifest on disk: the file, its BLAKE2b digest in hexadecimal, its number of paths, and the file that lists all
-    differences.
+    differences, with its digest.
     """
 
     file: str
     digest: str
     rows: int
     differences_file: str | None = None
+    differences_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

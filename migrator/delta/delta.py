@@ -52,13 +52,14 @@ def found_to_differ(
     ledger: "Ledger", differing: "ManifestDirectories", *, plan: str, batch: int, trees: Collection[bytes]
 ) -> Sequence[bytes]:
     """Paths that the newest verification of each tree found to differ, unless a pass after the seed has covered the tree
-    since. Blocking. Raises Refused if the list of differences is missing.
+    since. Blocking. Raises Refused if the list of differences is missing or was changed.
     """
     found: set[bytes] = set()
     for tree in trees:
         newest = standing_verification(ledger, plan, batch, tree)
         if newest is not None and newest.manifest is not None:
-            found.update(path for path in differing.differing(newest.manifest) if is_beneath(path, tree))
+            paths = differing.differing(newest.manifest, digest=newest.differences_digest)
+            found.update(path for path in paths if is_beneath(path, tree))
     return sorted(found)
 
 

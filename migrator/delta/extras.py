@@ -101,6 +101,7 @@ def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfT
         brought=tuple(dict.fromkeys(one.catalog for one in passes)),
         earlier=tuple(dict.fromkeys(earlier)),
         manifest=named.manifest if named is not None and named.whole else None,
+        differences_digest=None if named is None else named.differences_digest,
     )
 
 

@@ -124,10 +124,11 @@ class WrittenMoves:
 class ExtrasOfTree:
     """Where to search for extras of one tree. `brought` are the catalogs of all passes over it: this program did not copy a
     path that none of them lists, so it is no extra. `earlier` are those of them since the last pass that removed extras.
-    `manifest` is that of the verification whose findings count.
+    `manifest` is that of the verification whose findings count, `differences_digest` that of its list of differences.
     """
 
     tree: bytes
     brought: tuple[str, ...]
     earlier: tuple[str, ...] = ()
     manifest: str | None = None
+    differences_digest: str | None = None

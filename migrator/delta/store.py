@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect
 from migrator.catalog.files import open_closed
-from migrator.catalog.manifest import DIFFERENCES_FILE
+from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries, listed
 from migrator.catalog.rules_packing import Listing
@@ -686,20 +686,22 @@ class Extras:
         """Find paths that the catalog `now` no longer lists, or that changed from a directory to something else or the
         reverse, except those that vanished since `base`. Missing catalogs of `brought` and `earlier` are skipped: then less
         is found. Blocking. Raises UsageError and Refused as a comparison does, and Refused if the differences of the
-        verification are missing.
+        verification are missing or were changed.
         """
-        groups: defaultdict[tuple[tuple[str, ...], tuple[str, ...], str | None], list[bytes]] = defaultdict(list)
+        groups: defaultdict[ExtrasOfTree, list[bytes]] = defaultdict(list)
         for one in wanted:
-            groups[one.brought, one.earlier, one.manifest].append(one.tree)
+            groups[replace(one, tree=b"")].append(one.tree)
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir) as connection:
             create_entries(connection, open_closed(self._catalogs_dir / base).part_files, view="base_rows")
             create_entries(connection, open_closed(self._catalogs_dir / now).part_files, view="now_rows")
             connection.execute(_TABLES)
-            for (brought, earlier, manifest), trees in groups.items():
-                self._add(connection, _EARLIER, trees, earlier)
-                if manifest is not None:
-                    _read_differences(connection, Path(manifest).parent / DIFFERENCES_FILE)
-                    self._add(connection, _NAMED, trees, brought)
+            for one, trees in groups.items():
+                self._add(connection, _EARLIER, trees, one.earlier)
+                if one.manifest is not None:
+                    differences = str(differences_of(one.manifest, digest=one.differences_digest))
+                    kinds = {"extra": DifferenceKind.EXTRA.value, "type": DifferenceKind.TYPE.value}
+                    connection.execute(_FOUND, {"differences": differences, **kinds})
+                    self._add(connection, _NAMED, trees, one.brought)
                     connection.execute(_OF_OTHERS)
             yield FoundExtras(connection)
 
@@ -712,17 +714,6 @@ class Extras:
                 files += [str(file) for file in open_closed(self._catalogs_dir / name).part_files]
         if files:
             connection.execute(query, {"catalogs": files, "trees": list(trees)})
-
-
-def _read_differences(connection: duckdb.DuckDBPyConnection, differences: Path) -> None:
-    if not differences.is_file():
-        raise Refused(
-            f"what a verification found to differ is missing: {differences}",
-            cause="it was moved or removed since",
-            hint="verify the batch again",
-        )
-    kinds = {"extra": DifferenceKind.EXTRA.value, "type": DifferenceKind.TYPE.value}
-    connection.execute(_FOUND, {"differences": str(differences), **kinds})
 
 
 class FoundExtras:

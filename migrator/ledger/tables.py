@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = MetaData(
@@ -310,7 +310,7 @@ verifications = _table(
     id:int! plan:text batch:int started_at_s:float finished_at_s:float? algorithm:text share:float seed:int
     paths:int size_bytes:int digested_files:int digested_bytes:int proven_gone:int differences:text
     expected:text whole:int reasons:text manifest:text? manifest_digest:text? files:int equal_paths:int
-    differences_file:text? trees:text carried_files:int carried_bytes:int
+    differences_file:text? differences_digest:text? trees:text carried_files:int carried_bytes:int
     """,
     Index("ix_verifications_plan", "plan", "batch"),
 )

@@ -83,7 +83,7 @@ def _losses(can: TargetCapabilities) -> Iterator[tuple[bool, Loss]]:
         yield True, Loss(Kind.LOSS_ACL, f"{acl} AND acl_entries > {can.max_acl_entries}", words)
     else:
         yield True, Loss(Kind.LOSS_ACL, acl, "ACLs are left out")
-    copies = "the target has no hard links: every name becomes a file of its own"
+    copies = "the target has no hard links, or none across directories: every name becomes a file of its own"
     yield not can.keeps_hard_links, Loss(Kind.LOSS_HARD_LINK, "link_group IS NOT NULL", copies)
     filled = "holes in sparse files are filled: they take their full size"
     yield not can.keeps_sparse, Loss(Kind.LOSS_SPARSENESS, "type = 'file' AND blocks * 512 < size", filled)

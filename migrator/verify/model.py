@@ -116,6 +116,7 @@ class VerificationRecord:
     files: int = 0
     equal_paths: int = 0
     differences_file: str | None = None
+    differences_digest: str | None = None
     trees: tuple[bytes, ...] = ()
     carried_files: int = 0
     carried_bytes: int = 0

@@ -462,6 +462,7 @@ class Verification:
             files=tally.files,
             equal_paths=manifest.rows,
             differences_file=manifest.differences_file,
+            differences_digest=manifest.differences_digest,
             examples=self.manifests.examples(manifest.file, per_kind=EXAMPLES_PER_KIND).differences,
         )
 

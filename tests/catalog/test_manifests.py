@@ -39,9 +39,15 @@ def test_the_same_findings_give_the_same_digest_and_a_change_another(manifests: 
     assert manifests.digest(closed.file) != closed.digest
 
 
-def test_what_is_missing_is_refused_with_a_way_out(manifests: ManifestDirectories) -> None:
+def test_what_is_missing_or_changed_is_refused_with_a_way_out(manifests: ManifestDirectories) -> None:
     closed = manifests.create("one", algorithm="xxh3_128").close()
-    Path(closed.file).with_name("differences.parquet").unlink()
+    differences = Path(closed.file).with_name("differences.parquet")
+    assert list(manifests.differing(closed.file, digest=closed.differences_digest)) == []
+    with differences.open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(Refused, match=r"differences\.parquet"):
+        next(manifests.differing(closed.file, digest=closed.differences_digest))
+    differences.unlink()
     with pytest.raises(Refused, match=r"differences\.parquet") as raised:
         manifests.examples(closed.file)
     assert raised.value.hint

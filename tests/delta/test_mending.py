@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.errors import Refused
 from tests.conftest import MakeXfs
 from tests.support.delta_changes import let_settle, write
 from tests.support.run_site import RealSite
@@ -54,6 +55,15 @@ def test_what_was_found_to_differ_is_sent_once_more(site: RealSite) -> None:
     assert sent(site) == 0, "no pass looks at what the target holds"
     found = verified(site, 3)
     assert (found["content"], found["missing"], found["extra"]) == (1, 1, 1)
+    (differences,) = site.directory.rglob("differences.parquet")
+    whole = differences.read_bytes()
+    differences.write_bytes(whole[:20] + bytes([whole[20] ^ 1]) + whole[21:])
+    refused = site.run("--deltas", "1")
+    assert refused.returncode == Refused.exit_code, refused.stderr
+    assert "differences.parquet" in refused.stderr
+    assert "verify the batch again" in refused.stderr
+    assert not (target / "gone").exists()
+    assert verified(site, 3) == found, "the remedy"
     assert sent(site) == 2
     assert (target / "damaged").read_bytes() == content
     assert verified(site, 3).keys() == {"extra"}
