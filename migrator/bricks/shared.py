@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from migrator.bricks.add import rules as addition_standing
-from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionState, BrickStandings
+from migrator.bricks.add.model import FORGETTABLE_STATES, AdditionNotes, AdditionRecord, AdditionState, BrickStandings
 from migrator.bricks.drain import rules_progress as drain_standing
 from migrator.bricks.drain.model import (
     OUT_STATES,
@@ -328,10 +328,6 @@ def read_bricks(ledger: "Ledger") -> BrickStandings:
 # for a failure that a killed call could not report, and at its end.
 
 
-_ADDING_BEGINS = frozenset({AdditionState.PLANNED, AdditionState.PREPARING, AdditionState.PREPARED})
-"""Neither the volume nor the target was changed yet."""
-
-
 class Ended(Protocol):
     """How a call ended."""
 
@@ -372,7 +368,7 @@ def addition_failure(
     record: AdditionRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
 ) -> AttemptFailure | None:
     """The same of an addition. A disk that is to be exchanged by hand now is waited for, and has not failed."""
-    if record.state in _ADDING_BEGINS:
+    if record.state in FORGETTABLE_STATES:
         return None
     if back and record.state is not AdditionState.TAKING_BACK:
         ended = None

@@ -9,7 +9,7 @@ import click
 
 from migrator import app
 from migrator.app.bricks import addition_world, brick_usage, host_versions, open_volume
-from migrator.bricks.add.add import add_bricks
+from migrator.bricks.add.add import BRICKS_LOCK, add_bricks, forget_addition
 from migrator.bricks.add.model import AdditionRequest, AdditionSide, AdditionSummary, Wish
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.model import DrainRequest, DrainSummary
@@ -223,6 +223,31 @@ def add_command(
         summary = run_shown(wiring, work)
     present(invocation, summary, "bricks.view:addition_document")
     return summary.exit_code
+
+
+@brick.command("forget")
+@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True)
+@click.option(
+    "--to",
+    "side",
+    type=click.Choice([side.value for side in AdditionSide]),
+    required=True,
+    help="Where the bricks were to go.",
+)
+@click.option(
+    "--accept-hooks",
+    is_flag=True,
+    help="Forget it although pre-add hooks were called: what they did on the host stays.",
+)
+@verb
+def forget_command(invocation: Invocation, *, bricks: Sequence[str], side: str, accept_hooks: bool) -> ExitCode:
+    """Forget an addition that was a mistake, as long as it has changed neither the volume nor the target."""
+    wiring = app.Wiring(open_site(invocation))
+    with wiring.ledger() as ledger, wiring.locks().hold(BRICKS_LOCK, "brick forget"):
+        forget_addition(bricks, AdditionSide(side), ledger, accept_hooks=accept_hooks, at_s=wiring.clock.now_s())
+        standings = read_bricks(ledger)
+    present(invocation, standings, "bricks.view:brick_standings_document")
+    return ExitCode.DONE
 
 
 # --- `brick retire`

@@ -1,14 +1,16 @@
 """The entry of `brick add`."""
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from migrator.bricks.add import model
 from migrator.bricks.add.rules import problems_before
 from migrator.bricks.add.rules_guards import against
-from migrator.bricks.add.stage import ADD_STEPS, LOG, AdditionCall, AdditionLooker, AdditionWorld, subject_of
+from migrator.bricks.add.stage import ADD_STEPS, LOG, AdditionCall, AdditionLooker, AdditionWorld, hooked, subject_of
 from migrator.bricks.add.steps import AdditionMachine, throttle_of
-from migrator.core.errors import ToolFailed, UsageError
+from migrator.core.errors import Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookEvent, HookStage, HookStep
@@ -18,8 +20,11 @@ from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
 from migrator.operations.model import Finished, Halt
 
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
 VERB = "brick-add"
-_LOCK = "drain"
+BRICKS_LOCK = "drain"
 """Drains and additions: one at a time is driven, as one moves what the other judges by."""
 
 
@@ -56,6 +61,8 @@ async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> mo
 
 def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model.AdditionRequest) -> bool:
     """Bricks that were drained again since they were added, and a brick whose disk is to be exchanged in its place after that."""
+    if known.state is model.AdditionState.FORGOTTEN:
+        return True
     if known.state not in model.ADDITION_ENDED_STATES or known.side is model.AdditionSide.TARGET:
         return False
     if not {brick.name for brick in state.bricks}.intersection(known.bricks):
@@ -64,6 +71,44 @@ def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model
     if known.state is model.AdditionState.TAKEN_BACK:
         return not request.wish.take_back
     return in_place and (request.once_more or known.instead_of != request.instead_of)
+
+
+def forget_addition(
+    bricks: Sequence[str], side: model.AdditionSide, ledger: "Ledger", *, accept_hooks: bool, at_s: float
+) -> model.AdditionRecord:
+    """End an addition that was a mistake, if it has changed neither the volume nor the target. `accept_hooks`: also where pre-add
+    hooks were called, which may have changed the host. May be called again. Raises UsageError and Refused.
+    """
+    shown = " ".join(bricks)
+    known = [one for one in ledger.additions.all() if one.side is side and set(one.bricks) == set(bricks)]
+    if not known:
+        raise UsageError(
+            f"no addition of {shown} to the {side.value} is known", hint="`migrator brick status` lists all additions"
+        )
+    record = known[-1]
+    if record.state is model.AdditionState.FORGOTTEN:
+        return record
+    if record.state not in model.FORGETTABLE_STATES or model.AdditionState.RESETTING in record.times:
+        raise Refused(
+            f"the addition of {shown} is {record.state.value}, and cannot be forgotten",
+            cause="it has changed the volume, the target or the brick",
+            hint="`migrator brick add` with the same words resumes it",
+        )
+    step = ledger.hooks.latest(HookStep.ADD, hooked(record).key)
+    if step is not None and ledger.hooks.of_step(step.id) and not accept_hooks:
+        raise Refused(
+            f"pre-add hooks were called for {shown}, and may have changed the host",
+            cause="they make file systems, or give disks to the target",
+            hint="look what they did there, undo it, then repeat the command with --accept-hooks",
+        )
+    if step is not None:
+        ledger.hooks.close_step(step.id, state=model.AdditionState.FORGOTTEN.value, at_s=at_s)
+    act = model.AdditionAct(
+        step=model.AdditionStep.FORGET, intent=model.AdditionState.FORGOTTEN, result=model.AdditionState.FORGOTTEN
+    )
+    return ledger.additions.finish(
+        ledger.additions.intend(record.id, act, at_s=at_s), model.AdditionState.FORGOTTEN, at_s=at_s
+    )
 
 
 async def _preview(call: AdditionCall, state: VolumeState, known: model.AdditionRecord | None) -> model.AdditionSummary:
@@ -113,7 +158,7 @@ async def _make(
 ) -> model.AdditionSummary:
     """The call in the ledger, with its lock, its directory and its heartbeat."""
     purpose = f"brick add {' '.join(request.bricks)}"
-    with world.locks.hold(_LOCK, purpose), world.files.open(VERB, world.clock.now_s()) as directory:
+    with world.locks.hold(BRICKS_LOCK, purpose), world.files.open(VERB, world.clock.now_s()) as directory:
         additions = world.ledger.additions
         async with recorded_run(
             world.ledger.runs,

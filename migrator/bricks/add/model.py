@@ -32,7 +32,8 @@ class AdditionState(StrEnum):
     moved onto them. `healing`: a replica's new copy is filled. `handing`: hooks give bricks to the target, whose new
     capacity is waited for. `failed`: it did not come to its end, and waits for people; what was added stays added.
     Where a brick takes its own place: `resetting`, it is taken offline; `offline`, its disk may be exchanged; `taking-back`, it
-    is brought up again with what it had, and `taken-back` when nothing waits to be healed there.
+    is brought up again with what it had, and `taken-back` when nothing waits to be healed there. `forgotten`: it was a mistake,
+    and had changed nothing.
     """
 
     PLANNED = "planned"
@@ -53,17 +54,18 @@ class AdditionState(StrEnum):
     SETTLED = "settled"
     TAKING_BACK = "taking-back"
     TAKEN_BACK = "taken-back"
+    FORGOTTEN = "forgotten"
     FAILED = "failed"
 
 
 _S = AdditionState
 
 ADDITION_TRANSITIONS: Mapping[AdditionState, frozenset[AdditionState]] = {
-    _S.PLANNED: frozenset({_S.PREPARING, _S.ADDING, _S.RESETTING}),
+    _S.PLANNED: frozenset({_S.PREPARING, _S.ADDING, _S.RESETTING, _S.FORGOTTEN}),
     _S.RESETTING: frozenset({_S.OFFLINE, _S.ADDING, _S.TAKING_BACK}),
     _S.OFFLINE: frozenset({_S.PREPARING, _S.ADDING, _S.RESETTING, _S.TAKING_BACK}),
-    _S.PREPARING: frozenset({_S.PREPARED, _S.ADDING, _S.RESETTING, _S.TAKING_BACK}),
-    _S.PREPARED: frozenset({_S.PREPARING, _S.ADDING, _S.HANDING, _S.RESETTING, _S.TAKING_BACK}),
+    _S.PREPARING: frozenset({_S.PREPARED, _S.ADDING, _S.RESETTING, _S.TAKING_BACK, _S.FORGOTTEN}),
+    _S.PREPARED: frozenset({_S.PREPARING, _S.ADDING, _S.HANDING, _S.RESETTING, _S.TAKING_BACK, _S.FORGOTTEN}),
     _S.ADDING: frozenset({_S.ADDED, _S.RESETTING}),
     _S.ADDED: frozenset({_S.LAYOUT, _S.HEALING, _S.FAILED}),
     _S.LAYOUT: frozenset({_S.LAID_OUT, _S.FAILED}),
@@ -77,14 +79,18 @@ ADDITION_TRANSITIONS: Mapping[AdditionState, frozenset[AdditionState]] = {
     _S.SETTLED: frozenset(),
     _S.TAKING_BACK: frozenset({_S.TAKEN_BACK}),
     _S.TAKEN_BACK: frozenset(),
+    _S.FORGOTTEN: frozenset(),
     _S.FAILED: frozenset({_S.PREPARING, _S.LAYOUT, _S.HEALING, _S.RESETTING}),
 }
 
 UNTOUCHED_STATES = frozenset({_S.PLANNED})
 """Nothing was done yet: another addition may take its place."""
 
-ADDITION_ENDED_STATES = frozenset({_S.SETTLED, _S.TAKEN_BACK})
+ADDITION_ENDED_STATES = frozenset({_S.SETTLED, _S.TAKEN_BACK, _S.FORGOTTEN})
 """It has come to its end: nothing of it waits."""
+
+FORGETTABLE_STATES = frozenset({_S.PLANNED, _S.PREPARING, _S.PREPARED})
+"""Neither the volume nor the target was changed yet, where no brick takes its own place."""
 
 AWAY_STATES = frozenset({_S.RESETTING, _S.OFFLINE, _S.PREPARING, _S.PREPARED, _S.ADDING, _S.TAKING_BACK})
 """Where a brick takes its own place: it is offline, or may be, and its files have a copy less."""
@@ -119,6 +125,8 @@ class AdditionStep(StrEnum):
     """Has the hooks give bricks to the target, and waits for the new capacity."""
     FINISH = "finish"
     """Calls the hooks after an addition."""
+    FORGET = "forget"
+    """Ends an addition that was a mistake."""
     GIVE_UP = "give-up"
     """Touches nothing: it is written down why people have to look."""
 

@@ -29,6 +29,8 @@ def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
 
 def finished_words(record: AdditionRecord) -> str:
     """What it came to."""
+    if record.state is AdditionState.FORGOTTEN:
+        return f"the addition of {record.shown_bricks} was a mistake and is forgotten"
     if record.side is AdditionSide.TARGET:
         return f"{record.shown_bricks} is part of the target, whose new capacity is seen"
     if record.state is AdditionState.TAKEN_BACK:

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from migrator.bricks.add.add import forget_addition
 from migrator.bricks.add.model import AdditionEnding, AdditionState
 from migrator.bricks.add.stage import ADD_STEPS
+from migrator.core.errors import Refused, UsageError
 from migrator.hooks.model import HookCall, HookResult, HookStep
 from tests.bricks.add.addition_site import Site, addition_site
+from tests.bricks.add.addition_world import NEW
 from tests.support.kills import DoingHooks, Killed
 
 
@@ -75,3 +78,28 @@ def test_guards_before_anything_is_changed_ring_nobody(site: Site, hooks: DoingH
     site.volume.peer_up = False
     assert site.add().ending is AdditionEnding.HALTED
     assert hooks.called() == []
+
+
+def forget(site: Site, *, accept_hooks: bool = False) -> AdditionState:
+    return forget_addition([NEW], site.side, site.ledger, accept_hooks=accept_hooks, at_s=site.clock.now_s()).state
+
+
+def test_an_addition_that_was_a_mistake_is_forgotten_while_it_has_changed_nothing(
+    site: Site, hooks: DoingHooks
+) -> None:
+    with pytest.raises(UsageError, match="no addition"):
+        forget(site)
+    hooks.exit_codes = {"pre-add": 1}
+    with pytest.raises(Refused):
+        site.add()
+    assert site.states == [AdditionState.PREPARING]
+    with pytest.raises(Refused, match="pre-add hooks were called"):
+        forget(site)
+    for _ in range(2):
+        assert forget(site, accept_hooks=True) is AdditionState.FORGOTTEN
+    assert not site.ledger.additions.under_way()
+    hooks.exit_codes = {}
+    assert site.add().ending is AdditionEnding.DONE
+    assert site.states == [AdditionState.FORGOTTEN, AdditionState.SETTLED]
+    with pytest.raises(Refused, match="cannot be forgotten"):
+        forget(site, accept_hooks=True)
