@@ -141,8 +141,11 @@ class LedgerFacts(Records):
         return self._all(Event, query.limit(limit))
 
     def endings(self, kinds: Sequence[str]) -> Sequence[report.Incident]:
-        """Events of these kinds, of any severity, by kind and subject, with the last of each."""
-        return self._all(report.Incident, _grouped().where(tables.events.c.kind.in_(list(kinds))))
+        """Events of these kinds, by kind, subject and severity, with the last of each. A later warning of the same kind hides no
+        earlier end: the first of two pauses is over.
+        """
+        events = tables.events.c
+        return self._all(report.Incident, _grouped().where(events.kind.in_(list(kinds))).group_by(events.severity))
 
 
 def _sums(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:

@@ -7,6 +7,7 @@ import pytest
 
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import Refused, UsageError
+from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
@@ -103,6 +104,24 @@ def copy(ledger: Ledger, pass_id: int, chunk_id: int, at_s: float, *problems: Fi
         chunk_state=ChunkState.DONE,
         problems=problems,
     )
+
+
+def test_an_earlier_pause_is_over_while_a_later_one_lasts(ledger: Ledger) -> None:
+    for second, severity in enumerate((Severity.WARNING, Severity.INFO, Severity.WARNING)):
+        ledger.events.add(
+            Event(
+                at_s=T0_S + second,
+                kind=EventKind.LIMITS_SET,
+                severity=severity,
+                subject="pause",
+                message=f"pause {second}",
+            )
+        )
+    events = read_status(ledger, now_s=T0_S + 9).events
+    assert {one.message: (one.resolution, one.resolved_at_s) for one in events} == {
+        "pause 0": ("resumed", T0_S + 1),
+        "pause 2": ("", None),
+    }
 
 
 class TestFromTheStart:
