@@ -713,7 +713,7 @@ def closed_already(top: model.FrozenTop) -> str | None:
         return None
     return (
         f"the top of {show(top.tree)} on the source is closed already (root's, mode {top.mode:04o}), and no cutover of it is "
-        "under way by the ledger: give it the owner, mode and ACLs that it should have, and see whether the ledger is the "
+        "in progress by the ledger: give it the owner, mode and ACLs that it should have, and see whether the ledger is the "
         "latest one"
     )
 

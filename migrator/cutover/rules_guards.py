@@ -261,7 +261,7 @@ def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, ba
         )
     elif before.state in model.ROLLBACK_STATES:
         yield (
-            f"a rollback of {tree.user} is under way ({state_words(before.state)}): finish it with "
+            f"a rollback of {tree.user} is in progress ({state_words(before.state)}): finish it with "
             f"`migrator rollback --user {tree.user}`"
         )
     else:

@@ -52,32 +52,34 @@ def script() -> bytes:
     return far_source(__package__, _MODULES)
 
 
-async def ask(
-    processes: Processes,
-    *,
-    python: bytes,
-    way: str,
-    root: bytes,
-    trees: Sequence[bytes],
-    host: str,
-    brick: str = "",
-    own: Collection[int] = (),
-    filesystem: str = "",
-) -> Answer:
-    """Search the processes of a machine once, without `own`. `filesystem`: the type that `root` has to have there. Raises
-    HostLost, ToolFailed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to search for below `root`, without the processes `own`. `filesystem`: the type that `root` has to have there; `brick`:
+    the name of the brick with that root, whose processes alone are searched.
     """
-    question = {
-        "way": way,
-        "root": root.decode("latin-1"),
-        "trees": [tree.decode("latin-1") for tree in trees],
-        "own": sorted(own),
-        "filesystem": filesystem,
+
+    way: str
+    root: bytes
+    trees: Sequence[bytes]
+    brick: str = ""
+    own: Collection[int] = ()
+    filesystem: str = ""
+
+
+async def _ask(processes: Processes, python: bytes, host: str, question: Question) -> Answer:
+    """Search the processes of a machine once. Raises HostLost, ToolFailed."""
+    document = {
+        "way": question.way,
+        "root": question.root.decode("latin-1"),
+        "trees": [tree.decode("latin-1") for tree in question.trees],
+        "own": sorted(question.own),
+        "filesystem": question.filesystem,
     }
     try:
-        answer = msgspec.json.decode(await _run(processes, python, script(), question, _TIMEOUT_S), type=_Answer)
+        answer = msgspec.json.decode(await _run(processes, python, script(), document, _TIMEOUT_S), type=_Answer)
     except (ToolFailed, msgspec.DecodeError) as error:
         raise ToolFailed(f"open files cannot be looked for on {host}: {error}", cause="its Python fails") from error
+    brick = question.brick
     return Answer(
         open_files=tuple(
             OpenFile(
@@ -110,12 +112,35 @@ async def _run(
     return done.stdout
 
 
-async def _ask_brick(hosts: Hosts, brick: Brick, trees: Sequence[bytes]) -> Answer:
-    host = await hosts.reach(brick.host)
-    python = (await host.identity()).python
-    return await ask(
-        host.processes, python=python, way="brick", root=brick.path, trees=trees, host=brick.host, brick=brick.name
-    )
+async def _ask_host(hosts: Hosts, name: str, question: Question) -> Answer:
+    host = await hosts.reach(name)
+    return await _ask(host.processes, (await host.identity()).python, name, question)
+
+
+def _on_brick(brick: Brick, trees: Sequence[bytes]) -> Question:
+    return Question(way="brick", root=brick.path, trees=trees, brick=brick.name)
+
+
+async def _look(hosts: Hosts, name: str, question: Question, *, subject: str, gate: asyncio.Semaphore) -> Writers:
+    """Search a host; sentences about what cannot be seen there name the `subject`."""
+    async with gate:
+        try:
+            answer = await _ask_host(hosts, name, question)
+        except MigratorError as error:
+            return Writers(unseen=(f"{subject}: {error.message}",))
+    unseen = list(answer.unseen)
+    if not answer.served:
+        unseen.append("no process of Gluster's has it open, so it is down, or served in a way that is not known")
+    return Writers(open_files=answer.open_files, unseen=tuple(f"{subject}: {sentence}" for sentence in unseen))
+
+
+async def _look_here(processes: Processes, question: Question) -> Writers:
+    """Search the processes of this machine."""
+    try:
+        answer = await _ask(processes, os.fsencode(sys.executable), platform.node(), question)
+    except MigratorError as error:
+        return Writers(unseen=(error.message,))
+    return Writers(open_files=answer.open_files, unseen=answer.unseen)
 
 
 # Connections to bricks that belong to this site's mounts or to Gluster.
@@ -169,7 +194,7 @@ async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[
     found: set[tuple[str, bytes]] = set()
     for brick in bricks:
         try:
-            answer = await _ask_brick(hosts, brick, trees)
+            answer = await _ask_host(hosts, brick.host, _on_brick(brick, trees))
         except MigratorError:
             return None
         if not answer.served:
@@ -202,7 +227,8 @@ class LocalWriters:
             identity = await asyncio.to_thread(self._source.identity)
         except OSError as error:
             return Writers(unseen=(f"the source's root cannot be read: {error.strerror}",))
-        found = await look_here(self._processes, self._source.root, trees, way="source", own=self._own)
+        question = Question(way="source", root=self._source.root, trees=trees, own=self._own)
+        found = await _look_here(self._processes, question)
         others = clients_unseen(identity.filesystem, mount=self._source.root)
         return Writers(open_files=found.open_files, unseen=(*found.unseen, *others))
 
@@ -227,8 +253,8 @@ class BrickWriters:
             return Writers(unseen=("the bricks of the source are not known: " + "; ".join(health.problems),))
         gate = asyncio.Semaphore(_AT_ONCE)
         here, *looks = await asyncio.gather(
-            look_here(self._processes, self._source.root, trees, way="client", own={os.getpid()}),
-            *(self._look(brick, trees, gate) for brick in health.state.bricks),
+            _look_here(self._processes, Question(way="client", root=self._source.root, trees=trees, own={os.getpid()})),
+            *(self._look_at(brick, trees, gate) for brick in health.state.bricks),
         )
         # What cannot be seen of this machine's processes shows on the bricks, as that of any other client does.
         return Writers(
@@ -236,23 +262,11 @@ class BrickWriters:
             unseen=(*unopened_unseen(health.state), *(one for look in looks for one in look.unseen)),
         )
 
-    async def _look(self, brick: Brick, trees: Sequence[bytes], gate: asyncio.Semaphore) -> Writers:
+    async def _look_at(self, brick: Brick, trees: Sequence[bytes], gate: asyncio.Semaphore) -> Writers:
+        subject = f"brick {brick.name}"
         if brick.host not in self._names:
-            return Writers(unseen=(f"brick {brick.name}: site.toml has no section for its host",))
-        async with gate:
-            try:
-                answer = await _ask_brick(self._hosts, brick, trees)
-            except MigratorError as error:
-                return Writers(unseen=(f"brick {brick.name}: {error.message}",))
-        unseen = answer.unseen
-        if not answer.served:
-            unseen = (
-                *unseen,
-                "no process of Gluster's has it open, so it is down, or served in a way that is not known",
-            )
-        return Writers(
-            open_files=answer.open_files, unseen=tuple(f"brick {brick.name}: {sentence}" for sentence in unseen)
-        )
+            return Writers(unseen=(f"{subject}: site.toml has no section for its host",))
+        return await _look(self._hosts, brick.host, _on_brick(brick, trees), subject=subject, gate=gate)
 
 
 Connect = Callable[[Sequence[str]], AbstractAsyncContextManager[Hosts]]
@@ -286,53 +300,14 @@ class ClientWriters:
         except (OSError, ToolFailed) as error:
             return Writers(unseen=(f"the clients of the target are not known: {error}",))
         gate = asyncio.Semaphore(_AT_ONCE)
+        here_only = Question(way="source", root=self._target.root, trees=trees, own={os.getpid()})
+        there = Question(way="source", root=self._target.root, trees=trees, filesystem=identity.filesystem)
         async with self._connect(others) as hosts:
             looks = await asyncio.gather(
-                look_here(self._processes, self._target.root, trees, way="source", own={os.getpid()}),
-                *(self._look(hosts, name, trees, identity.filesystem, gate) for name in others),
+                _look_here(self._processes, here_only),
+                *(_look(hosts, name, there, subject=f"client {name}", gate=gate) for name in others),
             )
         return Writers(
             open_files=tuple(one for look in looks for one in look.open_files),
             unseen=tuple(one for look in looks for one in look.unseen),
         )
-
-    async def _look(
-        self, hosts: Hosts, name: str, trees: Sequence[bytes], filesystem: str, gate: asyncio.Semaphore
-    ) -> Writers:
-        async with gate:
-            try:
-                host = await hosts.reach(name)
-                python = (await host.identity()).python
-                answer = await ask(
-                    host.processes,
-                    python=python,
-                    way="source",
-                    root=self._target.root,
-                    trees=trees,
-                    host=name,
-                    filesystem=filesystem,
-                )
-            except MigratorError as error:
-                return Writers(unseen=(f"client {name}: {error.message}",))
-        return Writers(
-            open_files=answer.open_files, unseen=tuple(f"client {name}: {sentence}" for sentence in answer.unseen)
-        )
-
-
-async def look_here(
-    processes: Processes, root: bytes, trees: Sequence[bytes], *, way: str, own: Collection[int]
-) -> Writers:
-    """Search the processes of this machine."""
-    try:
-        answer = await ask(
-            processes,
-            python=os.fsencode(sys.executable),
-            way=way,
-            root=root,
-            trees=trees,
-            host=platform.node(),
-            own=own,
-        )
-    except MigratorError as error:
-        return Writers(unseen=(error.message,))
-    return Writers(open_files=answer.open_files, unseen=answer.unseen)

@@ -90,7 +90,7 @@ async def apply_moves(world: MovingWorld, *, move_list: str, digest: str, place:
     if world.lists.digest(move_list) != digest:
         raise Refused(
             f"the move list {move_list!r} is not the one that its delta pass was begun with",
-            cause="the state directory was changed while the pass was under way",
+            cause="the state directory was changed while the pass was in progress",
             hint="bring the state directory back as it was",
         )
     carrying = _Carrying(world, move_list, place)

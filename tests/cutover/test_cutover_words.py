@@ -91,7 +91,7 @@ def test_every_guard_passes_a_good_one() -> None:
         ("elsewhere", (in_state(S.CARRYING_BACK),), "finish it with `migrator rollback --user alice`"),
         ("before", in_state(S.RETAINED), "works on the target already"),
         ("before", in_state(S.PURGED), "works on the target already"),
-        ("before", in_state(S.CARRYING_BACK), "a rollback of alice is under way"),
+        ("before", in_state(S.CARRYING_BACK), "a rollback of alice is in progress"),
         ("before", in_state(S.FROZEN), "a cutover of alice has begun already (frozen, plan p, batch 3)"),
     ],
 )

@@ -488,7 +488,7 @@ def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish:
         task = next((one for one in seen.tasks if one.id == record.notes.task_id), None)
         if task is not None and task.unfinished:
             return Halt(
-                words=f"a rebalance is under way, and none is wanted: {task.id}",
+                words=f"a rebalance is in progress, and none is wanted: {task.id}",
                 hint=f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end, {rules_guards.AGAIN}",
             )
         return _finish(record.state)

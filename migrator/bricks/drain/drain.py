@@ -107,7 +107,7 @@ async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.Dr
     drained = {name for task in asked.seen.tasks or () if task.unfinished for name in task.bricks}
     if known is None or (known.state is model.DrainState.STOPPED and drained & set(asked.bricks)):
         raise UsageError(
-            f"no drain of {', '.join(asked.bricks)} is under way that this program began",
+            f"no drain of {', '.join(asked.bricks)} is in progress that this program began",
             hint="`migrator brick list` shows the tasks of Gluster; stop by hand what was begun by hand "
             "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
         )

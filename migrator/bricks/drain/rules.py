@@ -78,7 +78,7 @@ def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
     if set(task.bricks) == set(record.bricks):
         return None
     return Halt(
-        words=f"a drain of {', '.join(task.bricks)} together is under way, and not of {record.shown_bricks} alone",
+        words=f"a drain of {', '.join(task.bricks)} together is in progress, and not of {record.shown_bricks} alone",
         hint=f"finish or stop that drain by hand, {_AGAIN}",
     )
 

@@ -126,7 +126,7 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
             of = f" of {', '.join(task.bricks)}" if task.bricks else ""
             yield f"{task.name} ({task.status.value}){of} has not ended: wait for its end, commit it or stop it"
     for name in facts.drains_elsewhere:
-        yield f"a drain of {name} is under way: finish it, or take it back with `migrator brick stop`"
+        yield f"a drain of {name} is in progress: finish it, or take it back with `migrator brick stop`"
     yield from version_problems(facts.versions, {brick.host for brick in state.bricks})
     # The largest file, linked symlinks and what users still have there are those of the time of the scan.
     if not facts.scanned:
