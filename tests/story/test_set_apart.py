@@ -83,3 +83,5 @@ def test_the_others_are_copied_and_moved_and_nothing_of_it_is_removed(site: CutS
     assert site.cutover("cay")["ending"] == "moved"
     assert (site.tree("cay"), site.snapshot("cay")) == (site.target("cay"), expected)
     assert blocked(site) == ""
+    done = site.call("doctor", code=None)
+    assert done.code == 0, done.out
