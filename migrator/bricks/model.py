@@ -1,7 +1,7 @@
 """Values of `brick list`: bricks with room, users and state, and the running rebalance tasks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from migrator.gluster.model import TaskCounters, TaskKind, TaskStatus
@@ -25,6 +25,20 @@ class BrickRoom:
     free_bytes: int | None = None
     total_inodes: int | None = None
     free_inodes: int | None = None
+
+    def part_of(self, bricks: int) -> "BrickRoom":
+        """The part of one of so many bricks on this file system."""
+
+        def part(amount: int | None) -> int | None:
+            return None if amount is None else amount // bricks
+
+        return replace(
+            self,
+            total_bytes=part(self.total_bytes),
+            free_bytes=part(self.free_bytes),
+            total_inodes=part(self.total_inodes),
+            free_inodes=part(self.free_inodes),
+        )
 
 
 NO_ROOM_TOLD = BrickRoom()

@@ -85,9 +85,9 @@ class CatalogRecord:
 
     A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise `reasons`
     lists why not. `set_apart` has the user trees that could not be read everywhere, if that is all that is wrong: of the others
-    the catalog has everything (`whole_of`). `scope` has the paths of the covered user trees; empty: the whole source. A limited catalog has the rows of
-    these trees and of the directories above them; it may know fewer names of a file than `nlink`. A tree of the scope that is
-    not among `trees` did not exist when the scan began. `size_bytes` counts a hard-linked file once per name.
+    the catalog has everything (`whole_of`). `scope` has the paths of the covered user trees; empty: the whole source. A limited
+    catalog has the rows of these trees and of the directories above them; it may know fewer names of a file than `nlink`. A tree
+    of the scope that is not among `trees` did not exist when the scan began. `size_bytes` counts a hard-linked file once per name.
 
     `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons` are the
     reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the scan less whole;

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -187,9 +188,10 @@ _FIX_LAYOUT = {str(int(number) + _FIX_LAYOUT_OFFSET): status for number, status 
 
 def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
     """`volume status VOL detail`: by brick name its file system; what is not told of one that is down is None. Bricks of
-    hosts whose glusterd is down are not in it.
+    hosts whose glusterd is down are not in it. Bricks on one device of a host have equal parts of its room, so that sums of them
+    are right, as in what the mount tells statfs(2).
     """
-    return {
+    rooms = {
         node_name(node): BrickRoom(
             device=_told(node, "device"),
             filesystem=_told(node, "fsName"),
@@ -200,6 +202,12 @@ def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
         )
         for node in of_volume(answer, volume, "node")
     }
+    sharing = Counter(_disk_of(name, room) for name, room in rooms.items())
+    return {name: room.part_of(sharing[_disk_of(name, room)]) if room.device else room for name, room in rooms.items()}
+
+
+def _disk_of(brick: str, room: BrickRoom) -> tuple[str, str | None]:
+    return brick.partition(":/")[0], room.device
 
 
 def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[model.VolumeTask, ...]:

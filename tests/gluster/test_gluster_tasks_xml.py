@@ -20,6 +20,21 @@ def test_what_a_brick_that_is_down_does_not_tell_is_not_known() -> None:
     assert (untold.free_bytes, untold.device, untold.filesystem) == (None, None, "xfs")
 
 
+def test_bricks_on_one_device_of_a_host_share_its_room() -> None:
+    raw = (RECORDED / "volume-status-detail-brick-down.xml").read_bytes()
+    rooms = xml.parse_rooms(xml.parse_answer(raw), "vol1")
+    (one, room), (other, _) = [(name, room) for name, room in rooms.items() if name.startswith("10.213.77.13:")]
+    assert room.device is not None
+    shared = raw.replace(f"<device>{rooms[other].device}</device>".encode(), f"<device>{room.device}</device>".encode())
+    found = xml.parse_rooms(xml.parse_answer(shared), "vol1")
+    assert found[one].total_bytes == room.total_bytes // 2  # type: ignore[operator]
+    assert found[other].free_inodes == rooms[other].free_inodes // 2  # type: ignore[operator]
+    # The same name on another host is another device.
+    assert {name: found[name] for name in found.keys() - {one, other}} == {
+        name: rooms[name] for name in rooms.keys() - {one, other}
+    }
+
+
 def test_what_is_not_known_is_unfinished() -> None:
     raw = (RECORDED / "tasks-rebalance-completed.xml").read_bytes()
     (task,) = xml.parse_volume_tasks(xml.parse_answer(raw.replace(b"<status>3<", b"<status>77<")), "vol1")
