@@ -20,7 +20,9 @@ _NEW_LOOKS_FOR_NONE = 400
 
 
 class Look(NamedTuple):
-    """One reading of `/proc/PID/stat`. `has_environment` is false for kernel threads, for ended processes, and during exec."""
+    """One reading of `/proc/PID/stat`. `environment_bytes` is None for kernel threads, for ended processes, during exec, and
+    where the reader may not know.
+    """
 
     pid: int
     parent_pid: int
@@ -29,7 +31,7 @@ class Look(NamedTuple):
     start_ticks: int
     ended: bool
     kernel: bool
-    has_environment: bool
+    environment_bytes: int | None
 
 
 def look_at(pid: int) -> Look | None:
@@ -40,6 +42,8 @@ def look_at(pid: int) -> Look | None:
         return None
     # The name in parentheses may contain blanks and parentheses: the fields follow the last parenthesis.
     fields = content[content.rfind(b")") + 2 :].split(b" ")
+    # The kernel's load_elf_binary sets the start of the code last: before that, an environment is not complete.
+    code_start, environment_start, environment_end = int(fields[23]), int(fields[47]), int(fields[48])
     return Look(
         pid=pid,
         parent_pid=int(fields[1]),
@@ -48,20 +52,23 @@ def look_at(pid: int) -> Look | None:
         start_ticks=int(fields[19]),
         ended=fields[0] in (b"Z", b"X", b"x"),
         kernel=bool(int(fields[6]) & _KERNEL_THREAD),
-        has_environment=int(fields[48]) != 0,
+        environment_bytes=environment_end - environment_start if code_start and environment_end else None,
     )
 
 
 def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
     """All living processes, then those that started meanwhile, until there are no new ones: a listed process may start another
-    one and end before it is read. The number of rounds is limited, and higher until `is_found` is true.
+    one and end before it is read. Until `is_found` is true, two listings in a row must have none: one goes upwards, and passes
+    a pid that was given out from the lowest again meanwhile. The number of rounds is limited, and higher until then.
     """
     seen: set[str] = set()
+    quiet = 0
     for turn in range(_NEW_LOOKS_FOR_NONE):
         if turn >= _NEW_LOOKS and is_found():
             return
         new = [name for name in os.listdir("/proc") if name.isdigit() and name not in seen]
-        if not new:
+        quiet = 0 if new else quiet + 1
+        if quiet > 1 or (quiet and is_found()):
             return
         seen.update(new)
         for name in new:
@@ -132,14 +139,12 @@ def _environment(look: Look) -> bytes:
             return b""
         if content or look.kernel:
             return content
-        # During exec a process has no environment yet, just like one that was started without any.
+        # Nothing to read, also during exec, which may be over by now: only an environment of no size is none.
         now = look_at(look.pid)
-        if now is None or now.ended or now.start_ticks != look.start_ticks:
+        if now is None or now.ended or now.start_ticks != look.start_ticks or now.environment_bytes == 0:
             return b""
-        if now.has_environment and look.has_environment:
-            return b""
-        look = now
-        time.sleep(_EXEC_PAUSE_S)
+        if now.environment_bytes is None:
+            time.sleep(_EXEC_PAUSE_S)
     return b""
 
 

@@ -18,6 +18,7 @@ import pytest
 from migrator.core.errors import ToolFailed
 from migrator.hosts import far_end
 from migrator.hosts.connection import Transport
+from migrator.hosts.far_looks import look_at, token_of
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.hosts.proc import TOKEN_VARIABLE, carriers
@@ -272,6 +273,37 @@ def test_a_relay_is_seen_at_every_look(processes: Processes, token: str, tmp_pat
         finally:
             assert in_loop(processes.end(token, grace_s=0.1))
         done.unlink()
+
+
+def test_a_process_is_seen_at_every_moment_of_an_exec(token: str, tmp_path: Path) -> None:
+    """Of one that executes a program all the time, 1 in 1,000 looks fell into the change of its environment."""
+    script = tmp_path / "again"
+    script.write_text('exec sh "$0"\n')
+    pid = start_alone((b"sh", os.fsencode(script)), token)
+    try:
+        for _ in range(10_000):
+            look = look_at(pid)
+            assert look is not None
+            assert token_of(look) == token.encode(), look
+    finally:
+        assert in_loop(LocalProcesses().end(token, grace_s=0.0))
+
+
+def test_a_pid_given_out_from_the_lowest_again_is_seen(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    """A listing that was past it does not have it, as the first one here."""
+    pid = start_alone((b"sleep", b"1000"), token)
+    listed, real = [], os.listdir
+
+    def listdir(path: str) -> list[str]:
+        listed.append(path)
+        return [name for name in real(path) if len(listed) > 1 or name != str(pid)]
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    try:
+        assert [one.pid for one in carriers([token])[token]] == [pid]
+    finally:
+        monkeypatch.undo()
+        assert in_loop(LocalProcesses().end(token, grace_s=0.0))
 
 
 def test_what_cannot_be_ended_is_said(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
