@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from migrator.catalog.database import connect
-from migrator.catalog.files import close_catalog, open_closed, part_name
+from migrator.catalog.files import ClosedCatalogs, close_catalog, open_closed, part_name
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.units import GIB, TIB
@@ -146,7 +146,7 @@ def plan(work: Path) -> dict[str, object]:
     result = make_plan(
         PlanRequest(accept_unknown_inodes=True),
         site=site,
-        catalogs=CatalogQueryFiles(work / "catalogs", temp_dir=work / "tmp"),
+        catalogs=CatalogQueryFiles(ClosedCatalogs(work / "catalogs", ledger.scans.named), temp_dir=work / "tmp"),
         documents=PlanFiles(site.site.plans_dir, site_id=SITE_ID),
         lists=ChunkListFiles(site.site.plans_dir, splits_dir=work / "splits", passes_dir=work / "passes"),
         ledger=ledger,

@@ -22,6 +22,7 @@ from migrator.site.config import Site
 
 if TYPE_CHECKING:
     from migrator.beegfs.tool import BeegfsTargets
+    from migrator.catalog.files import ClosedCatalogs
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.catalog.writer import CatalogDirectories
     from migrator.delta.store import Comparisons, MoveListFiles
@@ -196,16 +197,24 @@ class Wiring:
 
         return CatalogDirectories(self.site.catalogs_dir, temp_dir=self.temp_dir)
 
-    def catalog_queries(self) -> "CatalogQueryFiles":
+    def closed_catalogs(self, ledger: "Ledger") -> "ClosedCatalogs":
+        """For reading."""
+        from migrator.catalog.files import ClosedCatalogs
+
+        return ClosedCatalogs(self.site.catalogs_dir, ledger.scans.named)
+
+    def catalog_queries(self, ledger: "Ledger") -> "CatalogQueryFiles":
         """For planning."""
         from migrator.plan.store import CatalogQueryFiles
 
-        return CatalogQueryFiles(self.site.catalogs_dir, temp_dir=self.temp_dir)
+        return CatalogQueryFiles(self.closed_catalogs(ledger), temp_dir=self.temp_dir)
 
-    def manifests(self) -> "ManifestDirectories":
+    def manifests(self, ledger: "Ledger") -> "ManifestDirectories":
         from migrator.catalog.manifest import ManifestDirectories
 
-        return ManifestDirectories(self.site.manifests_dir, catalogs_dir=self.site.catalogs_dir, temp_dir=self.temp_dir)
+        return ManifestDirectories(
+            self.site.manifests_dir, catalogs=self.closed_catalogs(ledger), temp_dir=self.temp_dir
+        )
 
     def plans(self, site_id: str | None) -> "PlanFiles":
         """The plan documents; `site_id` None: of any site, to read only."""
@@ -244,11 +253,11 @@ class Wiring:
     def _source_mount(self) -> Mount | None:
         return mount_of(mounts(), os.path.realpath(self.source_root))
 
-    def comparisons(self) -> "Comparisons":
+    def comparisons(self, ledger: "Ledger") -> "Comparisons":
         """For comparing two catalogs."""
         from migrator.delta.store import Comparisons
 
-        return Comparisons(self.site.catalogs_dir, temp_dir=self.temp_dir)
+        return Comparisons(self.closed_catalogs(ledger), temp_dir=self.temp_dir)
 
     def move_lists(self) -> "MoveListFiles":
         """Of delta passes."""

@@ -67,11 +67,11 @@ async def host_versions(
         yield lambda names: looks.gluster_versions(hosts, names)
 
 
-def brick_usage(wiring: Wiring) -> "BrickUsageFiles":
+def brick_usage(wiring: Wiring, ledger: "Ledger") -> "BrickUsageFiles":
     """What catalogs know of bricks; its libraries are loaded when it is asked for."""
     from migrator.catalog.queries import BrickUsageFiles
 
-    return BrickUsageFiles(wiring.site.catalogs_dir, temp_dir=wiring.temp_dir)
+    return BrickUsageFiles(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir)
 
 
 # ---
@@ -171,7 +171,7 @@ async def drain_world(
             walks=found.walks,
             read_block=paths_of,
             left_list=LeftListFile,
-            contents=lambda: BrickContentFiles(site.catalogs_dir, temp_dir=wiring.temp_dir),
+            contents=lambda: BrickContentFiles(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
             versions=partial(looks.gluster_versions, hosts),
             open_files=partial(open_on_bricks, hosts),
             places=lambda some, volume_id: looks.look_at_places(hosts, some, volume_id=volume_id),
@@ -218,8 +218,8 @@ async def retirement_world(
             writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
             endpoints=endpoints,
             scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
-            cover=partial(cover_paths, site.catalogs_dir, temp_dir=wiring.temp_dir),
-            manifests=wiring.manifests(),
+            cover=partial(cover_paths, wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
+            manifests=wiring.manifests(ledger),
             list_to=_list_to,
             back_up=backing_up(ledger, site.site.state_dir),
             **wiring.operation_ports(ledger, progress),

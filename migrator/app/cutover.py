@@ -26,6 +26,7 @@ from migrator.app.transfer import (
 )
 from migrator.beegfs.tool import NoStorageTargets
 from migrator.bench.tree_timing import ConfinedTreeTiming
+from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import CatalogFileSamples
@@ -232,13 +233,14 @@ class BackSites(CarryingBack):
         )
 
     def changed_source(self, record: CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
-        catalogs, back = self.wiring.site.catalogs_dir, back_directory(self.wiring, record) / "catalogs"
+        catalogs, directory = self.wiring.closed_catalogs(self.own), back_directory(self.wiring, record)
         with self.read(record) as ledger:
             passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
-            carried = [back / one.catalog for one in passes if one.kind is not PassKind.SEED]
+            back = None if ledger is None else ClosedCatalogs(directory / "catalogs", ledger.scans.named)
+            carried = [back.open(one.catalog) for one in passes if back and one.kind is not PassKind.SEED]
         return changed_source(
-            catalogs / before,
-            catalogs / now,
+            catalogs.open(before),
+            catalogs.open(now),
             tree=record.tree.path,
             carried=carried,
             ctimes=self.wiring.site.source.kind != "gluster",
@@ -294,9 +296,8 @@ class BackSites(CarryingBack):
     ) -> BackParts:
         wiring, site = self.wiring, self.wiring.site
         lists = ChunkListFiles(directory / "plans", splits_dir=directory / "splits", passes_dir=directory / "passes")
-        manifests = ManifestDirectories(
-            directory / "manifests", catalogs_dir=directory / "catalogs", temp_dir=wiring.temp_dir
-        )
+        catalogs = ClosedCatalogs(directory / "catalogs", ledger.scans.named)
+        manifests = ManifestDirectories(directory / "manifests", catalogs=catalogs, temp_dir=wiring.temp_dir)
 
         async def compare(plan: Plan) -> VerificationRecord:
             # What the plan has archived, or left where it is, is on the source alone.
@@ -330,7 +331,7 @@ class BackSites(CarryingBack):
                 None,
             ),
             switched=SwitchedCatalogFiles(
-                directory / "catalogs", manifests=wiring.manifests(), hidden=ARCHIVE_DIRECTORY, temp_dir=wiring.temp_dir
+                catalogs, manifests=wiring.manifests(self.own), hidden=ARCHIVE_DIRECTORY, temp_dir=wiring.temp_dir
             ),
             world=World(
                 source=target,
@@ -350,7 +351,7 @@ class BackSites(CarryingBack):
             files=RunFiles(directory / "runs"),
             deltas=Deltas(
                 scan=self._scan(directory, ledger=ledger, target=target),
-                comparisons=Comparisons(directory / "catalogs", temp_dir=wiring.temp_dir),
+                comparisons=Comparisons(catalogs, temp_dir=wiring.temp_dir),
                 pass_lists=lists,
                 move_lists=MoveListFiles(directory / "moves"),
                 differing=manifests,
@@ -488,7 +489,7 @@ async def cutover_world(
                 links=None if place is None else SymlinkedPaths(place),
                 place=place,
                 verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
-                manifests=wiring.manifests(),
+                manifests=wiring.manifests(ledger),
                 policy=policy,
                 deltas=deltas,
                 back=BackSites(wiring=wiring, own=ledger, known=known, progress=progress, policy=policy),
@@ -518,7 +519,7 @@ def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
     )
     return Comparing(
         timing=ConfinedTreeTiming(executor).visit,
-        samples=CatalogFileSamples(wiring.site.catalogs_dir, temp_dir=wiring.temp_dir),
+        samples=CatalogFileSamples(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
         records=ledger.speed_ups,
         limit_s=float(cutover.compare_limit_s),
     )
@@ -541,7 +542,7 @@ def _verifier(
                 ),
                 source=source,
                 target=target,
-                manifests=wiring.manifests(),
+                manifests=wiring.manifests(ledger),
                 reap_lists=wiring.reap_lists(),
                 archived=proven_archives(wiring, ledger),
                 ledger=ledger,
@@ -570,7 +571,7 @@ async def purge_world(
                 target=target,
                 places=places,
                 manifest=ManifestFiles(temp_dir=wiring.temp_dir),
-                manifests=wiring.manifests(),
+                manifests=wiring.manifests(ledger),
                 storage=wiring.storage_targets() or NoStorageTargets(),
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),

@@ -431,12 +431,12 @@ def deltas_of(
     transfer = site.transfer
     return Deltas(
         scan=scan_again,
-        comparisons=wiring.comparisons(),
+        comparisons=wiring.comparisons(ledger),
         pass_lists=wiring.chunk_lists(),
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),
-        differing=wiring.manifests(),
-        extras=Extras(site.catalogs_dir, temp_dir=wiring.temp_dir),
+        differing=wiring.manifests(ledger),
+        extras=Extras(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
         moves=moves,
         chunk_limits=chunk_limits(site),
         max_shrink=transfer.max_shrink,

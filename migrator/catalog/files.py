@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -181,9 +181,24 @@ class ClosedCatalog:
     problem_files: tuple[Path, ...]
 
 
-def open_closed(directory: Path, *, digest: str = "") -> ClosedCatalog:
-    """Open the catalog in a directory. It need not be whole: check the record. Reads every part once, for its digest. `digest` is
-    that of the ledger; empty: not known.
+@dataclass(frozen=True, slots=True)
+class ClosedCatalogs:
+    """The closed catalogs in a directory; `recorded` is what the ledger has of one."""
+
+    directory: Path
+    recorded: Callable[[str], CatalogRecord | None]
+
+    def open(self, name: str) -> ClosedCatalog:
+        """As `open_closed`. Raises Refused, too, if it is not the one in the ledger."""
+        catalog = open_closed(self.directory / name)
+        recorded = self.recorded(name)
+        if recorded is None or recorded.digest != catalog.record.digest:
+            raise _damaged(name, f"{CLOSING_RECORD} is not the one that the ledger knows")
+        return catalog
+
+
+def open_closed(directory: Path) -> ClosedCatalog:
+    """Open the catalog in a directory. It need not be whole: check the record. Reads every part once, for its digest.
 
     Raises UsageError if there is none, Refused if it is half written (no closing record), or the record or a part is missing or
     is not what was written.
@@ -202,20 +217,21 @@ def open_closed(directory: Path, *, digest: str = "") -> ClosedCatalog:
             cause="its scan was interrupted or is still running",
             hint="run `migrator scan` to resume it",
         ) from None
-    problem = _damage(directory, parts)
-    if not problem and digest not in ("", record.digest):
-        problem = f"{CLOSING_RECORD} is not the one that the ledger knows"
-    if problem:
-        raise Refused(
-            f"catalog {directory.name!r} is damaged: {problem}",
-            cause="a file of the catalog was removed, cut off or changed after the scan, or its disk is bad",
-            hint=_SCAN_AGAIN,
-        )
+    if problem := _damage(directory, parts):
+        raise _damaged(directory.name, problem)
     return ClosedCatalog(
         directory=directory,
         record=record,
         part_files=tuple(directory / part.name for part in parts),
         problem_files=tuple(numbered(directory, "problems").values()),
+    )
+
+
+def _damaged(name: str, problem: str) -> Refused:
+    return Refused(
+        f"catalog {name!r} is damaged: {problem}",
+        cause="a file of the catalog was removed, cut off or changed after the scan, or its disk is bad",
+        hint=_SCAN_AGAIN,
     )
 
 

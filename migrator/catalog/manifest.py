@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect
-from migrator.catalog.files import CLOSING_RECORD, numbered, open_closed
+from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
 from migrator.catalog.ports import ClosedManifest, Examples, LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
 from migrator.core.durable import file_digest, sync, temporary_name
 from migrator.core.entry import xattr_digest
@@ -118,10 +118,12 @@ _LINK_QUERY = """
 class ParquetDraft:
     """A manifest in progress: unsorted parts, which `close` merges into sorted files. Constant memory."""
 
-    def __init__(self, directory: Path, *, catalogs_dir: Path, temp_dir: Path, algorithm: str, part_rows: int) -> None:
+    def __init__(
+        self, directory: Path, *, catalogs: ClosedCatalogs, temp_dir: Path, algorithm: str, part_rows: int
+    ) -> None:
         self._directory = directory
         self._draft = directory / DRAFT_DIRECTORY
-        self._catalogs_dir = catalogs_dir
+        self._catalogs = catalogs
         self._abandoned = threading.Event()
         self._closed = False
         self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
@@ -169,10 +171,10 @@ class ParquetDraft:
         """Why earlier catalogs cannot be queried. Of catalogs that are still open, the existing parts are used."""
         problems: list[str] = []
         for name in catalogs:
-            directory = self._catalogs_dir / name
+            directory = self._catalogs.directory / name
             try:
                 if (directory / CLOSING_RECORD).is_file() or not directory.is_dir():
-                    open_closed(directory)
+                    self._catalogs.open(name)
             except MigratorError as error:
                 problems.append(error.message)
         return tuple(problems)
@@ -181,7 +183,7 @@ class ParquetDraft:
         """The paths of the trees that are in any of the catalogs but were not added, in order, in blocks. Spills to disk; more may be
         added while this is read.
         """
-        files = [str(file) for name in catalogs for file in numbered(self._catalogs_dir / name, "part").values()]
+        files = [str(file) for name in catalogs for file in numbered(self._catalogs.directory / name, "part").values()]
         if not files or not trees:
             return
         for parts in (self._verified, self._differences, self._losses):
@@ -429,11 +431,13 @@ _NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.U
 
 
 class ManifestDirectories:
-    """The manifests of a site; `catalogs_dir` holds its catalogs. Reading raises Refused if a file is missing."""
+    """The manifests of a site; `catalogs` are its catalogs. Reading raises Refused if a file is missing."""
 
-    def __init__(self, directory: Path, *, catalogs_dir: Path, temp_dir: Path, part_rows: int = PART_ROWS) -> None:
+    def __init__(
+        self, directory: Path, *, catalogs: ClosedCatalogs, temp_dir: Path, part_rows: int = PART_ROWS
+    ) -> None:
         self._directory = directory
-        self._catalogs_dir = catalogs_dir
+        self._catalogs = catalogs
         self._temp_dir = temp_dir
         self._part_rows = part_rows
 
@@ -446,7 +450,7 @@ class ManifestDirectories:
         sync(self._directory)
         return ParquetDraft(
             directory,
-            catalogs_dir=self._catalogs_dir,
+            catalogs=self._catalogs,
             temp_dir=self._temp_dir,
             algorithm=algorithm,
             part_rows=self._part_rows,

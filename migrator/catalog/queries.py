@@ -11,16 +11,16 @@ import pyarrow as pa
 from migrator.bricks.drain.model import BrickContent, TreeOnBricks
 from migrator.bricks.model import BrickUse
 from migrator.catalog.database import connect
-from migrator.catalog.files import ROW_SCHEMA, open_closed
+from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
 from migrator.catalog.rules_packing import Listing
 from migrator.core.states import ChunkKind
 
 
 class _Catalogs:
-    """A directory of catalogs; `temp_dir` takes what DuckDB spills."""
+    """Closed catalogs; `temp_dir` takes what DuckDB spills."""
 
-    def __init__(self, directory: Path, *, temp_dir: Path) -> None:
-        self._directory = directory
+    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path) -> None:
+        self._catalogs = catalogs
         self._temp_dir = temp_dir
 
 
@@ -50,7 +50,7 @@ class CatalogFileSamples(_Catalogs):
         """Draw up to `count` regular files of a tree that are not empty, as paths relative to it: as many of each class of size as
         there are, in the order of their drawing. The same seed draws the same ones. Blocking: a second or two for millions of rows.
         """
-        files = [str(file) for file in open_closed(self._directory / catalog).part_files]
+        files = [str(file) for file in self._catalogs.open(catalog).part_files]
         if not files:
             return []
         with connect(temp_dir=self._temp_dir) as connection:
@@ -226,7 +226,7 @@ class BrickUsageFiles(_Catalogs):
         """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned empty
         brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or damaged.
         """
-        closed = open_closed(self._directory / catalog)
+        closed = self._catalogs.open(catalog)
         users = {tree.path: tree.user for tree in closed.record.trees}
         with connect(temp_dir=self._temp_dir) as connection:
             create_entries(connection, closed.part_files)
@@ -283,7 +283,7 @@ class BrickContentFiles(_Catalogs):
         """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError if
         there is no such catalog, Refused if it is incomplete or damaged.
         """
-        closed = open_closed(self._directory / catalog)
+        closed = self._catalogs.open(catalog)
         if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):
             return None
         with connect(temp_dir=self._temp_dir) as connection:

@@ -45,7 +45,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
                 catalog = await asyncio.to_thread(ledger.scans.latest)
             async with host_versions(wiring) as versions:
                 return await list_bricks(
-                    volume, catalog=catalog, usage=lambda: brick_usage(wiring), versions=versions, user=user
+                    volume, catalog=catalog, usage=lambda: brick_usage(wiring, ledger), versions=versions, user=user
                 )
 
         listing = run_to_end(listed(), when_interrupted="run the command again")

@@ -19,6 +19,7 @@ from migrator.plan.model import Order
 from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
 
 if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
     from migrator.plan.store import CatalogQueryFiles
     from migrator.render.document import Document
 
@@ -71,7 +72,7 @@ def plan_command(
     )
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
         known = ledger.site.read()
-        quotas, catalogs = run_to_end(_gathered(source, wiring), when_interrupted="run the command again")
+        quotas, catalogs = run_to_end(_gathered(source, wiring, ledger), when_interrupted="run the command again")
         asked = wiring.storage_targets()
         storage = run_to_end(look_at_storage(asked), when_interrupted="run the command again")
 
@@ -124,10 +125,10 @@ def _present(invocation: Invocation, result: PlanResult, *, details: bool) -> No
 
 
 async def _gathered(
-    source: SourceFileSystem, wiring: app.Wiring
+    source: SourceFileSystem, wiring: app.Wiring, ledger: "Ledger"
 ) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles"]:
     """The quotas and the catalog reader, whose libraries are loaded while the gluster command runs."""
-    return await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries))
+    return await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries, ledger))
 
 
 def _as_document(result: PlanResult) -> "Document":

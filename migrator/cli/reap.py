@@ -159,7 +159,7 @@ def list_command(
         report = list_reaped(
             users=users,
             site=site,
-            catalogs=wiring.catalog_queries(),
+            catalogs=wiring.catalog_queries(ledger),
             ledger=ledger,
             atime_problem=problem,
             now_s=wiring.clock.now_s(),

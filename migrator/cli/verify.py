@@ -98,7 +98,7 @@ def verify_command(
                                 request=request,
                                 source=source,
                                 target=target,
-                                manifests=wiring.manifests(),
+                                manifests=wiring.manifests(ledger),
                                 ledger=ledger,
                                 progress=shown,
                                 clock=wiring.clock,

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 
 from migrator.catalog.database import connect
-from migrator.catalog.files import ROW_SCHEMA, close_catalog, open_closed, part_name
+from migrator.catalog.files import ROW_SCHEMA, ClosedCatalog, ClosedCatalogs, close_catalog, part_name
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import create_entries
@@ -58,23 +58,28 @@ _CHANGED = f"""
 
 
 def changed_source(
-    before: Path, now: Path, *, tree: bytes, carried: Sequence[Path], ctimes: bool, temp_dir: Path
+    before: ClosedCatalog,
+    now: ClosedCatalog,
+    *,
+    tree: bytes,
+    carried: Sequence[ClosedCatalog],
+    ctimes: bool,
+    temp_dir: Path,
 ) -> Sequence[SourceChange]:
-    """What the catalog `now` of a tree has otherwise than `before`, both directories of catalogs of the source. `carried` are
+    """What the catalog `now` of a tree has otherwise than `before`, both of the source. `carried` are
     catalogs of the target that were carried back since, oldest first: what the last of them lacks may be gone, and what any
-    of them has may be there. `ctimes`: those of the source can be relied on. Raises UsageError, Refused.
+    of them has may be there. `ctimes`: those of the source can be relied on. Raises Refused.
     """
-    after = open_closed(now)
-    if not after.record.whole:
+    if not now.record.whole:
         raise Refused(
-            f"catalog {after.record.name!r} is not whole: what changed on the source cannot be told",
-            cause="; ".join(after.record.reasons),
+            f"catalog {now.record.name!r} is not whole: what changed on the source cannot be told",
+            cause="; ".join(now.record.reasons),
             hint="see to that, then run the same command again",
         )
     with connect(temp_dir=temp_dir) as connection:
-        create_entries(connection, open_closed(before).part_files, view="before_rows")
-        create_entries(connection, after.part_files, view="now_rows")
-        carried_files = [open_closed(one).part_files for one in carried]
+        create_entries(connection, before.part_files, view="before_rows")
+        create_entries(connection, now.part_files, view="now_rows")
+        carried_files = [one.part_files for one in carried]
         create_entries(connection, [file for files in carried_files for file in files], view="carried")
         create_entries(connection, carried_files[-1] if carried_files else (), view="last_carried")
         rows = connection.execute(_CHANGED, {"tree": tree, "ctimes": ctimes, "carried": bool(carried)}).fetchall()
@@ -125,12 +130,14 @@ _ROWS = """
 
 
 class SwitchedCatalogFiles:
-    """Makes the catalog of what a tree was on the target when its user was switched there, in a directory of catalogs. What lies
+    """Makes the catalog of what a tree was on the target when its user was switched there, among other catalogs. What lies
     below `hidden` in the tree is left out.
     """
 
-    def __init__(self, directory: Path, *, manifests: ManifestDirectories, hidden: bytes, temp_dir: Path) -> None:
-        self._directory = directory
+    def __init__(
+        self, catalogs: ClosedCatalogs, *, manifests: ManifestDirectories, hidden: bytes, temp_dir: Path
+    ) -> None:
+        self._catalogs = catalogs
         self._manifests = manifests
         self._hidden = hidden
         self._temp_dir = temp_dir
@@ -143,10 +150,10 @@ class SwitchedCatalogFiles:
                 cause=f"{proof.manifest} was changed or damaged since",
                 hint="bring it back as it was: without it nothing tells what the user changed on the target",
             )
-        directory = self._directory / record.name
+        directory = self._catalogs.directory / record.name
         directory.mkdir(parents=True, exist_ok=True)
         part = directory / part_name(0)
-        latest = open_closed(self._directory / now).part_files
+        latest = self._catalogs.open(now).part_files
         temporary = temporary_name(part)
         with connect(temp_dir=self._temp_dir) as connection:
             create_entries(connection, latest, view="now_rows")
@@ -171,7 +178,7 @@ class SwitchedCatalogFiles:
             size_bytes=size_bytes,
         )
         closed = close_catalog(directory, closed, [part.name])
-        sync(self._directory)
+        sync(self._catalogs.directory)
         return closed
 
 

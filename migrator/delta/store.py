@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect
-from migrator.catalog.files import open_closed
+from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries, listed
@@ -306,10 +306,10 @@ _RANGES_AT_ONCE = 100
 
 
 class Comparisons:
-    """Compares catalogs of one directory; `temp_dir` takes what DuckDB spills."""
+    """Compares catalogs; `temp_dir` takes what DuckDB spills."""
 
-    def __init__(self, directory: Path, *, temp_dir: Path, threads: int | None = None) -> None:
-        self._directory = directory
+    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path, threads: int | None = None) -> None:
+        self._catalogs = catalogs
         self._temp_dir = temp_dir
         self._threads = threads
 
@@ -334,8 +334,8 @@ class Comparisons:
         Raises UsageError if a catalog does not exist, Refused if one is damaged or does not cover the trees, or if `now`
         is not whole of these trees (paths that a base lacks are sent again).
         """
-        before = open_closed(self._directory / base)
-        after = open_closed(self._directory / now)
+        before = self._catalogs.open(base)
+        after = self._catalogs.open(now)
         if not after.record.whole_of(trees):
             raise Refused(
                 f"catalog {now!r} is not whole: what it does not list may be there all the same",
@@ -675,10 +675,10 @@ _EXTRAS_GONE = """
 
 
 class Extras:
-    """Finds extras with the catalogs of one directory and the manifests of a site; `temp_dir` takes what DuckDB spills."""
+    """Finds extras with the catalogs and the manifests of a site; `temp_dir` takes what DuckDB spills."""
 
-    def __init__(self, catalogs_dir: Path, *, temp_dir: Path) -> None:
-        self._catalogs_dir = catalogs_dir
+    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path) -> None:
+        self._catalogs = catalogs
         self._temp_dir = temp_dir
 
     @contextmanager
@@ -692,8 +692,8 @@ class Extras:
         for one in wanted:
             groups[replace(one, tree=b"")].append(one.tree)
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir) as connection:
-            create_entries(connection, open_closed(self._catalogs_dir / base).part_files, view="base_rows")
-            create_entries(connection, open_closed(self._catalogs_dir / now).part_files, view="now_rows")
+            create_entries(connection, self._catalogs.open(base).part_files, view="base_rows")
+            create_entries(connection, self._catalogs.open(now).part_files, view="now_rows")
             connection.execute(_TABLES)
             for one, trees in groups.items():
                 self._add(connection, _EARLIER, trees, one.earlier)
@@ -711,7 +711,7 @@ class Extras:
         files: list[str] = []
         for name in catalogs:
             with suppress(MigratorError):
-                files += [str(file) for file in open_closed(self._catalogs_dir / name).part_files]
+                files += [str(file) for file in self._catalogs.open(name).part_files]
         if files:
             connection.execute(query, {"catalogs": files, "trees": list(trees)})
 

@@ -396,8 +396,7 @@ def make_plan(
     now_s = clock.now_s()
     arrived = ledger.passes.arrived(before_plan=name)
     chosen = choose_catalog(request.catalog, ledger)
-    digests = {one.name: one.digest for one in ledger.scans.all()}
-    with catalogs.open(chosen, digest=digests.get(chosen, "")) as queries:
+    with catalogs.open(chosen) as queries:
         catalog = queries.record
         require_usable(catalog, record)
         moved = moved_trees(catalog, ledger)

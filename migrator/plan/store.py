@@ -11,7 +11,7 @@ import duckdb
 
 from migrator.beegfs.model import TreeOwner
 from migrator.catalog.database import connect
-from migrator.catalog.files import ClosedCatalog, open_closed
+from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
 from migrator.catalog.rules_packing import Listing
@@ -161,17 +161,17 @@ DUCKDB_MEMORY_BYTES = 448 * MIB
 
 
 class CatalogQueryFiles:
-    """Opens the catalogs of a directory for planning; `temp_dir` takes what DuckDB spills."""
+    """Opens catalogs for planning; `temp_dir` takes what DuckDB spills."""
 
-    def __init__(self, directory: Path, *, temp_dir: Path, threads: int | None = None) -> None:
-        self._directory = directory
+    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path, threads: int | None = None) -> None:
+        self._catalogs = catalogs
         self._temp_dir = temp_dir
         self._threads = threads
 
     @contextmanager
-    def open(self, name: str, *, digest: str = "") -> "Iterator[CatalogQueries]":
-        """Open a catalog; `digest` is that of the ledger (empty: not known). Raises UsageError if it does not exist, Refused if it is half written or damaged."""
-        catalog = open_closed(self._directory / name, digest=digest)
+    def open(self, name: str) -> "Iterator[CatalogQueries]":
+        """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
+        catalog = self._catalogs.open(name)
         with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
             yield CatalogQueries(catalog, connection)
 

@@ -49,7 +49,7 @@ def list_reaped(
             "there is no catalog to look into", cause="nothing was scanned yet", hint="run `migrator scan`"
         )
     policy = site.reap.policy
-    with catalogs.open(latest.name, digest=latest.digest) as queries:
+    with catalogs.open(latest.name) as queries:
         trees = queries.record.trees
         if unknown := [user for user in users if user not in {tree.user for tree in trees}]:
             raise UsageError(

@@ -8,7 +8,7 @@ from migrator.catalog.queries import CatalogFileSamples
 from migrator.core.entry import Entry
 from migrator.core.errors import UsageError
 from migrator.core.units import KIB, MIB
-from tests.support.catalogs import directory, invented, symlink, write_catalog
+from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
 
 TREE = b"home/\xff ann"
 CLASSES = (1, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 17 * MIB)
@@ -27,7 +27,7 @@ def entries() -> list[Entry]:
 def samples(tmp_path: Path) -> CatalogFileSamples:
     others = [directory(b"home/ben"), invented(b"home/ben/x", size_bytes=9)]
     write_catalog(tmp_path / "catalogs", [*entries(), *others], [TREE, b"home/ben"], name="one")
-    return CatalogFileSamples(tmp_path / "catalogs", temp_dir=tmp_path / "temp")
+    return CatalogFileSamples(closed_catalogs(tmp_path / "catalogs"), temp_dir=tmp_path / "temp")
 
 
 def test_every_class_of_size_is_there_at_once_and_the_same_seed_draws_the_same(samples: CatalogFileSamples) -> None:

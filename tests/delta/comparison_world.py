@@ -13,7 +13,7 @@ from migrator.core.units import NS_PER_S
 from migrator.delta.model import ChangeKind, Changes
 from migrator.delta.store import Comparison, Comparisons
 from tests.delta.changing_trees import Source
-from tests.support.catalogs import write_catalog
+from tests.support.catalogs import closed_catalogs, write_catalog
 
 A, B = b"home/a", b"home/b"
 TREES = (A, B)
@@ -67,7 +67,7 @@ class World:
         catalogs = self._catalogs / str(self._times)
         for name, entries in (("base", base), ("now", now)):
             write_catalog(catalogs, entries, TREES, name=name)
-        comparisons = Comparisons(catalogs, temp_dir=self._catalogs / "tmp", threads=1)
+        comparisons = Comparisons(closed_catalogs(catalogs), temp_dir=self._catalogs / "tmp", threads=1)
         with comparisons.open("base", "now", trees=trees, **settings) as comparison:
             yield comparison
 

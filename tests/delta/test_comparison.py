@@ -12,7 +12,7 @@ from migrator.reap.model import PlanReap, ReapAction, ReapRow, Savings
 from migrator.reap.store import ReapListFiles
 from tests.delta.changing_trees import Source
 from tests.delta.comparison_world import FILE, SETTLED_NS, SYMLINK, TREES, A, B, World, change, one_file
-from tests.support.catalogs import write_catalog
+from tests.support.catalogs import closed_catalogs, write_catalog
 
 F, OTHER = A + b"/d/f", A + b"/d/other"
 
@@ -95,7 +95,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     write_catalog(tmp_path, source.entries(), TREES, name="half", whole=False)
     of_a = [entry for entry in source.entries() if entry.path.startswith(A)]
     write_catalog(tmp_path, of_a, TREES, name="of a", scope=(A,))
-    comparisons = Comparisons(tmp_path, temp_dir=tmp_path / "tmp", threads=1)
+    comparisons = Comparisons(closed_catalogs(tmp_path), temp_dir=tmp_path / "tmp", threads=1)
     with pytest.raises(Refused, match="not whole"), comparisons.open("whole", "half", trees=TREES):
         pass
     with pytest.raises(UsageError), comparisons.open("never", "whole", trees=TREES):

@@ -12,7 +12,7 @@ from migrator.core.entry import EntryType
 from migrator.delta.model import ChangeKind
 from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Source, Step, Target, change
-from tests.support.catalogs import write_catalog
+from tests.support.catalogs import closed_catalogs, write_catalog
 
 TREES = (b"home/a", b"home/b")
 _OPERATIONS = (
@@ -91,7 +91,7 @@ def test_applying_a_comparison_makes_the_target_the_same(
     shutil.rmtree(tmp_path / "catalogs", ignore_errors=True)
     for name, state, gfid in (("base", before, gfids[0]), ("now", source, gfids[1])):
         write_catalog(tmp_path / "catalogs", state.entries(gfids=gfid), TREES, name=name)
-    comparisons = Comparisons(tmp_path / "catalogs", temp_dir=tmp_path / "tmp", threads=1)
+    comparisons = Comparisons(closed_catalogs(tmp_path / "catalogs"), temp_dir=tmp_path / "tmp", threads=1)
     with comparisons.open(
         "base", "now", trees=TREES, unsettled=unsettled, unsettled_trees=unsettled_trees
     ) as comparison:

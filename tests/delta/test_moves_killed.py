@@ -17,7 +17,7 @@ from migrator.delta.model import Gone, Rename
 from migrator.delta.moving import Moved
 from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Inode, Source, Step, change
-from tests.support.catalogs import write_catalog
+from tests.support.catalogs import closed_catalogs, write_catalog
 from tests.support.move_world import TREE, Killed, MoveWorld
 
 SIZE_BYTES = 8
@@ -51,7 +51,7 @@ def a_case(seed: list[Step], later: list[Step], faults: set[int], scratch: Path)
         change(source, step, size_bytes=SIZE_BYTES)
     for name, state in (("base", before), ("now", source)):
         write_catalog(scratch / "catalogs", state.entries(), (TREE,), name=name)
-    comparisons = Comparisons(scratch / "catalogs", temp_dir=scratch / "tmp", threads=1)
+    comparisons = Comparisons(closed_catalogs(scratch / "catalogs"), temp_dir=scratch / "tmp", threads=1)
     with comparisons.open("base", "now", trees=(TREE,)) as comparison:
         renames, gone = list(comparison.renames()), list(comparison.gone())
     held, now = (

@@ -17,7 +17,7 @@ from migrator.plan.model import Surprise, SurpriseKind
 from migrator.plan.rules import AGE_BOUNDS
 from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
-from tests.support.catalogs import directory, invented, symlink, write_catalog
+from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
 
 Opener = Callable[..., CatalogQueries]
 NOW_S = 2_000_000_000
@@ -74,7 +74,7 @@ def queries_of(tmp_path: Path) -> Iterator[Opener]:
             bricks: Sequence[str] = (),
         ) -> CatalogQueries:
             write_catalog(tmp_path / "catalogs", entries, trees, max_part_rows=max_part_rows, bricks=bricks)
-            catalogs = CatalogQueryFiles(tmp_path / "catalogs", temp_dir=tmp_path / "tmp")
+            catalogs = CatalogQueryFiles(closed_catalogs(tmp_path / "catalogs"), temp_dir=tmp_path / "tmp")
             return stack.enter_context(catalogs.open("catalog-1"))
 
         yield opener

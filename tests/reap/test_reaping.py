@@ -15,7 +15,7 @@ from migrator.core.paths import name, parent
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from migrator.reap.model import ReapAction, ReapClock, ReapRule, TreeRule
-from tests.support.catalogs import directory, invented, write_catalog
+from tests.support.catalogs import closed_catalogs, directory, invented, write_catalog
 
 ALICE, BOB = TREES = (b"home/.alice", b"home/bob")
 NOW_S = 900
@@ -29,7 +29,9 @@ def opened(entries: Sequence[Entry], *, trees: Sequence[bytes] = TREES) -> Itera
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         write_catalog(root / "catalogs", entries, trees, max_part_rows=7)
-        with CatalogQueryFiles(root / "catalogs", temp_dir=root / "tmp", threads=1).open("catalog-1") as queries:
+        with CatalogQueryFiles(closed_catalogs(root / "catalogs"), temp_dir=root / "tmp", threads=1).open(
+            "catalog-1"
+        ) as queries:
             yield queries
 
 

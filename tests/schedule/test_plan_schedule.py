@@ -20,7 +20,7 @@ from migrator.schedule.rules import make_schedule
 from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import CapacitySection
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
-from tests.support.catalogs import directory, invented
+from tests.support.catalogs import closed_catalogs, directory, invented
 from tests.support.fakes import VirtualClock
 from tests.support.operations import cut_over
 
@@ -64,7 +64,7 @@ def planned(made: World, *, scheduling: PlanScheduling | None = None, free_bytes
     return make_plan(
         PlanRequest(),
         site=made.site,
-        catalogs=CatalogQueryFiles(made.root / "catalogs", temp_dir=made.root / "tmp"),
+        catalogs=CatalogQueryFiles(closed_catalogs(made.root / "catalogs"), temp_dir=made.root / "tmp"),
         documents=made.documents,
         lists=made.lists,
         ledger=made.ledger,

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from migrator.catalog.files import ClosedCatalogs, open_closed
 from migrator.catalog.model import BrickWalk, CatalogRecord
 from migrator.catalog.writer import PartsWriter
 from migrator.core.entry import Entry, EntryType, UserTree
@@ -142,3 +143,8 @@ def write_catalog(
         scope=scope,
     )
     return writer.close(record)
+
+
+def closed_catalogs(directory: Path) -> ClosedCatalogs:
+    """Those in a directory without a ledger: each is taken for the one that was recorded."""
+    return ClosedCatalogs(directory, lambda name: open_closed(directory / name).record)

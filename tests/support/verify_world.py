@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import Event
@@ -205,7 +206,10 @@ def verify_world(
         )
         ledger.site.record_capabilities(capabilities or target_side.probe(), 11.0)
         manifests = ManifestDirectories(
-            state / "manifests", catalogs_dir=state / "catalogs", temp_dir=state / "temporary", part_rows=50
+            state / "manifests",
+            catalogs=ClosedCatalogs(state / "catalogs", ledger.scans.named),
+            temp_dir=state / "temporary",
+            part_rows=50,
         )
         world = World(
             directory=directory,

@@ -18,7 +18,7 @@ from migrator.bricks.drain.rules_progress import newest_attempts as newest_drain
 from migrator.bricks.retire import model, rules
 from migrator.bricks.shared import BrickCall
 from migrator.catalog.database import connect
-from migrator.catalog.files import open_closed
+from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries
 from migrator.core.clock import Clock
@@ -77,13 +77,13 @@ _ALONE = "SELECT {here}, {none} FROM entries here WHERE type <> 'directory'"
 
 
 def cover_paths(
-    directory: Path, catalog: str, moved: Mapping[bytes, str], *, temp_dir: Path
+    catalogs: ClosedCatalogs, catalog: str, moved: Mapping[bytes, str], *, temp_dir: Path
 ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
     """Every path of a catalog that is no directory, in blocks, each with its row in the manifest of a moved tree that it lies in.
     `moved` has the manifest of each tree, `temp_dir` takes what DuckDB spills. Raises UsageError where there is no such catalog,
     Refused where it, or a manifest, cannot be read. Blocking.
     """
-    closed = open_closed(directory / catalog)
+    closed = catalogs.open(catalog)
     try:
         with connect(temp_dir=temp_dir) as connection:
             create_entries(connection, closed.part_files)

@@ -14,7 +14,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.purge.model import Proof
 from migrator.reap.model import ArchivedMember
-from tests.support.catalogs import directory, invented, symlink, write_catalog
+from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
 
 ALICE, BOB = b"home/alice", b"home/b'ob\n\xff"
 DIGEST = b"d" * 16
@@ -26,7 +26,7 @@ class World:
     def __init__(self, path: Path) -> None:
         self.catalogs = path / "cata'logs"
         self.manifests = ManifestDirectories(
-            path / "mani'fests", catalogs_dir=self.catalogs, temp_dir=path / "tmp", part_rows=2
+            path / "mani'fests", catalogs=closed_catalogs(self.catalogs), temp_dir=path / "tmp", part_rows=2
         )
         self.temp_dir = path / "tmp"
 
@@ -41,7 +41,7 @@ class World:
         return draft.close().file
 
     def pairs(self, *moved: tuple[bytes, str]) -> Pairs:
-        blocks = cover_paths(self.catalogs, "catalog-1", dict(moved), temp_dir=self.temp_dir)
+        blocks = cover_paths(closed_catalogs(self.catalogs), "catalog-1", dict(moved), temp_dir=self.temp_dir)
         found = [pair for block in blocks for pair in block]
         assert len({path.path for path, _ in found}) == len(found)
         return {path.path: (path, proof) for path, proof in found}
