@@ -133,8 +133,8 @@ def test_a_storage_target_is_set_up_once(place: Place, version: int, monkeypatch
     (place.directory / "bin" / "ssh").write_text(f"#!/bin/sh\n{text}\n")
     (place.directory / "conn.auth").write_text("secret")
     place.point.mkdir()
-    brick = f"gl3:{place.point}"
-    (place.directory / "beegfs-targets.conf").write_text(f"{brick} 3 302 mgmt01\n")
+    brick = f"gl3:{place.point}/data"
+    (place.directory / "beegfs-targets.conf").write_text(f"{brick} {place.point} 3 302 mgmt01\n")
     hook = BEEGFS[version]
 
     assert place.run(hook, brick, "source").returncode == 0

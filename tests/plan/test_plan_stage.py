@@ -10,7 +10,7 @@ from msgspec.structs import replace as change
 
 from migrator.beegfs.model import UserQuota
 from migrator.beegfs.tool import QuotaLook
-from migrator.catalog.files import read_record, write_record
+from migrator.catalog.files import ClosedCatalogs, read_record, write_record
 from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
@@ -25,7 +25,7 @@ from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan, n
 from migrator.plan.store import CatalogQueryFiles
 from migrator.site import config
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
-from tests.support.catalogs import SITE_ID, closed_catalogs, directory, invented, symlink, write_catalog
+from tests.support.catalogs import SITE_ID, directory, invented, symlink, write_catalog
 from tests.support.fakes import VirtualClock
 
 MIB = 1024**2
@@ -99,7 +99,9 @@ class World:
         return make_plan(
             request or PlanRequest(),
             site=self.site,
-            catalogs=CatalogQueryFiles(closed_catalogs(self.root / "catalogs"), temp_dir=self.root / "tmp"),
+            catalogs=CatalogQueryFiles(
+                ClosedCatalogs(self.root / "catalogs", self.ledger.scans.named), temp_dir=self.root / "tmp"
+            ),
             documents=self.documents,
             lists=self.lists,
             ledger=self.ledger,
