@@ -94,7 +94,7 @@ def give_bricks(site: Path, bricks: Sequence[str]) -> None:
         migrator(site, "scan", "--via", "bricks")  # the drain before moved files between bricks
         word = answer(site, "brick", "drain", "--dry-run", brick)["confirm"]
         migrator(site, "brick", "drain", brick, "--confirm", word)
-        migrator(site, "brick", "add", str(Path(brick).parent), "--to", "target")
+        migrator(site, "brick", "add", brick, "--to", "target")
 
 
 def show_what_is_open(lab: Path) -> None:

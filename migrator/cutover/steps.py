@@ -594,8 +594,12 @@ class TreeMachine(
             words += f": {record.failure or 'no reason was recorded'}"
         if not self.back and (frozen := freeze_words(record)):
             words += f". {frozen}"
-        kind = EventKind.CUTOVER_FINISHED if moved else EventKind.CUTOVER_GIVEN_UP
-        self.say(kind, Severity.INFO if moved else Severity.WARNING, record, words)
+        if moved:
+            self.say(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
+        else:
+            # Why was told when it was given up.
+            where = f"{record.tree.user} works {state_words(record.state)}"
+            self.say(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "put that right, then run the same command again"
         outcome = outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s)

@@ -37,8 +37,8 @@ class Lab:
         self._record: dict[str, Any] = json.loads((directory / "lab.json").read_text())
 
     def brick(self, name: str) -> dict[str, Any]:
-        """A brick by its name, or by that of its file system. Raises LookupError."""
-        return next(one for one in self._record["bricks"] if name in (one["name"], os.path.dirname(one["name"])))
+        """Raises StopIteration for another name."""
+        return next(one for one in self._record["bricks"] if name == one["name"])
 
     def make_file_system(self, brick: dict[str, Any]) -> None:
         """Make a new, empty file system on the brick's disk, and mount it on its host."""

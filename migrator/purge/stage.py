@@ -333,7 +333,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except LedgerCorrupt:
             return None
         scans = [
-            scan.whole and scan.finished_at_s is not None
+            scan.whole_of((record.tree.path,)) and scan.finished_at_s is not None
             for scan in ledger.scans.all()
             if scan.name == catalog and scan.covers((record.tree.path,))
         ]
