@@ -228,7 +228,7 @@ def ended(drains: Drains, brick: LabBrick, before: Mapping[str, str], running: "
     """The drain has come to its end by itself, or is brought there, and nothing is lost."""
     state = "committed"
     if running.wait(3 * DEADLINE_S) != 0:
-        assert "left on the bricks" in said(drains), said(drains)
+        assert "on the bricks" in said(drains), said(drains)
         state = to_its_end(drains, brick, before)
     assert drains.state() == state
     assert (brick.name in drains.names()) == (state == "stopped")
