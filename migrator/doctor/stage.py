@@ -41,7 +41,7 @@ from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes
 from migrator.hosts.site import look_at_room, look_at_roots
 from migrator.ledger.model import SiteRecord
-from migrator.plan.ports import PlanDocuments
+from migrator.plan.document import PlanFiles
 from migrator.reap.rules import atime_problem, check_atime
 from migrator.scan.finding import find_directories
 from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns
@@ -218,7 +218,7 @@ class LinkWorld:
 
     links: SymlinkedPaths
     place: LinkPlace
-    plans: Callable[[str], PlanDocuments]
+    plans: Callable[[str], PlanFiles]
 
 
 async def examine_links(world: LinkWorld | None, ledger: "Ledger | None", blocking: Blocking) -> list[Finding]:

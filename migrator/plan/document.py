@@ -102,7 +102,7 @@ _DEFAULT_NAME = re.compile(r"plan-(\d{4,})")
 
 
 class PlanFiles:
-    """The `PlanDocuments` port over a directory. `site_id` None: plans of any site can be read."""
+    """`NAME.json` in a directory: canonical JSON with a checksum over its content. `site_id` None: plans of any site can be read."""
 
     def __init__(self, directory: Path, *, site_id: str | None) -> None:
         self._directory = directory

@@ -24,8 +24,8 @@ from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find
 from migrator.ledger.call import recorded_run, say
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
+from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, fit_cost, sum_of
-from migrator.plan.ports import PlanDocuments
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan
@@ -46,7 +46,7 @@ _DAYS_FOR_DAYS = 3.0
 
 def read_report(
     ledger: "Ledger",
-    plans: PlanDocuments,
+    plans: PlanFiles,
     *,
     now_s: float,
     plan: str | None = None,
@@ -189,7 +189,7 @@ def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint,
     return (model.DonePoint(at_s=started, done_files=0, done_bytes=0), *points)
 
 
-def _document(plans: PlanDocuments, status: model.StatusFacts) -> tuple[Plan | None, str]:
+def _document(plans: PlanFiles, status: model.StatusFacts) -> tuple[Plan | None, str]:
     if status.plan is None:
         return None, "there is no plan yet"
     try:

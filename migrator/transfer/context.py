@@ -20,8 +20,8 @@ from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hosts.ports import Activity
 from migrator.ledger.call import say
+from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch
-from migrator.plan.ports import PlanDocuments
 from migrator.transfer.governor import Governor
 from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason
 from migrator.transfer.ports import Driving, Executor
@@ -193,7 +193,7 @@ class World:
     bricks: "VolumeGuard | None"
     driving: Driving | None
     chunk_lists: "ChunkListFiles"
-    documents: PlanDocuments
+    documents: PlanFiles
     ledger: "Ledger"
     progress: Progress
     clock: Clock

@@ -17,6 +17,7 @@ from migrator.fs.model import CapacitySample, Side
 from migrator.ledger import tables
 from migrator.ledger.database import Database
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.plan.document import PlanFiles
 from migrator.plan.model import AgeBucket, Batch, Plan, TreeUsage
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.support.operations import THERE, do
@@ -28,14 +29,12 @@ DAY_S = 86400.0
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory", "niaj")
 
 
-class OnePlan:
+class OnePlan(PlanFiles):
     """Plan documents with one plan, or with what went wrong with it."""
 
     def __init__(self, plan: Plan, checksum: str = "c", error: Refused | None = None) -> None:
+        super().__init__(Path("plans"), site_id=None)
         self.plan, self.checksum, self.error = plan, checksum, error
-
-    def write(self, plan: Plan) -> tuple[str, str]:
-        raise NotImplementedError
 
     def read(self, name: str) -> tuple[Plan, str]:
         assert name == self.plan.name
