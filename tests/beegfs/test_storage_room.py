@@ -77,7 +77,7 @@ rooms = st.lists(st.integers(0, 1000), min_size=1, max_size=6)
 def fill(free: Sequence[float], added: float, low: float) -> list[float]:
     """By pieces, each on all that are not low, or on all where every one is."""
     left = list(free)
-    while added > 0 and left:
+    while added > 1e-9 and left:
         normal = [place for place, one in enumerate(left) if low and one > low + 1e-9]
         piece = min([added / len(normal), *(left[place] - low for place in normal)]) if normal else added / len(left)
         for place in normal or range(len(left)):
