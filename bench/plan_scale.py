@@ -13,6 +13,7 @@ from pathlib import Path
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs, close_catalog, open_closed, part_name
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
 from migrator.core.units import GIB, TIB
 from migrator.fs.model import Capacity, MountIdentity
@@ -70,7 +71,7 @@ def write_catalog(directory: Path, rows: int) -> CatalogRecord:
     """A closed catalog of so many rows."""
     directory.mkdir(parents=True)
     parts: list[str] = []
-    with connect(GIB) as connection:
+    with connect(Scratch(directory.parent / "tmp", GIB)) as connection:
         connection.execute("SET preserve_insertion_order = true")
         for number, first in enumerate(range(0, rows, PART_ROWS)):
             file = directory / part_name(number)
@@ -146,7 +147,9 @@ def plan(work: Path) -> dict[str, object]:
     result = make_plan(
         PlanRequest(accept_unknown_inodes=True),
         site=site,
-        catalogs=CatalogQueryFiles(ClosedCatalogs(work / "catalogs", ledger.scans.named), temp_dir=work / "tmp"),
+        catalogs=CatalogQueryFiles(
+            ClosedCatalogs(work / "catalogs", ledger.scans.named), scratch=Scratch(work / "tmp", GIB // 2)
+        ),
         documents=PlanFiles(site.site.plans_dir, site_id=SITE_ID),
         lists=ChunkListFiles(site.site.plans_dir, splits_dir=work / "splits", passes_dir=work / "passes"),
         ledger=ledger,

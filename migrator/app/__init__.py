@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from migrator.catalog.ports import Scratch
 from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
@@ -114,9 +114,8 @@ class Wiring:
         return os.fsencode(self.site.target.root)
 
     @property
-    def temp_dir(self) -> Path:
-        """For queries that exceed their memory."""
-        return self.site.site.state_dir / "tmp"
+    def scratch(self) -> Scratch:
+        return Scratch(self.site.site.state_dir / "tmp", self.site.site.memory_bytes)
 
     def ledger(self, *, create: bool = False, read_only: bool = False) -> "Ledger":
         """The ledger; the caller closes it. Raises UsageError if there is none, or if it is that of a site of another name."""
@@ -195,7 +194,7 @@ class Wiring:
         """For writing."""
         from migrator.catalog.writer import CatalogDirectories
 
-        return CatalogDirectories(self.site.catalogs_dir, temp_dir=self.temp_dir)
+        return CatalogDirectories(self.site.catalogs_dir, scratch=self.scratch)
 
     def closed_catalogs(self, ledger: "Ledger") -> "ClosedCatalogs":
         """For reading."""
@@ -207,14 +206,12 @@ class Wiring:
         """For planning."""
         from migrator.plan.store import CatalogQueryFiles
 
-        return CatalogQueryFiles(self.closed_catalogs(ledger), temp_dir=self.temp_dir)
+        return CatalogQueryFiles(self.closed_catalogs(ledger), scratch=self.scratch)
 
     def manifests(self, ledger: "Ledger") -> "ManifestDirectories":
         from migrator.catalog.manifest import ManifestDirectories
 
-        return ManifestDirectories(
-            self.site.manifests_dir, catalogs=self.closed_catalogs(ledger), temp_dir=self.temp_dir
-        )
+        return ManifestDirectories(self.site.manifests_dir, catalogs=self.closed_catalogs(ledger), scratch=self.scratch)
 
     def plans(self, site_id: str | None) -> "PlanFiles":
         """The plan documents; `site_id` None: of any site, to read only."""
@@ -257,7 +254,7 @@ class Wiring:
         """For comparing two catalogs."""
         from migrator.delta.store import Comparisons
 
-        return Comparisons(self.closed_catalogs(ledger), temp_dir=self.temp_dir)
+        return Comparisons(self.closed_catalogs(ledger), scratch=self.scratch)
 
     def move_lists(self) -> "MoveListFiles":
         """Of delta passes."""

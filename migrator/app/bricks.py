@@ -71,7 +71,7 @@ def brick_usage(wiring: Wiring, ledger: "Ledger") -> "BrickUsageFiles":
     """What catalogs know of bricks; its libraries are loaded when it is asked for."""
     from migrator.catalog.queries import BrickUsageFiles
 
-    return BrickUsageFiles(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir)
+    return BrickUsageFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch)
 
 
 # ---
@@ -171,7 +171,7 @@ async def drain_world(
             walks=found.walks,
             read_block=paths_of,
             left_list=LeftListFile,
-            contents=lambda: BrickContentFiles(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
+            contents=lambda: BrickContentFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
             versions=partial(looks.gluster_versions, hosts),
             open_files=partial(open_on_bricks, hosts),
             places=lambda some, volume_id: looks.look_at_places(hosts, some, volume_id=volume_id),
@@ -218,7 +218,7 @@ async def retirement_world(
             writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
             endpoints=endpoints,
             scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
-            cover=partial(cover_paths, wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
+            cover=partial(cover_paths, wiring.closed_catalogs(ledger), scratch=wiring.scratch),
             manifests=wiring.manifests(ledger),
             list_to=_list_to,
             back_up=backing_up(ledger, site.site.state_dir),

@@ -244,7 +244,7 @@ class BackSites(CarryingBack):
             tree=record.tree.path,
             carried=carried,
             ctimes=self.wiring.site.source.kind != "gluster",
-            temp_dir=self.wiring.temp_dir,
+            scratch=self.wiring.scratch,
         )
 
     def give_up_source(self, record: CutoverRecord, changes: Sequence[SourceChange]) -> int:
@@ -297,7 +297,7 @@ class BackSites(CarryingBack):
         wiring, site = self.wiring, self.wiring.site
         lists = ChunkListFiles(directory / "plans", splits_dir=directory / "splits", passes_dir=directory / "passes")
         catalogs = ClosedCatalogs(directory / "catalogs", ledger.scans.named)
-        manifests = ManifestDirectories(directory / "manifests", catalogs=catalogs, temp_dir=wiring.temp_dir)
+        manifests = ManifestDirectories(directory / "manifests", catalogs=catalogs, scratch=wiring.scratch)
 
         async def compare(plan: Plan) -> VerificationRecord:
             # What the plan has archived, or left where it is, is on the source alone.
@@ -331,7 +331,7 @@ class BackSites(CarryingBack):
                 None,
             ),
             switched=SwitchedCatalogFiles(
-                catalogs, manifests=wiring.manifests(self.own), hidden=ARCHIVE_DIRECTORY, temp_dir=wiring.temp_dir
+                catalogs, manifests=wiring.manifests(self.own), hidden=ARCHIVE_DIRECTORY, scratch=wiring.scratch
             ),
             world=World(
                 source=target,
@@ -351,7 +351,7 @@ class BackSites(CarryingBack):
             files=RunFiles(directory / "runs"),
             deltas=Deltas(
                 scan=self._scan(directory, ledger=ledger, target=target),
-                comparisons=Comparisons(catalogs, temp_dir=wiring.temp_dir),
+                comparisons=Comparisons(catalogs, scratch=wiring.scratch),
                 pass_lists=lists,
                 move_lists=MoveListFiles(directory / "moves"),
                 differing=manifests,
@@ -403,7 +403,7 @@ class BackSites(CarryingBack):
                 ),
                 source=target,
                 ledger=ledger,
-                catalogs=CatalogDirectories(directory / "catalogs", temp_dir=wiring.temp_dir),
+                catalogs=CatalogDirectories(directory / "catalogs", scratch=wiring.scratch),
                 progress=self.progress,
                 clock=wiring.clock,
             )
@@ -519,7 +519,7 @@ def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
     )
     return Comparing(
         timing=ConfinedTreeTiming(executor).visit,
-        samples=CatalogFileSamples(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
+        samples=CatalogFileSamples(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
         records=ledger.speed_ups,
         limit_s=float(cutover.compare_limit_s),
     )
@@ -570,7 +570,7 @@ async def purge_world(
                 source=source,
                 target=target,
                 places=places,
-                manifest=ManifestFiles(temp_dir=wiring.temp_dir),
+                manifest=ManifestFiles(temp_dir=wiring.scratch.directory),
                 manifests=wiring.manifests(ledger),
                 storage=wiring.storage_targets() or NoStorageTargets(),
                 writers=_writers(wiring, source, hosts),

@@ -436,7 +436,7 @@ def deltas_of(
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),
         differing=wiring.manifests(ledger),
-        extras=Extras(wiring.closed_catalogs(ledger), temp_dir=wiring.temp_dir),
+        extras=Extras(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
         moves=moves,
         chunk_limits=chunk_limits(site),
         max_shrink=transfer.max_shrink,

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 from migrator.catalog import files as catalog_files
 from migrator.catalog.database import connect, totals_of
 from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding, ScanProblem
-from migrator.catalog.ports import CatalogTotals
+from migrator.catalog.ports import CatalogTotals, Scratch
 from migrator.catalog.writer import parquet_bytes
 from migrator.core.durable import sync
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError
-from migrator.core.units import GIB, MIB
+from migrator.core.units import MIB
 
 # --- Decoding the rows of a brick walk
 #
@@ -116,7 +116,6 @@ def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
 # attributes differ, or a time lies before 1970 (the mount of a distributed volume shows 0), the caller asks the mount.
 
 
-_MEMORY_LIMIT_BYTES = GIB
 _BATCH_ROWS = 100_000
 
 # Each column as the mount shows it: the greatest time and owner (as dht_iatt_merge does), the fixed size. `nlink` is
@@ -155,8 +154,8 @@ _PATHS_OF_INODES = """
 class Union:
     """Queries over the rows of a catalog in progress. To be closed."""
 
-    def __init__(self, *, temp_dir: Path) -> None:
-        self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
+    def __init__(self, *, scratch: Scratch) -> None:
+        self._database = connect(scratch)
         self._limit = 0
         self._found_before = BrickFindings()
 
@@ -267,7 +266,7 @@ class BrickPartsWriter:
     by a single thread. All raise OSError.
     """
 
-    def __init__(self, directory: Path, *, trees: Sequence[bytes], temp_dir: Path, bricks: int = 1) -> None:
+    def __init__(self, directory: Path, *, trees: Sequence[bytes], scratch: Scratch, bricks: int = 1) -> None:
         self._directory = directory
         self._trees = tuple(trees)
         self._part_bytes = min(max(_BUFFERS_BYTES // (2 * max(bricks, 1)), _MIN_PART_BYTES), _MAX_PART_BYTES)
@@ -280,7 +279,7 @@ class BrickPartsWriter:
         self._problem_files: list[Path] = []
         self._problems: list[ScanProblem] = []
         # Opened now, in parallel with the walks, and not at the end.
-        self._union = Union(temp_dir=temp_dir)
+        self._union = Union(scratch=scratch)
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
         """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows. Raises

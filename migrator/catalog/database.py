@@ -1,41 +1,40 @@
 """Opening DuckDB so that every query is out of core and touches nothing but the given files."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 
-from migrator.catalog.ports import CatalogTotals
-from migrator.core.units import GIB, MIB
+from migrator.catalog.ports import CatalogTotals, Scratch
+from migrator.core.units import MIB
 
-DEFAULT_MEMORY_LIMIT_BYTES = GIB
+_LEAST_BYTES = 512 * MIB
+_BYTES_PER_THREAD = 128 * MIB
 
 
-def connect(
-    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
-    temp_dir: Path | None = None,
-    *,
-    threads: int | None = None,
-) -> duckdb.DuckDBPyConnection:
-    """A database in memory that spills into `temp_dir` (made when missing; None: never spills) beyond the limit.
+def connect(scratch: Scratch, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A database in memory that spills to `scratch` (made when missing).
 
-    The limit is for DuckDB's own buffers: the process needs some 200 MB more. `threads` None takes every core.
+    Its memory is for DuckDB's own buffers: the process needs up to 500 MB more. `threads` None takes every core that has memory:
+    DuckDB's guide to tuning asks for 125 MB each at least.
     Rows come in any order unless the query sorts them. Nothing is loaded from the network. Close the connection.
     """
+    memory_bytes = max(scratch.memory_bytes or _quarter_of_this_machine_bytes(), _LEAST_BYTES)
+    scratch.directory.mkdir(parents=True, exist_ok=True)
     settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": f"{max(memory_limit_bytes // MIB, 1)}MiB",
+        "memory_limit": f"{memory_bytes // MIB}MiB",
         "preserve_insertion_order": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
+        "temp_directory": str(scratch.directory),
+        "threads": threads or max(min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD), 1),
     }
-    if temp_dir is not None:
-        temp_dir.mkdir(parents=True, exist_ok=True)
-        settings["temp_directory"] = str(temp_dir)
-    else:
-        settings["temp_directory"] = ""
-    if threads is not None:
-        settings["threads"] = threads
     return duckdb.connect(":memory:", config=settings)
+
+
+def _quarter_of_this_machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 _TOTALS = """

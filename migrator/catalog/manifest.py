@@ -16,11 +16,18 @@ import pyarrow.parquet as pq
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
-from migrator.catalog.ports import ClosedManifest, Examples, LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
+from migrator.catalog.ports import (
+    ClosedManifest,
+    Examples,
+    LinkedPath,
+    LinkFinding,
+    LinkFindingKind,
+    Scratch,
+    VerifiedPath,
+)
 from migrator.core.durable import file_digest, sync, temporary_name
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
-from migrator.core.units import MIB
 from migrator.fs.rules import Loss
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, ReadContent, SideFacts
@@ -75,7 +82,6 @@ def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
 
 Row = TypeVar("Row")
 
-_MEMORY_LIMIT_BYTES = 512 * MIB
 _ROW_GROUP_ROWS = 20_480
 """Small, so that a later verification can cache some row groups."""
 DRAFT_DIRECTORY = "draft"
@@ -119,14 +125,14 @@ class ParquetDraft:
     """A manifest in progress: unsorted parts, which `close` merges into sorted files. Constant memory."""
 
     def __init__(
-        self, directory: Path, *, catalogs: ClosedCatalogs, temp_dir: Path, algorithm: str, part_rows: int
+        self, directory: Path, *, catalogs: ClosedCatalogs, scratch: Scratch, algorithm: str, part_rows: int
     ) -> None:
         self._directory = directory
         self._draft = directory / DRAFT_DIRECTORY
         self._catalogs = catalogs
         self._abandoned = threading.Event()
         self._closed = False
-        self._database = connect(_MEMORY_LIMIT_BYTES, temp_dir)
+        self._database = connect(scratch)
         self._verified: _Parts[VerifiedPath] = _Parts(
             self._draft,
             "verified",
@@ -434,11 +440,11 @@ class ManifestDirectories:
     """The manifests of a site; `catalogs` are its catalogs. Reading raises Refused if a file is missing."""
 
     def __init__(
-        self, directory: Path, *, catalogs: ClosedCatalogs, temp_dir: Path, part_rows: int = PART_ROWS
+        self, directory: Path, *, catalogs: ClosedCatalogs, scratch: Scratch, part_rows: int = PART_ROWS
     ) -> None:
         self._directory = directory
         self._catalogs = catalogs
-        self._temp_dir = temp_dir
+        self._scratch = scratch
         self._part_rows = part_rows
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
@@ -451,7 +457,7 @@ class ManifestDirectories:
         return ParquetDraft(
             directory,
             catalogs=self._catalogs,
-            temp_dir=self._temp_dir,
+            scratch=self._scratch,
             algorithm=algorithm,
             part_rows=self._part_rows,
         )
@@ -459,7 +465,7 @@ class ManifestDirectories:
     def examples(self, manifest: str, *, per_kind: int = 5) -> Examples:
         """Some findings of each kind, in order of path."""
         directory = Path(manifest).parent
-        with connect(temp_dir=self._temp_dir) as database:
+        with connect(self._scratch) as database:
             differences = _first_of_each_kind(database, directory / DIFFERENCES_FILE, per_kind)
             losses = _first_of_each_kind(database, directory / EXPECTED_FILE, per_kind)
         return Examples(
@@ -473,7 +479,7 @@ class ManifestDirectories:
     def differing(self, manifest: str, *, digest: str | None) -> Iterator[bytes]:
         """The paths of the source that differ on the target or are missing there, in order. `digest` as for `differences_of`."""
         file = differences_of(manifest, digest=digest)
-        with connect(temp_dir=self._temp_dir) as database:
+        with connect(self._scratch) as database:
             cursor = database.execute(
                 "SELECT DISTINCT path FROM read_parquet(?) WHERE kind NOT IN (SELECT unnest(?)) ORDER BY path",
                 [str(file), [kind.value for kind in _NOT_MENDED]],

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from migrator.catalog.writer import PartsWriter
 
 # --- Catalogs in progress
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Where queries spill, and the memory of each: None is a quarter of this machine's. 512 MiB is the least."""
+
+    directory: Path
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,16 +12,17 @@ from migrator.bricks.drain.model import BrickContent, TreeOnBricks
 from migrator.bricks.model import BrickUse
 from migrator.catalog.database import connect
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
+from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
 from migrator.core.states import ChunkKind
 
 
 class _Catalogs:
-    """Closed catalogs; `temp_dir` takes what DuckDB spills."""
+    """Closed catalogs; queries spill to `scratch`."""
 
-    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path) -> None:
+    def __init__(self, catalogs: ClosedCatalogs, *, scratch: Scratch) -> None:
         self._catalogs = catalogs
-        self._temp_dir = temp_dir
+        self._scratch = scratch
 
 
 # --- Samples of the files of a tree
@@ -53,7 +54,7 @@ class CatalogFileSamples(_Catalogs):
         files = [str(file) for file in self._catalogs.open(catalog).part_files]
         if not files:
             return []
-        with connect(temp_dir=self._temp_dir) as connection:
+        with connect(self._scratch) as connection:
             rows = connection.execute(_DRAW, {"seed": seed, "files": files, "tree": tree, "count": count}).fetchall()
         return [path[len(tree) + 1 :] for (path,) in rows]
 
@@ -228,7 +229,7 @@ class BrickUsageFiles(_Catalogs):
         """
         closed = self._catalogs.open(catalog)
         users = {tree.path: tree.user for tree in closed.record.trees}
-        with connect(temp_dir=self._temp_dir) as connection:
+        with connect(self._scratch) as connection:
             create_entries(connection, closed.part_files)
             rows = connection.execute(BRICK_USES).fetchall()
         # A user can have several trees.
@@ -286,7 +287,7 @@ class BrickContentFiles(_Catalogs):
         closed = self._catalogs.open(catalog)
         if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):
             return None
-        with connect(temp_dir=self._temp_dir) as connection:
+        with connect(self._scratch) as connection:
             create_entries(connection, closed.part_files)
             sums = connection.execute(_SUMS, {"bricks": list(bricks)}).fetchone() or (0, 0, 0)
             rows = connection.execute(_SYMLINKS, {"bricks": list(bricks), "most": _MOST_SYMLINKS}).fetchall()

@@ -9,17 +9,14 @@ import pyarrow.parquet as pq
 
 from migrator.catalog import files
 from migrator.catalog.database import connect, totals_of
-from migrator.catalog.ports import OpenCatalog
+from migrator.catalog.ports import OpenCatalog, Scratch
 from migrator.catalog.writer import MAX_PART_ROWS, PartsWriter, parquet_bytes
 from migrator.core.durable import sync, write_durably
 from migrator.core.errors import Refused
 from migrator.core.paths import parent
-from migrator.core.units import GIB
-
-_MEMORY_LIMIT_BYTES = GIB // 2
 
 
-def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROWS) -> OpenCatalog:
+def resume(directory: Path, *, scratch: Scratch, max_part_rows: int = MAX_PART_ROWS) -> OpenCatalog:
     """Discard the rows of directories in flight, and find those still to read: seen and not done, the root first.
 
     May be killed and called again. Raises Refused if a committed part is missing or torn, or the catalog is already closed;
@@ -34,7 +31,7 @@ def resume(directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROW
     _remove_uncommitted(directory)
     done_files, part_files = files.numbered(directory, "done"), files.numbered(directory, "part")
     _check_parts(directory, done_files, part_files)
-    with connect(_MEMORY_LIMIT_BYTES, temp_dir) as database:
+    with connect(scratch) as database:
         for number, partial in _under_way(database, done_files).items():
             _take_back(part_files[number], partial)
         frontier = _frontier(database, done_files, part_files)

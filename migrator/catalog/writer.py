@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from migrator.catalog import files
 from migrator.catalog.model import CatalogRecord, ScanProblem
-from migrator.catalog.ports import CatalogTotals, OpenCatalog
+from migrator.catalog.ports import CatalogTotals, OpenCatalog, Scratch
 from migrator.core.durable import sync, write_durably
 from migrator.core.entry import Entry
 from migrator.core.paths import parent
@@ -146,11 +146,11 @@ class PartsWriter:
 
 
 class CatalogDirectories:
-    """The catalogs of a site; `temp_dir` takes what DuckDB spills."""
+    """The catalogs of a site; queries spill to `scratch`."""
 
-    def __init__(self, directory: Path, *, temp_dir: Path, max_part_rows: int = MAX_PART_ROWS) -> None:
+    def __init__(self, directory: Path, *, scratch: Scratch, max_part_rows: int = MAX_PART_ROWS) -> None:
         self._directory = directory
-        self._temp_dir = temp_dir
+        self._scratch = scratch
         self._max_part_rows = max_part_rows
 
     def create(self, record: CatalogRecord) -> OpenCatalog:
@@ -176,7 +176,7 @@ class CatalogDirectories:
         from migrator.catalog.brick_parts import BrickPartsWriter  # noqa: PLC0415
 
         trees = [tree.path for tree in record.trees]
-        return BrickPartsWriter(self._made(record), trees=trees, temp_dir=self._temp_dir, bricks=bricks)
+        return BrickPartsWriter(self._made(record), trees=trees, scratch=self._scratch, bricks=bricks)
 
     def discard(self, name: str) -> None:
         """Remove a catalog that was never closed; it may be gone already. Raises OSError."""
@@ -194,7 +194,7 @@ class CatalogDirectories:
         # Imported late, as above.
         from migrator.catalog.resume import resume  # noqa: PLC0415
 
-        return resume(directory, temp_dir=self._temp_dir, max_part_rows=self._max_part_rows)
+        return resume(directory, scratch=self._scratch, max_part_rows=self._max_part_rows)
 
     def closing_record(self, name: str) -> CatalogRecord | None:
         """The record of a closed catalog; None for others. Raises Refused if a part of it is missing or torn."""

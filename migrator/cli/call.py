@@ -140,6 +140,13 @@ def _of_the_machine(error: Exception) -> MigratorError | None:
         where = show(os.fsencode(error.filename)) if error.filename else "the output or a file of the state directory"
         hint = "put it right, then run the same command again"
         return MigratorError(f"{where}: {error.strerror}", cause=_MACHINE_ERRORS[error.errno], hint=hint)
+    # DuckDB's, also through pyarrow; loading either only to name its class takes longer than most verbs.
+    if "Out of Memory Error" in str(error):
+        return MigratorError(
+            "a query over catalogs or manifests needs more memory, or more room to spill, than there is",
+            cause="[site] memory, or a full disk of the state directory",
+            hint="raise [site] memory in site.toml, or free room there, then run the same command again",
+        )
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return MigratorError(
             "no more threads can be started", cause="a limit of this user or its control group (ulimit -u)"

@@ -10,6 +10,7 @@ from migrator.catalog.database import connect
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalog, ClosedCatalogs, close_catalog, part_name
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import create_entries
 from migrator.core.durable import sync, temporary_name
 from migrator.core.entry import EntryType
@@ -64,7 +65,7 @@ def changed_source(
     tree: bytes,
     carried: Sequence[ClosedCatalog],
     ctimes: bool,
-    temp_dir: Path,
+    scratch: Scratch,
 ) -> Sequence[SourceChange]:
     """What the catalog `now` of a tree has otherwise than `before`, both of the source. `carried` are
     catalogs of the target that were carried back since, oldest first: what the last of them lacks may be gone, and what any
@@ -76,7 +77,7 @@ def changed_source(
             cause="; ".join(now.record.reasons),
             hint="see to that, then run the same command again",
         )
-    with connect(temp_dir=temp_dir) as connection:
+    with connect(scratch) as connection:
         create_entries(connection, before.part_files, view="before_rows")
         create_entries(connection, now.part_files, view="now_rows")
         carried_files = [one.part_files for one in carried]
@@ -135,12 +136,12 @@ class SwitchedCatalogFiles:
     """
 
     def __init__(
-        self, catalogs: ClosedCatalogs, *, manifests: ManifestDirectories, hidden: bytes, temp_dir: Path
+        self, catalogs: ClosedCatalogs, *, manifests: ManifestDirectories, hidden: bytes, scratch: Scratch
     ) -> None:
         self._catalogs = catalogs
         self._manifests = manifests
         self._hidden = hidden
-        self._temp_dir = temp_dir
+        self._scratch = scratch
 
     def write(self, record: CatalogRecord, *, tree: bytes, proof: VerificationRecord, now: str) -> CatalogRecord:
         """Write the catalog, as the port says."""
@@ -155,7 +156,7 @@ class SwitchedCatalogFiles:
         part = directory / part_name(0)
         latest = self._catalogs.open(now).part_files
         temporary = temporary_name(part)
-        with connect(temp_dir=self._temp_dir) as connection:
+        with connect(self._scratch) as connection:
             create_entries(connection, latest, view="now_rows")
             _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, self._hidden))
             facts = connection.execute(

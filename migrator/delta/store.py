@@ -18,6 +18,7 @@ from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries, listed
 from migrator.catalog.rules_packing import Listing
 from migrator.core.durable import file_digest, replacing, sync
@@ -34,7 +35,6 @@ from migrator.delta.model import (
     TreeChanges,
     WrittenMoves,
 )
-from migrator.plan.store import DUCKDB_MEMORY_BYTES
 from migrator.verify.model import DifferenceKind
 
 # The SQL of a comparison.
@@ -306,11 +306,11 @@ _RANGES_AT_ONCE = 100
 
 
 class Comparisons:
-    """Compares catalogs; `temp_dir` takes what DuckDB spills."""
+    """Compares catalogs; queries spill to `scratch`."""
 
-    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path, threads: int | None = None) -> None:
+    def __init__(self, catalogs: ClosedCatalogs, *, scratch: Scratch, threads: int | None = None) -> None:
         self._catalogs = catalogs
-        self._temp_dir = temp_dir
+        self._scratch = scratch
         self._threads = threads
 
     @contextmanager
@@ -349,7 +349,7 @@ class Comparisons:
                     cause="everything in a tree that was not scanned would look as if it were new or had vanished",
                 )
         resend = set(unsettled_trees)
-        with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
+        with connect(self._scratch, threads=self._threads) as connection:
             create_entries(connection, before.part_files, view="base_rows")
             create_entries(connection, after.part_files, view="now_rows")
             ended_at_s = before.record.finished_at_s or before.record.started_at_s
@@ -675,11 +675,11 @@ _EXTRAS_GONE = """
 
 
 class Extras:
-    """Finds extras with the catalogs and the manifests of a site; `temp_dir` takes what DuckDB spills."""
+    """Finds extras with the catalogs and the manifests of a site; queries spill to `scratch`."""
 
-    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path) -> None:
+    def __init__(self, catalogs: ClosedCatalogs, *, scratch: Scratch) -> None:
         self._catalogs = catalogs
-        self._temp_dir = temp_dir
+        self._scratch = scratch
 
     @contextmanager
     def open(self, wanted: Sequence[ExtrasOfTree], *, base: str, now: str) -> Iterator["FoundExtras"]:
@@ -691,7 +691,7 @@ class Extras:
         groups: defaultdict[ExtrasOfTree, list[bytes]] = defaultdict(list)
         for one in wanted:
             groups[replace(one, tree=b"")].append(one.tree)
-        with connect(DUCKDB_MEMORY_BYTES, self._temp_dir) as connection:
+        with connect(self._scratch) as connection:
             create_entries(connection, self._catalogs.open(base).part_files, view="base_rows")
             create_entries(connection, self._catalogs.open(now).part_files, view="now_rows")
             connection.execute(_TABLES)

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,11 +12,12 @@ from migrator.beegfs.model import TreeOwner
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
 from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import UserTree
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, parent
-from migrator.core.units import DAY_S, MIB, NS_PER_S
+from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import TargetCapabilities
 from migrator.plan.losses import losses
 from migrator.plan.model import AgeBucket, Surprise, SurpriseKind, TreeUsage, Usages
@@ -156,23 +156,19 @@ def findings(predicates: Mapping[SurpriseKind, str]) -> str:
 # --- Queries
 
 
-DUCKDB_MEMORY_BYTES = 448 * MIB
-"""Planning may take 1 GB; the rest is for allocations that DuckDB does not count, pyarrow, and open chunks."""
-
-
 class CatalogQueryFiles:
-    """Opens catalogs for planning; `temp_dir` takes what DuckDB spills."""
+    """Opens catalogs for planning; queries spill to `scratch`."""
 
-    def __init__(self, catalogs: ClosedCatalogs, *, temp_dir: Path, threads: int | None = None) -> None:
+    def __init__(self, catalogs: ClosedCatalogs, *, scratch: Scratch, threads: int | None = None) -> None:
         self._catalogs = catalogs
-        self._temp_dir = temp_dir
+        self._scratch = scratch
         self._threads = threads
 
     @contextmanager
     def open(self, name: str) -> "Iterator[CatalogQueries]":
         """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
         catalog = self._catalogs.open(name)
-        with connect(DUCKDB_MEMORY_BYTES, self._temp_dir, threads=self._threads) as connection:
+        with connect(self._scratch, threads=self._threads) as connection:
             yield CatalogQueries(catalog, connection)
 
 

@@ -166,6 +166,8 @@ class SiteSection(_Section, frozen=True, kw_only=True):
     """Ledger, catalogs, manifests and logs, on a local disk. The ledger is SQLite."""
     plans_dir: File = Path("plans")
     """Where plans are written: for root and the group of the directory (docs/scan-and-plan.md)."""
+    memory_bytes: Annotated[Size, Meta(ge=512 * MIB)] | None = None
+    """Memory of one query over catalogs; beyond it, it spills to `tmp` of the state directory. Without it a quarter of this machine's, and at least 512 MiB. Example: `"8GiB"`."""
     hooks_dir: File = Path("hooks")
     """Where hooks are looked up (docs/hooks.md)."""
 

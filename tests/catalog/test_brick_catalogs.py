@@ -11,6 +11,7 @@ import pytest
 from migrator.catalog.brick_parts import BrickPartsWriter
 from migrator.catalog.files import open_closed
 from migrator.catalog.model import BrickFindings, PathFinding
+from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import MigratorError
@@ -64,7 +65,7 @@ RECORD = whole_catalog(
 
 @pytest.fixture
 def catalogs(tmp_path: Path) -> CatalogDirectories:
-    return CatalogDirectories(tmp_path / "catalogs", temp_dir=tmp_path / "temp")
+    return CatalogDirectories(tmp_path / "catalogs", scratch=Scratch(tmp_path / "temp"))
 
 
 @pytest.fixture

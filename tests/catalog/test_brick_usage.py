@@ -6,6 +6,7 @@ import pytest
 
 from migrator.bricks.drain.model import TreeOnBricks
 from migrator.bricks.model import BrickUse
+from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import BrickContentFiles, BrickUsageFiles
 from migrator.core.errors import UsageError
 from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
@@ -16,7 +17,7 @@ LINKED = (b"home/alice/1", b"home/b\xff\nb/2")
 
 
 def usage(tmp_path: Path) -> BrickUsageFiles:
-    return BrickUsageFiles(closed_catalogs(tmp_path), temp_dir=tmp_path / "tmp")
+    return BrickUsageFiles(closed_catalogs(tmp_path), scratch=Scratch(tmp_path / "tmp"))
 
 
 def use(user: str | None, files: int, size_bytes: int, blocks: int) -> BrickUse:
@@ -68,7 +69,7 @@ def test_what_the_trees_have_on_bricks_that_are_to_be_drained(tmp_path: Path) ->
         invented(b"lost", size_bytes=7, blocks=8, brick=ONE),
     ]
     write_catalog(tmp_path, entries, TREES, bricks=(ONE, TWO, EMPTY))
-    contents = BrickContentFiles(closed_catalogs(tmp_path), temp_dir=tmp_path / "tmp")
+    contents = BrickContentFiles(closed_catalogs(tmp_path), scratch=Scratch(tmp_path / "tmp"))
     found = contents.content("catalog-1", (ONE, TWO))
     assert found is not None
     assert (found.files, found.size_bytes) == (4, 117)

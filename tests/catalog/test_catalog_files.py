@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, ClosedCatalogs, RecordUnreadable, numbered, open_closed
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.ports import OpenCatalog
+from migrator.catalog.ports import OpenCatalog, Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, XattrKinds, xattr_digest
 from migrator.core.errors import Refused, UsageError
@@ -39,7 +39,7 @@ def entry(path: bytes, **changes: Any) -> Entry:
 
 
 def store(directory: Path, max_part_rows: int = 4) -> CatalogDirectories:
-    return CatalogDirectories(directory / "catalogs", temp_dir=directory / "temp", max_part_rows=max_part_rows)
+    return CatalogDirectories(directory / "catalogs", scratch=Scratch(directory / "temp"), max_part_rows=max_part_rows)
 
 
 def closed_rows(catalogs: CatalogDirectories, name: str = "catalog-1") -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import CatalogFileSamples
 from migrator.core.entry import Entry
 from migrator.core.errors import UsageError
@@ -27,7 +28,7 @@ def entries() -> list[Entry]:
 def samples(tmp_path: Path) -> CatalogFileSamples:
     others = [directory(b"home/ben"), invented(b"home/ben/x", size_bytes=9)]
     write_catalog(tmp_path / "catalogs", [*entries(), *others], [TREE, b"home/ben"], name="one")
-    return CatalogFileSamples(closed_catalogs(tmp_path / "catalogs"), temp_dir=tmp_path / "temp")
+    return CatalogFileSamples(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "temp"))
 
 
 def test_every_class_of_size_is_there_at_once_and_the_same_seed_draws_the_same(samples: CatalogFileSamples) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.catalog.manifest import ManifestDirectories
-from migrator.catalog.ports import LinkedPath, LinkFindingKind, VerifiedPath
+from migrator.catalog.ports import LinkedPath, LinkFindingKind, Scratch, VerifiedPath
 from migrator.core.errors import Refused
 from tests.support.catalogs import closed_catalogs
 from tests.support.entries import entry
@@ -19,7 +19,7 @@ def manifests(tmp_path: Path) -> ManifestDirectories:
     return ManifestDirectories(
         tmp_path / "manifests",
         catalogs=closed_catalogs(tmp_path / "catalogs"),
-        temp_dir=tmp_path / "temporary",
+        scratch=Scratch(tmp_path / "temporary"),
         part_rows=10,
     )
 
@@ -93,7 +93,9 @@ GROUPS = st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 4)), m
 @pytest.fixture(scope="module")
 def shared_manifests(tmp_path_factory: pytest.TempPathFactory) -> ManifestDirectories:
     directory = tmp_path_factory.mktemp("links")
-    return ManifestDirectories(directory / "m", catalogs=closed_catalogs(directory / "c"), temp_dir=directory / "t")
+    return ManifestDirectories(
+        directory / "m", catalogs=closed_catalogs(directory / "c"), scratch=Scratch(directory / "t")
+    )
 
 
 @given(GROUPS)

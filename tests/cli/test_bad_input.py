@@ -7,8 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
+import duckdb
 import pytest
+from click.testing import CliRunner
 
+from migrator.cli import call
+from migrator.cli.invocation import Invocation
+from migrator.core.errors import ExitCode
 from tests.conftest import MakeXfs
 from tests.support.cli_site import Site
 from tests.support.run_site import REPOSITORY
@@ -158,3 +164,15 @@ def test_an_output_that_is_full_is_no_defect(planned: Site, more: tuple[str, ...
         done = subprocess.run(argv, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, "No space left" in done.stderr) == (1, True), done.stderr
     assert "defect" not in done.stderr
+
+
+def test_too_little_memory_is_told_with_what_helps(tmp_path: Path) -> None:
+    @click.command()
+    @call.verb
+    def command(_: Invocation) -> ExitCode:
+        with duckdb.connect(config={"memory_limit": "4MiB", "temp_directory": ""}) as connection:
+            connection.execute("SELECT i FROM range(3000000) AS numbers(i) ORDER BY hash(i)").fetchall()
+        return ExitCode.DONE
+
+    done = CliRunner().invoke(command, obj=Invocation(site_file=tmp_path / "site.toml"))
+    assert (done.exit_code, "raise [site] memory" in done.stderr) == (1, True), done.output

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.states import ChunkKind
 from migrator.core.units import NS_PER_S
@@ -67,7 +68,7 @@ class World:
         catalogs = self._catalogs / str(self._times)
         for name, entries in (("base", base), ("now", now)):
             write_catalog(catalogs, entries, TREES, name=name)
-        comparisons = Comparisons(closed_catalogs(catalogs), temp_dir=self._catalogs / "tmp", threads=1)
+        comparisons = Comparisons(closed_catalogs(catalogs), scratch=Scratch(self._catalogs / "tmp"), threads=1)
         with comparisons.open("base", "now", trees=trees, **settings) as comparison:
             yield comparison
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.delta.store import Comparisons
@@ -95,7 +96,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     write_catalog(tmp_path, source.entries(), TREES, name="half", whole=False)
     of_a = [entry for entry in source.entries() if entry.path.startswith(A)]
     write_catalog(tmp_path, of_a, TREES, name="of a", scope=(A,))
-    comparisons = Comparisons(closed_catalogs(tmp_path), temp_dir=tmp_path / "tmp", threads=1)
+    comparisons = Comparisons(closed_catalogs(tmp_path), scratch=Scratch(tmp_path / "tmp"), threads=1)
     with pytest.raises(Refused, match="not whole"), comparisons.open("whole", "half", trees=TREES):
         pass
     with pytest.raises(UsageError), comparisons.open("never", "whole", trees=TREES):

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import EntryType
 from migrator.delta.model import ChangeKind
 from migrator.delta.store import Comparisons
@@ -91,7 +92,7 @@ def test_applying_a_comparison_makes_the_target_the_same(
     shutil.rmtree(tmp_path / "catalogs", ignore_errors=True)
     for name, state, gfid in (("base", before, gfids[0]), ("now", source, gfids[1])):
         write_catalog(tmp_path / "catalogs", state.entries(gfids=gfid), TREES, name=name)
-    comparisons = Comparisons(closed_catalogs(tmp_path / "catalogs"), temp_dir=tmp_path / "tmp", threads=1)
+    comparisons = Comparisons(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "tmp"), threads=1)
     with comparisons.open(
         "base", "now", trees=TREES, unsettled=unsettled, unsettled_trees=unsettled_trees
     ) as comparison:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import EntryType
 from migrator.delta.model import Gone, Rename
 from migrator.delta.moving import Moved
@@ -51,7 +52,7 @@ def a_case(seed: list[Step], later: list[Step], faults: set[int], scratch: Path)
         change(source, step, size_bytes=SIZE_BYTES)
     for name, state in (("base", before), ("now", source)):
         write_catalog(scratch / "catalogs", state.entries(), (TREE,), name=name)
-    comparisons = Comparisons(closed_catalogs(scratch / "catalogs"), temp_dir=scratch / "tmp", threads=1)
+    comparisons = Comparisons(closed_catalogs(scratch / "catalogs"), scratch=Scratch(scratch / "tmp"), threads=1)
     with comparisons.open("base", "now", trees=(TREE,)) as comparison:
         renames, gone = list(comparison.renames()), list(comparison.gone())
     held, now = (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.states import ChunkKind
 from migrator.core.units import DAY_S, NS_PER_S
@@ -74,7 +75,7 @@ def queries_of(tmp_path: Path) -> Iterator[Opener]:
             bricks: Sequence[str] = (),
         ) -> CatalogQueries:
             write_catalog(tmp_path / "catalogs", entries, trees, max_part_rows=max_part_rows, bricks=bricks)
-            catalogs = CatalogQueryFiles(closed_catalogs(tmp_path / "catalogs"), temp_dir=tmp_path / "tmp")
+            catalogs = CatalogQueryFiles(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "tmp"))
             return stack.enter_context(catalogs.open("catalog-1"))
 
         yield opener

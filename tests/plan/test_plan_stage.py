@@ -12,6 +12,7 @@ from migrator.beegfs.model import UserQuota
 from migrator.beegfs.tool import QuotaLook
 from migrator.catalog.files import ClosedCatalogs, read_record, write_record
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.core.states import ChunkKind
@@ -100,7 +101,7 @@ class World:
             request or PlanRequest(),
             site=self.site,
             catalogs=CatalogQueryFiles(
-                ClosedCatalogs(self.root / "catalogs", self.ledger.scans.named), temp_dir=self.root / "tmp"
+                ClosedCatalogs(self.root / "catalogs", self.ledger.scans.named), scratch=Scratch(self.root / "tmp")
             ),
             documents=self.documents,
             lists=self.lists,

@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.paths import name, parent
 from migrator.core.units import DAY_S, NS_PER_S
@@ -29,7 +30,7 @@ def opened(entries: Sequence[Entry], *, trees: Sequence[bytes] = TREES) -> Itera
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         write_catalog(root / "catalogs", entries, trees, max_part_rows=7)
-        with CatalogQueryFiles(closed_catalogs(root / "catalogs"), temp_dir=root / "tmp", threads=1).open(
+        with CatalogQueryFiles(closed_catalogs(root / "catalogs"), scratch=Scratch(root / "tmp"), threads=1).open(
             "catalog-1"
         ) as queries:
             yield queries

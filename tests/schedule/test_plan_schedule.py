@@ -7,6 +7,7 @@ from msgspec.structs import replace as change
 
 from migrator.bricks.drain.model import DrainAct, DrainNotes, DrainRecord, DrainSample, DrainState, DrainStep
 from migrator.bricks.model import BrickRoom
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry
 from migrator.core.units import DAY_S, MIB
 from migrator.fs.model import Capacity, CapacitySample, Side
@@ -64,7 +65,7 @@ def planned(made: World, *, scheduling: PlanScheduling | None = None, free_bytes
     return make_plan(
         PlanRequest(),
         site=made.site,
-        catalogs=CatalogQueryFiles(closed_catalogs(made.root / "catalogs"), temp_dir=made.root / "tmp"),
+        catalogs=CatalogQueryFiles(closed_catalogs(made.root / "catalogs"), scratch=Scratch(made.root / "tmp")),
         documents=made.documents,
         lists=made.lists,
         ledger=made.ledger,

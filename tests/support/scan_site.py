@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import Entry
 from migrator.core.events import Event
@@ -59,7 +60,7 @@ class ScanSite:
     def __init__(self, directory: Path, *, root: Path | None = None, recorded: bool = True) -> None:
         self.root = root or directory / "source"
         self.catalogs_dir = directory / "catalogs"
-        self.temp_dir = directory / "temp"
+        self.scratch = Scratch(directory / "temp")
         self.shown = Shown()
         self.root.mkdir(exist_ok=True)
         self.source = PosixSource(os.fsencode(self.root))
@@ -96,7 +97,7 @@ class ScanSite:
                     (directory / f"f{file}").write_text("data")
 
     def catalogs(self, max_part_rows: int = 1000) -> CatalogDirectories:
-        return CatalogDirectories(self.catalogs_dir, temp_dir=self.temp_dir, max_part_rows=max_part_rows)
+        return CatalogDirectories(self.catalogs_dir, scratch=self.scratch, max_part_rows=max_part_rows)
 
     def request(self, **changes: Any) -> ScanRequest:
         return ScanRequest(**{"trees": ["home/*"], "workers": 3, **changes})

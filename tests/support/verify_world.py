@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import Event
 from migrator.core.progress import Snapshot
@@ -208,7 +209,7 @@ def verify_world(
         manifests = ManifestDirectories(
             state / "manifests",
             catalogs=ClosedCatalogs(state / "catalogs", ledger.scans.named),
-            temp_dir=state / "temporary",
+            scratch=Scratch(state / "temporary"),
             part_rows=50,
         )
         world = World(

@@ -13,6 +13,7 @@ import pytest
 
 from migrator.catalog.manifest import DIFFERENCES_FILE
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import Entry
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
@@ -43,7 +44,7 @@ def world(scratch: Path) -> Iterator[World]:
 
 def scan_now(world: World, name: str, *, trees: tuple[bytes, ...] = (TREE,), close: bool = True) -> None:
     """A catalog of some trees of the source, as a scan would leave it, and its record in the ledger."""
-    catalogs = CatalogDirectories(world.directory / "state" / "catalogs", temp_dir=world.directory)
+    catalogs = CatalogDirectories(world.directory / "state" / "catalogs", scratch=Scratch(world.directory))
     scan_id = world.ledger.scans.start(catalog=name, via="mount", at_s=1.0)
     record = CatalogRecord(
         name=name,

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
@@ -20,6 +19,7 @@ from migrator.bricks.shared import BrickCall
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries
 from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
@@ -77,15 +77,15 @@ _ALONE = "SELECT {here}, {none} FROM entries here WHERE type <> 'directory'"
 
 
 def cover_paths(
-    catalogs: ClosedCatalogs, catalog: str, moved: Mapping[bytes, str], *, temp_dir: Path
+    catalogs: ClosedCatalogs, catalog: str, moved: Mapping[bytes, str], *, scratch: Scratch
 ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
     """Every path of a catalog that is no directory, in blocks, each with its row in the manifest of a moved tree that it lies in.
-    `moved` has the manifest of each tree, `temp_dir` takes what DuckDB spills. Raises UsageError where there is no such catalog,
+    `moved` has the manifest of each tree, queries spill to `scratch`. Raises UsageError where there is no such catalog,
     Refused where it, or a manifest, cannot be read. Blocking.
     """
     closed = catalogs.open(catalog)
     try:
-        with connect(temp_dir=temp_dir) as connection:
+        with connect(scratch) as connection:
             create_entries(connection, closed.part_files)
             for block in connection.sql(_query(connection, moved)).to_arrow_reader(ROWS_AT_ONCE):
                 yield [_pair(row) for row in block.to_pylist()]

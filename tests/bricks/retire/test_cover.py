@@ -9,7 +9,7 @@ from migrator.bricks.retire.model import CatalogedPath, Cover, UncoveredKind
 from migrator.bricks.retire.rules import judge_path
 from migrator.bricks.retire.stage import cover_paths
 from migrator.catalog.manifest import ManifestDirectories
-from migrator.catalog.ports import VerifiedPath
+from migrator.catalog.ports import Scratch, VerifiedPath
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
 from migrator.purge.model import Proof
@@ -26,9 +26,9 @@ class World:
     def __init__(self, path: Path) -> None:
         self.catalogs = path / "cata'logs"
         self.manifests = ManifestDirectories(
-            path / "mani'fests", catalogs=closed_catalogs(self.catalogs), temp_dir=path / "tmp", part_rows=2
+            path / "mani'fests", catalogs=closed_catalogs(self.catalogs), scratch=Scratch(path / "tmp"), part_rows=2
         )
-        self.temp_dir = path / "tmp"
+        self.scratch = Scratch(path / "tmp")
 
     def manifest(self, name: str, *entries: Entry) -> str:
         draft = self.manifests.create(name, algorithm="xxh128")
@@ -41,7 +41,7 @@ class World:
         return draft.close().file
 
     def pairs(self, *moved: tuple[bytes, str]) -> Pairs:
-        blocks = cover_paths(closed_catalogs(self.catalogs), "catalog-1", dict(moved), temp_dir=self.temp_dir)
+        blocks = cover_paths(closed_catalogs(self.catalogs), "catalog-1", dict(moved), scratch=self.scratch)
         found = [pair for block in blocks for pair in block]
         assert len({path.path for path, _ in found}) == len(found)
         return {path.path: (path, proof) for path, proof in found}
