@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bench import plan_scale, report_scale
+from bench import report_scale
 from bench.big import big
 from bench.bulk import LARGE_BULK, bulk, large_bulk
 from bench.freezes import NAME as NAME_OF_FREEZES
@@ -18,6 +18,8 @@ from bench.options import Options, parse_options
 from bench.page import write_page
 from bench.passes import passes
 from bench.results import Section, read_results, section_document, write_results
+from bench.scale import NAME as NAME_OF_SCALE
+from bench.scale import scale
 from bench.scaling import scaling
 from bench.scan import scan
 from bench.timing import ContestantFailed, say
@@ -38,14 +40,14 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     "scaling": scaling,
     NAME_OF_WALKS: walk_speed,
     NAME_OF_FREEZES: freezes,
+    NAME_OF_SCALE: scale,
 }
 ALL = (*ON_THE_TREE, *ON_THEIR_OWN)
 ALONE: dict[str, Callable[[list[str]], int]] = {
-    "plan-scale": plan_scale.main,
     report_scale.NAME: report_scale.main,
 }
 """Where nothing else is named: with options of their own."""
-PAGE_ORDER = ("bulk", LARGE_BULK, "scan", NAME_OF_WALKS, "passes", "big", "scaling", NAME_OF_FREEZES)
+PAGE_ORDER = ("bulk", LARGE_BULK, "scan", NAME_OF_WALKS, "passes", "big", "scaling", NAME_OF_FREEZES, NAME_OF_SCALE)
 
 TREE_FILES = 200_000
 
@@ -61,10 +63,7 @@ def main() -> int:
     every = not names or "all" in names
     options = parse_options(arguments, __doc__)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("bench: ended by SIGTERM"))  # labs are taken down
-    code = measure(ALL if every else names, options)
-    if every and options.scale == 1:
-        code = max(code, plan_scale.main([]))
-    return code
+    return measure(ALL if every else names, options)
 
 
 def measure(names: Sequence[str], options: Options) -> int:

@@ -570,7 +570,7 @@ async def purge_world(
                 source=source,
                 target=target,
                 places=places,
-                manifest=ManifestFiles(temp_dir=wiring.scratch.directory),
+                manifest=ManifestFiles(scratch=wiring.scratch),
                 manifests=wiring.manifests(ledger),
                 storage=wiring.storage_targets() or NoStorageTargets(),
                 writers=_writers(wiring, source, hosts),

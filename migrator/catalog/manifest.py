@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, sorted_parts
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
 from migrator.catalog.ports import (
     ClosedManifest,
@@ -84,6 +84,10 @@ Row = TypeVar("Row")
 
 _ROW_GROUP_ROWS = 20_480
 """Small, so that a later verification can cache some row groups."""
+_SORTED_AT_ONCE = 4_000_000
+_DRAWN_PATHS = 1000
+_DRAWN = "SELECT path FROM read_parquet($rows) WHERE hash(path) % $every = 0 ORDER BY path"
+"""Paths that cut the rows into parts of about this many rows."""
 DRAFT_DIRECTORY = "draft"
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
@@ -214,15 +218,9 @@ class ParquetDraft:
         """Sort the parts into the final files, durably; the manifest has no path with a difference. Raises OSError."""
         for parts in self._parts:
             parts.flush()
-        differences = self._differences.files()
-        self._write(
-            MANIFEST_FILE,
-            "SELECT * FROM read_parquet($rows) AS verified ANTI JOIN (SELECT path FROM read_parquet($differences)) "
-            "AS differing ON verified.path = differing.path ORDER BY path",
-            {"rows": self._verified.files(), "differences": differences},
-        )
-        self._write(DIFFERENCES_FILE, "SELECT * FROM read_parquet($rows) ORDER BY ALL", {"rows": differences})
-        self._write(EXPECTED_FILE, "SELECT * FROM read_parquet($rows) ORDER BY ALL", {"rows": self._losses.files()})
+        self._write(MANIFEST_FILE, self._verified, order="path", without=self._differences.files())
+        self._write(DIFFERENCES_FILE, self._differences, order="ALL")
+        self._write(EXPECTED_FILE, self._losses, order="ALL")
         self._closed = True
         shutil.rmtree(self._draft)
         self._database.close()
@@ -248,13 +246,28 @@ class ParquetDraft:
             parts.stop()
         shutil.rmtree(self._directory)
 
-    def _write(self, name: str, query: str, parameters: dict[str, list[str]]) -> None:
-        """Write the result of a query to a file: temporary name, fsync, rename."""
+    def _write(self, name: str, parts: "_Parts[Any]", *, order: str, without: Sequence[str] = ()) -> None:
+        """Write rows to a file, except the paths of `without`, in order: temporary name, fsync, rename."""
         file = self._directory / name
         temporary = temporary_name(file)
-        # The query is one of this module's; the paths of its files are parameters.
-        copy = f"COPY ({query}) TO $file (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP_ROWS})"
-        self._database.execute(copy, {**parameters, "file": str(temporary)})
+        rows = {"rows": parts.files()}
+        (count,) = self._database.execute("SELECT count(*) FROM read_parquet($rows)", rows).fetchone() or (0,)
+        every = count // _SORTED_AT_ONCE + 1
+        drawn = self._database.execute(_DRAWN, {**rows, "every": max(count // (_DRAWN_PATHS * every), 1)}).fetchall()
+        cuts = [path for (path,) in drawn[len(drawn) // every :: len(drawn) // every or 1]] if every > 1 else []
+        beyond = "".join(f" WHEN path < $cut{number} THEN {number}" for number in range(1, len(cuts) + 1))
+        # Only numbers are put into the text.
+        query = f"SELECT *, CASE{beyond} WHEN true THEN {len(cuts) + 1} END AS part FROM read_parquet($rows)"  # noqa: S608
+        parameters: dict[str, object] = {**rows, **{f"cut{place}": path for place, path in enumerate(cuts, start=1)}}
+        if without:
+            query += " ANTI JOIN read_parquet($without) AS without USING (path)"
+            parameters["without"] = without
+        sorted_rows = sorted_parts(
+            self._database, query, parameters, parts=len(cuts) + 1, order=order, rows_at_once=_ROW_GROUP_ROWS
+        )
+        with pq.ParquetWriter(temporary, parts.schema, compression="zstd") as writer:
+            for batch in sorted_rows:
+                writer.write_batch(batch.cast(parts.schema), row_group_size=_ROW_GROUP_ROWS)
         sync(temporary)
         temporary.replace(file)
 
@@ -272,11 +285,12 @@ class _Parts(Generic[Row]):
     ) -> None:
         self._directory = directory
         self._name = name
+        self.schema = schema
         self._columns = columns
         self._part_rows = part_rows
         self._lock = threading.Lock()
         self._rows: list[Row] = []
-        self._files: list[str] = []
+        self._written = 0
         self._stopped = False
         # A file without rows, so that a query always has one to read.
         self._write(schema.empty_table())
@@ -299,7 +313,7 @@ class _Parts(Generic[Row]):
 
     def files(self) -> list[str]:
         with self._lock:
-            return list(self._files)
+            return sorted(str(file) for file in self._directory.glob(f"{self._name}-*.parquet"))
 
     def _flush(self) -> None:
         if self._rows and not self._stopped:
@@ -307,9 +321,9 @@ class _Parts(Generic[Row]):
             self._rows = []
 
     def _write(self, table: pa.Table) -> None:
-        file = self._directory / f"{self._name}-{len(self._files):06d}.parquet"
+        file = self._directory / f"{self._name}-{self._written:06d}.parquet"
         pq.write_table(table, file, compression="zstd")
-        self._files.append(str(file))
+        self._written += 1
 
 
 # --- Content readings of an earlier manifest

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from migrator.bricks.drain.model import BrickContent, TreeOnBricks
 from migrator.bricks.model import BrickUse
-from migrator.catalog.database import connect
+from migrator.catalog.database import connect, sorted_parts
 from migrator.catalog.files import ROW_SCHEMA, ClosedCatalogs
 from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
@@ -108,10 +108,11 @@ LISTINGS = f"""
         SELECT batch, {STEP_LINKS}, ordinal, 0, position, 0, path, 0, mtime_ns, link_group, first_path
         FROM linked WHERE ordinal <> home
     )
-    SELECT (ordinal * $places + brick) * {STEPS} + step AS slot, path, bytes, link_group, link_to, mtime_ns
+    SELECT batch AS part, (ordinal * $places + brick) * {STEPS} + step AS slot, place, own, path, bytes, link_group, link_to,
+        mtime_ns
     FROM listed
-    ORDER BY batch, CASE step WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE step END, ordinal, brick, step, place, own
 """
+LISTED_ORDER = f"CASE slot % {STEPS} WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE slot % {STEPS} END, slot, place, own"
 """Sorted by numbers only. The order of the scan keeps the files of a directory together; a link group has the position of its
 first name. Its content goes to the first tree of the batch that has a name of it. All names of a file lie on one brick; if rows
 disagree, the file moved during the scan, and its brick is unknown."""
@@ -159,8 +160,10 @@ def listed(
     for ordinal, (number, tree) in enumerate(placed):
         connection.execute("INSERT INTO placement VALUES (?, ?, ?)", [tree, number, ordinal])
     places = len(bricks) + 1
-    query = connection.sql(LISTINGS.format(rows=rows), params={"places": places})
-    for block in query.to_arrow_reader(ROWS_AT_ONCE):
+    query, parameters = LISTINGS.format(rows=rows), {"places": places}
+    for block in sorted_parts(
+        connection, query, parameters, parts=len(batches), order=LISTED_ORDER, rows_at_once=ROWS_AT_ONCE
+    ):
         for start, end, slot in _runs(block.column("slot")):
             place, step = divmod(slot, STEPS)
             ordinal, brick_place = divmod(place, places)

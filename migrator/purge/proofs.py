@@ -5,16 +5,17 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import duckdb
 
+from migrator.catalog.database import connect
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
-from migrator.core.paths import is_beneath, join
+from migrator.core.paths import join
 from migrator.cutover.model import PurgeSum
 from migrator.purge.model import Archive, ManifestSum, Proof
 from migrator.reap.model import ReapAction, ReapRow, archive_directory, archive_name
@@ -29,6 +30,7 @@ _COLUMNS = (
 _UNSIGNED = ("rdev", "ino")
 """Unsigned 64-bit numbers. SQLite has none, so the index stores the signed number with the same bits."""
 _SIGN = 1 << 63
+_SIGNED = "CASE WHEN {name} >= 9223372036854775808 THEN ({name}::HUGEINT - 18446744073709551616)::BIGINT ELSE {name}::BIGINT END"
 _SKIPPED = tuple(field.name for field in fields(ReapRow))
 _ALL = 1 << 64
 
@@ -40,10 +42,10 @@ _SCHEMA = f"""
 
 
 class ManifestFiles:
-    """Opens Parquet manifests for a purge. The index lies in `temp_dir` and is removed at the end."""
+    """Opens Parquet manifests for a purge. The index lies in the directory of `scratch` and is removed at the end."""
 
-    def __init__(self, *, temp_dir: Path) -> None:
-        self._temp_dir = temp_dir
+    def __init__(self, *, scratch: Scratch) -> None:
+        self._scratch = scratch
 
     @contextmanager
     def open(
@@ -59,8 +61,8 @@ class ManifestFiles:
         most. `archives` has the sizes of the tree's proven archives by number; `skipped` has the rows of the plan's
         reap list that it skips. Raises Refused if the manifest is missing or unreadable. Blocking.
         """
-        self._temp_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="purge-", dir=self._temp_dir) as directory:
+        self._scratch.directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="purge-", dir=self._scratch.directory) as directory:
             database = sqlite3.connect(Path(directory, "proofs.db"), isolation_level=None, check_same_thread=False)
             database.row_factory = sqlite3.Row
             proofs = IndexedProofs(database, tree, archives)
@@ -69,12 +71,12 @@ class ManifestFiles:
                 for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
                     database.execute(f"PRAGMA {pragma}")
                 database.executescript(_SCHEMA)
-                _fill(database, Path(manifest), tree, later=False)
+                _fill(database, self._scratch, manifest, tree, later=False)
                 for one in newer:
-                    _fill(database, Path(one), tree, later=True)
+                    _fill(database, self._scratch, one, tree, later=True)
                 for block in skipped:
-                    rows = [{**asdict(row), "action": row.action.value, "ino": _signed(row.ino)} for row in block]
-                    _insert(database, "INSERT INTO skipped", _SKIPPED, rows)
+                    rows = [astuple(replace(row, ino=_signed(row.ino))) for row in block]
+                    _insert(database, "INSERT INTO skipped", rows)
                 yield proofs
             finally:
                 proofs.close()
@@ -166,41 +168,40 @@ class IndexedProofs:
         return Proof(size_bytes=facts.pop("size"), archive=archive, **facts)
 
 
-def _fill(database: sqlite3.Connection, manifest: Path, tree: bytes, *, later: bool) -> None:
+_ROWS = f"""
+    SELECT {", ".join(_SIGNED.format(name=name) if name in _UNSIGNED else name for name in _COLUMNS)}, $later
+    FROM read_parquet($manifest) WHERE path = $tree OR path >= $first AND path < $end
+"""  # noqa: S608 # columns of this module
+"""Row groups with other paths are not read: a manifest is in order of path."""
+
+
+def _fill(database: sqlite3.Connection, scratch: Scratch, manifest: str, tree: bytes, *, later: bool) -> None:
     """Add the proofs of a manifest; those of a `later` one replace earlier ones."""
     into = "INSERT OR REPLACE INTO proofs" if later else "INSERT INTO proofs"
+    within = {"tree": tree, "first": tree + b"/", "end": tree + b"0"}
     try:
-        with pq.ParquetFile(manifest) as file:
-            if missing := [name for name in _COLUMNS if name not in file.schema_arrow.names]:
-                raise _unreadable(manifest, f"it has no column {missing[0]}")
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(_COLUMNS)):
-                rows = [
-                    row | {"later": later} | {name: _signed(row[name]) for name in _UNSIGNED}
-                    for row in batch.to_pylist()
-                    if is_beneath(row["path"], tree)
-                ]
-                _insert(database, into, (*_COLUMNS, "later"), rows)
-    except FileNotFoundError as error:
-        raise _unreadable(manifest, "it is missing") from error
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(manifest, str(error)) from error
+        # One thread keeps the order, in which SQLite inserts fastest.
+        with connect(scratch, threads=1) as rows:
+            rows.execute(_ROWS, {**within, "manifest": manifest, "later": later})
+            while block := rows.fetchmany(_BATCH_ROWS):
+                _insert(database, into, block)
+    except duckdb.Error as error:
+        raise _unreadable(manifest, str(error).partition("\n")[0]) from error
     except sqlite3.IntegrityError as error:
         raise _unreadable(manifest, "it has a path twice") from error
 
 
-def _insert(
-    database: sqlite3.Connection, into: str, columns: Sequence[str], rows: Sequence[Mapping[str, object]]
-) -> None:
+def _insert(database: sqlite3.Connection, into: str, rows: Sequence[Sequence[object]]) -> None:
     database.execute("BEGIN")
-    database.executemany(f"{into} ({', '.join(columns)}) VALUES (:{', :'.join(columns)})", rows)
+    database.executemany(f"{into} VALUES ({', '.join('?' * len(rows[0]))})", rows)
     database.execute("COMMIT")
 
 
-def _signed(value: int | None) -> int | None:
-    return value - _ALL if value is not None and value >= _SIGN else value
+def _signed(value: int) -> int:
+    return value - _ALL if value >= _SIGN else value
 
 
-def _unreadable(manifest: Path, why: str) -> Refused:
+def _unreadable(manifest: str, why: str) -> Refused:
     return Refused(
         f"the manifest {manifest} cannot be read: {why}",
         cause="it was moved, removed or damaged since the verification",

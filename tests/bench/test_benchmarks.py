@@ -35,12 +35,11 @@ def series(name: str, *times_s: float) -> Series:
     return Series(name=name, runs=[Run(elapsed_s=time_s, load_before=0.5) for time_s in times_s])
 
 
-def test_planning_over_a_synthetic_catalog_lists_every_row(tmp_path: Path) -> None:
-    figures = tmp_path / "figures.json"
-    done = bench("plan-scale", "--rows", "5000", "--work", str(tmp_path), "--output", str(figures))
-    assert figures.exists(), done.stderr
-    found = json.loads(figures.read_text())
-    assert found["listed_files"] + found["listed_directories"] == found["rows"] == 5000
+def test_every_job_of_size_finds_every_path(tmp_path: Path) -> None:
+    done = bench("scale", "--scale", "0.00005", "--dir", str(tmp_path), "--output", str(tmp_path))
+    facts = json.loads((tmp_path / "performance.json").read_text())["scale"]["facts"]
+    assert facts["5,000 paths, plan"].startswith("5,000 found"), done.stderr
+    assert facts["5,000 paths, the manifest of a verification"].startswith("5,000 found")
 
 
 def test_the_page_keeps_other_sections_and_says_what_was_missed_but_not_where(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from migrator.app import new_token
 from migrator.beegfs.tool import NoStorageTargets
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
 from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
 from migrator.core.tasks import DaemonThreads
@@ -163,7 +164,7 @@ class PurgeSite:
             source=self.read_by or world.source,
             target=world.target,
             places=self.places,
-            manifest=ManifestFiles(temp_dir=world.directory / "temporary"),
+            manifest=ManifestFiles(scratch=Scratch(world.directory / "temporary")),
             manifests=self.manifests or world.manifests,
             storage=Storage(),
             writers=self.search or Search(LocalProcesses(), world.source),
