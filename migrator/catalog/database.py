@@ -10,14 +10,19 @@ from typing import Any
 import duckdb
 
 from migrator.catalog.ports import CatalogTotals, Scratch
-from migrator.core.units import MIB
+from migrator.core.errors import Refused
+from migrator.core.units import MIB, format_size
 
 _LEAST_BYTES = 512 * MIB
 _BYTES_PER_THREAD = 128 * MIB
 
 
-def connect(scratch: Scratch, *, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database in memory that spills to `scratch` (made when missing).
+_SPILLED_BYTES = 256
+"""Of a row, at most: a plan and a comparison of synthetic catalogs spill 150 to 230 (`python -m bench scale`)."""
+
+
+def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A database in memory that spills to `scratch` (made when missing). Raises Refused if its disk has no room for `rows`.
 
     Its memory is for DuckDB's own buffers: the process needs up to 500 MB more. `threads` None takes every core that has memory:
     DuckDB's guide to tuning asks for 125 MB each at least.
@@ -25,6 +30,13 @@ def connect(scratch: Scratch, *, threads: int | None = None) -> duckdb.DuckDBPyC
     """
     memory_bytes = max(scratch.memory_bytes or _quarter_of_this_machine_bytes(), _LEAST_BYTES)
     scratch.directory.mkdir(parents=True, exist_ok=True)
+    lacks_bytes = rows * _SPILLED_BYTES - memory_bytes - shutil.disk_usage(scratch.directory).free
+    if lacks_bytes > 0:
+        raise Refused(
+            f"{rows:,} paths may need {format_size(lacks_bytes)} more room than {scratch.directory} has",
+            cause="queries write there what exceeds [site] memory, and remove it at their end",
+            hint="free room there, raise [site] memory, or give [site] state_dir another disk",
+        )
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{memory_bytes // MIB}MiB",
         "preserve_insertion_order": False,
@@ -33,7 +45,10 @@ def connect(scratch: Scratch, *, threads: int | None = None) -> duckdb.DuckDBPyC
         "temp_directory": str(scratch.directory),
         "threads": threads or max(min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD), 1),
     }
-    return duckdb.connect(":memory:", config=settings)
+    connection = duckdb.connect(":memory:", config=settings)
+    # DuckDB draws bars on standard output where it takes the process for an interactive one.
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def _quarter_of_this_machine_bytes() -> int:

@@ -141,7 +141,7 @@ def _of_the_machine(error: Exception) -> MigratorError | None:
         hint = "put it right, then run the same command again"
         return MigratorError(f"{where}: {error.strerror}", cause=_MACHINE_ERRORS[error.errno], hint=hint)
     # DuckDB's, also through pyarrow; loading either only to name its class takes longer than most verbs.
-    if "Out of Memory Error" in str(error):
+    if any(words in str(error) for words in ("Out of Memory Error", "No space left on device")):
         return MigratorError(
             "a query over catalogs or manifests needs more memory, or more room to spill, than there is",
             cause="[site] memory, or a full disk of the state directory",

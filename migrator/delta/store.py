@@ -349,7 +349,8 @@ class Comparisons:
                     cause="everything in a tree that was not scanned would look as if it were new or had vanished",
                 )
         resend = set(unsettled_trees)
-        with connect(self._scratch, threads=self._threads) as connection:
+        rows = before.record.rows + after.record.rows
+        with connect(self._scratch, rows=rows, threads=self._threads) as connection:
             create_entries(connection, before.part_files, view="base_rows")
             create_entries(connection, after.part_files, view="now_rows")
             ended_at_s = before.record.finished_at_s or before.record.started_at_s

@@ -168,7 +168,7 @@ class CatalogQueryFiles:
     def open(self, name: str) -> "Iterator[CatalogQueries]":
         """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
         catalog = self._catalogs.open(name)
-        with connect(self._scratch, threads=self._threads) as connection:
+        with connect(self._scratch, rows=catalog.record.rows, threads=self._threads) as connection:
             yield CatalogQueries(catalog, connection)
 
 

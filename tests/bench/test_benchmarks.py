@@ -37,8 +37,9 @@ def series(name: str, *times_s: float) -> Series:
 
 def test_every_job_of_size_finds_every_path(tmp_path: Path) -> None:
     done = bench("scale", "--scale", "0.00005", "--dir", str(tmp_path), "--output", str(tmp_path))
-    facts = json.loads((tmp_path / "performance.json").read_text())["scale"]["facts"]
-    assert facts["5,000 paths, plan"].startswith("5,000 found"), done.stderr
+    assert done.returncode == 0, done.stderr
+    facts = read_results(tmp_path)["scale"]["facts"]
+    assert facts["5,000 paths, plan"].startswith("5,000 found")
     assert facts["5,000 paths, the manifest of a verification"].startswith("5,000 found")
 
 

@@ -166,12 +166,19 @@ def test_an_output_that_is_full_is_no_defect(planned: Site, more: tuple[str, ...
     assert "defect" not in done.stderr
 
 
-def test_too_little_memory_is_told_with_what_helps(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT i FROM range(3000000) AS numbers(i) ORDER BY hash(i)",
+        "COPY (SELECT i FROM range(100000) AS numbers(i)) TO '/dev/full' (FORMAT csv)",
+    ],
+)
+def test_too_little_memory_and_a_full_disk_are_told_with_what_helps(tmp_path: Path, query: str) -> None:
     @click.command()
     @call.verb
     def command(_: Invocation) -> ExitCode:
         with duckdb.connect(config={"memory_limit": "4MiB", "temp_directory": ""}) as connection:
-            connection.execute("SELECT i FROM range(3000000) AS numbers(i) ORDER BY hash(i)").fetchall()
+            connection.execute(query).fetchall()
         return ExitCode.DONE
 
     done = CliRunner().invoke(command, obj=Invocation(site_file=tmp_path / "site.toml"))
