@@ -39,6 +39,7 @@ class EventKind(StrEnum):
     HOST_LOST = "host-lost"
     HOST_FOUND = "host-found"
     BRICKS_UNFIT = "bricks-unfit"
+    BRICKS_FIT = "bricks-fit"
     TREE_DRIVEN = "tree-driven"
     TREE_STRIPED = "tree-striped"
     STORAGE_LOST = "storage-lost"

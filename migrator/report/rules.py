@@ -674,6 +674,7 @@ _OF_A_RUN = (_K.RUN_INTERRUPTED, _K.POOL_STOPPED, _K.BATCH_REFUSED, _K.BRICKS_UN
 
 _ENDS = (
     _End(_K.HOST_FOUND, "the host is back", (_K.HOST_LOST,)),
+    _End(_K.BRICKS_FIT, "the bricks are read again", (_K.BRICKS_UNFIT,)),
     _End(_K.STORAGE_BACK, "the storage is back", (_K.STORAGE_LOST,)),
     _End(_K.LIMITS_SET, "resumed", (_K.LIMITS_SET,), clean=True),
     _End(_K.CUTOVER_FINISHED, "a later attempt finished", _OF_A_CUTOVER),

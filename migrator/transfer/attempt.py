@@ -554,6 +554,7 @@ class Attempt(Stream):
     ) -> None:
         world, request = under_way.world, under_way.request
         self._routes = routes
+        self._closings = routes.closings
         self._way = way
         self._engine = engine
         self._from_brick = way.brick is not None
@@ -662,7 +663,7 @@ class Attempt(Stream):
         quiet = asyncio.create_task(self._routes.quiet_now()) if self._from_brick else None
         try:
             result = await self._synced(result)
-            if quiet is not None and not await quiet:
+            if quiet is not None and (not await quiet or self._routes.closings != self._closings):
                 result.message = "the volume did not stay as it was while its brick was read"
                 result.verdict, result.told = model.Verdict.INTERRUPTED, True
         finally:

@@ -107,8 +107,8 @@ _FRESH_S = 10.0
 class Routes:
     """The lanes of a pass, the lost ones, and whether bricks may be read.
 
-    Bricks that became unfit stay so for the rest of the run: files have moved, and only a new scan can find them. The same
-    holds for a single `refused` brick, because its path on its host is something else.
+    Bricks that became unfit are read again when the volume is well, except where that is `lasting`; `closings` counts how often
+    they became unfit. A single `refused` brick stays so, because its path on its host is something else.
     """
 
     invocation: Invocation
@@ -119,6 +119,9 @@ class Routes:
     refused: dict[str, str] = field(default_factory=dict)
     finds: dict[str, int] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
+    lasting: bool = False
+    closings: int = 0
+    watched: bool = False
     version: int = 0
     _shared: SharedCall[BrickLook] = field(init=False)
     _quiet_at_s: float | None = None
@@ -172,20 +175,33 @@ class Routes:
         return await self.quiet_now()
 
     async def quiet_now(self) -> bool:
-        """Check the volume, starting after this call; reports reasons against the bricks once."""
+        """Check the volume, starting after this call; reports once that the bricks became unfit, or fit again."""
         began_s = self._clock.monotonic_s()
         look = await self._shared.begun_after_now()
-        reasons = list(look.reasons)
+        reasons, lasting = look.reasons, look.lasting
         if not reasons and self.catalog_fingerprint and look.fingerprint != self.catalog_fingerprint:
-            reasons.append("the volume's bricks or options were changed since the scan")
-        if reasons and not self.unfit:
-            self.unfit = tuple(reasons)
+            reasons, lasting = ("the volume's bricks or options were changed since the scan",), True
+        if self.lasting:
+            return False
+        if (bool(reasons), lasting) != (bool(self.unfit), self.lasting):
             self.version += 1
-            message = "the bricks are not read any more in this run, the mount is: " + "; ".join(reasons)
-            self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
+            self._say(reasons, lasting=lasting)
+        self.closings += bool(reasons) and not self.unfit
+        self.unfit, self.lasting = reasons, lasting
+        self._quiet_at_s = None if reasons else began_s
+        return not reasons
+
+    def _say(self, reasons: tuple[str, ...], *, lasting: bool) -> None:
         if not reasons:
-            self._quiet_at_s = began_s
-        return not self.unfit
+            self.invocation.say(EventKind.BRICKS_FIT, Severity.INFO, "bricks", "the bricks are read again")
+            return
+        until = "any more in this run" if lasting else "until the volume is well"
+        message = f"the bricks are not read {until}, the mount is: {'; '.join(reasons)}"
+        self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
+
+    def unwatched(self, lane: HostLane) -> bool:
+        """Whether a lane reads no brick until the volume is well, and nobody looks at it."""
+        return bool(self.unfit) and not (self.lasting or self.watched or lane.reads_mount)
 
     def lose(self, lane: HostLane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
         """A host no longer answers, or (`unfit`) answers but cannot run streams. `finds`: the number of its reconnections
@@ -238,5 +254,8 @@ class VolumeGuard:
         except MigratorError as error:
             return BrickLook(reasons=(f"the volume's state is not known: {error.message}",), fingerprint="")
         self._first = self._first or state
-        reasons = reasons_against_bricks(state) or task_changes(self._first, state)
-        return BrickLook(reasons=reasons, fingerprint=volume_fingerprint(state))
+        moved = task_changes(self._first, state)
+        reasons = reasons_against_bricks(state) or moved
+        return BrickLook(
+            reasons=reasons, fingerprint=volume_fingerprint(state), lasting=bool(state.tasks) or bool(moved)
+        )

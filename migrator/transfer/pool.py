@@ -3,10 +3,11 @@
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from migrator.catalog.rules_packing import divisible, halves
 from migrator.core.entry import Entry, EntryType
@@ -71,7 +72,7 @@ class ChunkQueue:
                 self.finished.set()
                 self.wake()
                 return None
-            if lane.host in self._routes.lost:
+            if lane.host in self._routes.lost or self._routes.unwatched(lane):
                 return None
             await self._change()
         return None
@@ -96,7 +97,11 @@ class ChunkQueue:
 
     async def pause(self, duration_s: float) -> None:
         """Sleep, at most until the queue is finished."""
-        await self._wait(self.finished, duration_s)
+        await self.unless_finished(self._clock.sleep(duration_s))
+
+    async def unless_finished(self, work: Coroutine[Any, Any, object]) -> None:
+        """Wait for this, at most until the queue is finished: then it is cancelled."""
+        await self._wait(self.finished, work)
 
     def wake(self) -> None:
         """Wake all waiting workers."""
@@ -159,14 +164,11 @@ class ChunkQueue:
     async def _change(self) -> None:
         """Until a chunk is given back, or the next delay is over. Chunks that are due already belong to other lanes."""
         now_s = self._clock.monotonic_s()
-        await self._wait(
-            self._changed, min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None)
-        )
+        left_s = min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None)
+        await self._wait(self._changed, *([] if left_s is None else [self._clock.sleep(left_s)]))
 
-    async def _wait(self, event: asyncio.Event, at_most_s: float | None) -> None:
-        waiting: set[asyncio.Future[object]] = {asyncio.ensure_future(event.wait())}
-        if at_most_s is not None:
-            waiting.add(asyncio.ensure_future(self._clock.sleep(at_most_s)))
+    async def _wait(self, event: asyncio.Event, *others: Coroutine[Any, Any, object]) -> None:
+        waiting: set[asyncio.Task[object]] = {asyncio.create_task(one) for one in (event.wait(), *others)}
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -202,6 +204,9 @@ class Worker:
         while self.under_way.stop_found is None and not self.queue.finished.is_set():
             if self.lane.host in self.routes.lost:
                 await self._reach_again()
+                continue
+            if self.routes.unwatched(self.lane):
+                await self._watch_volume()
                 continue
             if self.under_way.storage is not None and self.under_way.storage.lost and self.under_way.waits_for_storage:
                 self.under_way.storage.begin()
@@ -379,6 +384,21 @@ class Worker:
             self.routes.find_again(self.lane)
             self.queue.wake()
             return
+
+    async def _watch_volume(self) -> None:
+        """Until the bricks may be read again, or never, or the queue is finished."""
+        pause_s = _FIRST_PAUSE_S
+        self.routes.watched = True
+        try:
+            while self.routes.unfit and not self.routes.lasting and self.under_way.stop_found is None:
+                await self.queue.pause(pause_s)
+                await self.queue.unless_finished(self.routes.quiet_now())
+                if self.queue.finished.is_set():
+                    return
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        finally:
+            self.routes.watched = False
+            self.queue.wake()
 
     async def _tree_is_there(self, chunk: ChunkRecord) -> bool:
         """Whether the chunk's tree is still a directory on the source. Settles the chunk if not."""

@@ -190,8 +190,9 @@ class Way:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLook:
     """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint of the
-    volume (see `SourceHealth`).
+    volume (see `SourceHealth`). `lasting`: files have moved, and only a new scan can find them.
     """
 
     reasons: tuple[str, ...]
     fingerprint: str
+    lasting: bool = False

@@ -60,6 +60,23 @@ def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
     leased.assert_equal()
 
 
+@pytest.mark.exhaustive
+@pytest.mark.guarantee("bricks-and-mount")
+def test_bricks_are_read_again_when_a_glusterd_that_was_down_is_back(leased: BrickRuns, work: LabHandle) -> None:
+    leased.prepare()
+    process = leased.start(*SLOW)
+    with leased.held_stream_on(process):
+        with work.glusterd_down(work.state.hosts[2]):
+            wait_until(lambda: bool(leased.events("bricks-unfit")), "the mount is read")
+        wait_until(lambda: bool(leased.events("bricks-fit")), "the bricks are read again")
+    leased.wait_for(process)
+    (said,) = leased.events("bricks-unfit")
+    assert "until the volume is well" in said
+    # What was read of a brick meanwhile did not count.
+    assert leased.rows("select 1 from attempts where state = 'interrupted'")
+    leased.assert_equal()
+
+
 @pytest.fixture(scope="module")
 def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
     """A volume whose files may be moved between bricks."""

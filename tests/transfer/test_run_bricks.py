@@ -1,12 +1,13 @@
 """Runs over bricks: which chunks are read where, and what happens when a host, a brick or the volume does not stay."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from migrator.core.errors import Refused
-from migrator.core.events import EventKind
+from migrator.core.events import Event, EventKind
 from migrator.core.paths import join, name, parent
 from migrator.core.states import AttemptState, BatchState, ChunkKind, PassKind
 from migrator.gluster.model import BrickRules
@@ -14,11 +15,13 @@ from migrator.hosts.ports import HostLost
 from migrator.transfer.ports import BrickLook
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
+from tests.support.fakes import FakeProgress
 from tests.support.run_world import ALICE, LIST, World, in_loop, plan_in_ranges, small_world
 
 ONE, TWO = "gl1:/bricks/1", "gl2:/bricks/1"
 QUIET = BrickLook(reasons=(), fingerprint="")
-DRAINING = BrickLook(reasons=("a task is under way on volume vol1: Remove brick",), fingerprint="")
+DRAINING = BrickLook(reasons=("a task is under way on volume vol1: Remove brick",), fingerprint="", lasting=True)
+BUSY = BrickLook(reasons=("the volume's state is not known: glusterd is busy",), fingerprint="")
 
 
 @dataclass
@@ -138,6 +141,53 @@ async def test_what_was_read_while_a_drain_began_is_read_again_through_the_mount
     assert read
     assert read <= read_by(world.streams)
     assert world.is_copied()
+
+
+@pytest.mark.guarantee("bricks-and-mount")
+@in_loop
+async def test_bricks_are_read_again_when_the_volume_is_well(world: World) -> None:
+    well = asyncio.Event()
+    before: list[int] = []
+
+    class Mended(Volume):
+        async def look(self) -> BrickLook:
+            if self.asked == 2:
+                before.extend(len(streams_of(world, number).streams) for number in (0, 1))
+                well.set()
+            return await super().look()
+
+    world.bricks = Mended([QUIET, BUSY, QUIET])
+    world.streams.faults = {path: Fault("hang", until=well) for path in world.source.nodes}
+    await world.run()
+    assert world.is_copied()
+    kinds = [event.kind for event in world.progress.events]
+    assert [kind for kind in kinds if kind in (EventKind.BRICKS_UNFIT, EventKind.BRICKS_FIT)] == [
+        EventKind.BRICKS_UNFIT,
+        EventKind.BRICKS_FIT,
+    ]
+    after = [len(streams_of(world, number).streams) for number in (0, 1)]
+    assert sum(after) > sum(before) > 0
+
+
+@in_loop
+async def test_what_was_read_while_the_volume_was_not_well_is_read_again(world: World) -> None:
+    """Also where it is well again at the end of the stream."""
+    path = min(listed_bricks(world)[ONE])
+    bricks = world.bricks = Volume([QUIET, BUSY, QUIET])
+    seen = asyncio.Event()
+    streams_of(world, 0).faults[path] = Fault("hang", times=1, until=seen)
+
+    class Said(FakeProgress):
+        def event(self, event: Event) -> None:
+            super().event(event)
+            if event.kind is EventKind.BRICKS_FIT:
+                seen.set()
+
+    world.progress = Said()
+    await world.run()
+    assert bricks.asked > 2
+    assert world.is_copied()
+    assert [path in paths for _, paths in (*streams_of(world, 0).streams, *world.streams.streams)].count(True) > 1
 
 
 @in_loop
