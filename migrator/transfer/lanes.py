@@ -101,6 +101,8 @@ class Lanes:
 
 _FRESH_S = 10.0
 """A chunk may start on a snapshot of the volume of this age: the check after the chunk catches later changes."""
+_REST = 2.0
+"""Between two snapshots, in lengths of the one before: `volume status` takes the lock of the whole cluster."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,6 +127,7 @@ class Routes:
     version: int = 0
     _shared: SharedCall[BrickLook] = field(init=False)
     _quiet_at_s: float | None = None
+    _rests_until_s: float = 0.0
 
     def __post_init__(self) -> None:
         """A missing guard counts as one that cannot be evaluated."""
@@ -132,7 +135,12 @@ class Routes:
         async def look() -> BrickLook:
             if self.guard is None:
                 return BrickLook(reasons=("the source has no bricks that are known",), fingerprint="")
-            return await self.guard.look()
+            await self._clock.sleep(max(self._rests_until_s - self._clock.monotonic_s(), 0.0))
+            began_s = self._clock.monotonic_s()
+            found = await self.guard.look()
+            ended_s = self._clock.monotonic_s()
+            self._rests_until_s = ended_s + _REST * (ended_s - began_s)
+            return found
 
         self._shared = SharedCall(look)
 
