@@ -39,8 +39,8 @@ from migrator.verify.model import DifferenceKind
 
 # The SQL of a comparison.
 #
-# `base` and `now` are the rows of both catalogs. One join of both leaves the differing rows in `differing`; all other queries use
-# it: `was` and `here` are its two sides. The `place` of a path in `was` is its name now if only the directories above it were
+# `base` and `now` are the rows of both catalogs. A join of those that may differ leaves the differing rows in `differing`; all other
+# queries use it: `was` and `here` are its two sides. The `place` of a path in `was` is its name now if only the directories above it were
 # renamed. `place` is null if a directory above is gone and another directory has its name.
 
 
@@ -92,14 +92,24 @@ _SETTINGS = f"""
 known to have arrived. A change of the base between these times may have left no trace."""
 
 _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
-_PART = "(SELECT * FROM {} WHERE hash(path) % {{parts}} = {{part}})"
+_CONTENT = f"hash({', '.join(column for column in _COLUMNS if column not in ('tree', 'dev'))})"
+_CANDIDATES = f"""
+    CREATE TEMP TABLE candidates AS
+    SELECT DISTINCT key FROM (
+        SELECT hash(path) AS key, CASE WHEN NOT unsettled THEN {_CONTENT} END AS content FROM base
+        UNION ALL SELECT hash(path), {_CONTENT} FROM now
+    ) GROUP BY key, content HAVING count(*) <> 2
+"""
+"""Hashes of the paths that may differ: of 10^8 paths each way DuckDB 2.0 groups two numbers in 512 MiB, and does not join the rows."""
+
+_PART = "(SELECT * FROM {} SEMI JOIN candidates ON hash(path) = key WHERE hash(path) % {{parts}} = {{part}})"
 _DIFFERING_PART = f"""
     SELECT {_BOTH}, b.unsettled AS b_unsettled
     FROM {_PART.format("base")} b FULL OUTER JOIN {_PART.format("now")} n ON b.path = n.path
     WHERE b.path IS NULL OR n.path IS NULL OR b.unsettled OR {_DIFFER}
 """
-"""One of several joins: DuckDB 2.0 does not join 10^8 paths with as many in 512 MiB."""
-_JOINED_ROWS = 20_000_000
+_JOINED_PATHS = 10_000_000
+"""Of candidates, in one of several joins."""
 
 _DIFFERING = f"""
     CREATE TEMP VIEW was AS
@@ -365,12 +375,15 @@ class Comparisons:
             for tree in sorted(set(trees)):
                 connection.execute("INSERT INTO wanted VALUES (?, ?)", [tree, tree in resend])
             _insert(connection, "unsettled", {"path": sorted(set(unsettled))})
-            _compare(connection, reap_list, parts=rows // _JOINED_ROWS + 1)
+            _compare(connection, reap_list)
             yield Comparison(connection, before.record, after.record, sorted(set(trees)))
 
 
-def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None, *, parts: int) -> None:
+def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> None:
     """Make all tables of a comparison."""
+    connection.execute(_CANDIDATES)
+    (candidates,) = connection.execute("SELECT count(*) FROM candidates").fetchone() or (0,)
+    parts = candidates // _JOINED_PATHS + 1
     for part in range(parts):
         into = "INSERT INTO differing" if part else "CREATE TEMP TABLE differing AS"
         connection.execute(into + _DIFFERING_PART.format(parts=parts, part=part))
