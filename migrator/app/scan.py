@@ -9,7 +9,7 @@ from migrator.app.hosts import site_hosts
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
-from migrator.fs.reading import PosixSource
+from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import HostBrickWalks
 from migrator.hosts.site import SiteHosts
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def bricks(
-    site: Site, source: PosixSource | GlusterSource, *, via: str = "auto", hosts: SiteHosts | None = None
+    site: Site, source: SourceFileSystem, *, via: str = "auto", hosts: SiteHosts | None = None
 ) -> AsyncIterator[Bricks | None]:
     """The bricks of the source, for the length of the block; None if it has none. Connects to their hosts at once,
     unless `via` is the mount; `hosts` of the caller are used instead, and stay open. Raises UsageError.

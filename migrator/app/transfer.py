@@ -15,7 +15,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.progress import Progress
 from migrator.delta.delta import Deltas
 from migrator.fs.moving import MovingTarget
-from migrator.fs.reading import PosixSource
+from migrator.fs.ports import SourceFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import brick_rules
@@ -168,7 +168,7 @@ def driving(site: Site, engine: str) -> Driving | None:
 @asynccontextmanager
 async def lanes_of(
     site: Site,
-    source: PosixSource | GlusterSource,
+    source: SourceFileSystem,
     known: SiteRecord | None,
     *,
     jobs: int | None,
@@ -317,7 +317,7 @@ def run_request(
 
 def run_world(
     wiring: Wiring,
-    source: PosixSource | GlusterSource,
+    source: SourceFileSystem,
     target: MountedTarget,
     lanes: Lanes,
     *,
@@ -388,19 +388,16 @@ SCAN_WORKERS = 8
 
 def deltas_of(
     wiring: Wiring,
-    source: PosixSource | GlusterSource,
+    source: SourceFileSystem,
     *,
     moves: MovingTarget,
     ledger: "Ledger",
     progress: Progress,
     hosts: SiteHosts,
-    engine: str,
     at_most: int,
-) -> Deltas | None:
-    """None if no delta pass is requested, or if a driver copies: it takes whole trees."""
+) -> Deltas:
+    """What `at_most` so many delta passes of a batch are made with."""
     site = wiring.site
-    if at_most == 0 or engine in DRIVERS:
-        return None
     # Imports for scans, only if there is one.
     from migrator.app.scan import bricks, user_map
     from migrator.delta.store import Extras

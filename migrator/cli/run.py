@@ -18,7 +18,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.governor import Tuning, read_governing
-from migrator.transfer.model import Limits, RunStopped, RunSummary
+from migrator.transfer.model import DRIVERS, Limits, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def run_command(
                         progress=shown,
                         engine=request.engine,
                     )
+                    at_most = _at_most(deltas, transfer.max_delta_passes, choice.users)
                     return await run_batches(
                         request,
                         world,
@@ -108,15 +109,17 @@ def run_command(
                         hooks=wiring.hooks(),
                         probes=probe_world(wiring, ledger),
                         governing=governing_of(wiring, ledger, hosts),
-                        deltas=deltas_of(
+                        # A driver takes whole trees.
+                        deltas=None
+                        if not at_most or request.engine in DRIVERS
+                        else deltas_of(
                             wiring,
                             source,
                             moves=moves,
                             ledger=ledger,
                             progress=shown,
                             hosts=hosts,
-                            engine=request.engine,
-                            at_most=_at_most(deltas, transfer.max_delta_passes, choice.users),
+                            at_most=at_most,
                         ),
                     )
 

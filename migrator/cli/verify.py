@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.cutover import BackSites, carried_of, proven_archives
+from migrator.app.cutover import carrying_back, proven_archives, rollbacks
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.call import users
@@ -16,6 +16,7 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
+from migrator.cutover.carry_back import carried_of
 from migrator.cutover.model import CutoverRecord
 from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
@@ -76,7 +77,7 @@ def verify_command(
     ):
         known = ledger.site.read()
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
-        carried = carried_of(wiring, ledger, choice.users)
+        carried = carried_of(ledger, rollbacks(wiring), choice.users)
         records += [_verify_carried(wiring, ledger, record, shown, policy) for record in carried]
         wanted = _without(carried, plan, choice)
         for number, trees in _not_moved(ledger, plan, wanted, shown, now_s=wiring.clock.now_s()).items():
@@ -118,7 +119,7 @@ def _verify_carried(
     wiring: app.Wiring, ledger: "Ledger", record: CutoverRecord, shown: Progress, policy: DigestPolicy
 ) -> VerificationRecord:
     """Compare the tree of a user who works on the target with the kept source, after an aborted rollback."""
-    back = BackSites(wiring=wiring, own=ledger, known=ledger.site.required(), progress=shown, policy=policy)
+    back = carrying_back(wiring, own=ledger, known=ledger.site.required(), progress=shown, policy=policy)
     found = call.run_to_end(
         beside_probes(wiring, ledger, back.compare(record)), when_interrupted="run the command again: it starts over"
     )

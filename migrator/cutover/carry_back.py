@@ -4,31 +4,37 @@ import asyncio
 import errno
 import os
 import stat
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.model import CatalogRecord
+from migrator.catalog.ports import Scratch
+from migrator.core.durable import write_durably
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
-from migrator.core.errors import ExitCode, LedgerCorrupt, MigratorError, Refused
-from migrator.core.paths import is_beneath, join, show
+from migrator.core.errors import ExitCode, MigratorError, Refused
+from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover import model
-from migrator.cutover.ports import CarriedBack, SourceChange
+from migrator.cutover.catalogs import SwitchedCatalogFiles, changed_source
+from migrator.cutover.ports import SourceChange, SourceChangeKind
+from migrator.cutover.rules_guards import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
 from migrator.delta.model import ChangeKind
 from migrator.delta.moving import only_not_renamed
-from migrator.fs.model import Capacity, TargetCapabilities
+from migrator.fs.model import Capacity, TargetCapabilities, trash_place
+from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import Block, SourceFileSystem
 from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.call import recorded_run
+from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Order, Plan, TransferCost
 from migrator.transfer.context import Invocation, World
@@ -36,10 +42,6 @@ from migrator.transfer.model import RunRequest
 from migrator.transfer.recovery import recover
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
-
-if TYPE_CHECKING:
-    from migrator.cutover.catalogs import SwitchedCatalogFiles
-    from migrator.ledger.ledger import Ledger
 
 # Both sides of one frozen user tree.
 
@@ -84,13 +86,6 @@ class _Side(MountedTarget):
         """One entry, as the port says; None for what is hidden."""
         return None if is_beneath(path, self._hidden) else super().look(path)
 
-    def top(self) -> Entry:
-        """The tree's own directory as it really is. Raises OSError, also where there is none."""
-        seen = MountedTarget.look(self, self._tree)
-        if seen is None or seen.type is not EntryType.DIRECTORY:
-            raise OSError(errno.ENOTDIR if seen else errno.ENOENT, "no user tree is here", self._tree)
-        return seen
-
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         """None: nobody asks here."""
         return ()
@@ -129,7 +124,8 @@ class SourceSide(_Side):
         """Make nothing: the tree has to be there. Raises OSError."""
         if tree != self._tree:
             raise OSError(errno.EINVAL, "another user tree than the one that is carried back", tree)
-        self.top()
+        if (top := self.look(tree)) is None or top.type is not EntryType.DIRECTORY:
+            raise OSError(errno.ENOTDIR if top else errno.ENOENT, "no user tree is here", tree)
 
     def flush(self, paths: Sequence[bytes]) -> None:
         """Sync these files and directories, each by itself: a mount of FUSE lets no syncfs(2) through to its servers. What is
@@ -182,26 +178,22 @@ class BackParts:
     """Everything that carrying back needs, of one cutover. `site` is the migration's own, and `source` and `target` are its
     sides, whichever way files go; `world`, where they are exchanged, and `deltas` are those of the site of the rollback.
 
-    `proof` is the verification that the cutover was switched with, None where the migration's ledger does not know it. `verify`
-    compares both sides by the plan of the rollback.
-
-    `flushes`: the source's mount lets no sync of the whole file system through, so files are synced one by one.
+    `own` is the migration's ledger. `compare` compares both sides by the plan of the rollback.
     """
 
     site: SiteRecord
     source: SourceSide
     target: TargetSide
-    flushes: bool
-    proof: VerificationRecord | None
-    switched: "SwitchedCatalogFiles"
+    own: Ledger
+    switched: SwitchedCatalogFiles
     world: World
     files: RunFiles
     deltas: Deltas
     request: RunRequest
-    verify: Callable[[Plan], Awaitable[VerificationRecord]]
+    compare: Callable[[Plan], Awaitable[VerificationRecord]]
 
     @property
-    def ledger(self) -> "Ledger":
+    def ledger(self) -> Ledger:
         """That of the rollback."""
         return self.world.ledger
 
@@ -221,22 +213,54 @@ def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
     )
 
 
-def switched_pass(ledger: "Ledger", record: model.CutoverRecord) -> PassRecord | None:
+def switched_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | None:
     """The pass that stands for what the target was at the switch; None where that was not noted down."""
     return ledger.passes.find(PLAN, record.id, PassKind.SEED)
 
 
-def newest_pass(ledger: "Ledger", record: model.CutoverRecord) -> PassRecord | None:
+def newest_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | None:
     """The newest pass that carries back, however it ended."""
     return ledger.passes.find(PLAN, record.id, PassKind.FINAL)
 
 
-def read_site(ledger: "Ledger") -> SiteRecord:
-    """The exchanged site as its ledger has it. Raises LedgerCorrupt."""
-    site = ledger.site.read()
-    if site is None:
-        raise LedgerCorrupt("the ledger of a rollback knows no site", hint="remove its directory below state_dir/back")
-    return site
+def rollback_directory(parent: Path, record: model.CutoverRecord) -> Path:
+    """Of the rollback of one cutover, in that of all: no other one has the same, whatever ledger it is in."""
+    return parent / record.own_name
+
+
+@contextmanager
+def rollback_ledger(directory: Path, site: SiteRecord) -> Iterator[Ledger]:
+    """The ledger of a rollback of this site, made if there is none."""
+    with open_ledger(directory / "ledger.db", create=True) as ledger:
+        if ledger.site.read() is None:
+            ledger.site.create(exchanged(site, None))
+        (directory / "made").touch()
+        yield ledger
+
+
+@contextmanager
+def carried_ledger(parent: Path, record: model.CutoverRecord) -> Iterator[Ledger | None]:
+    """The ledger of a cutover's rollback, to be read; None where none was made, or its making was interrupted."""
+    directory = rollback_directory(parent, record)
+    if not (directory / "made").exists():
+        yield None
+        return
+    with open_ledger(directory / "ledger.db", read_only=True) as ledger:
+        yield ledger
+
+
+def carried_of(ledger: Ledger, parent: Path, users: Sequence[str]) -> tuple[model.CutoverRecord, ...]:
+    """The cutovers, of any plan, of users who work on the target, but to whose kept source a rollback has carried something
+    before it was given up.
+    """
+    found: list[model.CutoverRecord] = []
+    for record in sorted(newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
+        if record.tree.user not in users or record.state is not model.CutoverState.RETAINED:
+            continue
+        with carried_ledger(parent, record) as carried:
+            if carried is not None and newest_pass(carried, record) is not None:
+                found.append(record)
+    return tuple(found)
 
 
 def _plan(
@@ -288,7 +312,7 @@ _MADE = (ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN)
 _TOUCHED = (*_MADE, ChangeKind.ATTRIBUTES, ChangeKind.RENAMED)
 
 
-def pass_seen(ledger: "Ledger", found: PassRecord) -> model.PassSeen:
+def pass_seen(ledger: Ledger, found: PassRecord) -> model.PassSeen:
     """One final pass, or one that carries back."""
     scan = next((one for one in ledger.scans.all() if one.name == found.catalog), None)
     facts = final_pass_facts(ledger, found.id)
@@ -319,13 +343,13 @@ def proof_seen(proven: VerificationRecord, policy: DigestPolicy, *, catalog: str
     )
 
 
-def _newest_catalog(ledger: "Ledger", batch: int) -> str:
+def _newest_catalog(ledger: Ledger, batch: int) -> str:
     """That of the newest pass that has ended."""
     ended = [one for one in ledger.passes.of_batch(PLAN, batch) if one.state is PassState.DONE]
     return ended[-1].catalog if ended else ""
 
 
-def target_changes(ledger: "Ledger", record: model.CutoverRecord) -> model.TargetChanges:
+def target_changes(ledger: Ledger, record: model.CutoverRecord) -> model.TargetChanges:
     """What the user changed since the switch, by all passes that carried it back. Directories count with what is gone."""
     passes = [one for one in ledger.passes.of_batch(PLAN, record.id) if one.kind is not PassKind.SEED]
     found = [changes for one in passes if (changes := ledger.passes.changes(one.id)) is not None]
@@ -355,7 +379,8 @@ def plan_of(parts: BackParts, record: model.CutoverRecord) -> Plan:
 
 async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: CatalogRecord) -> CatalogRecord:
     """The catalog of the target at the switch, with `now` of it. Raises Refused if what the target was is not known."""
-    tree, proof = record.tree.path, parts.proof
+    tree, known = record.tree.path, parts.own.verifications.of_plan(record.plan)
+    proof = next((one for one in known if one.id == record.notes.verification_id), None)
     if proof is None or not proof.whole or proof.differences:
         raise Refused(
             f"what {show(tree)} was on the target at the switch is not known",
@@ -420,10 +445,16 @@ _ROLES = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CarryingBack(ABC):
+_GIVEN_UP = "given-up"
+"""In the directory of a rollback: the paths, each with a NUL, that are carried back whether they changed or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarryingBack:
     """Carries back what users changed on the target since the switch, one user tree at a time. `policy` says how much content a
-    verification has to read.
+    verification has to read. `open` is the site of a cutover's rollback, made where there is none; file systems are opened anew
+    for every block. `directory` holds these sites; `catalogs` are the migration's own, where the source's `ctimes` may be relied
+    on.
 
     The caller holds the lock `run`, and has frozen both sides: the target's top may be closed or frozen, the source's is
     frozen and stays so. Every method may be called again after a crash at any instant. All raise Refused where a guard
@@ -431,37 +462,60 @@ class CarryingBack(ABC):
     """
 
     policy: DigestPolicy
+    directory: Path
+    source_root: bytes
+    catalogs: ClosedCatalogs
+    ctimes: bool
+    scratch: Scratch
+    open: Callable[[model.CutoverRecord], AbstractAsyncContextManager[BackParts]]
 
-    @abstractmethod
-    def open(self, record: model.CutoverRecord) -> AbstractAsyncContextManager[BackParts]:
-        """The site of this cutover's rollback, made where there is none. The file systems are opened anew for every block."""
-
-    @abstractmethod
-    def read(self, record: model.CutoverRecord) -> AbstractContextManager["Ledger | None"]:
-        """Its ledger alone, to be read; None where there is no such site yet."""
-
-    @abstractmethod
     def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
         """What the migration's own catalogs `before` and `now` say somebody changed on the retained source, but for what rollbacks
         have carried. Blocking; raises UsageError, Refused.
         """
+        with carried_ledger(self.directory, record) as ledger:
+            passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
+            directory = rollback_directory(self.directory, record) / "catalogs"
+            back = None if ledger is None else ClosedCatalogs(directory, ledger.scans.named)
+            carried = [back.open(one.catalog) for one in passes if back and one.kind is not PassKind.SEED]
+        return changed_source(
+            self.catalogs.open(before),
+            self.catalogs.open(now),
+            tree=record.tree.path,
+            carried=carried,
+            ctimes=self.ctimes,
+            scratch=self.scratch,
+        )
 
-    @abstractmethod
     def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange]) -> int:
         """Let the rollback overwrite what somebody changed there: note down durably what is to be carried back whether it changed
         or not, and move what stands there to the trash of the source; how many paths. Blocking; raises OSError.
         """
+        directory = rollback_directory(self.directory, record)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        again = {*self._given_up(record)}
+        for change in changes:
+            # What was made and what is moved away changes the times of the directory that holds it.
+            again |= {change.path, parent(change.path)}
+        write_durably(directory / _GIVEN_UP, b"".join(path + b"\0" for path in sorted(again)))
+        place, kept = trash_place(record.since_s, record.id, "rollback", 0), 0
+        with closing(MovingTarget(self.source_root)) as moves:
+            moves.open_place(place)
+            for change in changes:
+                # Of a directory that was there before only attributes differ, and what lies in it is listed by itself.
+                if change.stands is EntryType.DIRECTORY and change.kind is SourceChangeKind.CHANGED:
+                    continue
+                kept += moves.trash(change.path, place) is not None
+        return kept
 
-    @abstractmethod
-    def top(
-        self, record: model.CutoverRecord, *, source_before: model.FrozenTop, target_before: model.FrozenTop
-    ) -> Entry:
-        """What the tree's top is to be on the source when it is thawed there, for `MountedTarget.open_tree` over the source:
-        as it was before the freeze of the cutover (`source_before`), with what the user changed of it on the target until
-        the freeze of the rollback (`target_before`). To be called after `carry`, in the freeze. Blocking; raises OSError.
-        """
+    def _given_up(self, record: model.CutoverRecord) -> tuple[bytes, ...]:
+        try:
+            noted = (rollback_directory(self.directory, record) / _GIVEN_UP).read_bytes()
+        except FileNotFoundError:
+            return ()
+        return tuple(path for path in noted.split(b"\0") if path)
 
-    async def carry(self, record: model.CutoverRecord) -> CarriedBack:
+    async def carry(self, record: model.CutoverRecord) -> model.TargetChanges:
         """Bring what the user made, changed, renamed and removed on the target to the source; what goes there goes to the
         trash of the source. Always reads the target anew. When it returns, all of it is on the source's disks.
 
@@ -481,25 +535,20 @@ class CarryingBack(ABC):
                         invocation = Invocation(
                             world=parts.world, request=parts.request, run_id=run.id, directory=directory
                         )
-                        await _carry(parts, invocation, record)
+                        await _carry(parts, invocation, record, again=self._given_up(record))
                         run.exit_code = ExitCode.DONE
                 except MigratorError as error:
                     # The parts of a pass call the target the source.
                     error.message = _ROLES + error.message
                     error.args = (error.message,)
                     raise
-            found = newest_pass(parts.ledger, record)
-            if found is None:
-                raise LedgerCorrupt("the ledger of the rollback has lost its pass", hint="run the same command again")
-            return CarriedBack(seen=pass_seen(parts.ledger, found), changes=target_changes(parts.ledger, record))
+            return target_changes(parts.ledger, record)
 
     async def verify(self, record: model.CutoverRecord) -> model.ProofSeen:
         """What `compare` finds, as the rollback has to know it. Raises what that raises."""
         proven = await self.compare(record)
-        with self.read(record) as ledger:
-            if ledger is None:
-                raise LedgerCorrupt("the ledger of the rollback is gone", hint="run the same command again")
-            return proof_seen(proven, self.policy, catalog=_newest_catalog(ledger, record.id))
+        async with self.open(record) as parts:
+            return proof_seen(proven, self.policy, catalog=_newest_catalog(parts.ledger, record.id))
 
     async def compare(self, record: model.CutoverRecord) -> VerificationRecord:
         """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
@@ -507,11 +556,11 @@ class CarryingBack(ABC):
         on the target is a difference. What differs is sent by the next `carry`. Raises what the verb `verify` raises.
         """
         async with self.open(record) as parts:
-            return await parts.verify(plan_of(parts, record))
+            return await parts.compare(plan_of(parts, record))
 
     def seen(self, record: model.CutoverRecord) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
         """The newest pass that carries back and the newest finished verification, by what was written down. Blocking."""
-        with self.read(record) as ledger:
+        with carried_ledger(self.directory, record) as ledger:
             if ledger is None:
                 return None, None
             found = newest_pass(ledger, record)
@@ -524,7 +573,7 @@ class CarryingBack(ABC):
 
     def changes(self, record: model.CutoverRecord) -> model.TargetChanges | None:
         """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""
-        with self.read(record) as ledger:
+        with carried_ledger(self.directory, record) as ledger:
             if ledger is None or newest_pass(ledger, record) is None:
                 return None
             return target_changes(ledger, record)
@@ -532,7 +581,7 @@ class CarryingBack(ABC):
 
 async def _learn_what_the_source_keeps(parts: BackParts) -> None:
     """Probed once for each rollback, since the openings give what is known of it to the file system."""
-    if read_site(parts.ledger).capabilities is not None:
+    if parts.ledger.site.required().capabilities is not None:
         return
     if problems := (await parts.source.health()).problems:
         raise Refused(
@@ -551,12 +600,14 @@ async def _learn_what_the_source_keeps(parts: BackParts) -> None:
     parts.ledger.site.record_capabilities(probed, parts.now_s())
 
 
-async def _carry(parts: BackParts, invocation: Invocation, record: model.CutoverRecord) -> None:
+async def _carry(
+    parts: BackParts, invocation: Invocation, record: model.CutoverRecord, *, again: Sequence[bytes]
+) -> None:
     """What a killed call left is ended, then the target is read and what changed is sent, as often as something is left."""
-    ledger, site = parts.ledger, exchanged(parts.site, read_site(parts.ledger))
+    ledger, site = parts.ledger, exchanged(parts.site, parts.ledger.site.required())
     await recover(invocation, site, heard_at_s=0.0)
     await expire_trash(invocation, parts.deltas, site)
-    deltas = parts.deltas
+    deltas = replace(parts.deltas, again=again)
     noted = switched_pass(ledger, record)
     if noted is None or noted.state is not PassState.DONE:
         now = await _scan_whole(parts, record)
@@ -571,7 +622,8 @@ async def _carry(parts: BackParts, invocation: Invocation, record: model.Cutover
         if (stopped := summary.stopped) is not None:
             raise MigratorError(stopped.message, cause=stopped.cause, hint=stopped.hint)
         made = newest_pass(ledger, record)
-        if made is not None and parts.flushes:
+        # The device number of servers, or of FUSE, changes with every mount: such a mount lets no sync of all through.
+        if made is not None and parts.site.source.device is None:
             await _flush(parts, made)
         if made is None or not only_not_renamed(ledger.passes, made.id):
             return

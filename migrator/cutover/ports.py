@@ -9,8 +9,6 @@ from typing import Protocol
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.cutover.model import (
-    PassSeen,
-    TargetChanges,
     TreeMeasurement,
     Writers,
 )
@@ -63,14 +61,6 @@ class TreeVisited:
 
 
 # Carrying back.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedBack:
-    """What one pass from the target to the source brought."""
-
-    seen: PassSeen
-    changes: TargetChanges
 
 
 class SourceChangeKind(StrEnum):

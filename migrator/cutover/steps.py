@@ -711,7 +711,7 @@ class TreeMachine(
                 await self._settle(run.target)
                 return Done(words="its top is closed on the target")
             case model.CutoverStep.CARRY_BACK:
-                changes = (await world.back.carry(record)).changes
+                changes = await world.back.carry(record)
                 words = f"{several(changes.files, 'file')} with {format_size(changes.size_bytes)} carried back, "
                 words += f"{several(changes.gone, 'path')} taken away"
                 return Done(notes=model.CutoverNotes(target_changes=changes), words=words)
@@ -785,13 +785,16 @@ class TreeMachine(
         await self._assign_archives(tree, to_user=True)
 
     async def _open_source(self, record: model.CutoverRecord) -> None:
-        world, tree = self.cutting.world, record.tree.path
-        before, there = _noted(record.notes.frozen_top), _noted(record.notes.frozen_target_top)
-
-        def thaw() -> None:
-            world.source_trees.open_tree(tree, world.back.top(record, source_before=before, target_before=there))
-
-        await self.cutting.blocking(thaw)
+        cutting, tree = self.cutting, record.tree.path
+        source, target = [await self._present(side, tree) for side in (cutting.run.source, cutting.run.target)]
+        like = rules.carried_top(
+            source,
+            target,
+            source_before=_noted(record.notes.frozen_top),
+            target_before=_noted(record.notes.frozen_target_top),
+            capabilities=cutting.capabilities,
+        )
+        await cutting.blocking(lambda: cutting.world.source_trees.open_tree(tree, like))
 
     async def _assign_archives(self, tree: bytes, *, to_user: bool) -> None:
         await self.cutting.blocking(lambda: assign_archives(self.cutting, tree, to_user=to_user))
