@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from migrator.fs.writing import MountedTarget
     from migrator.gluster.volume import GlusterSource
     from migrator.hooks.stage import HookPrograms
-    from migrator.hosts.proc import ProcActivity
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.plan.document import PlanFiles
@@ -151,7 +150,7 @@ class Wiring:
 
     def _gluster_source(self) -> "GlusterSource":
         from migrator.gluster.volume import GlusterCommands, GlusterSource
-        from migrator.hosts.process import LocalConversations
+        from migrator.hosts.process import LocalConversation
 
         section = self.site.source
         if section.volume is None:
@@ -161,7 +160,7 @@ class Wiring:
             self.clock,
             volume=section.volume,
             gluster=section.gluster,
-            conversations=LocalConversations(),
+            conversations=LocalConversation,
         )
         return GlusterSource(self.source_root, commands, volume=section.volume)
 
@@ -300,12 +299,6 @@ class Wiring:
             blocking=self.blocking(),
             tokens=new_token,
         )
-
-    def activity(self) -> "ProcActivity":
-        """Whether streams are still active."""
-        from migrator.hosts.proc import ProcActivity
-
-        return ProcActivity()
 
     def blocking(self) -> DaemonThreads:
         """Threads for calls that may hang in the kernel."""

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
@@ -20,7 +21,8 @@ from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import brick_rules
 from migrator.gluster.volume import GlusterSource
-from migrator.hosts.local import HostLoads, LocalHost
+from migrator.hosts import proc
+from migrator.hosts.local import LocalHost, load_of
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Host, HostFacts
 from migrator.hosts.process import LocalProcesses
@@ -338,7 +340,7 @@ def run_world(
         ledger=ledger,
         progress=progress,
         clock=wiring.clock,
-        activity=wiring.activity(),
+        activity=proc.activity,
         blocking=wiring.blocking(),
         tokens=new_token,
         storage=wiring.storage_targets(),
@@ -365,7 +367,7 @@ def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governin
         controls=ledger.controls,
         records=ledger.governor,
         probes=ledger.probes,
-        loads=HostLoads(hosts, names=host_specs(wiring.site), own=(OWN_HOST,)),
+        load_of=partial(load_of, hosts=hosts, names=host_specs(wiring.site), own=(OWN_HOST,)),
         limits=Limits(
             bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
             max_latency_s=governor.max_latency_s,

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
@@ -19,7 +19,7 @@ from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.gluster import xml
 from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.rules import brick_rules, version_in, volume_fingerprint, volume_problems, wrong_volume_problem
-from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Conversations, Processes
+from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, Processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ _BEGIN, _END = b"<?xml", b"</cliOutput>"
 class GlusterShell:
     """One shell at a time, started when it is first needed. `gluster` is the command."""
 
-    def __init__(self, conversations: Conversations, gluster: str) -> None:
-        self._conversations = conversations
+    def __init__(self, begin: Callable[[Command], Conversation], gluster: str) -> None:
+        self._begin = begin
         self._argv = (os.fsencode(gluster), b"--mode=script", b"--xml")
         self._conversation: Conversation | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -155,7 +155,7 @@ class GlusterShell:
         if self._conversation is not None and (self._asked >= _QUESTIONS or self._loop is not loop):
             self.close()
         if self._conversation is None:
-            self._conversation = self._conversations.begin(Command(argv=self._argv))
+            self._conversation = self._begin(Command(argv=self._argv))
             self._loop, self._asked = loop, 0
         self._asked += 1
         return self._conversation
@@ -184,7 +184,7 @@ _GLUSTER_TIMEOUT_S = 120.0
 class GlusterCommands:
     """Commands to glusterd about one volume. `gluster` is the command: a path, or a name on PATH.
 
-    With `conversations`, a shell answers frequent questions; a question that it fails to answer is repeated with a separate
+    With `conversations`, which starts a program to converse with, a shell answers frequent questions; a question that it fails to answer is repeated with a separate
     command.
     """
 
@@ -195,7 +195,7 @@ class GlusterCommands:
         *,
         volume: str,
         gluster: str = "gluster",
-        conversations: Conversations | None = None,
+        conversations: Callable[[Command], Conversation] | None = None,
     ) -> None:
         self._processes = processes
         self._shell = None if conversations is None else GlusterShell(conversations, gluster)

@@ -16,7 +16,6 @@ from migrator.core.paths import show
 from migrator.hosts import proc
 from migrator.hosts.far_end import sync_file_system
 from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
-from migrator.hosts.proc import ProcActivity
 from migrator.hosts.process import BASE_ENVIRONMENT, LocalProcesses
 
 _ELF_64_LITTLE_ENDIAN = b"\x7fELF\x02\x01"
@@ -164,7 +163,7 @@ class LocalHost:
             return self._files[program]
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        return await asyncio.to_thread(ProcActivity().of, tokens)
+        return await asyncio.to_thread(proc.activity, tokens)
 
     async def watch_sync(self, path: bytes) -> None:
         async with self._opening:
@@ -201,24 +200,18 @@ async def _read_head(path: bytes, size_bytes: int) -> bytes:
 _TIMEOUT_S = 10.0
 
 
-class HostLoads:
-    """The `Loads` port. `names` are reached through `hosts`; `own` are names of this machine; the load of others is unknown."""
-
-    def __init__(self, hosts: Hosts, *, names: Collection[str], own: Collection[str]) -> None:
-        self._hosts = hosts
-        self._names = frozenset(names)
-        self._own = frozenset(own)
-
-    async def of(self, host: str) -> float | None:
-        if host in self._own:
-            return os.getloadavg()[0]
-        if host not in self._names:
-            return None
-        command = Command(argv=(b"cat", b"/proc/loadavg"), timeout_s=_TIMEOUT_S)
-        try:
-            reached = await self._hosts.reach(host)
-            done = await reached.processes.run(command)
-        except MigratorError:
-            # The streams of a lost host report it.
-            return None
-        return None if done.exit_code != 0 or done.timed_out else float(done.stdout.split()[0])
+async def load_of(host: str, *, hosts: Hosts, names: Collection[str], own: Collection[str]) -> float | None:
+    """The load average of one minute; None if it is not known. `names` are reached through `hosts`; `own` are names of this
+    machine; the load of others is unknown. Raises nothing.
+    """
+    if host in own:
+        return os.getloadavg()[0]
+    if host not in names:
+        return None
+    try:
+        processes = (await hosts.reach(host)).processes
+        done = await processes.run(Command(argv=(b"cat", b"/proc/loadavg"), timeout_s=_TIMEOUT_S))
+    except MigratorError:
+        # The streams of a lost host report it.
+        return None
+    return None if done.exit_code != 0 or done.timed_out else float(done.stdout.split()[0])

@@ -7,6 +7,7 @@ from typing import Protocol
 from migrator.core.errors import MigratorError
 from migrator.hosts.model import ProcessIdentity
 
+OnStart = Callable[[ProcessIdentity], None]
 OnOutput = Callable[[bytes], "Awaitable[None] | None"]
 """Takes a piece of output, cut anywhere. If it returns an awaitable, nothing more is read until that is done: a slow reader
 holds a fast program back, and memory stays bounded.
@@ -47,12 +48,7 @@ class Processes(Protocol):
         """
 
     async def stream(
-        self,
-        command: Command,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
+        self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         """As `run`, with the output passed on as it arrives (`stdout` and `stderr` of the result are empty). An exception of
         a callback ends the process and is raised.
@@ -83,13 +79,6 @@ class Conversation(Protocol):
 
 class ConversationOver(Exception):
     """There is no answer and will be none; the text says why."""
-
-
-class Conversations(Protocol):
-    """Starts conversations."""
-
-    def begin(self, command: Command) -> Conversation:
-        """Start a program, in the running event loop. Raises ToolFailed if it cannot be started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,15 +173,5 @@ class Hosts(Protocol):
         """Close all of them."""
 
 
-class Activity(Protocol):
-    """Observes processes from outside, so that a silent stream is not taken for a stalled one."""
-
-    def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """As `Host.activity`."""
-
-
-class Loads(Protocol):
-    """The load of hosts."""
-
-    async def of(self, host: str) -> float | None:
-        """The load average of one minute; None if it is not known. Raises nothing."""
+Activity = Callable[[Sequence[str]], Mapping[str, int]]
+"""As `Host.activity`: a silent stream is not taken for a stalled one."""

@@ -5,7 +5,7 @@ Every result may be out of date when it returns; a process that ends meanwhile i
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from migrator.hosts import far_looks
@@ -74,11 +74,9 @@ def _identity(look: far_looks.Look) -> ProcessIdentity:
     return ProcessIdentity(pid=look.pid, start_ticks=look.start_ticks, boot_id=boot_id())
 
 
-class ProcActivity:
-    """The `Activity` port for this machine: the sum of bytes read and written, processor time, and pids."""
-
-    def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        return {
-            token: sum(work_done(process.pid) + process.pid for process in processes)
-            for token, processes in carriers(tokens).items()
-        }
+def activity(tokens: Sequence[str], counts: Callable[[int], bool] = lambda _pid: True) -> Mapping[str, int]:
+    """As `Host.activity`, of this machine: the sum of bytes read and written, processor time, and the pids that count."""
+    return {
+        token: sum(work_done(process.pid) + process.pid for process in processes if counts(process.pid))
+        for token, processes in carriers(tokens).items()
+    }

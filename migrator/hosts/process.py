@@ -13,7 +13,6 @@ import signal
 import subprocess
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +25,7 @@ from migrator.core.tasks import to_the_end
 from migrator.hosts import far_end, proc
 from migrator.hosts.far_looks import Look, Snapshot
 from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput
+from migrator.hosts.ports import Command, Completed, ConversationOver, OnOutput, OnStart, Processes
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ _DRAIN_S = 2.0
 """How long a finished program's pipes may stay open (a daemon that it started may hold them)."""
 
 
-class CollectingProcesses(ABC):
+class CollectingProcesses(Processes):
     """`run` in terms of `stream`; raises ToolFailed also if the output exceeds the limit."""
 
     def __init__(self, *, grace_s: float, output_limit_bytes: int) -> None:
@@ -52,17 +51,6 @@ class CollectingProcesses(ABC):
         stderr = _Collected(command, self._output_limit_bytes)
         ended = await self.stream(command, on_start=lambda _: None, on_stdout=stdout.take, on_stderr=stderr.take)
         return replace(ended, stdout=b"".join(stdout.pieces), stderr=b"".join(stderr.pieces))
-
-    @abstractmethod
-    async def stream(
-        self,
-        command: Command,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
-    ) -> Completed:
-        """As the port."""
 
 
 class LocalProcesses(CollectingProcesses):
@@ -83,12 +71,7 @@ class LocalProcesses(CollectingProcesses):
         return await end_all(lambda snapshot: snapshot.with_token(token.encode()), grace_s)
 
     async def stream(
-        self,
-        command: Command,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
+        self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         child = Child(command, one_output=self._one_output)
         finished = timed_out = False
@@ -458,6 +441,18 @@ class Duplex:
                 self._stop_reading()
                 self._child.close()
 
+    def kill(self) -> None:
+        """KILL it at once. May be called again, and without an event loop."""
+        if self._closing:
+            return
+        self._closing = True
+        self._stop_writing()  # on a closed loop, taking a descriptor away does nothing
+        if not self._child.reap():
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.identity.pid, signal.SIGKILL)
+        self._stop_reading()
+        self._child.close()
+
     def _read(self) -> None:
         try:
             piece = os.read(self._child.stdout, _READ_BYTES)
@@ -518,7 +513,6 @@ class Duplex:
         self._reading_errors = False
 
 
-_CONVERSATION_READ_BYTES = 1 << 16
 _LIMIT_BYTES = 64 << 20
 
 
@@ -527,81 +521,55 @@ class LocalConversation:
 
     def __init__(self, command: Command) -> None:
         """Raises ToolFailed if it cannot be started."""
-        self._child = Child(command, open_input=True)
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._child.stderr, self._drain)
+        self._said = bytearray()
+        self._news = asyncio.Event()
+        self._ended = False
+        self._duplex = Duplex(command, on_output=self._take, on_end=self._end_seen)
         self._asking = asyncio.Lock()
         self._over = False
 
     @property
     def pid(self) -> int:
-        return self._child.identity.pid
+        return self._duplex.pid
 
     async def ask(self, question: bytes, *, until: Callable[[bytes], bool], timeout_s: float) -> bytes:
         async with self._asking:
             if self._over:
                 raise ConversationOver("it was ended")
-            answered = False
             try:
                 async with asyncio.timeout(timeout_s):
-                    answer = await self._answer(question, until)
-                answered = True
+                    return await self._answer(question, until)
             except TimeoutError:
+                self.end()
                 raise ConversationOver(f"no answer within {timeout_s:.0f} s") from None
-            finally:
-                if not answered:
-                    self.end()
-            return answer
+            except BaseException:
+                self.end()
+                raise
 
     def end(self) -> None:
         """As the port, with KILL: it has nothing to clean up."""
-        if self._over:
-            return
         self._over = True
-        self._loop.remove_reader(self._child.stderr)  # does nothing on a closed loop
-        if not self._child.reap():
-            with suppress(ProcessLookupError):
-                os.killpg(self._child.identity.pid, signal.SIGKILL)
-        self._child.close()
+        self._duplex.kill()
 
     async def _answer(self, question: bytes, until: Callable[[bytes], bool]) -> bytes:
-        try:
-            # Output from before the question would be taken for its answer.
-            if (self._read(self._child.stdout) or b"").strip():
-                raise ConversationOver("it spoke unasked")
-            left = memoryview(question)
-            while left:
-                try:
-                    left = left[os.write(self._child.stdin, left) :]
-                except BlockingIOError:
-                    await ready(self._child.stdin, writing=True)
-            answer = bytearray()
-            while not answer or not until(bytes(answer)):
-                await ready(self._child.stdout, writing=False)
-                piece = self._read(self._child.stdout)
-                answer += piece or b""
-                if piece == b"" or len(answer) > _LIMIT_BYTES:
-                    raise ConversationOver("the program ended" if piece == b"" else "it does not stop speaking")
-            return bytes(answer)
-        except OSError as error:
-            raise ConversationOver(f"it cannot be spoken to: {error.strerror}") from error
+        # Output from before the question would be taken for its answer.
+        if self._said.strip():
+            raise ConversationOver("it spoke unasked")
+        self._said.clear()
+        self._duplex.write(question)
+        while not self._said or not until(bytes(self._said)):
+            if self._ended or len(self._said) > _LIMIT_BYTES:
+                raise ConversationOver("the program ended" if self._ended else "it does not stop speaking")
+            self._news.clear()
+            await self._news.wait()
+        answer = bytes(self._said)
+        self._said.clear()
+        return answer
 
-    def _drain(self) -> None:
-        """Discard standard error, so that the program does not block on it."""
-        if self._read(self._child.stderr) == b"":
-            self._loop.remove_reader(self._child.stderr)
+    def _take(self, piece: bytes) -> None:
+        self._said += piece
+        self._news.set()
 
-    @staticmethod
-    def _read(fd: int) -> bytes | None:
-        """The available output; None if there is none, b"" at its end."""
-        try:
-            return os.read(fd, _CONVERSATION_READ_BYTES)
-        except BlockingIOError:
-            return None
-
-
-class LocalConversations:
-    """The `Conversations` port."""
-
-    def begin(self, command: Command) -> LocalConversation:
-        return LocalConversation(command)
+    def _end_seen(self) -> None:
+        self._ended = True
+        self._news.set()

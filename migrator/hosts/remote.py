@@ -12,7 +12,7 @@ from migrator.hosts import far_wire as wire
 from migrator.hosts.connection import Connection, Output, RemoteStream, Transport
 from migrator.hosts.local import program_files
 from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput
+from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput, OnStart
 from migrator.hosts.proc import TOKEN_VARIABLE
 from migrator.hosts.process import BASE_ENVIRONMENT, CollectingProcesses, cancel_all, not_started, wait_for_end
 
@@ -35,12 +35,7 @@ class RemoteProcesses(CollectingProcesses):
         self._connected = connected
 
     async def stream(
-        self,
-        command: Command,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
+        self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         connection = await self._connected()
         # Everything there carries a token, so that it can always be found.
@@ -88,7 +83,7 @@ class RemoteProcesses(CollectingProcesses):
         connection: Connection,
         stream: RemoteStream,
         command: Command,
-        on_start: Callable[[ProcessIdentity], None],
+        on_start: OnStart,
         takers: tuple[OnOutput, OnOutput],
     ) -> bool:
         """Whether the program timed out."""

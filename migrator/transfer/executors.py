@@ -11,8 +11,7 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.paths import show
 from migrator.hosts import proc
 from migrator.hosts.local import LocalHost
-from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, Processes
+from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, OnStart, Processes
 from migrator.transfer.ports import DriverView, StreamView
 
 PlaceCompiled = Callable[[], Awaitable[bytes]]
@@ -97,7 +96,7 @@ class HostExecutor:
         *,
         program: bytes,
         tree: bytes,
-        on_start: Callable[[ProcessIdentity], None],
+        on_start: OnStart,
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
@@ -221,7 +220,7 @@ class SystemExecutor:
         self._confined = _is_confined(confined)
         self._roots = source_root, target_root
         self._compiled = compiled
-        self.activity = StreamActivity()
+        self.activity = stream_activity
 
     @property
     def boot_id(self) -> str:
@@ -242,7 +241,7 @@ class SystemExecutor:
         files: Sequence[bytes],
         tree: bytes,
         directory: Path,
-        on_start: Callable[[ProcessIdentity], None],
+        on_start: OnStart,
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
@@ -262,17 +261,11 @@ class SystemExecutor:
         return await _end(self._processes, tokens, self._grace_s)
 
 
-class StreamActivity:
-    """The `Activity` port for drivers. A driver's shell polls by starting a program several times a second, so it would never
-    seem stalled: only the programs that crawl and copy count.
+def stream_activity(tokens: Sequence[str]) -> Mapping[str, int]:
+    """The `Activity` of drivers. A driver's shell polls by starting a program several times a second, so it would never seem
+    stalled: only the programs that crawl and copy count.
     """
-
-    def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """A number for every token of living processes; it changes when a stream does something, starts or ends."""
-        return {
-            token: sum(proc.work_done(process.pid) + process.pid for process in processes if _is_stream(process.pid))
-            for token, processes in proc.carriers(tokens).items()
-        }
+    return proc.activity(tokens, _is_stream)
 
 
 def _is_stream(pid: int) -> bool:

@@ -11,7 +11,6 @@ from migrator.core.errors import MigratorError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.units import format_rate, several
 from migrator.core.windows import LocalTime, Window, WindowStanding, opening, opens_at
-from migrator.hosts.ports import Loads
 from migrator.plan.model import TransferCost
 from migrator.report.model import RunLife, run_life
 from migrator.transfer import model as transfer
@@ -86,7 +85,7 @@ class Governing:
     controls: "ControlRecords"
     records: "GovernorRecords"
     probes: "ProbeRecords"
-    loads: Loads
+    load_of: Callable[[str], Awaitable[float | None]]
     limits: transfer.Limits
     windows: Sequence[Window]
     local_time: LocalTime
@@ -256,7 +255,7 @@ class Governor:
         if not hosts:
             return
         self._loads_s = now_s
-        read = zip(hosts, await asyncio.gather(*map(self.governing.loads.of, hosts)), strict=True)
+        read = zip(hosts, await asyncio.gather(*map(self.governing.load_of, hosts)), strict=True)
         loads = {host: load for host, load in read if load is not None}
         at_work = self._at_work()
         for host, load in loads.items():

@@ -207,7 +207,7 @@ class Meter:
             return
         try:
             found = await self._pass.world.blocking(
-                lambda: self._activity.of([stream.token for stream in quiet]), timeout_s=timeout_s
+                lambda: self._activity([stream.token for stream in quiet]), timeout_s=timeout_s
             )
         except TimeoutError:
             found = {}

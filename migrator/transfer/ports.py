@@ -9,8 +9,7 @@ from migrator.core.paths import is_beneath
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
-from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed
+from migrator.hosts.ports import Command, Completed, OnStart
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import Outcome, StreamCounters
 
@@ -116,7 +115,7 @@ class Executor(Protocol):
         *,
         program: bytes,
         tree: bytes,
-        on_start: Callable[[ProcessIdentity], None],
+        on_start: OnStart,
         on_stdout: Callable[[bytes], None],
         on_stderr: Callable[[bytes], None],
     ) -> Completed:

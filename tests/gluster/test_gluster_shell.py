@@ -47,7 +47,7 @@ class Scripted:
 
 
 def ask(scripted: Scripted, *questions: tuple[str, ...]) -> list[bytes | None]:
-    shell = GlusterShell(scripted, "gluster")
+    shell = GlusterShell(scripted.begin, "gluster")
 
     async def all_of_them() -> list[bytes | None]:
         return [await shell.ask(words) for words in questions]

@@ -3,7 +3,7 @@
 import asyncio
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +12,7 @@ from migrator.catalog.model import ScanProblem
 from migrator.core.errors import MigratorError
 from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, HostBrickWalks
-from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, Host, OnOutput
+from migrator.hosts.ports import Command, Completed, Host, OnOutput, OnStart
 
 VOLUME = uuid.UUID("f9855758-fe85-4982-b480-bec8dcb39254")
 RULES = BrickRules(times_from_mdata=True, distributed=True)
@@ -62,12 +61,7 @@ class Said:
         """Nothing is open."""
 
     async def stream(
-        self,
-        command: Command,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
+        self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         self.commands.append(command)
         for at in range(0, len(self._output), self._piece_bytes):

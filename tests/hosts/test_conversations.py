@@ -8,7 +8,7 @@ import time
 import pytest
 
 from migrator.hosts.ports import Command, Conversation, ConversationOver
-from migrator.hosts.process import LocalConversation, LocalConversations
+from migrator.hosts.process import LocalConversation
 
 ECHO = """
 import sys
@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 def begin() -> LocalConversation:
     argv = tuple(os.fsencode(word) for word in (sys.executable, "-c", ECHO))
-    return LocalConversations().begin(Command(argv=argv))
+    return LocalConversation(Command(argv=argv))
 
 
 async def ask(conversation: Conversation, word: str, timeout_s: float = 30.0) -> bytes:

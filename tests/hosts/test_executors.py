@@ -14,7 +14,7 @@ import pytest
 from migrator.core.errors import Refused
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Host
-from migrator.hosts.proc import ProcActivity, carriers
+from migrator.hosts.proc import activity, carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED
@@ -120,14 +120,13 @@ def test_every_process_carries_the_token(world: World) -> None:
         await until(lambda: world.started and len(carriers([world.token]).get(world.token, ())) >= 2)
         found = carriers([world.token])[world.token]
         assert world.started[0] in found
-        activity = ProcActivity()
-        before = activity.of([world.token])
-        await until(lambda: activity.of([world.token]) != before)
+        before = activity([world.token])
+        await until(lambda: activity([world.token]) != before)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not carriers([world.token])
-        assert activity.of([world.token]) == {}
+        assert activity([world.token]) == {}
 
     world.in_loop(look())
 

@@ -1,7 +1,7 @@
 """Asking glusterd: what is asked, what is asked again, and what a failure becomes."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from migrator.core.errors import ToolFailed
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, OnOutput
+from migrator.hosts.ports import Command, Completed, OnOutput, OnStart
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "gluster"
 
@@ -30,12 +30,7 @@ class Recorded:
         return Completed(exit_code=0, stdout=(RECORDED / answer).read_bytes(), stderr=b"", timed_out=False)
 
     async def stream(
-        self,
-        command: Command,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
+        self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         raise AssertionError("not asked for here")
 

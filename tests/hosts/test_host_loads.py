@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from migrator.hosts.local import HostLoads, LocalHost
+from migrator.hosts.local import LocalHost, load_of
 from migrator.hosts.ports import Host, HostLost
 
 
@@ -27,10 +27,10 @@ class OnlyOne:
 
 def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_nothing() -> None:
     hosts = OnlyOne()
-    loads = HostLoads(hosts, names=("gl1", "gl2"), own=("localhost",))
 
     async def work() -> list[float | None]:
-        return [await loads.of(name) for name in ("localhost", "gl1", "gl2", "slurm-1")]
+        asked = ("localhost", "gl1", "gl2", "slurm-1")
+        return [await load_of(name, hosts=hosts, names=("gl1", "gl2"), own=("localhost",)) for name in asked]
 
     own, there, lost, unknown = asyncio.run(work())
     assert own is not None

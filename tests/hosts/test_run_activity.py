@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from migrator.hosts.proc import TOKEN_VARIABLE, ProcActivity
+from migrator.hosts.proc import TOKEN_VARIABLE, activity
 from tests.support.run_site import wait_for
 
 TOKEN = f"test-{os.getpid()}"
@@ -24,16 +24,15 @@ def reader() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def test_what_moves_bytes_changes_and_what_waits_does_not(reader: "subprocess.Popen[bytes]") -> None:
-    activity = ProcActivity()
     assert reader.stdin is not None
     reader.stdin.write(b"x")
     seen: list[int] = []
 
     def is_still() -> bool:
-        seen.append(activity.of([TOKEN]).get(TOKEN, -1))
+        seen.append(activity([TOKEN]).get(TOKEN, -1))
         return len(seen) > 20 and len(set(seen[-20:])) == 1
 
     wait_for(is_still, "a process that waits")
     before = seen[-1]
     reader.stdin.write(b"more")
-    wait_for(lambda: activity.of([TOKEN]).get(TOKEN) != before, "a process that moves")
+    wait_for(lambda: activity([TOKEN]).get(TOKEN) != before, "a process that moves")

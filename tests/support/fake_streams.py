@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from migrator.core.states import ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, HostLost
+from migrator.hosts.ports import Command, Completed, HostLost, OnStart
 from migrator.transfer.model import DIRECT, FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
 from migrator.transfer.ports import BrickRefused, ChunkWork, Engine, Executor, StreamView, Way
 from tests.support.fake_filesystem import FakeFileSystem, Node
@@ -71,7 +71,7 @@ class FakeStreams:
         *,
         program: bytes,
         tree: bytes,
-        on_start: Callable[[ProcessIdentity], None],
+        on_start: OnStart,
         on_stdout: Callable[[bytes], None],
         on_stderr: Callable[[bytes], None],
     ) -> Completed:
@@ -127,8 +127,8 @@ class FakeStreams:
             self.alive.difference_update(tokens)
         return [token for token in tokens if token in self.alive]
 
-    def of(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        """The `Activity` port: nothing ever moves."""
+    def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
+        """The `Activity`: nothing ever moves."""
         return dict.fromkeys(tokens, 7)
 
     def _copy(self, path: bytes, node: Node, paths: Sequence[bytes]) -> None:

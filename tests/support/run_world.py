@@ -91,7 +91,7 @@ class World:
             "locks": self.locks,
             "progress": self.progress,
             "files": self.files,
-            "activity": self.streams,
+            "activity": self.streams.activity,
         }
         if death is not None:
             ports = {name: Dying(port, death) for name, port in ports.items()}

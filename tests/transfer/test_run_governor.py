@@ -77,11 +77,9 @@ class SlowStreams(FakeStreams):
         return max((len(self.at(one.began_s)) for one in self.work), default=0)
 
 
-class NoLoads:
+async def no_load(_host: str) -> float | None:
     """No host tells its load."""
-
-    async def of(self, host: str) -> float | None:
-        return None
+    return None
 
 
 @dataclass
@@ -106,7 +104,7 @@ class Governed:
             controls=ledger.controls,
             records=ledger.governor,
             probes=ledger.probes,
-            loads=NoLoads(),
+            load_of=no_load,
             limits=self.limits,
             windows=self.windows,
             local_time=utc,

@@ -1,12 +1,11 @@
 """The lab's hosts as the program's `Hosts`, entered by their namespaces: no connection, no daemon."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from migrator.hosts.local import LocalHost
-from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput
+from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, OnStart
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabHost
 from tests.support.cluster.handle import LabHandle
@@ -23,12 +22,7 @@ class _Inside(LocalProcesses):
         return await super().run(replace(command, argv=self._enter + command.argv))
 
     async def stream(
-        self,
-        command: Command,
-        *,
-        on_start: Callable[[ProcessIdentity], None],
-        on_stdout: OnOutput,
-        on_stderr: OnOutput,
+        self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         inside = replace(command, argv=self._enter + command.argv)
         return await super().stream(inside, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
