@@ -168,7 +168,7 @@ async def drain_world(
             volume=GlusterDrains(source.commands, volume=volume),
             source=source,
             target_root=wiring.target_root,
-            walks=found.walks,
+            walks=found,
             read_block=paths_of,
             left_list=LeftListFile,
             contents=lambda: BrickContentFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch),

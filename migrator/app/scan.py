@@ -16,7 +16,7 @@ from migrator.hosts.site import SiteHosts
 from migrator.native.program import native_program
 from migrator.scan.rules import parse_user_map
 from migrator.scan.session import ScanRequest
-from migrator.scan.stage import Bricks, scan
+from migrator.scan.stage import scan
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def bricks(
     site: Site, source: SourceFileSystem, *, via: str = "auto", hosts: SiteHosts | None = None
-) -> AsyncIterator[Bricks | None]:
-    """The bricks of the source, for the length of the block; None if it has none. Connects to their hosts at once,
+) -> AsyncIterator[HostBrickWalks | None]:
+    """Walks of the source's bricks, for the length of the block; None if it has none. Connects to their hosts at once,
     unless `via` is the mount; `hosts` of the caller are used instead, and stay open. Raises UsageError.
     """
     if not isinstance(source, GlusterSource):
@@ -44,8 +44,7 @@ async def bricks(
     source.begin()
     if via != "mount":
         hosts.begin(hosts.names)
-    walks = HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
-    yield Bricks(volume=source, walks=walks)
+    yield HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
 
 
 def user_map(site: Site) -> dict[bytes, str]:
@@ -62,7 +61,13 @@ def user_map(site: Site) -> dict[bytes, str]:
 
 
 def whole_scan(
-    wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress, found: Bricks | None, *, via: str
+    wiring: Wiring,
+    source: GlusterSource,
+    ledger: "Ledger",
+    progress: Progress,
+    walks: HostBrickWalks | None,
+    *,
+    via: str,
 ) -> Callable[[], Awaitable[CatalogRecord]]:
     """A complete new scan, as a step of another verb. The call raises MigratorError."""
     users = wiring.site.users
@@ -78,7 +83,7 @@ def whole_scan(
             catalogs=wiring.catalogs(),
             progress=progress,
             clock=wiring.clock,
-            bricks=found,
+            walks=walks,
         )
 
     return scanned

@@ -424,7 +424,7 @@ def deltas_of(
                     catalogs=wiring.catalogs(),
                     progress=progress,
                     clock=wiring.clock,
-                    bricks=found,
+                    walks=found,
                 )
 
     transfer = site.transfer

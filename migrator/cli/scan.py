@@ -41,11 +41,11 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
     with wiring.source() as source, open_progress(sys.stderr, wiring.clock) as shown:
 
         async def scanned() -> CatalogRecord:
-            async with bricks_of(site, source, via=request.via) as bricks:
+            async with bricks_of(site, source, via=request.via) as walks:
                 # The ledger is loaded while the hosts are being connected.
                 with await asyncio.to_thread(wiring.ledger) as ledger, wiring.locks().hold("scan", "scan"):
                     catalogs = await asyncio.to_thread(wiring.catalogs)
-                    if bricks is not None and request.via != "mount":
+                    if walks is not None and request.via != "mount":
                         # Loaded in the background while the volume and the bricks are checked.
                         asyncio.get_running_loop().run_in_executor(None, catalogs.load_for_bricks)
                     return await scan(
@@ -55,7 +55,7 @@ def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bo
                         catalogs=catalogs,
                         progress=shown,
                         clock=wiring.clock,
-                        bricks=bricks,
+                        walks=walks,
                     )
 
         record = run_to_end(scanned(), when_interrupted="run `migrator scan` again")

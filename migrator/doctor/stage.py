@@ -43,8 +43,8 @@ from migrator.hosts.site import look_at_room, look_at_roots
 from migrator.ledger.model import SiteRecord
 from migrator.plan.document import PlanFiles
 from migrator.reap.rules import atime_problem, check_atime
-from migrator.scan.finding import find_directories
 from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns
+from migrator.scan.session import find_directories
 from migrator.site.config import HostSection, Site, SlurmSection
 from migrator.site.rules_guards import (
     check_catalog_trees,

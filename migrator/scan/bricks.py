@@ -122,7 +122,9 @@ class Walker:
         """Wait until all received blocks are in the catalog. Raises errors of writing."""
         writing, self._writing = self._writing, None
         if writing is not None:
-            self._count(await asyncio.shield(writing))
+            counted = await asyncio.shield(writing)
+            self.row_count += counted.rows
+            self.directory_count += counted.directories
 
     async def settle(self) -> None:
         """Wait for a thread that still writes, and ignore its result."""
@@ -158,11 +160,6 @@ class Walker:
         await self.written()
         self._writing = asyncio.ensure_future(asyncio.to_thread(add, self.brick.name, self._device, payload))
 
-    def _count(self, counted: CatalogTotals) -> None:
-        self.row_count += counted.rows
-        self.directory_count += counted.directories
-        self._team.count(counted)
-
 
 class BrickTeam:
     """The walks of all bricks. `state` is the volume before them, with its peers and heals. `stop` must be called at the end in
@@ -189,8 +186,6 @@ class BrickTeam:
         self._rules = rules
         self._writer: BrickPartsWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.rows = 0
-        """Rows of all bricks so far, without directories."""
 
     @property
     def writer(self) -> "BrickPartsWriter":
@@ -236,9 +231,10 @@ class BrickTeam:
         for walker in self.walkers:
             await walker.settle()
 
-    def count(self, counted: CatalogTotals) -> None:
-        """Add the totals of a block."""
-        self.rows += counted.rows
+    @property
+    def rows(self) -> int:
+        """Rows of all bricks so far, without directories."""
+        return sum(walker.row_count for walker in self.walkers)
 
     def may_be_asked(self, paths: Iterable[bytes]) -> list[bytes]:
         """The paths that may be looked up through the mount, in order: a client that looks up a name that lacks a gfid on any brick
@@ -287,14 +283,12 @@ class BrickWay:
     def __init__(
         self,
         session: Session,
-        volume: GlusterSource,
         team: BrickTeam,
         *,
         trees: tuple[UserTree, ...],
         before: SourceHealth,
     ) -> None:
         self._session = session
-        self._volume = volume
         self._team = team
         self._trees = trees
         self._before = before
@@ -365,20 +359,9 @@ class BrickWay:
         doubts, totals = await asyncio.to_thread(self._unite, writer)
         united_s = session.elapsed_s()
         against = [*session.noted, *await self._changes(), *self._lost(), *doubts.doubts]
-        problems = await asyncio.to_thread(writer.problems)
-        reasons, set_apart = await asyncio.to_thread(session.judge, problems, against, self._trees)
         rechecked_s = session.elapsed_s()
-        closing = replace(
+        record = replace(
             record,
-            finished_at_s=session.clock.now_s(),
-            whole=not reasons,
-            reasons=reasons,
-            set_apart=set_apart,
-            rows=totals.rows,
-            files=totals.rows - totals.directories,
-            directories=totals.directories,
-            size_bytes=totals.size_bytes,
-            problems=team.problems,
             findings=doubts.findings,
             strange=team.strange(),
             bricks=tuple(walker.facts() for walker in team.walkers),
@@ -388,18 +371,18 @@ class BrickWay:
                 finish_s=united_s - walked_s,
             ),
         )
-        closed = await asyncio.to_thread(writer.close, closing)
-        for finding in doubts.findings:
-            session.event(EventKind.SCAN_FINISHED, Severity.WARNING, record.name, finding)
-        await asyncio.to_thread(session.finish, closed)
-        return closed
+        totals = replace(totals, problems=team.problems)
+        return await session.close(record, writer, against=against, trees=self._trees, totals=totals)
 
     async def _changes(self) -> list[str]:
         """Changes of the volume since the start, and reasons against reading bricks now. A failed poll is a reason too."""
         after = await self._session.source.health()
         reasons = [*await self._session.mount_problems(), *health_problems(self._before, after)]
+        source = self._session.source
+        if not isinstance(source, GlusterSource):
+            raise TypeError("only a volume has bricks")
         try:
-            state = await self._volume.state_for_bricks(after.state)
+            state = await source.state_for_bricks(after.state)
         except MigratorError as error:
             return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
         return [*reasons, *reasons_against_bricks(state), *task_changes(self._team.state, state)]

@@ -38,26 +38,14 @@ class SourceLost(Exception):
         self.reason = reason
 
 
-class Tally:
-    """Totals of the entries that were added to the catalog."""
-
-    def __init__(self, totals: CatalogTotals) -> None:
-        self.rows = totals.rows
-        self.directories = totals.directories
-        self.size_bytes = totals.size_bytes
-        self.problems = totals.problems
-
-    def count(self, entries: Sequence[Entry]) -> None:
-        """Add entries."""
-        directories = size_bytes = 0
-        for entry in entries:
-            if entry.type is EntryType.FILE:
-                size_bytes += entry.size_bytes
-            elif entry.type is EntryType.DIRECTORY:
-                directories += 1
-        self.rows += len(entries)
-        self.directories += directories
-        self.size_bytes += size_bytes
+def with_entries(totals: CatalogTotals, entries: Sequence[Entry]) -> CatalogTotals:
+    """The totals with more entries."""
+    return replace(
+        totals,
+        rows=totals.rows + len(entries),
+        directories=totals.directories + sum(entry.type is EntryType.DIRECTORY for entry in entries),
+        size_bytes=totals.size_bytes + sum(entry.size_bytes for entry in entries if entry.type is EntryType.FILE),
+    )
 
 
 class Walk:
@@ -90,7 +78,8 @@ class Walk:
         self._running = 0
         self._on_end = on_end
         self._ways = ways
-        self.tally = Tally(totals)
+        self.totals = totals
+        """Those of the catalog so far. Only the holder of `_writing` sets them."""
         self.failure: BaseException | None = None
         """The error that ended the walk early: SourceLost, or one of the catalog's disk."""
 
@@ -132,7 +121,10 @@ class Walk:
         """Record problems that belong to no directory, such as a brick that is down."""
         with self._writing:
             self._writer.note(problems)
-            self.tally.problems += len(problems)
+            self._add_problems(problems)
+
+    def _add_problems(self, problems: Sequence[ScanProblem]) -> None:
+        self.totals = replace(self.totals, problems=self.totals.problems + len(problems))
 
     def _work(self) -> None:
         try:
@@ -194,13 +186,13 @@ class Walk:
                     return []
                 for owner, entries in shares:
                     self._writer.add(owner, entries)
-                    self.tally.count(entries)
+                    self.totals = with_entries(self.totals, entries)
         self._require_living_source(problems)
         with self._writing:
             if self._stopping:
                 return []
             self._writer.directory_done(path, problems)
-            self.tally.problems += len(problems)
+            self._add_problems(problems)
         return list(children)
 
     def _blocks(self, path: bytes, tree: bytes | None) -> Iterable[Block]:
@@ -284,7 +276,7 @@ class MountWay:
         except asyncio.CancelledError:
             await self._interrupt(walk, opened.record)
             raise Interrupted(
-                f"the scan was stopped after {several(walk.tally.rows, 'path')}",
+                f"the scan was stopped after {several(walk.totals.rows, 'path')}",
                 hint=f"run {self._session.command} again: {self._on_repetition}",
             ) from None
         except SourceLost as error:
@@ -342,9 +334,9 @@ class MountWay:
 
     def _show(self, walk: Walk) -> None:
         self._session.show(
-            rows=walk.tally.rows,
+            rows=walk.totals.rows,
             directories_waiting=walk.directories_waiting,
-            problems=walk.tally.problems,
+            problems=walk.totals.problems,
         )
 
     async def _interrupt(self, walk: Walk, record: CatalogRecord) -> None:
@@ -372,26 +364,12 @@ class MountWay:
         after = await session.source.health()
         found = (*await session.mount_problems(), *health_problems(self._before, after))
         checked_s = session.elapsed_s()
-        problems = await asyncio.to_thread(opened.writer.problems)
-        reasons, set_apart = await asyncio.to_thread(session.judge, problems, found, self._trees)
-        tally = walk.tally
         record = replace(
             opened.record,
-            finished_at_s=session.clock.now_s(),
-            whole=not reasons,
-            reasons=reasons,
-            set_apart=set_apart,
-            rows=tally.rows,
-            files=tally.rows - tally.directories,
-            directories=tally.directories,
-            size_bytes=tally.size_bytes,
-            problems=tally.problems,
             way_reasons=self._way_reasons,
             times=ScanTimes(checks_s=began_s + checked_s - walked_s, walk_s=walked_s - began_s),
         )
-        closed = await asyncio.to_thread(opened.writer.close, record)
-        await asyncio.to_thread(session.finish, closed)
-        return closed
+        return await session.close(record, opened.writer, against=found, trees=self._trees, totals=walk.totals)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:

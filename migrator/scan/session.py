@@ -1,30 +1,87 @@
 """One invocation of a scan: guards, ledger and progress, for bricks and mount."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import errno
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord, ScanProblem
+from migrator.catalog.ports import CatalogTotals
 from migrator.core.clock import Clock
-from migrator.core.entry import UserTree
+from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.paths import show
+from migrator.core.paths import join, show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
 from migrator.core.units import format_count, several
 from migrator.cutover.model import CutoverState
-from migrator.fs.ports import SourceFileSystem
+from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.ledger.model import SiteRecord
-from migrator.scan.finding import find_directories, is_directory
-from migrator.scan.rules import TreeIndex, choose_trees, parse_patterns
+from migrator.scan.rules import (
+    TreeIndex,
+    TreePattern,
+    choose_trees,
+    component_matches,
+    is_literal,
+    parse_patterns,
+)
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
-    from migrator.catalog.writer import CatalogDirectories
+    from migrator.catalog.brick_parts import BrickPartsWriter
+    from migrator.catalog.writer import CatalogDirectories, PartsWriter
     from migrator.ledger.ledger import Ledger
+
+
+# Finding the directories that globs name, level by level, and never through a symlink.
+
+
+def find_directories(source: FileSystem, pattern: TreePattern) -> Sequence[bytes]:
+    """The directories that a glob matches, in order. Blocking. Raises Refused if a directory above is unreadable."""
+    level: list[bytes] = [b""]
+    for component in pattern.components:
+        level = sorted({path for directory in level for path in _matching(source, directory, component)})
+    return level
+
+
+def is_directory(source: FileSystem, path: bytes) -> bool:
+    """Whether the path is a directory, without symlinks on the way. Blocking. Raises Refused if that is unknown."""
+    try:
+        entry = source.look(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise _unreadable(path, error.strerror) from error
+    return entry is not None and entry.type is EntryType.DIRECTORY
+
+
+def _matching(source: FileSystem, directory: bytes, component: bytes) -> Iterator[bytes]:
+    if is_literal(component):
+        path = join(directory, component)
+        if is_directory(source, path):
+            yield path
+        return
+    for block in source.read_directory(directory):
+        for problem in block.problems:
+            if problem.path == directory and problem.errno != errno.EXDEV:
+                raise _unreadable(directory, problem.reason)
+        for entry in block.entries:
+            if entry.type is EntryType.DIRECTORY and component_matches(component, entry.path.rpartition(b"/")[2]):
+                yield entry.path
+
+
+def _unreadable(path: bytes, reason: str | None) -> Refused:
+    return Refused(
+        f"the user trees cannot be found: {show(path) or 'the root of the source'} cannot be read: {reason}",
+        cause="no permission, or the source's file system is ill",
+        hint="run as root, look at the mount, then run `migrator scan` again",
+    )
+
+
+# One invocation of a scan.
 
 
 _SHOW_EVERY_S = 0.5
@@ -254,8 +311,38 @@ class Session:
             )
         )
 
+    async def close(
+        self,
+        opening: CatalogRecord,
+        writer: "PartsWriter | BrickPartsWriter",
+        *,
+        against: Sequence[str],
+        trees: Sequence[UserTree],
+        totals: CatalogTotals,
+    ) -> CatalogRecord:
+        """Judge the scan, close its catalog with `totals`, and record the result."""
+        problems = await asyncio.to_thread(writer.problems)
+        reasons, set_apart = await asyncio.to_thread(self.judge, problems, against, trees)
+        closing = replace(
+            opening,
+            finished_at_s=self.clock.now_s(),
+            whole=not reasons,
+            reasons=reasons,
+            set_apart=set_apart,
+            rows=totals.rows,
+            files=totals.rows - totals.directories,
+            directories=totals.directories,
+            size_bytes=totals.size_bytes,
+            problems=totals.problems,
+        )
+        closed = await asyncio.to_thread(writer.close, closing)
+        await asyncio.to_thread(self.finish, closed)
+        return closed
+
     def finish(self, closed: CatalogRecord) -> None:
         """Record the result of a scan."""
+        for finding in closed.findings:
+            self.event(EventKind.SCAN_FINISHED, Severity.WARNING, closed.name, finding)
         self.ledger.scans.finish(closed)
         severity = Severity.INFO if closed.whole else Severity.WARNING
         self.event(EventKind.SCAN_FINISHED, severity, closed.name, _finished(closed))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
@@ -29,69 +28,36 @@ if TYPE_CHECKING:
 # --- Choice between bricks and mount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bricks:
-    """The environment of a scan of bricks: their volume, and walks on their hosts."""
-
-    volume: GlusterSource
-    walks: HostBrickWalks
+Way = tuple[BrickTeam | None, tuple[str, ...]]
+"""The team that has greeted bricks, and must be stopped at the end (None: the mount is read), and the reasons against the
+bricks, if they were considered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """`team` has greeted bricks, and must be stopped at the end; None: the mount is read. `reasons` are those against the
-    bricks, if they were considered.
-    """
-
-    team: BrickTeam | None = None
-    reasons: tuple[str, ...] = ()
-
-
-async def choose(session: Session, bricks: Bricks | None, *, trees: Sequence[UserTree], before: SourceHealth) -> Way:
+async def choose(
+    session: Session, walks: HostBrickWalks | None, *, trees: Sequence[UserTree], before: SourceHealth
+) -> Way:
     """Choose, and report the choice. Raises Refused if the bricks were requested explicitly and cannot be read."""
     via = session.request.via
-    if via == "mount" or (via == "auto" and bricks is None):
-        return Way()
-    if bricks is None:
-        way = Way(reasons=("the source is no Gluster volume, so it has no bricks",))
-    else:
-        way = await _ask(session, bricks, trees, before)
-    if way.team is None and via == "bricks":
-        message = "the bricks are not to be read: " + "; ".join(way.reasons)
-        session.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
-        raise Refused(
-            message,
-            cause="what a brick holds is what the mount shows only while the whole volume is up, healed and quiet",
-            hint="see to that, or run `migrator scan --via mount`, which is always right and slower",
-        )
-    if way.team is None:
-        session.event(
-            EventKind.BRICKS_UNFIT,
-            Severity.INFO,
-            "scan",
-            "the mount is read, and not the bricks: " + "; ".join(way.reasons),
-        )
-    return way
-
-
-async def _ask(session: Session, bricks: Bricks, trees: Sequence[UserTree], before: SourceHealth) -> Way:
-    if not bricks.walks.hosts:
-        return Way(
-            reasons=("site.toml has no [source.hosts] sections: nothing says how the bricks' hosts are reached",)
-        )
+    if via == "mount" or (via == "auto" and walks is None):
+        return None, ()
+    if walks is None or not isinstance(session.source, GlusterSource):
+        return _no_bricks(session, ("the source is no Gluster volume, so it has no bricks",))
+    if not walks.hosts:
+        why = "site.toml has no [source.hosts] sections: nothing says how the bricks' hosts are reached"
+        return _no_bricks(session, (why,))
     if before.state is None:
-        return Way(reasons=before.problems or ("the volume's state is not known",))
+        return _no_bricks(session, before.problems or ("the volume's state is not known",))
     try:
-        state = await bricks.volume.state_for_bricks(before.state)
+        state = await session.source.state_for_bricks(before.state)
     except MigratorError as error:
-        return Way(reasons=(f"the volume's state is not known: {error.message}",))
-    wanted = sorted({brick.host for brick in state.bricks if not brick.arbiter} & set(bricks.walks.hosts))
-    answers = await asyncio.gather(*(_reach(bricks.walks, host) for host in wanted))
+        return _no_bricks(session, (f"the volume's state is not known: {error.message}",))
+    wanted = sorted({brick.host for brick in state.bricks if not brick.arbiter} & set(walks.hosts))
+    answers = await asyncio.gather(*(_reach(walks, host) for host in wanted))
     unreachable = {host: answer for host, answer in zip(wanted, answers, strict=True) if answer is not None}
     chosen = choose_way(state, reachable=[host for host in wanted if host not in unreachable], unreachable=unreachable)
     if chosen.rules is None:
-        return Way(reasons=chosen.reasons)
-    team = BrickTeam(bricks.walks, chosen.bricks, state, rules=chosen.rules, clock=session.clock)
+        return _no_bricks(session, chosen.reasons)
+    team = BrickTeam(walks, chosen.bricks, state, rules=chosen.rules, clock=session.clock)
     try:
         reasons = await team.greet([tree.path for tree in trees], only_trees=bool(session.request.only))
     except BaseException:
@@ -99,8 +65,22 @@ async def _ask(session: Session, bricks: Bricks, trees: Sequence[UserTree], befo
         raise
     if reasons:
         await team.stop()
-        return Way(reasons=reasons)
-    return Way(team=team)
+        return _no_bricks(session, reasons)
+    return team, ()
+
+
+def _no_bricks(session: Session, reasons: tuple[str, ...]) -> Way:
+    if session.request.via == "bricks":
+        message = "the bricks are not to be read: " + "; ".join(reasons)
+        session.event(EventKind.GUARD_REFUSED, Severity.ERROR, "scan", message)
+        raise Refused(
+            message,
+            cause="what a brick holds is what the mount shows only while the whole volume is up, healed and quiet",
+            hint="see to that, or run `migrator scan --via mount`, which is always right and slower",
+        )
+    message = "the mount is read, and not the bricks: " + "; ".join(reasons)
+    session.event(EventKind.BRICKS_UNFIT, Severity.INFO, "scan", message)
+    return None, reasons
 
 
 async def _reach(walks: HostBrickWalks, host: str) -> str | None:
@@ -123,12 +103,12 @@ async def scan(
     catalogs: "CatalogDirectories",
     progress: Progress,
     clock: Clock,
-    bricks: Bricks | None = None,
+    walks: HostBrickWalks | None = None,
 ) -> CatalogRecord:
     """Read the source, or its trees `request.only`, into a catalog, and return the closing record: `whole`, or the reasons
     why not.
 
-    `bricks` is None if the source has none. The caller holds the lock `scan`. Cancellation raises Interrupted; a scan of the
+    `walks` are those of its bricks, None if it has none. The caller holds the lock `scan`. Cancellation raises Interrupted; a scan of the
     whole source through the mount can then be resumed. Raises Refused if the source is not the recorded mount or is lost
     meanwhile, or if its bricks were requested and cannot be trusted; UsageError for invalid globs.
     """
@@ -146,14 +126,14 @@ async def scan(
     # In this order: a glob that matches nothing is reported before glusterd is called.
     trees = await asyncio.to_thread(session.find_trees)
     before = await source.health()
-    way = await choose(session, bricks, trees=trees, before=before)
-    await asyncio.to_thread(_say_what_starts_over, session, way)
-    if bricks is None or way.team is None:
-        return await MountWay(session, trees=trees, before=before, way_reasons=way.reasons).run()
+    team, reasons = await choose(session, walks, trees=trees, before=before)
+    await asyncio.to_thread(_say_what_starts_over, session, via_bricks=team is not None)
+    if team is None:
+        return await MountWay(session, trees=trees, before=before, way_reasons=reasons).run()
     try:
-        return await BrickWay(session, bricks.volume, way.team, trees=trees, before=before).run()
+        return await BrickWay(session, team, trees=trees, before=before).run()
     finally:
-        await way.team.stop()
+        await team.stop()
 
 
 def _clear_away_of_trees(session: Session) -> None:
@@ -179,7 +159,7 @@ def _finish_closed(session: Session) -> CatalogRecord | None:
     return closed
 
 
-def _say_what_starts_over(session: Session, way: Way) -> None:
+def _say_what_starts_over(session: Session, *, via_bricks: bool) -> None:
     """Report unfinished scans that start over: only a scan of the mount can be resumed, and only through the mount."""
     unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
     if unfinished is None:
@@ -187,7 +167,7 @@ def _say_what_starts_over(session: Session, way: Way) -> None:
     if unfinished.via == brick_way.VIA:
         session.catalogs.discard(unfinished.name)
         said = "a scan of the bricks was stopped before its end: it starts over"
-    elif unfinished.via == mount_way.VIA and way.team is not None:
+    elif unfinished.via == mount_way.VIA and via_bricks:
         said = "a scan through the mount was stopped before its end: a new one reads the bricks instead"
     else:
         return

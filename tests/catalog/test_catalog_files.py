@@ -178,7 +178,7 @@ def _walk(opened: OpenCatalog, site: ScanSite) -> CatalogRecord:
     walk.start(2)
     walk.join()
     assert walk.failure is None
-    return opened.writer.close(replace(opened.record, rows=walk.tally.rows, problems=walk.tally.problems))
+    return opened.writer.close(replace(opened.record, rows=walk.totals.rows, problems=walk.totals.problems))
 
 
 def _states(directory: Path) -> Sequence[Sequence[str]]:

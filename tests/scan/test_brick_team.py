@@ -43,17 +43,8 @@ class Walks:
     async def reach(self, host: str) -> None:
         """All are there."""
 
-    async def walk(
-        self,
-        brick: Brick,
-        *,
-        trees: Sequence[bytes],
-        only_trees: bool,
-        rules: BrickRules,
-        listener: BrickListener,
-        own: bool = False,
-    ) -> BrickTotals:
-        assert (trees, only_trees, rules, own) == ([b"home/a"], True, RULES, False)
+    async def walk(self, brick: Brick, *, listener: BrickListener, **how: Any) -> BrickTotals:
+        assert how == {"trees": [b"home/a"], "only_trees": True, "rules": RULES}
         return await self._walks.get(brick.host, well)(listener)
 
 

@@ -20,10 +20,11 @@ from migrator.core.progress import ScanProgress, Snapshot
 from migrator.fs.ports import Block, SourceFileSystem
 from migrator.fs.reading import PosixSource
 from migrator.gluster.model import SourceHealth
+from migrator.gluster.walks import HostBrickWalks
 from migrator.ledger.ledger import open_ledger
 from migrator.ledger.model import SiteRecord
 from migrator.scan.session import ScanRequest
-from migrator.scan.stage import Bricks, scan
+from migrator.scan.stage import scan
 
 
 class WallClock:
@@ -107,7 +108,7 @@ class ScanSite:
         *,
         source: SourceFileSystem | None = None,
         max_part_rows: int = 1000,
-        bricks: Bricks | None = None,
+        walks: HostBrickWalks | None = None,
         **changes: Any,
     ) -> CatalogRecord:
         """Run the stage."""
@@ -118,7 +119,7 @@ class ScanSite:
             catalogs=self.catalogs(max_part_rows),
             progress=self.shown,
             clock=WallClock(),
-            bricks=bricks,
+            walks=walks,
         )
 
     def scan(self, **changes: Any) -> CatalogRecord:

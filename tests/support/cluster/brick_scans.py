@@ -2,19 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from migrator.catalog.model import CatalogRecord, ScanProblem
-from migrator.gluster.model import Brick, BrickRules
+from migrator.catalog.model import CatalogRecord
+from migrator.gluster.model import Brick
 from migrator.gluster.volume import GlusterCommands, GlusterSource
-from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals, HostBrickWalks
+from migrator.gluster.walks import BrickListener, BrickTotals, HostBrickWalks
 from migrator.hosts.ports import Host
 from migrator.hosts.process import LocalProcesses
 from migrator.native.program import native_program
-from migrator.scan.stage import Bricks
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
 from tests.support.scan_site import ScanSite, WallClock
@@ -37,9 +36,7 @@ class _Listener:
         self._listener = listener
         self._happening = happening
         self._happened = False
-
-    async def hello(self, hello: BrickHello) -> None:
-        await self._listener.hello(hello)
+        self.hello, self.problems = listener.hello, listener.problems
 
     async def rows(self, payload: memoryview) -> None:
         await self._happen()
@@ -49,43 +46,19 @@ class _Listener:
         await self._happen()
         await self._listener.directories(payload)
 
-    async def problems(
-        self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
-    ) -> None:
-        await self._listener.problems(problems, to_ask, strange)
-
     async def _happen(self) -> None:
         if not self._happened:
             self._happened = True
             await self._happening(self._brick)
 
 
-class WatchedWalks:
+class WatchedWalks(HostBrickWalks):
     """The real walks, with something that happens in the middle of each."""
 
-    def __init__(self, walks: HostBrickWalks, happening: Happening) -> None:
-        self._walks = walks
-        self._happening = happening
+    happening: Happening
 
-    @property
-    def hosts(self) -> Collection[str]:
-        return self._walks.hosts
-
-    async def reach(self, host: str) -> None:
-        await self._walks.reach(host)
-
-    async def walk(
-        self,
-        brick: Brick,
-        *,
-        trees: Sequence[bytes],
-        only_trees: bool,
-        rules: BrickRules,
-        listener: BrickListener,
-        own: bool = False,
-    ) -> BrickTotals:
-        watched = _Listener(brick, listener, self._happening)
-        return await self._walks.walk(brick, trees=trees, only_trees=only_trees, rules=rules, listener=watched, own=own)
+    async def walk(self, brick: Brick, *, listener: BrickListener, **how: Any) -> BrickTotals:
+        return await super().walk(brick, listener=_Listener(brick, listener, self.happening), **how)
 
 
 async def _nothing(_: Brick) -> None:
@@ -124,11 +97,16 @@ class BrickScans:
         hosts = LabHosts(self.lab)
         hosts.absent, hosts.inside = self.absent, self.inside
         # So small blocks that even the smallest brick sends several.
-        walks = HostBrickWalks(hosts, place or native_program().place, names=hosts.names)
-        bricks = Bricks(volume=self.source, walks=WatchedWalks(walks, happening))  # type: ignore[arg-type]
+        walks = WatchedWalks(hosts, place or native_program().place, names=hosts.names)
+        walks.happening = happening
         try:
             return await self.site.scanned(
-                source=self.source, trees=self.trees, via=via, bricks=bricks, max_part_rows=100_000, **changes
+                source=self.source,
+                trees=self.trees,
+                via=via,
+                walks=walks,
+                max_part_rows=100_000,
+                **changes,
             )
         finally:
             await hosts.close()
