@@ -92,7 +92,7 @@ def timed(argv: Sequence[str]) -> tuple[int, float, float]:
     wall_s = (time.monotonic_ns() - began_ns) / NS_PER_S
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     reader = FrameReader()
-    ends = [decode_end(frame.payload) for frame in reader.feed(done.stdout) if frame.kind is FrameKind.END]
+    ends = [decode_end(payload) for kind, payload in reader.feed(done.stdout) if kind is FrameKind.END]
     reader.finish()
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return ends[0].rows + ends[0].directories, cpu_s, wall_s

@@ -162,7 +162,7 @@ class Wiring:
             gluster=section.gluster,
             conversations=LocalConversation,
         )
-        return GlusterSource(self.source_root, commands, volume=section.volume)
+        return GlusterSource(self.source_root, commands)
 
     @contextmanager
     def target(self, capabilities: TargetCapabilities | None = None) -> "Iterator[MountedTarget]":

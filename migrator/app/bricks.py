@@ -83,13 +83,10 @@ async def addition_world(
     wiring: Wiring, source: GlusterSource, ledger: "Ledger", progress: Progress
 ) -> AsyncIterator[AdditionWorld]:
     """The ports of an addition, for the length of the block. Raises UsageError."""
-    volume = wiring.site.source.volume
-    if volume is None:
-        raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
     site = wiring.site
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
         yield AdditionWorld(
-            volume=GlusterAdditions(source.commands, volume=volume),
+            volume=GlusterAdditions(source.commands),
             source_root=wiring.source_root,
             target_root=wiring.target_root,
             places=partial(looks.look_at_new_places, hosts),
@@ -159,13 +156,12 @@ async def drain_world(
 ) -> AsyncIterator[DrainWorld]:
     """The ports of a drain, for the length of the block. Raises UsageError."""
     site = wiring.site
-    volume = site.source.volume or ""
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
         if found is None:
             raise UsageError("the source has no bricks: it is no Gluster volume")
 
         yield DrainWorld(
-            volume=GlusterDrains(source.commands, volume=volume),
+            volume=GlusterDrains(source.commands),
             source=source,
             target_root=wiring.target_root,
             walks=found,
@@ -201,18 +197,16 @@ async def retirement_world(
 ) -> AsyncIterator[RetirementWorld]:
     """The ports of a retirement, for the length of the block. Raises UsageError."""
     site = wiring.site
-    volume = site.source.volume
-    if volume is None:
-        raise UsageError("[source] volume is missing", hint="name the Gluster volume in site.toml")
     async with reached(site) as hosts, bricks(site, source, via=site.source.via, hosts=hosts) as found:
 
         async def endpoints() -> tuple[frozenset[str], tuple[str, ...]]:
+            volume = source.commands.volume
             return await known_endpoints(
                 hosts, tuple(hosts.names), wiring.processes, volume=volume, mount=wiring.source_root
             )
 
         yield RetirementWorld(
-            volume=GlusterRetirements(source.commands, volume=volume),
+            volume=GlusterRetirements(source.commands),
             source=source,
             target_root=wiring.target_root,
             writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),

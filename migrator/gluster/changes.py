@@ -1,12 +1,11 @@
 """The commands that change a volume: add-brick, remove-brick, rebalance, stop."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from migrator.bricks.retire.model import ClientSeen
 from migrator.core.errors import ToolFailed
-from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.model import TaskProgress
 from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.gluster.xml import node_name, of_volume, parse_progress, parse_task_id
 
@@ -77,13 +76,6 @@ class GlusterDrains(GlusterVolumeCommands):
 
 class GlusterRetirements(GlusterVolumeCommands):
     """The commands of retirements."""
-
-    async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every task that is listed; neither of one that is not started."""
-        state, tasks = await self._commands.state_and_tasks()
-        if not state.started:
-            return replace(state, peers_down=None, heals=None), tasks
-        return await self._commands.state_for_bricks(state), tasks
 
     async def clients(self) -> tuple[ClientSeen, ...]:
         """Every client of every brick. Raises ToolFailed, also if the clients of a brick are not listed."""

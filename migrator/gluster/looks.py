@@ -281,14 +281,14 @@ def _paths(told: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(path.encode("latin-1") for path in told)
 
 
-# The places of new bricks.
+# The places of bricks: of new ones, and of removed ones.
 
 
 _TIMEOUT_S = 60.0
 
 # Plain Python 3.9. Names are printed escaped; the process of a brick has its path as an argument. The `f_fsid` of XFS is only its
 # device number, so the script reads the UUID (XFS_IOC_FSGEOMETRY_V1).
-_NEW_PLACE_SCRIPT = rb"""
+_PLACE_SCRIPT = rb"""
 import fcntl, json, os, sys
 path = os.fsencode(sys.argv[1])
 NAMES = 20
@@ -311,7 +311,9 @@ there = path
 while not os.path.lexists(there):
     there = os.path.dirname(there)
 if os.path.realpath(there) != there:
-    raise SystemExit("a symlink is on the way to it")
+    if len(sys.argv) < 3:
+        raise SystemExit("a symlink is on the way to it")
+    path, there = os.path.realpath(path), os.path.realpath(there)
 mount = there
 while not os.path.ismount(mount):
     mount = os.path.dirname(mount)
@@ -358,7 +360,7 @@ def identity():
     finally:
         os.close(top)
 print(json.dumps({
-    "mount": shown(mount), "own": mount != b"/", "exists": exists, "device": device, "filesystem": filesystem,
+    "mount": shown(mount), "own": mount != b"/", "in_root": there == mount, "exists": exists, "device": device, "filesystem": filesystem,
     "mount_options": options, "total_bytes": room.f_blocks * room.f_frsize, "free_inodes": room.f_favail,
     "volume_id": mark(path, "trusted.glusterfs.volume-id"), "gfid": mark(path, "trusted.gfid"), "marked_above": above,
     "entries": [shown(name) for name in inside if name != b".glusterfs"][:NAMES],
@@ -377,7 +379,8 @@ async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str
 async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
     address, _, path = name.partition(":/")
     try:
-        told = await _ask_script(hosts, address, _NEW_PLACE_SCRIPT, b"/" + os.fsencode(path))
+        told = await _ask_script(hosts, address, _PLACE_SCRIPT, b"/" + os.fsencode(path))
+        del told["in_root"]
     except MigratorError as error:
         return NewPlace(name=name, unread=error.message)
     facts: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}
@@ -399,41 +402,7 @@ async def _ask_script(
         raise ToolFailed("its answer was not understood") from error
 
 
-# The places of removed bricks, and the GlusterFS versions of hosts.
-
-
-# The nearest existing directory, and its mount point: most bricks are a directory in the root of their file system, and a new
-# file system does not have it yet. Plain Python 3.9.
-_OLD_PLACE_SCRIPT = b"""
-import json, os, sys
-def mount_of(place):
-    while not os.path.ismount(place):
-        place = os.path.dirname(place)
-    return place
-path = os.fsencode(sys.argv[1])
-there = path
-while not os.path.lexists(there):
-    there = os.path.dirname(there)
-try:
-    volume_id = os.getxattr(path, b"trusted.glusterfs.volume-id", follow_symlinks=False).hex()
-except OSError:
-    volume_id = ""
-mount = mount_of(os.path.realpath(there))
-chain, entries = path, []
-def stray(directory):
-    inner = os.path.relpath(path, directory).split(b"/")[0] if there != directory else b""
-    return [name for name in os.listdir(directory) if name not in (b"lost+found", inner)]
-empty, step = True, mount
-while True:
-    if stray(step):
-        empty = False
-        break
-    if step == there or not os.path.isdir(step):
-        break
-    step = os.path.join(step, os.path.relpath(there, step).split(b"/")[0])
-own = mount != b"/" and (there == path or there == mount)
-print(json.dumps({"volume_id": volume_id, "own": own, "empty": empty}))
-"""
+# Removed bricks, disks, and the GlusterFS versions of hosts.
 
 
 async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: str) -> Mapping[str, PlaceSeen]:
@@ -444,14 +413,17 @@ async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: st
 
 async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
     try:
-        said = await _ask_script(hosts, brick.host, _OLD_PLACE_SCRIPT, brick.path)
+        said = await _ask_script(hosts, brick.host, _PLACE_SCRIPT, brick.path, b"follow")
     except MigratorError:
         return PlaceSeen.UNKNOWN
     if said["volume_id"] == volume_id.replace("-", ""):
         return PlaceSeen.BRICK
-    if not said["own"]:
+    # Most bricks are a directory in the root of their file system, and a new file system does not have it yet.
+    if not said["own"] or not (said["exists"] or said["in_root"]):
         return PlaceSeen.UNMOUNTED
-    return PlaceSeen.EMPTY if said["empty"] and not said["volume_id"] else PlaceSeen.OTHER
+    # ext4 makes lost+found.
+    left = any(name != "lost+found" for name in said["entries"]) or said["others"] or said["has_gluster_directory"]
+    return PlaceSeen.OTHER if left or said["volume_id"] else PlaceSeen.EMPTY
 
 
 async def look_at_disks(hosts: Hosts, names: Sequence[str], *, full: bool) -> Mapping[str, DiskFacts]:

@@ -14,14 +14,6 @@ from migrator.gluster.model import Brick, BrickRules, DiskFacts, VolumeState
 # Which bricks together hold every file of a volume once.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenBricks:
-    """One data brick of every subvolume, and sentences for the subvolumes without a readable one."""
-
-    bricks: tuple[Brick, ...]
-    problems: tuple[str, ...]
-
-
 def subvolumes(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
     """The bricks in groups that hold the same files: Gluster lists the copies of a set one after the other.
 
@@ -33,9 +25,12 @@ def subvolumes(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
     return tuple(state.bricks[start : start + size] for start in range(0, len(state.bricks), size))
 
 
-def choose_bricks(state: VolumeState, unreachable: Mapping[str, str], reachable: Collection[str]) -> ChosenBricks:
+def choose_bricks(
+    state: VolumeState, unreachable: Mapping[str, str], reachable: Collection[str]
+) -> tuple[tuple[Brick, ...], tuple[str, ...]]:
     """One brick of every subvolume that is up and on a reachable host, never an arbiter, which holds no content. The bricks
-    are spread evenly over the hosts, as far as possible; the same input gives the same choice.
+    are spread evenly over the hosts, as far as possible; the same input gives the same choice. With it come sentences for the
+    subvolumes without a readable brick.
 
     `unreachable` has the reason for each known host that was not reached.
     """
@@ -55,7 +50,7 @@ def choose_bricks(state: VolumeState, unreachable: Mapping[str, str], reachable:
         brick = min(usable[number], key=lambda brick: (load[brick.host], usable[number].index(brick)))
         load[brick.host] += 1
         chosen[number] = brick
-    return ChosenBricks(bricks=tuple(chosen[number] for number in sorted(chosen)), problems=tuple(problems))
+    return tuple(chosen[number] for number in sorted(chosen)), tuple(problems)
 
 
 def _problem(bricks: tuple[Brick, ...], unreachable: Mapping[str, str], reachable: Collection[str]) -> str:

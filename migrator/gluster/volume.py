@@ -200,7 +200,7 @@ class GlusterCommands:
         self._processes = processes
         self._shell = None if conversations is None else GlusterShell(conversations, gluster)
         self._clock = clock
-        self._volume = volume
+        self.volume = volume
         self._gluster = gluster
         self._asking_status = asyncio.Lock()
 
@@ -223,7 +223,7 @@ class GlusterCommands:
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         """As `state`, with every listed task, ended ones too; a stopped volume lists none."""
-        state = xml.parse_volume_info(await self.ask("info", self._volume), self._volume)
+        state = xml.parse_volume_info(await self.ask("info", self.volume), self.volume)
         if not state.started:
             return state, ()
         return xml.with_status(state, await self._status())
@@ -232,15 +232,15 @@ class GlusterCommands:
         """The file system of each brick, by brick name, without bricks of hosts whose glusterd is down. Raises ToolFailed,
         also if the volume is not started.
         """
-        return xml.parse_rooms(await self._status("detail"), self._volume)
+        return xml.parse_rooms(await self._status("detail"), self.volume)
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
         """The counters of a listed task; None if there is no such task any more. Raises ToolFailed."""
         match task.kind:
             case TaskKind.REMOVE_BRICK:
-                words: tuple[str, ...] = ("remove-brick", self._volume, *task.bricks, "status")
+                words: tuple[str, ...] = ("remove-brick", self.volume, *task.bricks, "status")
             case TaskKind.REBALANCE:
-                words = ("rebalance", self._volume, "status")
+                words = ("rebalance", self.volume, "status")
             case TaskKind.OTHER:
                 return None
             case _:
@@ -265,7 +265,7 @@ class GlusterCommands:
     async def _status(self, *words: str) -> Element:
         # It takes the cluster's lock: two at a time would only make each other retry.
         async with self._asking_status:
-            return await self.ask("status", self._volume, *words)
+            return await self.ask("status", self.volume, *words)
 
     async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
         """As `state`, or the given one, with peers and pending heals: everything that decides whether a brick may be read
@@ -281,13 +281,13 @@ class GlusterCommands:
             await asyncio.gather(asking, return_exceptions=True)
         heals: tuple[BrickHeal, ...] = ()
         if state.started and (state.replica_count > 1 or state.disperse_count > 0):
-            heals = xml.parse_heals(await self.ask("heal", self._volume, "info", "summary"))
+            heals = xml.parse_heals(await self.ask("heal", self.volume, "info", "summary"))
         return replace(state, peers_down=peers_down, heals=heals)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
         """Directories with their limits in bytes; none if quotas are off. Raises ToolFailed."""
         try:
-            return xml.parse_quotas(await self.ask("quota", self._volume, "list"))
+            return xml.parse_quotas(await self.ask("quota", self.volume, "list"))
         except xml.GlusterFailed as error:
             if xml.is_quota_disabled(error):
                 return ()
@@ -295,7 +295,7 @@ class GlusterCommands:
 
     async def option(self, name: str) -> str:
         """The effective value of an option, set or not. Raises ToolFailed, also if there is no such option."""
-        answer = await self.ask("get", self._volume, name)
+        answer = await self.ask("get", self.volume, name)
         value = answer.findtext("volGetopts/Opt/Value")
         if not value:
             raise ToolFailed(f"gluster's answer does not tell the option {name}")
@@ -311,7 +311,7 @@ class GlusterCommands:
         """`gluster volume heal VOLUME`, which never answers in XML. Raises ToolFailed unless the text reports success: exit codes
         are not reliable (other failures also had 0).
         """
-        completed = await self._run(("volume", "heal", self._volume))
+        completed = await self._run(("volume", "heal", self.volume))
         if b"has been successful" not in completed.stdout:
             said = " ".join((completed.stdout + completed.stderr).decode("utf-8", "backslashreplace").split())
             raise ToolFailed(
@@ -360,23 +360,20 @@ class GlusterSource(ReadingFileSystem):
     that the pass saw all files.
     """
 
-    def __init__(self, root: bytes, commands: GlusterCommands, *, volume: str) -> None:
+    def __init__(self, root: bytes, commands: GlusterCommands) -> None:
         super().__init__(root)
-        self._commands = commands
-        self._volume = volume
+        self.commands = commands
+        """Also those that change the volume."""
+        self.state_for_bricks, self.quotas = commands.state_for_bricks, commands.quotas
         self._distributed = True
-
-    @property
-    def commands(self) -> GlusterCommands:
-        return self._commands
 
     def begin(self) -> None:
         """Prepare for questions about the volume, in the running event loop. May be called again."""
-        self._commands.begin()
+        self.commands.begin()
 
     def close(self) -> None:
         """End the shell and release the root. May be called again."""
-        self._commands.close()
+        self.commands.close()
         super().close()
 
     def look(self, path: bytes) -> Entry | None:
@@ -402,12 +399,12 @@ class GlusterSource(ReadingFileSystem):
         if isinstance(identity, str):
             return SourceHealth(problems=(identity,), fingerprint="")
         try:
-            state = await self._commands.state()
+            state = await self.commands.state()
         except MigratorError as error:
             return SourceHealth(problems=(f"the volume's state is not known: {error.message}",), fingerprint="")
         self._distributed = brick_rules(state).distributed
         problems = list(volume_problems(state))
-        wrong_volume = wrong_volume_problem(identity, self._volume)
+        wrong_volume = wrong_volume_problem(identity, self.commands.volume)
         if wrong_volume is not None:
             problems.append(wrong_volume)
         else:
@@ -422,11 +419,11 @@ class GlusterSource(ReadingFileSystem):
 
     async def overview(self) -> VolumeOverview:
         """The volume for `brick list`. Raises ToolFailed if the volume is not known."""
-        version = asyncio.ensure_future(self._commands.version())
+        version = asyncio.ensure_future(self.commands.version())
         try:
-            state, tasks = await self._commands.state_and_tasks()
-            state = await self._commands.state_for_bricks(state)
-            rooms = await self._commands.rooms() if state.started else {}
+            state, tasks = await self.commands.state_and_tasks()
+            state = await self.commands.state_for_bricks(state)
+            rooms = await self.commands.rooms() if state.started else {}
             unfinished = [task for task in tasks if task.unfinished]
             progress = {task.id: await self._progress(task) for task in unfinished}
             return VolumeOverview(
@@ -438,45 +435,29 @@ class GlusterSource(ReadingFileSystem):
 
     async def _progress(self, task: VolumeTask) -> TaskProgress | None:
         try:
-            return await self._commands.progress(task)
+            return await self.commands.progress(task)
         except ToolFailed:
             return None  # the task is listed nevertheless
-
-    async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
-        """See `GlusterCommands.state_for_bricks`."""
-        return await self._commands.state_for_bricks(state)
-
-    async def quotas(self) -> Sequence[tuple[bytes, int]]:
-        """See `GlusterCommands.quotas`."""
-        return await self._commands.quotas()
 
 
 # What all changes of a volume need.
 
 
 class GlusterVolumeCommands:
-    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been made."""
+    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been made.
 
-    def __init__(self, commands: GlusterCommands, *, volume: str) -> None:
+    `rooms`, `option` and `progress` are those of the volume's other commands.
+    """
+
+    def __init__(self, commands: GlusterCommands) -> None:
         self._commands = commands
-        self._volume = volume
+        self._volume = commands.volume
+        self.rooms, self.option, self.progress = commands.rooms, commands.option, commands.progress
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        """The volume with its peers and heals, and every listed task."""
+        """The volume with its peers and heals, and every listed task; neither of one that is not started."""
         state, tasks = await self._commands.state_and_tasks()
-        return await self._commands.state_for_bricks(state), tasks
-
-    async def rooms(self) -> Mapping[str, BrickRoom]:
-        """The file system of each brick, by brick name."""
-        return await self._commands.rooms()
-
-    async def option(self, name: str) -> str:
-        """The effective value of an option, set or not."""
-        return await self._commands.option(name)
-
-    async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a listed task; None if there is no such task any more."""
-        return await self._commands.progress(task)
+        return (await self._commands.state_for_bricks(state) if state.started else state), tasks
 
     async def fix_layout(self) -> str:
         """Start a fix-layout; returns the id of the task."""

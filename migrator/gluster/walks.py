@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from migrator.catalog.model import ScanProblem
 from migrator.core.errors import MigratorError
@@ -31,9 +31,8 @@ class BrickHello:
     device: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrickTotals:
-    """The walk's own counts, for comparison with what arrived.
+class BrickTotals(NamedTuple):
+    """The walk's own counts, for comparison with what arrived, in the order of its last frame.
 
     `migrating` counts files with the marks of a migration, `filling_links` link-to files that already have content: both mean
     that files move between bricks. `strange` counts files without a gfid, which were written past Gluster; `hidden_marks`
@@ -42,9 +41,11 @@ class BrickTotals:
 
     rows: int
     directories: int
-    problems: int
+    size_bytes: int = 0
+    problems: int = 0
     vanished: int = 0
     migrating: int = 0
+    links: int = 0
     filling_links: int = 0
     ask_the_mount: int = 0
     strange: int = 0
@@ -102,14 +103,6 @@ class FrameKind(IntEnum):
     END = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """One frame; the payload is a buffer of its own."""
-
-    kind: FrameKind
-    payload: memoryview
-
-
 class FrameReader:
     """Cuts a stream into frames. `feed` takes pieces cut anywhere; `finish` is called at the end of the stream."""
 
@@ -119,8 +112,8 @@ class FrameReader:
         self._payload: bytearray | None = None
         self._filled = 0
 
-    def feed(self, piece: bytes | memoryview) -> Iterator[Frame]:
-        """The frames that are complete now. The iterator has to be exhausted. Raises MigratorError."""
+    def feed(self, piece: bytes | memoryview) -> Iterator[tuple[FrameKind, memoryview]]:
+        """The frames that are complete now, each with a payload in a buffer of its own. The iterator has to be exhausted. Raises MigratorError."""
         left = memoryview(piece)
         while left or (self._payload is not None and self._filled == len(self._payload)):
             if self._payload is None:
@@ -136,7 +129,7 @@ class FrameReader:
             left = left[taken:]
             if self._filled == len(self._payload):
                 whole, self._payload = self._payload, None
-                yield Frame(kind=self._kind, payload=memoryview(whole).toreadonly())
+                yield self._kind, memoryview(whole).toreadonly()
 
     def finish(self) -> None:
         """Raises MigratorError if the stream ended within a frame."""
@@ -210,19 +203,7 @@ def decode_problems(
 
 def decode_end(payload: memoryview) -> BrickTotals:
     """The last frame. Raises MigratorError."""
-    counts = _unpack(_END, payload)
-    rows, directories, _size, problems, vanished, migrating, _links, filling, ask, strange, hidden = counts
-    return BrickTotals(
-        rows=rows,
-        directories=directories,
-        problems=problems,
-        vanished=vanished,
-        migrating=migrating,
-        filling_links=filling,
-        ask_the_mount=ask,
-        strange=strange,
-        hidden_marks=hidden,
-    )
+    return BrickTotals(*_unpack(_END, payload))
 
 
 def _unpack(form: struct.Struct, payload: memoryview) -> tuple[Any, ...]:
@@ -327,8 +308,8 @@ class _Stream:
         self._stderr = b""
 
     async def take(self, piece: bytes) -> None:
-        for frame in self._reader.feed(piece):
-            await self._hand_out(frame.kind, frame.payload)
+        for kind, payload in self._reader.feed(piece):
+            await self._hand_out(kind, payload)
 
     def take_stderr(self, piece: bytes) -> None:
         self._stderr = (self._stderr + piece)[-_STDERR_TAIL_BYTES:]

@@ -207,12 +207,11 @@ def choose_way(
     reasons = list(reasons_against_bricks(state))
     bricks: tuple[Brick, ...] = ()
     try:
-        chosen = choose_bricks(state, unreachable or {}, reachable)
+        bricks, problems = choose_bricks(state, unreachable or {}, reachable)
     except ValueError as error:
         reasons.append(f"the volume's bricks cannot be told apart: {error}")
     else:
-        bricks = chosen.bricks
-        reasons.extend(chosen.problems)
+        reasons.extend(problems)
     if reasons:
         return BrickWay(reasons=tuple(dict.fromkeys(reasons)))
     return BrickWay(bricks=bricks, rules=brick_rules(state))

@@ -112,7 +112,7 @@ def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
 def test_frames_come_whole_however_they_are_cut(sent: list[tuple[FrameKind, bytes]], cuts: list[int]) -> None:
     reader = FrameReader()
     stream = b"".join(frame(kind, payload) for kind, payload in sent)
-    got = [(one.kind, bytes(one.payload)) for piece in pieces(stream, cuts) for one in reader.feed(piece)]
+    got = [(kind, bytes(payload)) for piece in pieces(stream, cuts) for kind, payload in reader.feed(piece)]
     assert got == sent
     reader.finish()
 

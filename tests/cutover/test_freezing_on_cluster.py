@@ -70,7 +70,7 @@ def public(lab: LabHandle, scratch: Path) -> Iterator[Path]:
 def gluster(lab: LabHandle) -> GlusterSource:
     volume = lab.state.spec.volume
     commands = GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster))
-    return GlusterSource(os.fsencode(lab.source), commands, volume=volume)
+    return GlusterSource(os.fsencode(lab.source), commands)
 
 
 def search(lab: LabHandle, hosts: LabHosts, trees: tuple[bytes, ...] = (TREE,)) -> Writers:

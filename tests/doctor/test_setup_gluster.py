@@ -44,7 +44,7 @@ def site(lab: LabHandle, tmp_path: Path) -> Iterator[Site]:
 def source_of(site: Site) -> GlusterSource:
     assert site.source.volume is not None
     commands = GlusterCommands(LocalProcesses(), WallClock(), volume=site.source.volume, gluster=site.source.gluster)
-    return GlusterSource(os.fsencode(site.source.mount), commands, volume=site.source.volume)
+    return GlusterSource(os.fsencode(site.source.mount), commands)
 
 
 def init(site: Site) -> InitResult:

@@ -50,8 +50,7 @@ ARGUMENTS = {
     "directories": looks._script(("far_directories",)),
     "marks": looks._script(("far_marks",)),
     "blamed": looks._script(("far_blamed",)),
-    "new places": looks._NEW_PLACE_SCRIPT,
-    "places": looks._OLD_PLACE_SCRIPT,
+    "places": looks._PLACE_SCRIPT,
     "roots": hosts_of_site._ROOTS_SCRIPT,
     "room": hosts_of_site._ROOM_SCRIPT,
 }

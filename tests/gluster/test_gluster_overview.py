@@ -40,7 +40,7 @@ class Answering(Recorded):
 
 def overview(tmp_path: Path, answers: dict[str, str], volume: str = "vol1") -> VolumeOverview:
     commands = GlusterCommands(Answering(answers), NoWaiting(), volume=volume)
-    return asyncio.run(GlusterSource(bytes(tmp_path), commands, volume=volume).overview())
+    return asyncio.run(GlusterSource(bytes(tmp_path), commands).overview())
 
 
 def test_a_drain_comes_with_its_counters(tmp_path: Path) -> None:

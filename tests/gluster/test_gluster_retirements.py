@@ -22,7 +22,7 @@ CLIENTS = (RECORDED / "volume-status-clients.xml").read_bytes()
 def clients(answer: bytes) -> tuple[ClientSeen, ...]:
     told = Recorded(Completed(exit_code=0, stdout=answer, stderr=b"", timed_out=False))
     commands = GlusterCommands(told, NoWaiting(), volume="vol1")
-    found = asyncio.run(GlusterRetirements(commands, volume="vol1").clients())
+    found = asyncio.run(GlusterRetirements(commands).clients())
     assert told.asked == [(b"gluster", b"--mode=script", b"--xml", b"volume", b"status", b"vol1", b"clients")]
     return found
 
@@ -53,7 +53,7 @@ def test_an_answer_that_does_not_tell_all_of_them_is_none(answer: bytes) -> None
 def test_a_volume_is_stopped_without_force() -> None:
     done = b"<cliOutput><opRet>0</opRet></cliOutput>"
     told = Recorded(Completed(exit_code=0, stdout=done, stderr=b"", timed_out=False))
-    asyncio.run(GlusterRetirements(GlusterCommands(told, NoWaiting(), volume="vol1"), volume="vol1").stop())
+    asyncio.run(GlusterRetirements(GlusterCommands(told, NoWaiting(), volume="vol1")).stop())
     assert told.asked == [(b"gluster", b"--mode=script", b"--xml", b"volume", b"stop", b"vol1")]
 
 

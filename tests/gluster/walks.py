@@ -57,25 +57,25 @@ def run_walk(
     )
     walked = Walked(exit_code=done.returncode, stderr=done.stderr.decode())
     reader = walks.FrameReader()
-    for frame in reader.feed(done.stdout):
+    for kind, payload in reader.feed(done.stdout):
         assert walked.end is None, "the last frame is not the last one"
-        match frame.kind:
+        match kind:
             case walks.FrameKind.HELLO:
-                walked.hello = walks.decode_hello(frame.payload)
+                walked.hello = walks.decode_hello(payload)
             case walks.FrameKind.ROWS | walks.FrameKind.DIRECTORIES:
-                batch = decode_rows(frame.payload, trees=trees, brick=BRICK, dev=DEVICE)
+                batch = decode_rows(payload, trees=trees, brick=BRICK, dev=DEVICE)
                 batch.validate(full=True)
                 walked.blocks.append(batch.num_rows)
                 for row in batch.to_pylist():
                     assert row["path"] not in walked.rows, row["path"]
-                    assert (row["type"] == "directory") == (frame.kind is walks.FrameKind.DIRECTORIES)
+                    assert (row["type"] == "directory") == (kind is walks.FrameKind.DIRECTORIES)
                     walked.rows[row["path"]] = row
             case walks.FrameKind.PROBLEMS:
-                failed, ask, strange = walks.decode_problems(frame.payload)
+                failed, ask, strange = walks.decode_problems(payload)
                 walked.failed += failed
                 walked.ask += ask
                 walked.strange += strange
             case walks.FrameKind.END:
-                walked.end = walks.decode_end(frame.payload)
+                walked.end = walks.decode_end(payload)
     reader.finish()
     return walked

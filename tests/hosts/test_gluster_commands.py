@@ -107,7 +107,7 @@ def test_a_heal_that_is_launched_or_refused_is_told_in_words_only() -> None:
 
 @pytest.mark.parametrize("answer", ["volume-info-glusterd-down.xml", "volume-nosuch.xml"])
 def test_a_look_that_fails_is_a_problem_and_no_error(tmp_path: Path, answer: str) -> None:
-    source = GlusterSource(bytes(tmp_path), commands(Recorded(answer)), volume="vol1")
+    source = GlusterSource(bytes(tmp_path), commands(Recorded(answer)))
     health = asyncio.run(source.health())
     assert health.state is None
     assert "not known" in health.problems[0]
@@ -115,11 +115,11 @@ def test_a_look_that_fails_is_a_problem_and_no_error(tmp_path: Path, answer: str
 
 def test_a_healthy_volume_says_nothing_about_a_directory_that_is_no_mount_of_it(tmp_path: Path) -> None:
     recorded = Recorded("volume-info-distribute.xml", "volume-status.xml")
-    source = GlusterSource(bytes(tmp_path), commands(recorded), volume="vol1")
+    source = GlusterSource(bytes(tmp_path), commands(recorded))
     (problem,) = asyncio.run(source.health()).problems
     assert "is not a mount of volume vol1" in problem
 
 
 def test_a_root_that_is_missing_is_a_problem(tmp_path: Path) -> None:
-    source = GlusterSource(bytes(tmp_path / "missing"), commands(Recorded()), volume="vol1")
+    source = GlusterSource(bytes(tmp_path / "missing"), commands(Recorded()))
     assert "cannot be read" in asyncio.run(source.health()).problems[0]

@@ -24,7 +24,7 @@ class Watched(GlusterSource):
     def __init__(self, lab: LabHandle) -> None:
         volume = lab.state.spec.volume
         commands = GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster))
-        super().__init__(lab.state.source, commands, volume=volume)
+        super().__init__(lab.state.source, commands)
         self.before_reading: Callable[[bytes], None] = lambda _: None
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:

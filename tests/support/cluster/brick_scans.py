@@ -72,11 +72,8 @@ class BrickScans:
         volume = lab.state.spec.volume
         gluster = os.fsdecode(lab.state.gluster)
         self.lab = lab
-        self.source = GlusterSource(
-            lab.state.source,
-            GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=gluster),
-            volume=volume,
-        )
+        commands = GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=gluster)
+        self.source = GlusterSource(lab.state.source, commands)
         self.site = ScanSite(directory, root=lab.source)
         self.trees = sorted({os.fsdecode(tree.rpartition(b"/")[0]) + "/*" for tree in lab.state.trees})
         self.absent: set[str] = set()
