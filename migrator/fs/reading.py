@@ -14,10 +14,11 @@ import xxhash
 
 from migrator.bench.model import BENCH_NAME
 from migrator.catalog.model import ScanProblem
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
 from migrator.fs.beneath import Root, entry_path, held
+from migrator.fs.far_xattrs import is_carried
 from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
 from migrator.fs.mountinfo import read_mounts
 from migrator.fs.ports import Block, Digest
@@ -27,34 +28,8 @@ from migrator.purge.model import PURGE_NAME
 # Extended attributes of an entry: one call to list them, one more for each that is kept.
 
 
-_INTERNAL_PREFIXES = (
-    b"trusted.gfid",
-    b"trusted.glusterfs.",
-    b"trusted.afr.",
-    b"trusted.ec.",
-    b"trusted.pgfid.",
-    b"trusted.bit-rot.",
-    b"trusted.SGI_ACL_",
-    b"trusted.tier.",
-    b"trusted.distribute.",
-    b"trusted.io-stats-dump",
-)
-"""What Gluster and XFS keep for themselves: `trusted.SGI_ACL_FILE` is how XFS stores the ACL that is read as
-`system.posix_acl_access` as well, and Gluster's FUSE mount shows it to root."""
-
 _NO_XATTRS: Mapping[bytes, bytes] = {}
 _NO_SUCH_ATTRIBUTE = (errno.ENODATA, errno.EOPNOTSUPP)
-
-
-def is_carried(name: bytes) -> bool:
-    """Whether an attribute is user data: not a file system's internal one, and not the SELinux label, which belongs to the
-    policy of a machine.
-    """
-    if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
-        return True
-    if name.startswith(b"security."):
-        return name != b"security.selinux"
-    return name.startswith(b"trusted.") and not name.startswith(_INTERNAL_PREFIXES)
 
 
 def read_xattrs(directory_fd: int, name: bytes) -> Mapping[bytes, bytes]:

@@ -11,20 +11,6 @@ from contextlib import contextmanager
 GFID = b"trusted.gfid"
 MDATA = b"trusted.glusterfs.mdata"
 LINKTO = b"trusted.glusterfs.dht.linkto"
-ACL_ACCESS = b"system.posix_acl_access"
-ACL_DEFAULT = b"system.posix_acl_default"
-INTERNAL_PREFIXES = (
-    b"trusted.gfid",
-    b"trusted.glusterfs.",
-    b"trusted.afr.",
-    b"trusted.ec.",
-    b"trusted.pgfid.",
-    b"trusted.bit-rot.",
-    b"trusted.SGI_ACL_",
-    b"trusted.tier.",
-    b"trusted.distribute.",
-    b"trusted.io-stats-dump",
-)
 
 ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
 NS_PER_S = 1_000_000_000
@@ -101,15 +87,6 @@ def attribute_of_place(place: bytes, key: bytes) -> bytes:
         if error.errno in ABSENT:
             return b""
         raise
-
-
-def is_carried(name: bytes) -> bool:
-    """Whether an attribute is user data."""
-    if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
-        return True
-    if name.startswith(b"security."):
-        return name != b"security.selinux"
-    return name.startswith(b"trusted.") and not name.startswith(INTERNAL_PREFIXES)
 
 
 def list_attributes(name: bytes) -> list[bytes]:

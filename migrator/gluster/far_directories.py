@@ -14,6 +14,7 @@ import stat
 import sys
 from typing import Any
 
+from migrator.fs import far_xattrs
 from migrator.gluster import far_brick
 
 _GONE = (errno.ENOENT, errno.ENOTDIR)
@@ -75,8 +76,8 @@ class Directories:
                 "mode": stat.S_IMODE(facts.st_mode),
                 "uid": facts.st_uid,
                 "gid": facts.st_gid,
-                "access": far_brick.attribute_of_place(place, far_brick.ACL_ACCESS).hex(),
-                "default": far_brick.attribute_of_place(place, far_brick.ACL_DEFAULT).hex(),
+                "access": far_brick.attribute_of_place(place, far_xattrs.ACL_ACCESS).hex(),
+                "default": far_brick.attribute_of_place(place, far_xattrs.ACL_DEFAULT).hex(),
                 "times": far_brick.parse_mdata(far_brick.attribute_of_place(place, far_brick.MDATA)),
             }
         except OSError as error:

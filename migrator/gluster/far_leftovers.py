@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from migrator.fs.far_xattrs import is_carried
 from migrator.gluster import far_brick
 from migrator.gluster.far_open import OpenFiles, is_held, leases_tell
 
@@ -101,7 +102,7 @@ class Look:
             mode &= ~_MIGRATING
         gfid = far_brick.attribute_of_place(place, far_brick.GFID)
         times = far_brick.parse_mdata(far_brick.attribute_of_place(place, far_brick.MDATA))
-        keys = sorted(filter(far_brick.is_carried, far_brick.list_attributes(place)))
+        keys = sorted(filter(is_carried, far_brick.list_attributes(place)))
         self._found[facts.st_ino] = {
             "names": [_text(path)],
             "kind": stat.S_IFMT(facts.st_mode),

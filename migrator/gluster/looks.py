@@ -80,7 +80,7 @@ async def _answer(
 
 @cache
 def _script(modules: tuple[str, ...]) -> bytes:
-    return far_source(__package__, ("far_brick", *modules))
+    return far_source(__package__, ("migrator.fs.far_xattrs", "far_brick", *modules))
 
 
 # Pending heals of a replica set, as its online bricks know them.

@@ -5,24 +5,24 @@ from importlib import resources
 
 _LOADER = """
 import sys, types
-for end in range(1, PACKAGE.count(".") + 2):
-    name = ".".join(PACKAGE.split(".")[:end])
-    sys.modules[name] = types.ModuleType(name)
 for name, source in MODULES:
-    module = types.ModuleType(PACKAGE + "." + name)
-    sys.modules[module.__name__] = module
-    setattr(sys.modules[PACKAGE], name, module)
-    exec(compile(source, name + ".py", "exec"), module.__dict__)
+    parts = (name if "." in name else PACKAGE + "." + name).split(".")
+    for end in range(1, len(parts) + 1):
+        sys.modules.setdefault(".".join(parts[:end]), types.ModuleType(".".join(parts[:end])))
+    module = sys.modules[".".join(parts)]
+    setattr(sys.modules[".".join(parts[:-1])], parts[-1], module)
+    exec(compile(source, parts[-1] + ".py", "exec"), module.__dict__)
 raise SystemExit(module.main(*ARGUMENTS))
 """
 
 
 def far_source(package: str, modules: Sequence[str], *arguments: object) -> bytes:
     """One ASCII source that loads the modules in this order, calls `main` of the last one with these literals, and exits with
-    its result. Each module imports only earlier ones and the standard library of Python 3.9.
+    its result. They are of the package, or named whole. Each imports only earlier ones and the standard library of Python 3.9.
     """
-    files = resources.files(package)
-    sources = [(name, (files / f"{name}.py").read_text(encoding="utf-8")) for name in modules]
+    named = [(name, name.rpartition(".")) for name in modules]
+    files = [(name, resources.files(above or package) / f"{last}.py") for name, (above, _, last) in named]
+    sources = [(name, file.read_text(encoding="utf-8")) for name, file in files]
     return f"PACKAGE = {package!r}\nMODULES = {sources!a}\nARGUMENTS = {arguments!a}\n{_LOADER}".encode("ascii")
 
 
