@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import os
+import re
 import shlex
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from migrator.core.errors import ToolFailed
@@ -62,6 +64,24 @@ class Transport(Protocol):
 
     def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
         """The error for a failure. `exit_code` None: it has not ended. `connected`: the connection had been established."""
+
+
+Failures = Sequence[tuple[str, str, str, str]]
+"""A regular expression for the output of the connecting program, what it means, the cause, and the hint."""
+
+
+def own_environment(names: Sequence[str]) -> dict[str, str]:
+    """These variables of this program's environment, as far as they are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def known_failure(failures: Failures, stderr: bytes, message: str, **names: str) -> HostLost | None:
+    """The error for the first failure that the output matches: its meaning follows `message`, `names` are put into the rest."""
+    said = stderr.decode("utf-8", "replace")
+    for pattern, what, cause, hint in failures:
+        if re.search(pattern, said):
+            return HostLost(message + what, cause=cause.format(**names), hint=hint.format(**names))
+    return None
 
 
 _NOISE_BYTES = 1 << 20

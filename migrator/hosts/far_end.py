@@ -446,6 +446,7 @@ class PrivateDirectory:
 
     def remove(self) -> None:
         shutil.rmtree(self._path, ignore_errors=True)
+        os.close(self._lock_fd)
 
 
 def _fits(path: str) -> bool:
@@ -497,7 +498,7 @@ class Calls:
         """Begin a call. The answer is sent at once, or later by `deliver` or `look`."""
         operation = fields.get("operation")
         if operation == "facts":
-            self._loop.say(wire.ANSWER, number, _facts())
+            self._loop.say(wire.ANSWER, number, facts())
         elif operation == "end":
             tokens = [wire.raw(token) for token in fields["tokens"]]
             self._end(number, lambda snapshot: [x for token in tokens for x in snapshot.with_token(token)], fields)
@@ -582,7 +583,8 @@ class Calls:
             return self._sync_fds[path]
 
 
-def _facts() -> dict[str, Any]:
+def facts() -> dict[str, Any]:
+    """Facts of this host; bytes are texts of `far_wire`."""
     return {
         "node_name": platform.node(),
         "architecture": platform.machine(),

@@ -2,19 +2,16 @@
 
 import asyncio
 import os
-import platform
 import shutil
 import struct
-import sys
-import tempfile
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
-from migrator.hosts import proc
-from migrator.hosts.far_end import sync_file_system
+from migrator.hosts import far_wire, proc
+from migrator.hosts.far_end import PrivateDirectory, facts, sync_file_system
 from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
 from migrator.hosts.process import BASE_ENVIRONMENT, LocalProcesses
 
@@ -96,7 +93,21 @@ async def program_files(program: bytes, *, processes: Processes, read_head: Read
     return tuple(dict.fromkeys((program, loader, *found, *cache)))
 
 
-_IN_MEMORY = "/dev/shm"  # noqa: S108 - a directory of mode 0700 is made in it
+def facts_of(name: str, told: Mapping[str, Any], *, offset_s: float = 0.0, round_trip_s: float = 0.0) -> HostFacts:
+    """What `far_end.facts` told of a host. `offset_s`: its clock minus this machine's."""
+    major, minor, micro = told["python_version"]
+    return HostFacts(
+        name=name,
+        node_name=told["node_name"],
+        architecture=told["architecture"],
+        python_version=(major, minor, micro),
+        effective_uid=told["effective_uid"],
+        boot_id=told["boot_id"],
+        clock_offset_s=offset_s,
+        round_trip_s=round_trip_s,
+        python=far_wire.raw(told["python"]),
+        process_id=told["process_id"],
+    )
 
 
 class LocalHost:
@@ -105,7 +116,7 @@ class LocalHost:
     def __init__(self, processes: Processes | None = None, *, name: str = "localhost") -> None:
         self._processes: Processes = processes or LocalProcesses()
         self._name = name
-        self._private: Path | None = None
+        self._private: PrivateDirectory | None = None
         self._files: dict[bytes, tuple[bytes, ...]] = {}
         self._finding_files = asyncio.Lock()
         self._opening = asyncio.Lock()
@@ -122,18 +133,7 @@ class LocalHost:
         return self._processes
 
     async def facts(self) -> HostFacts:
-        return HostFacts(
-            name=self._name,
-            node_name=platform.node(),
-            architecture=platform.machine(),
-            python_version=(sys.version_info.major, sys.version_info.minor, sys.version_info.micro),
-            effective_uid=os.geteuid(),
-            boot_id=proc.boot_id(),
-            clock_offset_s=0.0,
-            round_trip_s=0.0,
-            python=os.fsencode(sys.executable),
-            process_id=os.getpid(),
-        )
+        return facts_of(self._name, facts())
 
     async def identity(self) -> HostFacts:
         return await self.facts()
@@ -144,17 +144,9 @@ class LocalHost:
         return None if found is None else os.fsencode(found)
 
     async def place(self, name: str, content: bytes) -> bytes:
-        """As the port: in a directory of mode 0700, in memory if possible, until `close`."""
         if self._private is None:
-            self._private = Path(tempfile.mkdtemp(prefix="migrator-", dir=_IN_MEMORY if _fits(_IN_MEMORY) else None))
-        path = self._private / name
-        if path.parent != self._private or name in ("", ".", ".."):
-            raise ValueError("not a plain file name")
-        temporary = path.with_name(name + ".new")
-        temporary.write_bytes(content)
-        temporary.chmod(0o700)
-        temporary.rename(path)
-        return os.fsencode(path)
+            self._private = PrivateDirectory()
+        return self._private.place(name, content)
 
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
         async with self._finding_files:
@@ -179,17 +171,13 @@ class LocalHost:
         """Remove placed files; programs end with the tasks that wait for them."""
         _close_all(self._sync_fds)
         if self._private is not None:
-            shutil.rmtree(self._private, ignore_errors=True)
+            self._private.remove()
             self._private = None
 
 
 def _close_all(descriptors: dict[bytes, int]) -> None:
     while descriptors:
         os.close(descriptors.popitem()[1])
-
-
-def _fits(place: str) -> bool:
-    return Path(place).is_dir() and os.access(place, os.W_OK) and not os.statvfs(place).f_flag & os.ST_NOEXEC
 
 
 async def _read_head(path: bytes, size_bytes: int) -> bytes:

@@ -10,7 +10,7 @@ from migrator.core.paths import show
 from migrator.core.tasks import to_the_end
 from migrator.hosts import far_wire as wire
 from migrator.hosts.connection import Connection, Output, RemoteStream, Transport
-from migrator.hosts.local import program_files
+from migrator.hosts.local import facts_of, program_files
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostFacts, HostLost, OnOutput, OnStart
 from migrator.hosts.proc import TOKEN_VARIABLE
@@ -218,19 +218,7 @@ class RemoteHost:
             round_trip_s = time.monotonic() - began_s
             looks.append((round_trip_s, (fields["time_ns"] - before_ns) / 1e9 - round_trip_s / 2, fields))
         round_trip_s, offset_s, fields = min(looks, key=lambda look: look[0])
-        major, minor, micro = fields["python_version"]
-        return HostFacts(
-            name=self.name,
-            node_name=fields["node_name"],
-            architecture=fields["architecture"],
-            python_version=(major, minor, micro),
-            effective_uid=fields["effective_uid"],
-            boot_id=fields["boot_id"],
-            clock_offset_s=offset_s,
-            round_trip_s=round_trip_s,
-            python=wire.raw(fields["python"]),
-            process_id=fields["process_id"],
-        )
+        return facts_of(self.name, fields, offset_s=offset_s, round_trip_s=round_trip_s)
 
     async def identity(self) -> HostFacts:
         connection = await self.connected()

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import pwd
-import re
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import show
 from migrator.core.tasks import drop_error
 from migrator.hosts import proc
+from migrator.hosts.connection import known_failure, own_environment
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Host, HostFacts, HostLost, Processes
 from migrator.hosts.remote import RemoteHost, again
@@ -131,7 +131,7 @@ class Srun:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        return own_environment(PASSED_ON)
 
     def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
         """`srun`, with SIGINT when this program dies. That cancels a pending job. It does nothing to a running one, whose
@@ -162,16 +162,10 @@ class Srun:
         return self.lost
 
     def _explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
-        said = stderr.decode("utf-8", "replace")
-        for pattern, what, cause, hint in _FAILURES:
-            if re.search(pattern, said):
-                return HostLost(
-                    f"{self.host} is not to be had from Slurm: {what}"
-                    if not connected
-                    else f"the job of {self.host} has ended: {what}",
-                    cause=cause.format(python=self.python),
-                    hint=hint.format(python=self.python),
-                )
+        what = f"the job of {self.host} has ended: " if connected else f"{self.host} is not to be had from Slurm: "
+        known = known_failure(_FAILURES, stderr, what, python=self.python)
+        if known is not None:
+            return known
         last = show(stderr.strip()[-_SAID_BYTES:]) or "srun said nothing"
         if connected:
             return HostLost(
@@ -265,8 +259,7 @@ class SlurmQueue:
     async def _ask(self, program: str, *words: str) -> bytes:
         """Run one of Slurm's commands for this user. Raises HostLost if the controller does not answer."""
         argv = tuple(os.fsencode(word) for word in (program, f"--user={self._user}", *words))
-        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        command = Command(argv=argv, environment=environment, timeout_s=_ASK_TIMEOUT_S)
+        command = Command(argv=argv, environment=own_environment(PASSED_ON), timeout_s=_ASK_TIMEOUT_S)
         try:
             done = await self._processes.run(command)
         except ToolFailed as error:

@@ -41,7 +41,7 @@ class Ssh:
     @property
     def environment(self) -> Mapping[str, str]:
         """The variables with which ssh finds keys, agent and configuration."""
-        return {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return far_bundle.own_environment(_PASSED_ON)
 
     def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
         """The command. StrictHostKeyChecking stays as the administrator has set it."""
@@ -66,15 +66,18 @@ class Ssh:
 
     def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
         """The error for what ssh printed."""
-        said = stderr.decode("utf-8", "replace")
-        missing = not connected and exit_code in (126, 127)
-        for pattern, what, cause, hint in _FAILURES:
-            if re.search(pattern, said) or (missing and pattern == _NO_PYTHON):
-                return HostLost(
-                    f"{self.host} cannot be reached over ssh: {what}",
-                    cause=cause.format(host=self.host, destination=self.destination, python=self.python),
-                    hint=hint.format(host=self.host, destination=self.destination, python=self.python),
-                )
+        if not connected and exit_code in (126, 127):
+            stderr += b"command not found"
+        known = far_bundle.known_failure(
+            _FAILURES,
+            stderr,
+            f"{self.host} cannot be reached over ssh: ",
+            host=self.host,
+            destination=self.destination,
+            python=self.python,
+        )
+        if known is not None:
+            return known
         last = show(stderr.strip()[-_SAID_BYTES:]) or "ssh said nothing"
         if connected:
             return HostLost(
@@ -88,7 +91,6 @@ class Ssh:
         )
 
 
-_NO_PYTHON = r"(?i)command not found|unknown option: -I"
 _FAILURES = (
     (
         re.escape(far_bundle.TOO_OLD),
@@ -97,7 +99,7 @@ _FAILURES = (
         'install a newer one beside it and name it in site.toml: [source.hosts."{host}"] python = "/usr/bin/python3.9"',
     ),
     (
-        _NO_PYTHON,
+        r"(?i)command not found|unknown option: -I",
         "it has no Python 3 of that name",
         "{python} is not installed there, or not on the PATH of a login without a terminal",
         'install Python 3.9 or later there, or name it in site.toml: [source.hosts."{host}"] python = "/path/of/python3"',
