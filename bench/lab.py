@@ -20,6 +20,7 @@ from typing import Any
 from bench.options import Options
 from bench.timing import call, say
 from bench.trees import Tally, UserSpec, fill
+from migrator.core.clock import SystemClock
 from migrator.core.errors import MigratorError
 from migrator.core.units import GIB
 from migrator.fs.model import SENTINEL_NAME
@@ -39,19 +40,6 @@ OUTSIDE_FILES = 3
 """What every lab has beside its users' trees."""
 
 VOLUME = "distribute, 3 hosts with 2 bricks each (XFS on loop devices); the target is XFS on a loop device"
-
-
-class WallClock:
-    """The real time."""
-
-    def now_s(self) -> float:
-        return time.time()
-
-    def monotonic_s(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, duration_s: float) -> None:
-        await asyncio.sleep(duration_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +104,7 @@ class BenchLab:
             call(["umount", self.source])
             Path("/proc/sys/vm/drop_caches").write_text("3\n")
             tools = LabTools(LocalProcesses(), self.state.token)
-            asyncio.run(cluster.mount_source(self.state, tools, WallClock()))
+            asyncio.run(cluster.mount_source(self.state, tools, SystemClock()))
             call(
                 [
                     sys.executable,
@@ -175,7 +163,7 @@ def bench_lab(options: Options, name: str, users: tuple[UserSpec, ...], *, hosts
         if options.keep:
             say(f"the lab is up; remove it with: migrator lab down --dir {directory}")
         else:
-            asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), WallClock()))
+            asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), SystemClock()))
 
 
 def _kept(directory: Path, users: tuple[UserSpec, ...], hosts: int) -> BenchLab | None:
@@ -189,7 +177,7 @@ def _kept(directory: Path, users: tuple[UserSpec, ...], hosts: int) -> BenchLab 
     if up and mark.exists() and json.loads(mark.read_text()) == _mark(users):
         return BenchLab(state=state, users=users)
     say("the lab that was kept holds something else: it is taken down")
-    asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), WallClock()))
+    asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), SystemClock()))
     return None
 
 
@@ -209,7 +197,7 @@ def _new(directory: Path, users: tuple[UserSpec, ...], hosts: int) -> BenchLab:
         data_bytes=0,
         odd=False,
     )
-    state = asyncio.run(lab_up(spec, LocalProcesses(), WallClock(), on_step=lambda step: say(f"lab: {step}")))
+    state = asyncio.run(lab_up(spec, LocalProcesses(), SystemClock(), on_step=lambda step: say(f"lab: {step}")))
     lab = BenchLab(state=state, users=users)
     begun_s = time.monotonic()
     fill(lab.source, users)

@@ -16,6 +16,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.lab.model import OddFiles
 from migrator.lab.odd import odd_files
 from migrator.ledger.ledger import Ledger, open_ledger
+from tests.fs.target_sides import Sides
 from tests.gluster.walks import Walk, run_walk
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.cli_site import Site
@@ -25,7 +26,6 @@ from tests.support.native_builds import RELEASE, SANITIZED, built, missing_for_n
 from tests.support.run_world import World, small_world
 from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
-from tests.support.target_sides import Sides
 from tests.support.xfs import XfsMount, missing_for_root_tests, missing_for_xfs, xfs
 
 __all__ = ["lab", "lab_parent", "make_lab"]  # fixtures of real clusters

@@ -12,13 +12,13 @@ from migrator.app.doctor import benchmark_script
 from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
 from migrator.bench.model import HostRun, Place, Step
 from migrator.bench.stage import BenchmarkWorld
+from migrator.core.clock import SystemClock
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Host
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import FlockLocks
 from tests.support.cli_site import Site
 from tests.support.fakes import FakeProgress
-from tests.support.scan_site import WallClock
 
 TOKEN = secrets.token_hex(16)
 """Of this process alone: what carries it is ended."""
@@ -92,7 +92,7 @@ class BenchSite:
             records=self.ledger.benchmarks,
             locks=self.locks,
             progress=self.progress,
-            clock=WallClock(),
+            clock=SystemClock(),
             not_expected=lambda _place: (),
             not_there=self._not_there,
             tokens=lambda: TOKEN,
@@ -120,5 +120,5 @@ def bench_site(ledger: Ledger, directory: Path, *roots: bytes) -> BenchSite:
         places=tuple(Place(label=label, root=root) for label, root in zip(labels, roots, strict=False)),
         workloads=TestedWorkloads(),
         progress=FakeProgress(),
-        locks=FlockLocks(directory / "locks", WallClock()),
+        locks=FlockLocks(directory / "locks", SystemClock()),
     )

@@ -5,10 +5,10 @@ from typing import Any
 
 from migrator.bricks.list import Uses, brick_listing
 from migrator.bricks.model import BrickListing, BrickRoom, BrickState, BrickUse
-from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.gluster.volume import VolumeOverview
+from tests.support.catalogs import whole_catalog
 
 
 def use(user: str | None, files: int, size_bytes: int) -> BrickUse:
@@ -38,22 +38,11 @@ def volume(count: int = 3, *, replicas: int = 1, arbiter: bool = False) -> Volum
     )
 
 
-CATALOG = CatalogRecord(
+CATALOG = whole_catalog(
     name="catalog-1",
-    scan_id=1,
-    site_id="s",
-    via="bricks",
     trees=(UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/new", user="new")),
-    parts=(),
     started_at_s=5.0,
     finished_at_s=6.0,
-    whole=True,
-    reasons=(),
-    rows=0,
-    files=0,
-    directories=0,
-    size_bytes=0,
-    problems=0,
 )
 USES: Uses = {
     "gl1:/b": (use("alice", 3, 300), use(None, 1, 5)),

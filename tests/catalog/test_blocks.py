@@ -15,7 +15,7 @@ from migrator.catalog.files import ROW_SCHEMA
 from migrator.core.errors import MigratorError
 from migrator.gluster import walks as frames
 from migrator.gluster.walks import FrameKind, FrameReader
-from tests.support.walker_blocks import block
+from tests.catalog.walker_blocks import block
 
 TREES = (b"home/a", b"home/b\n")
 

@@ -15,8 +15,8 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import MigratorError
+from tests.catalog.walker_blocks import block
 from tests.support.catalogs import invented, whole_catalog
-from tests.support.walker_blocks import block
 
 ALICE, BOB = b"home/alice", b"home/bob"
 TREES = (ALICE, BOB)

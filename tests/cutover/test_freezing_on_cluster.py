@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
@@ -15,7 +16,7 @@ from migrator.cutover.writers import BrickWriters
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabBrick
-from tests.support.cluster.handle import LabHandle, WallClock, wait_until
+from tests.support.cluster.handle import LabHandle, wait_until
 from tests.support.cluster.hosts import LabHosts
 from tests.support.cluster.opening import HOLD, OPEN_BEHIND, copies, open_behind
 from tests.support.holders import holding
@@ -69,7 +70,7 @@ def public(lab: LabHandle, scratch: Path) -> Iterator[Path]:
 
 def gluster(lab: LabHandle) -> GlusterSource:
     volume = lab.state.spec.volume
-    commands = GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster))
+    commands = GlusterCommands(LocalProcesses(), SystemClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster))
     return GlusterSource(os.fsencode(lab.source), commands)
 
 

@@ -18,8 +18,8 @@ from migrator.delta.model import Gone, Rename
 from migrator.delta.moving import Moved
 from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Inode, Source, Step, change
+from tests.delta.move_world import TREE, Killed, MoveWorld
 from tests.support.catalogs import closed_catalogs, write_catalog
-from tests.support.move_world import TREE, Killed, MoveWorld
 
 SIZE_BYTES = 8
 NUMBERS = st.integers(0, 40)

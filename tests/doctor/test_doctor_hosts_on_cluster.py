@@ -1,17 +1,43 @@
 """`doctor` on a real cluster with real sshd: hosts that are fit, and everything that can be wrong with one."""
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cluster.covers import brick_covered
+from migrator.lab.model import LabBrick
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
+
+
+@contextmanager
+def brick_covered(lab: LabHandle, brick: LabBrick) -> Iterator[None]:
+    """An empty file system is in the place of a brick's own. Its process goes on, and what it is asked it looks for there."""
+    host, path = lab.host_of(brick), os.fsdecode(lab.brick_path(brick))
+    aside, point = "/srv/aside", os.path.dirname(path)
+    # Every 30 s the process writes into this directory, by its path. Where it cannot, it tells that it is down, and ends.
+    inside = f"{aside}/{os.path.basename(path)}/.glusterfs"
+    for argv in (
+        ("mkdir", "-p", aside),
+        ("mount", "-t", "tmpfs", "tmpfs", aside),
+        ("mkdir", "-p", inside),
+        ("mount", "--move", aside, point),
+    ):
+        done = lab.on_host(host, *argv)
+        assert done.returncode == 0, done.stderr
+    try:
+        yield
+    finally:
+        lab.unmount_on(host, point)
+        # What clients asked the brick meanwhile, it looked for in the empty one: they may have given directories other layouts
+        # on the other bricks.
+        lab.let_client_know()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as change
 
+from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
@@ -21,7 +22,7 @@ from migrator.ledger.ledger import open_ledger
 from migrator.site.config import Site
 from migrator.site.init import InitResult, make_state_directory, record_site
 from migrator.site.load import load_site
-from tests.support.cluster.handle import LabHandle, WallClock
+from tests.support.cluster.handle import LabHandle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -43,7 +44,7 @@ def site(lab: LabHandle, tmp_path: Path) -> Iterator[Site]:
 
 def source_of(site: Site) -> GlusterSource:
     assert site.source.volume is not None
-    commands = GlusterCommands(LocalProcesses(), WallClock(), volume=site.source.volume, gluster=site.source.gluster)
+    commands = GlusterCommands(LocalProcesses(), SystemClock(), volume=site.source.volume, gluster=site.source.gluster)
     return GlusterSource(os.fsencode(site.source.mount), commands)
 
 
@@ -53,7 +54,7 @@ def init(site: Site) -> InitResult:
     try:
         with open_ledger(site.ledger_file, create=True) as ledger:
             return record_site(
-                site, source=source, target=target, ledger=ledger, clock=WallClock(), new_site_id=lambda: "site-0001"
+                site, source=source, target=target, ledger=ledger, clock=SystemClock(), new_site_id=lambda: "site-0001"
             )
     finally:
         source.close()
@@ -74,7 +75,7 @@ def doctor(site: Site) -> dict[str, list[Finding]]:
                 target=target,
                 ledger=ledger,
                 processes=LocalProcesses(),
-                clock=WallClock(),
+                clock=SystemClock(),
                 blocking=DaemonThreads(),
                 mounts=read_mounts(),
                 confinement_problem=nothing_to_confine,

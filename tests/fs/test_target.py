@@ -11,8 +11,8 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.units import MIB
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.writing import TRIES
+from tests.fs.target_sides import DEFAULT_ACL, Sides
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
-from tests.support.target_sides import DEFAULT_ACL, Sides
 
 pytestmark = pytest.mark.needs_root
 

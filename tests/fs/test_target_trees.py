@@ -11,7 +11,7 @@ import pytest
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.fs.rules import compare, compare_tree_root
 from migrator.fs.writing import MountedTarget
-from tests.support.target_sides import DEFAULT_ACL, Sides, leads_nowhere
+from tests.fs.target_sides import DEFAULT_ACL, Sides, leads_nowhere
 
 pytestmark = pytest.mark.needs_root
 

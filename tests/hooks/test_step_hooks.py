@@ -14,22 +14,14 @@ from migrator.cutover.model import CutoverRecord
 from migrator.hooks.model import HookFacts, HookProblem, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, HookSkipped, StepHooks
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from tests.hooks.fake_hooks import FakeHooks
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.operations import plan_cutover
+from tests.support.records import site_record
 from tests.support.run_world import in_loop
 
 CUTOVER = (HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
-SITE = SiteRecord(
-    site_id="id",
-    name="site",
-    created_at_s=1.0,
-    source=IDENTITY,
-    target=IDENTITY,
-    capabilities=None,
-    capabilities_probed_at_s=None,
-)
+SITE = site_record(IDENTITY, site_id="id")
 
 
 @dataclass

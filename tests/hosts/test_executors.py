@@ -19,7 +19,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED
 from migrator.transfer.executors import HostExecutor, LocalExecutor
-from tests.support.local_pipe import LocalPipe
+from tests.hosts.local_pipe import LocalPipe
 from tests.support.native_builds import placing
 from tests.support.streams import make_trees
 from tests.support.xfs import missing_for_root_tests, run_tool, unmount

@@ -17,7 +17,7 @@ from migrator.hosts.proc import boot_id, carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.site import HostSpec, SiteHosts, expand
-from tests.support.local_pipe import LocalPipe
+from tests.hosts.local_pipe import LocalPipe
 from tests.support.sshd import Sshd
 
 OTHER_PYTHONS_VARIABLE = "MIGRATOR_TEST_PYTHONS"

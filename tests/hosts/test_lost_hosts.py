@@ -24,7 +24,7 @@ from migrator.hosts.proc import carriers
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
 from migrator.transfer.executors import HostExecutor
-from tests.support.local_pipe import LocalPipe
+from tests.hosts.local_pipe import LocalPipe
 from tests.support.native_builds import placing
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.xfs import XfsMount, run_tool

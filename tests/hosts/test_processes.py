@@ -24,7 +24,7 @@ from migrator.hosts.ports import Command, Completed, Processes
 from migrator.hosts.proc import TOKEN_VARIABLE, carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
-from tests.support.local_pipe import LocalPipe
+from tests.hosts.local_pipe import LocalPipe
 
 PYTHON = os.fsencode(sys.executable)
 DEADLINE_S = 600.0

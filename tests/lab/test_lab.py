@@ -10,15 +10,37 @@ from pathlib import Path
 import pytest
 
 from migrator.core.errors import Refused
-from migrator.hosts.proc import identity_of, lives
-from migrator.lab.machine import processes_in
-from migrator.lab.model import LabKind, LabPhase, VolumeType
+from migrator.hosts.proc import carriers, identity_of, lives
+from migrator.lab.machine import loops_beneath, mounts_beneath, processes_in
+from migrator.lab.model import LabKind, LabPhase, LabSpec, VolumeType
 from migrator.lab.record import read_record
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
-from tests.support.cluster.lab_remains import remains_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
+
+
+def remains_of(directory: Path, token: str | None) -> list[str]:
+    """Everything that is left: files, mounts, loop devices, namespaces, processes. Empty after a good `down`."""
+    real = os.path.realpath(os.fsencode(directory))
+    prefix = LabSpec(directory=real).name_prefix
+    found = [f"file {entry}" for entry in directory.parent.iterdir() if directory.name in entry.name]
+    found += [f"mount {mounted.point!r}" for mounted in mounts_beneath(real)]
+    found += [f"loop {device}" for device in loops_beneath(real)]
+    namespaces = Path("/run/netns")
+    if namespaces.is_dir():
+        found += [f"namespace {entry.name}" for entry in namespaces.iterdir() if entry.name.startswith(prefix)]
+    if token is not None:
+        found += [f"process {identity.pid}" for identity in carriers([token]).get(token, ())]
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            try:
+                arguments = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if real + b"/" in arguments:
+                found.append(f"process {process.name}: {arguments!r}")
+    return found
 
 
 def test_down_leaves_nothing_and_may_be_called_again(make_lab: MakeLab) -> None:
@@ -73,14 +95,14 @@ def test_other_types_of_volume(make_lab: MakeLab, volume_type: VolumeType, brick
 
 UP_SCRIPT = """
 import asyncio, os, sys
+from migrator.core.clock import SystemClock
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabSpec
 from migrator.lab.up import lab_up
-from tests.support.cluster.handle import WallClock
 def said(step):
     print(step, flush=True)
 spec = LabSpec(directory=os.fsencode(sys.argv[1]), users=4, files=300, data_bytes=1000000, reference_time_s=0)
-asyncio.run(lab_up(spec, LocalProcesses(), WallClock(), on_step=said))
+asyncio.run(lab_up(spec, LocalProcesses(), SystemClock(), on_step=said))
 """
 
 

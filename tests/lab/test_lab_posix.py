@@ -5,21 +5,21 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, UsageError
 from migrator.hosts.process import LocalProcesses
-from migrator.lab.churn import read_journal
+from migrator.lab.churn import ChurnSummary, lab_churn, read_journal
 from migrator.lab.down import aside_name, lab_down
 from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
 from migrator.lab.record import read_record
 from migrator.lab.up import lab_up
-from tests.support.cluster.handle import WallClock
-from tests.support.lab_churn import churn, comparable, covered_differences
-from tests.support.lab_facts import walk
+from tests.support.snapshots import snapshot
 
 SPEC = LabSpec(
     directory=b"", kind=LabKind.POSIX, users=4, files=200, data_bytes=2_000_000, reference_time_s=1_750_000_000
@@ -28,11 +28,46 @@ SPEC = LabSpec(
 
 def bring_up(directory: Path, **fields: int) -> LabState:
     spec = replace(SPEC, directory=os.fsencode(directory), **fields)  # type: ignore[arg-type]
-    return asyncio.run(lab_up(spec, LocalProcesses(), WallClock()))
+    return asyncio.run(lab_up(spec, LocalProcesses(), SystemClock()))
 
 
 def take_down(directory: Path) -> bool:
-    return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), WallClock()))
+    return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), SystemClock()))
+
+
+def churn(state: LabState, journal: Path, operations: int) -> ChurnSummary:
+    """Users work on all trees until `operations` are done."""
+
+    async def work() -> ChurnSummary:
+        return await lab_churn(
+            state.source,
+            state.trees,
+            journal=os.fsencode(journal),
+            rate_per_s=1e6,
+            seed=1,
+            clock=SystemClock(),
+            stop=asyncio.Event(),
+            operations=operations,
+        )
+
+    return asyncio.run(work())
+
+
+def comparable(state: LabState) -> dict[bytes, object]:
+    """Everything on the source that a copy must keep; of the names of one file how many there are."""
+    found = snapshot(state.source)
+    return {
+        path: (*facts[:7], *(len(fact) if isinstance(fact, tuple) else fact for fact in facts[7:]))
+        for path, facts in found.items()
+    }
+
+
+def covered_differences(before: Mapping[bytes, object], after: Mapping[bytes, object], journal: Path) -> set[bytes]:
+    """The paths that differ; the journal covers all of them."""
+    touched = read_journal(os.fsencode(journal))
+    different = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    assert {path for path in different if not touched.covers(path)} == set()
+    return different
 
 
 def test_up_and_down(scratch: Path) -> None:
@@ -42,14 +77,14 @@ def test_up_and_down(scratch: Path) -> None:
     assert read_record(state.spec.directory) == state
     document = tomllib.loads(Path(os.fsdecode(state.site_file)).read_text())
     assert document["source"] == {"kind": "posix", "mount": os.fsdecode(state.source)}
-    found = walk(state.source)
+    found = snapshot(state.source)
     assert {
         b"home/" + path.split(b"/")[1] for path in found if path.count(b"/") > 1 and path.startswith(b"home")
     } == set(state.trees)
     assert b"shared/reference.dat" in found
     assert max(map(len, found)) > 5000
     if os.geteuid() == 0:
-        assert {found[tree].status.st_uid for tree in state.trees} == {20001, 20002, 20003, 20004}
+        assert {found[tree][1] for tree in state.trees} == {20001, 20002, 20003, 20004}
     assert take_down(scratch / "lab")
     assert list(scratch.iterdir()) == []
     assert not take_down(scratch / "lab")

@@ -18,7 +18,6 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.states import ChunkKind
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Order, Plan, SurpriseKind
@@ -28,6 +27,7 @@ from migrator.site import config
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.catalogs import SITE_ID, directory, invented, symlink, write_catalog
 from tests.support.fakes import VirtualClock
+from tests.support.records import site_record
 
 MIB = 1024**2
 ALICE, BOB, CAROL = TREES = (b"home/alice", b"home/bob", b"home/carol")
@@ -75,17 +75,7 @@ class World:
         return record
 
     def init(self, capabilities: TargetCapabilities | None = TargetCapabilities()) -> None:  # noqa: B008 - a frozen value
-        self.ledger.site.create(
-            SiteRecord(
-                site_id=SITE_ID,
-                name="rehearsal",
-                created_at_s=1.0,
-                source=IDENTITY,
-                target=IDENTITY,
-                capabilities=None,
-                capabilities_probed_at_s=None,
-            )
-        )
+        self.ledger.site.create(site_record(IDENTITY, site_id=SITE_ID))
         if capabilities is not None:
             self.ledger.site.record_capabilities(capabilities, 2.0)
 

@@ -13,7 +13,7 @@ from migrator.cutover.model import CutoverState
 from migrator.lab.odd import odd_files
 from migrator.purge.model import LeadsTo, TreeOutcome
 from migrator.purge.stage import purge
-from tests.support.purge_world import PurgeSite, purge_site
+from tests.purge.purge_world import PurgeSite, purge_site
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount

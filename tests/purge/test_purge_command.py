@@ -12,7 +12,7 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverState
 from migrator.ledger.ledger import open_ledger
-from tests.support.purge_world import freeze, retain, thaw
+from tests.purge.purge_world import freeze, retain, thaw
 from tests.support.run_site import RealSite, fill_tree, wait_for
 from tests.support.xfs import XfsMount
 

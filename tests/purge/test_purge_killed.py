@@ -16,8 +16,8 @@ from migrator.cutover.model import CutoverState
 from migrator.purge import removal
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
+from tests.purge.purge_world import PurgeSite, purge_site
 from tests.support.kills import Death, Killed, dying
-from tests.support.purge_world import PurgeSite, purge_site
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount

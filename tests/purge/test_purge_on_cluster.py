@@ -15,9 +15,9 @@ from migrator.gluster.volume import GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.purge.model import TreeOutcome
 from tests.cutover.test_freezing_on_cluster import gluster
+from tests.purge.purge_world import PurgeSite, purge_site
 from tests.support.cluster.handle import LabHandle, wait_until
 from tests.support.cluster.hosts import LabHosts
-from tests.support.purge_world import PurgeSite, purge_site
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount

@@ -15,7 +15,7 @@ from migrator.ledger.plans import ArchiveRecords
 from migrator.reap.archives import FrameWriter
 from migrator.reap.files import HeldFolder
 from migrator.reap.model import ArchiveLimits
-from tests.support.archive_world import archive_world
+from tests.reap.archive_world import archive_world
 
 MEMBERS = 25
 

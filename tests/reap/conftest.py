@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.archive_world import World, archive_world
+from tests.reap.archive_world import World, archive_world
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.reap.model import ArchiveState
 from tests.reap.archive_child import MEMBERS
-from tests.support.archive_world import TREE, archive_world, write
+from tests.reap.archive_world import TREE, archive_world, write
 from tests.support.snapshots import snapshot
 
 REPOSITORY = Path(__file__).parents[2]

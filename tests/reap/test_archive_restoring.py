@@ -8,7 +8,7 @@ import pytest
 
 from migrator.core.errors import UsageError
 from migrator.reap.model import ArchiveLimits
-from tests.support.archive_world import TREE, World, make_odd_tree, restored_tree, write
+from tests.reap.archive_world import TREE, World, make_odd_tree, restored_tree, write
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root

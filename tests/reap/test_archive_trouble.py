@@ -19,7 +19,7 @@ from migrator.reap import restore as restoring
 from migrator.reap.files import HeldFolder, MemberReader, OpenMember
 from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
 from tests.beegfs.test_storage_outages import Storage
-from tests.support.archive_world import ALGORITHM, TREE, World, restored_tree, write
+from tests.reap.archive_world import ALGORITHM, TREE, World, restored_tree, write
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root

@@ -13,7 +13,7 @@ from migrator.core.errors import ExitCode
 from migrator.reap import archive, files
 from migrator.reap import model as reap
 from migrator.reap.files import OpenMember
-from tests.support.archive_world import (
+from tests.reap.archive_world import (
     TREE,
     World,
     restored_tree,

@@ -25,10 +25,10 @@ from migrator.report.model import MetricFamily, MetricKind, RunLife
 from migrator.report.rules_metrics import families
 from migrator.transfer import model as transfer
 from migrator.transfer.model import Sample, StreamCounters
+from tests.report.serving import site_of_weeks
 from tests.support.facts import report
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do
 from tests.support.report_world import DAY_S, Weeks
-from tests.support.serving import site_of_weeks
 
 HOSTILE = (b'"quoted" \\ {x="y"}', b"invalid \xff\xfe", b"new\nline\x1b[31m", "\u202egpj".encode())
 BRICK = 'gl1:/b"\\{}\n\u202e\udcff'

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from migrator.ledger.ledger import open_ledger
+from tests.report.serving import Served, serving, site_of_weeks
 from tests.support.report_world import Weeks
-from tests.support.serving import Served, serving, site_of_weeks
 
 TOKEN = "a-token-of-at-least-16-characters"
 HOSTILE = (b"<script>alert(1)</script>", b"invalid \xff\xfe", b"new\nline")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -20,6 +19,7 @@ from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 from migrator.verify.model import DigestPolicy
+from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
 from tests.support.report_world import OnePlan
@@ -39,13 +39,10 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def scanned(ledger: Ledger, *, whole: bool = True) -> None:
     scan_id = ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S - 500)
     ledger.scans.finish(
-        CatalogRecord(
+        whole_catalog(
             name="catalog-1",
             scan_id=scan_id,
-            site_id=SITE.site_id,
             via="mount",
-            trees=(),
-            parts=("part-000000.parquet",),
             started_at_s=T0_S - 500,
             finished_at_s=T0_S - 400,
             whole=whole,
@@ -54,7 +51,6 @@ def scanned(ledger: Ledger, *, whole: bool = True) -> None:
             files=15,
             directories=6,
             size_bytes=1500,
-            problems=0,
         )
     )
 

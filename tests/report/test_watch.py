@@ -17,10 +17,10 @@ from migrator.core.states import PassKind
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report.watch import read_watch
 from migrator.transfer.model import Sample
+from tests.report.serving import site_of_weeks
 from tests.report.test_status import T0_S
 from tests.support.records import SITE, files
 from tests.support.report_world import Weeks
-from tests.support.serving import site_of_weeks
 
 
 @pytest.fixture

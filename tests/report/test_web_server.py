@@ -12,7 +12,7 @@ import pytest
 
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.report.serve import MOST_CONNECTIONS, Answer, Route, Server, Shared, listen, text
-from tests.support.serving import Reply, reply
+from tests.report.serving import Reply, reply
 
 TOKEN = "0123456789abcdef!"
 LARGE = b"x" * 50_000_000

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused
+from migrator.core.progress import ScanProgress
 from migrator.gluster.model import Brick
 from migrator.lab.churn import lab_churn
 from migrator.lab.model import LabHost, VolumeType
-from tests.support.cluster.brick_scans import BrickScans, brick_scans
+from tests.scan.brick_scans import BrickScans, brick_scans
 from tests.support.cluster.fixtures import SMALL, MakeLab
-from tests.support.cluster.handle import LabHandle, WallClock, bring_up, take_down, wait_until
+from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -100,6 +102,7 @@ def test_both_ways_give_the_same_catalog_of_a_distributed_volume(scans: BrickSca
         assert int.from_bytes(row["gfid"][8:], "big") == row["ino"]
         assert row["brick"] in names if row["type"] != "directory" else row["brick"] is None
     last = scans.site.shown.snapshots[-1]
+    assert isinstance(last, ScanProgress)
     assert len(last.bricks) == len(names)
     assert all(brick.ended for brick in last.bricks)
 
@@ -256,7 +259,7 @@ def test_files_that_exist_throughout_are_in_one_of_two_scans_under_churn_and_ren
                 journal=os.fsencode(journal),
                 rate_per_s=150.0,
                 seed=7,
-                clock=WallClock(),
+                clock=SystemClock(),
                 stop=ended,
             )
         )

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused
 from migrator.fs.ports import Block
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from tests.support.cluster.handle import LabHandle
-from tests.support.scan_site import ScanSite, WallClock
+from tests.support.scan_site import ScanSite
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -23,7 +24,9 @@ class Watched(GlusterSource):
 
     def __init__(self, lab: LabHandle) -> None:
         volume = lab.state.spec.volume
-        commands = GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster))
+        commands = GlusterCommands(
+            LocalProcesses(), SystemClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster)
+        )
         super().__init__(lab.state.source, commands)
         self.before_reading: Callable[[bytes], None] = lambda _: None
 

@@ -8,7 +8,7 @@ from migrator.core.units import TIB
 from migrator.schedule import model as schedule_model
 from migrator.schedule import rules as schedule_rules
 from migrator.schedule.rules_play import play
-from tests.support.schedules import Replay, batch, facts, subvolume
+from tests.schedule.schedules import Replay, batch, facts, subvolume
 
 
 def outcome(site: schedule_model.ScheduleFacts) -> schedule_model.Outcome:

@@ -14,7 +14,7 @@ from migrator.reap.model import ReapAction, ReapedTree
 from migrator.schedule.model import OldFiles, Placed, TreeOnBrick
 from migrator.schedule.rules import NoSchedule, Placement, batch_facts, volume_facts
 from migrator.schedule.rules_drains import SlowerInDrains
-from tests.support.schedules import subvolume
+from tests.schedule.schedules import subvolume
 from tests.support.usages import usage
 
 ALICE = UserTree(path=b"home/alice", user="alice")

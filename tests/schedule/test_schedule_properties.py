@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from migrator.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
 from migrator.schedule.rules import best_outcome, drain_orders, is_possible, with_room
 from migrator.schedule.rules_play import play
-from tests.support.schedules import Replay, batch, facts, subvolume
+from tests.schedule.schedules import Replay, batch, facts, subvolume
 
 
 @st.composite

@@ -17,7 +17,7 @@ from migrator.schedule.model import Schedule
 from migrator.schedule.rules import assumptions, make_schedule
 from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
 from migrator.schedule.view import schedule_blocks
-from tests.support.schedules import batch, facts, field_example, subvolume
+from tests.schedule.schedules import batch, facts, field_example, subvolume
 
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "schedules"
 BEGINS_AT_S = 20_000 * DAY_S

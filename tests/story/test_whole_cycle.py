@@ -4,16 +4,15 @@ killed, on single bricks and on sets of three copies; and with glusterd killed a
 
 import asyncio
 import os
-import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.core.units import MIB
 from migrator.fs.model import SENTINEL_NAME
 from migrator.hosts.process import LocalProcesses
@@ -23,8 +22,9 @@ from migrator.lab.model import LabBrick, VolumeType
 from tests.bricks.drain.test_brick_drain import SETTINGS, Drains
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import SMALL, MakeLab
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, is_alive, take_down, wait_until
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, is_alive, take_down, wait_until
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.records import rows_of
 from tools.rehearsal import rehearse
 from tools.tree_contents import everything
 
@@ -137,15 +137,14 @@ class Glusterd:
         self._start_again()
         # Not before: the program may have it killed once more meanwhile.
         tools = LabTools(LocalProcesses(), self.lab.state.token)
-        asyncio.run(cluster.wait_for_pool(self.lab.state, tools, WallClock()))
+        asyncio.run(cluster.wait_for_pool(self.lab.state, tools, SystemClock()))
         # It asks each brick anew whether it is up.
         wait_until(lambda: min(self.lab.brick_pids().values(), default=-1) > 0, "every brick is known to be up")
         return one.returncode, " ".join(output.split())
 
     def _do_as_told(self) -> None:
         """Where glusterd has lost the process that moves files, the program tells what gets it to begin another one."""
-        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
-            told = ledger.execute("select count(*) from events where message like '%rebalance/*.pid%'").fetchone()[0]
+        [(told,)] = rows_of(self.site.directory, "select count(*) from events where message like '%rebalance/*.pid%'")
         host = self.lab.host_of(self.brick)
         if told == self.told or self.lab.movers(host):
             return
@@ -164,7 +163,7 @@ class Glusterd:
         host = self.lab.host_of(self.brick)
         Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid").unlink(missing_ok=True)
         tools = LabTools(LocalProcesses(), self.lab.state.token)
-        asyncio.run(cluster.start_glusterd(host, tools, WallClock()))
+        asyncio.run(cluster.start_glusterd(host, tools, SystemClock()))
 
 
 @pytest.fixture

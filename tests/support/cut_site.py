@@ -3,16 +3,16 @@
 import json
 import os
 import signal
-import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.support.records import rows_of
 from tests.support.run_site import DEADLINE_S, RealSite, fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.warm_program import start_program
@@ -162,8 +162,7 @@ class CutSite:
         return self.call("rollback", "--user", user, "--json", code=code).outcome
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(f"file:{self.site.ledger}?mode=ro", uri=True, timeout=600)) as ledger:
-            return ledger.execute(query).fetchall()
+        return rows_of(self.site.ledger, query)
 
     def states(self) -> list[tuple[str, str]]:
         """State and last failure of every attempt."""

@@ -1,6 +1,5 @@
 """Facts with a hostile string in every place that a user's name, path or message can reach."""
 
-from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
@@ -17,6 +16,7 @@ from migrator.transfer.model import (
 )
 from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.bench.test_bench_rules import A, B, measured, result
+from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan
 
 AT_S = 1_763_600_000.0
@@ -98,12 +98,9 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
     status = report_model.StatusFacts(
         at_s=AT_S,
         site=text,
-        scan=CatalogRecord(
+        scan=whole_catalog(
             name=text,
-            scan_id=1,
-            site_id="s",
             trees=trees,
-            parts=(),
             via="mount",
             started_at_s=AT_S - 5000,
             finished_at_s=AT_S - 4000,

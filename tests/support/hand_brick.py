@@ -5,16 +5,15 @@ import stat
 import struct
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from migrator.core.entry import EntryType, acl_entry_count, xattr_digest, xattr_kinds
-from migrator.core.paths import join
 from migrator.core.units import NS_PER_S
 from migrator.fs.reading import read_xattrs
+from tests.support.snapshots import walk
 
 GFID = "trusted.gfid"
 MDATA = "trusted.glusterfs.mdata"
@@ -129,29 +128,6 @@ class HandBrick:
 
 
 def entries(root: Path) -> Iterator[tuple[bytes, int, bytes, os.stat_result]]:
-    """Every path beneath a root but Gluster's own: path, descriptor of its directory, name, and lstat. Beyond PATH_MAX."""
-    with _opened(os.fsencode(root), None) as fd:
-        yield from _beneath(b"", fd)
-
-
-def _beneath(path: bytes, fd: int) -> Iterator[tuple[bytes, int, bytes, os.stat_result]]:
-    for name in sorted(map(os.fsencode, os.listdir(fd))):
-        if path == b"" and (
-            name in (b".glusterfs", b".migrator-sentinel", b".migrator-purge", b".migrator-probe", b".migrator-bench")
-            or name.startswith(b".glusterfs-anon")
-        ):
-            continue
-        facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        yield join(path, name), fd, name, facts
-        if stat.S_ISDIR(facts.st_mode):
-            with _opened(name, fd) as beneath:
-                yield from _beneath(join(path, name), beneath)
-
-
-@contextmanager
-def _opened(name: bytes, above: int | None) -> Iterator[int]:
-    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOATIME, dir_fd=above)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+    """Every path beneath a root but Gluster's own and this program's."""
+    own = (b".glusterfs", b".migrator-sentinel", b".migrator-purge", b".migrator-probe", b".migrator-bench")
+    return walk(os.fsencode(root), but=lambda name: name in own or name.startswith(b".glusterfs-anon"))

@@ -1,11 +1,11 @@
 """A small site with hooks that write down every call, and the program at work on it as its users start it."""
 
 import json
-import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cli_site import Site
+from tests.support.records import rows_of
 
 STAGES = ("pre-batch", "pre-pass", "post-pass", "post-batch")
 ALL = [f"{stage}.d/{name}" for stage in STAGES for name in ("10-a", "20-b")]
@@ -71,11 +71,7 @@ class HookSite:
         return sorted(path.parent.name for path in self.site.target.glob("home/*/letter"))
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        ledger = sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True, timeout=600)
-        try:
-            return ledger.execute(query).fetchall()
-        finally:
-            ledger.close()
+        return rows_of(self.site.directory, query)
 
     def events(self) -> list[str]:
         """Warnings and errors of runs, as `status` shows them, oldest first."""

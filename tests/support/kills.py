@@ -15,9 +15,9 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import IDENTITY
+from tests.support.records import site_record
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,15 +93,7 @@ def new_ledger(path: Path) -> Path:
     """A ledger that knows a site and one whole catalog of its bricks."""
     with open_ledger(path, create=True) as ledger:
         ledger.site.create(
-            SiteRecord(
-                site_id="s",
-                name="test",
-                created_at_s=1.0,
-                source=IDENTITY,
-                target=IDENTITY,
-                capabilities=TargetCapabilities(),
-                capabilities_probed_at_s=1.0,
-            )
+            site_record(IDENTITY, site_id="s", capabilities=TargetCapabilities(), capabilities_probed_at_s=1.0)
         )
         ledger.scans.finish(
             whole_catalog(

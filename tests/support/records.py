@@ -1,7 +1,11 @@
 """Hostile names, a site, chunks of a pass, attempts at them, and a verification, for tests of what needs some."""
 
+import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from migrator.core.states import ChunkKind, ChunkState, PassKind
 from migrator.fs.model import MountIdentity
@@ -26,6 +30,18 @@ SITE = SiteRecord(
     capabilities=None,
     capabilities_probed_at_s=None,
 )
+
+
+def site_record(source: MountIdentity, target: MountIdentity | None = None, **changes: object) -> SiteRecord:
+    """What `init` records; both sides are the same file system unless a target is given."""
+    return replace(SITE, source=source, target=target or source, **changes)  # type: ignore[arg-type]
+
+
+def rows_of(ledger: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
+    """What the ledger of a site says now, in that file or below that directory of a site; beside whoever writes it."""
+    file = ledger / "state" / "ledger.db" if ledger.is_dir() else ledger
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=600)) as database:
+        return database.execute(query, values).fetchall()
 
 
 def files(number: int, size_bytes: int, count: int = 1, tree: bytes = b"home/alice") -> Chunk:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from migrator.catalog.model import CatalogRecord
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.core.events import Event, EventKind, Severity
@@ -20,6 +19,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import AgeBucket, Batch, Plan, TreeUsage
 from migrator.transfer.model import FileProblem, FileProblemKind
+from tests.support.catalogs import whole_catalog
 from tests.support.operations import THERE, do
 from tests.support.plans import small_plan, usage
 from tests.support.records import SITE, verification
@@ -118,22 +118,15 @@ class Weeks:
         ledger.site.create(SITE)
         scan_id = ledger.scans.start(catalog="catalog-1", via="bricks", at_s=BEGAN_S - 9000)
         ledger.scans.finish(
-            CatalogRecord(
+            whole_catalog(
                 name="catalog-1",
                 scan_id=scan_id,
-                site_id=SITE.site_id,
-                via="bricks",
-                trees=(),
-                parts=(),
                 started_at_s=BEGAN_S - 9000,
                 finished_at_s=BEGAN_S - 7000,
-                whole=True,
-                reasons=(),
                 rows=sum(self.files),
                 files=sum(self.files),
                 directories=100,
                 size_bytes=sum(self.sizes),
-                problems=0,
             )
         )
         ledger.plans.record(self.plan, path="plans/week1.json", checksum="c")

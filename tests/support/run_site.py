@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from migrator.hosts import proc
+from tests.support.records import rows_of
 from tests.support.warm_program import run_program
 from tests.support.xfs import XfsMount
 
@@ -108,11 +108,7 @@ reserve = "1MiB"
         """Of all attempts that have not ended, by the ledger."""
         if not self.ledger.exists():
             return []
-        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=600)
-        try:
-            rows = connection.execute("SELECT token FROM attempts WHERE state IN ('intended', 'running')").fetchall()
-        finally:
-            connection.close()
+        rows = rows_of(self.ledger, "SELECT token FROM attempts WHERE state IN ('intended', 'running')")
         return [token for (token,) in rows]
 
     def streams(self) -> list[int]:
@@ -128,11 +124,7 @@ reserve = "1MiB"
                 continue
 
     def attempts(self) -> int:
-        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=600)
-        try:
-            return int(connection.execute("SELECT count(*) FROM attempts").fetchone()[0])
-        finally:
-            connection.close()
+        return int(rows_of(self.ledger, "SELECT count(*) FROM attempts")[0][0])
 
     def differences(self) -> str:
         """What rsync says of all trees, content included; nothing where they are equal. Roots are closed on purpose."""

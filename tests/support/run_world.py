@@ -14,7 +14,6 @@ from migrator.core.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, P
 from migrator.core.tasks import Blocking
 from migrator.fs.model import TargetCapabilities
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, ListedPath, Plan
 from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
@@ -26,6 +25,7 @@ from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
 from tests.support.fake_streams import FakeLane, FakeStreams
 from tests.support.kills import Death, Dying
 from tests.support.plans import small_plan
+from tests.support.records import site_record
 
 P = ParamSpec("P")
 ALICE, BOB = b"home/alice", b"home/bob"
@@ -202,15 +202,7 @@ def record_plan(world: World, trees: Sequence[bytes] = (ALICE,)) -> Plan:
     plan = replace(plan, batches=(batch,))
     path, checksum = world.documents.write(plan)
     world.ledger.site.create(
-        SiteRecord(
-            site_id=plan.site_id,
-            name="rehearsal",
-            created_at_s=1.0,
-            source=IDENTITY,
-            target=IDENTITY,
-            capabilities=TargetCapabilities(),
-            capabilities_probed_at_s=1.0,
-        )
+        site_record(IDENTITY, site_id=plan.site_id, capabilities=TargetCapabilities(), capabilities_probed_at_s=1.0)
     )
     world.ledger.plans.record(plan, path=path, checksum=checksum)
     return plan

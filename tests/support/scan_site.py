@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,45 +13,17 @@ import pyarrow.parquet as pq
 from migrator.catalog.model import CatalogRecord, ScanProblem
 from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
+from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry
-from migrator.core.events import Event
-from migrator.core.progress import ScanProgress, Snapshot
 from migrator.fs.ports import Block, SourceFileSystem
 from migrator.fs.reading import PosixSource
 from migrator.gluster.model import SourceHealth
 from migrator.gluster.walks import HostBrickWalks
 from migrator.ledger.ledger import open_ledger
-from migrator.ledger.model import SiteRecord
 from migrator.scan.session import ScanRequest
 from migrator.scan.stage import scan
-
-
-class WallClock:
-    """Time as it is."""
-
-    def now_s(self) -> float:
-        return time.time()
-
-    def monotonic_s(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, duration_s: float) -> None:
-        await asyncio.sleep(duration_s)
-
-
-class Shown:
-    """Keeps what a stage shows."""
-
-    def __init__(self) -> None:
-        self.snapshots: list[ScanProgress] = []
-        self.events: list[Event] = []
-
-    def show(self, snapshot: Snapshot) -> None:
-        assert isinstance(snapshot, ScanProgress)
-        self.snapshots.append(snapshot)
-
-    def event(self, event: Event) -> None:
-        self.events.append(event)
+from tests.support.fakes import FakeProgress
+from tests.support.records import site_record
 
 
 class ScanSite:
@@ -62,7 +33,7 @@ class ScanSite:
         self.root = root or directory / "source"
         self.catalogs_dir = directory / "catalogs"
         self.scratch = Scratch(directory / "temp")
-        self.shown = Shown()
+        self.shown = FakeProgress()
         self.root.mkdir(exist_ok=True)
         self.source = PosixSource(os.fsencode(self.root))
         self.ledger = open_ledger(directory / "ledger.db", create=True)
@@ -72,17 +43,7 @@ class ScanSite:
     def record_site(self, source: SourceFileSystem) -> None:
         """What `init` does."""
         identity = source.identity()
-        self.ledger.site.create(
-            SiteRecord(
-                site_id="5e1f",
-                name="rehearsal",
-                created_at_s=1.0,
-                source=identity,
-                target=identity,
-                capabilities=None,
-                capabilities_probed_at_s=None,
-            )
-        )
+        self.ledger.site.create(site_record(identity))
 
     def close(self) -> None:
         self.source.close()
@@ -118,7 +79,7 @@ class ScanSite:
             ledger=self.ledger,
             catalogs=self.catalogs(max_part_rows),
             progress=self.shown,
-            clock=WallClock(),
+            clock=SystemClock(),
             walks=walks,
         )
 

@@ -3,24 +3,19 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 def snapshot(tree: bytes, *, directories: bool = True) -> dict[bytes, tuple[object, ...]]:
     """Every path below a tree, by its name relative to it, whatever its length; the tree's own directory is left out."""
     seen: dict[bytes, tuple[object, ...]] = {}
     groups: dict[tuple[int, int], list[bytes]] = {}
-    fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for name, directory_fd, last in _walk(fd, b""):
-            found = os.lstat(last, dir_fd=directory_fd)
-            if stat.S_ISDIR(found.st_mode) and not directories:
-                continue
-            seen[name] = (*_facts(found), *_content(directory_fd, last, found))
-            if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-                groups.setdefault((found.st_dev, found.st_ino), []).append(name)
-    finally:
-        os.close(fd)
+    for name, fd, last, found in walk(tree):
+        if stat.S_ISDIR(found.st_mode) and not directories:
+            continue
+        seen[name] = (*_facts(found), *_content(fd, last, found))
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            groups.setdefault((found.st_dev, found.st_ino), []).append(name)
     for names in groups.values():
         for name in names if len(names) > 1 else ():
             seen[name] += (tuple(sorted(names)),)
@@ -31,25 +26,28 @@ def names_of(tree: bytes) -> tuple[list[bytes], list[bytes]]:
     """The directories, outermost first, and everything else, in order."""
     directories: list[bytes] = []
     others: list[bytes] = []
-    fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for name, directory_fd, last in _walk(fd, b""):
-            is_directory = stat.S_ISDIR(os.lstat(last, dir_fd=directory_fd).st_mode)
-            (directories if is_directory else others).append(name)
-    finally:
-        os.close(fd)
+    for name, _, _, found in walk(tree):
+        (directories if stat.S_ISDIR(found.st_mode) else others).append(name)
     return directories, others
 
 
-def _walk(fd: int, prefix: bytes) -> Iterator[tuple[bytes, int, bytes]]:
-    for last in sorted(os.fsencode(name) for name in os.listdir(fd)):
-        yield prefix + last, fd, last
-        if stat.S_ISDIR(os.lstat(last, dir_fd=fd).st_mode):
-            deeper = os.open(last, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
-            try:
-                yield from _walk(deeper, prefix + last + b"/")
-            finally:
-                os.close(deeper)
+def walk(
+    tree: bytes, *, but: Callable[[bytes], bool] = lambda _: False, _prefix: bytes = b"", _above: int | None = None
+) -> Iterator[tuple[bytes, int, bytes, os.stat_result]]:
+    """Every path below a tree, outermost first: the path, the descriptor of its directory, its name there, and lstat. `but` are
+    names in the top directory that are left out.
+    """
+    fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NOATIME, dir_fd=_above)
+    try:
+        for name in sorted(os.fsencode(name) for name in os.listdir(fd)):
+            if _above is None and but(name):
+                continue
+            found = os.lstat(name, dir_fd=fd)
+            yield _prefix + name, fd, name, found
+            if stat.S_ISDIR(found.st_mode):
+                yield from walk(name, _prefix=_prefix + name + b"/", _above=fd)
+    finally:
+        os.close(fd)
 
 
 def _facts(found: os.stat_result) -> tuple[object, ...]:

@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,46 +13,23 @@ import pyarrow.parquet as pq
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.ports import Scratch
+from migrator.core.clock import SystemClock
 from migrator.core.entry import Entry, EntryType, UserTree
-from migrator.core.events import Event
-from migrator.core.progress import Snapshot
 from migrator.core.states import BatchState
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import Verification, VerifyRequest
+from tests.support.fakes import FakeProgress
 from tests.support.plans import small_plan
+from tests.support.records import site_record
 
 TREE = b"home/alice"
 OTHER_TREE = b"home/bob"
-
-
-class RealClock:
-    def now_s(self) -> float:
-        return time.time()
-
-    def monotonic_s(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, duration_s: float) -> None:
-        await asyncio.sleep(duration_s)
-
-
-@dataclass
-class SilentProgress:
-    events: list[Event] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)
-
-    def show(self, snapshot: Snapshot) -> None:
-        self.snapshots.append(snapshot)
-
-    def event(self, event: Event) -> None:
-        self.events.append(event)
 
 
 class Source(PosixSource):
@@ -112,7 +88,7 @@ class World:
     ledger: Ledger
     manifests: ManifestDirectories
     plan: Plan
-    progress: SilentProgress
+    progress: FakeProgress
     source: Source
     target: MountedTarget
 
@@ -149,7 +125,7 @@ class World:
             manifests=self.manifests,
             ledger=self.ledger,
             progress=self.progress,
-            clock=RealClock(),
+            clock=SystemClock(),
         ).run()
 
     def verify(self, request: VerifyRequest | None = None) -> VerificationRecord:
@@ -194,17 +170,7 @@ def verify_world(
     source_side = Source(os.fsencode(source))
     target_side = MountedTarget(os.fsencode(target))
     with open_ledger(state / "ledger.db", create=True) as ledger:
-        ledger.site.create(
-            SiteRecord(
-                site_id="5e1f",
-                name="rehearsal",
-                created_at_s=10.0,
-                source=source_side.identity(),
-                target=target_side.identity(),
-                capabilities=None,
-                capabilities_probed_at_s=None,
-            )
-        )
+        ledger.site.create(site_record(source_side.identity(), target_side.identity()))
         ledger.site.record_capabilities(capabilities or target_side.probe(), 11.0)
         manifests = ManifestDirectories(
             state / "manifests",
@@ -219,7 +185,7 @@ def verify_world(
             ledger=ledger,
             manifests=manifests,
             plan=small_plan(),
-            progress=SilentProgress(),
+            progress=FakeProgress(),
             source=source_side,
             target=target_side,
         )

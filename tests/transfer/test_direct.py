@@ -20,10 +20,10 @@ from migrator.transfer.ports import ChunkWork
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.native_builds import placing
-from tests.support.native_copy import direct_engine
 from tests.support.snapshots import names_of, snapshot
 from tests.support.streams import Streams, copy_tree, engine_of, make_trees
 from tests.support.xfs import XfsMount
+from tests.transfer.native_copy import direct_engine
 
 pytestmark = pytest.mark.needs_root
 

@@ -9,9 +9,9 @@ import pytest
 from migrator.core.states import ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.transfer.model import FileProblem, FileProblemKind, Verdict
-from tests.support.native_copy import direct_engine
 from tests.support.streams import Streams, make_trees
 from tests.support.xfs import XfsMount
+from tests.transfer.native_copy import direct_engine
 
 pytestmark = pytest.mark.needs_root
 

@@ -10,10 +10,10 @@ from migrator.core.states import ChunkKind
 from migrator.transfer.model import FileProblemKind, StopReason, Verdict
 from migrator.transfer.rules import copy_name, part_name
 from tests.support.native_builds import SANITIZED, built
-from tests.support.native_copy import direct_engine, listed, run_copy
 from tests.support.snapshots import names_of, snapshot
 from tests.support.streams import Streams, make_trees
 from tests.support.xfs import XfsMount
+from tests.transfer.native_copy import direct_engine, listed, run_copy
 
 pytestmark = pytest.mark.needs_root
 

@@ -13,10 +13,10 @@ import pytest
 from migrator.core.units import MIB
 from migrator.transfer.rules import part_name
 from tests.support.native_builds import SANITIZED, built
-from tests.support.native_copy import ALL, listed, run_copy
 from tests.support.run_site import wait_for
 from tests.support.snapshots import names_of, snapshot
 from tests.support.xfs import XfsMount
+from tests.transfer.native_copy import ALL, listed, run_copy
 
 pytestmark = pytest.mark.needs_root
 

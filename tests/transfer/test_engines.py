@@ -10,8 +10,8 @@ from migrator.hosts.ports import Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import StreamCounters, Verdict
 from migrator.transfer.ports import ChunkWork, Engine, StreamView
-from tests.support.native_copy import direct_engine
 from tests.support.streams import Streams, engine_of, make_trees
+from tests.transfer.native_copy import direct_engine
 
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"

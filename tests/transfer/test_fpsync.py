@@ -14,9 +14,9 @@ from migrator.lab.model import OddFiles
 from migrator.transfer.drive import doubtful_trees
 from migrator.transfer.engines.drivers import Fpsync, locate_fpsync
 from migrator.transfer.model import StopReason
-from tests.support.driver_world import DriverWorld
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount
+from tests.transfer.driver_world import DriverWorld
 
 pytestmark = pytest.mark.needs_root
 

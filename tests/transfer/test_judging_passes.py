@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.catalog.model import CatalogRecord
 from migrator.core.states import ChunkKind, ChunkState, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
@@ -20,6 +19,7 @@ from migrator.report.view_status import status_document
 from migrator.transfer.model import ConvergenceOutcome, Decision, FreezeCheck, PassLimits, StreamCounters
 from migrator.transfer.passes import check_of_trees, judge_passes
 from migrator.verify.model import DigestPolicy
+from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
 
@@ -56,22 +56,12 @@ def scanned(ledger: Ledger, number: int, at_s: float, took_s: float) -> None:
     name = f"catalog-{number}"
     scan_id = ledger.scans.start(catalog=name, via="mount", at_s=at_s)
     ledger.scans.finish(
-        CatalogRecord(
+        whole_catalog(
             name=name,
             scan_id=scan_id,
-            site_id="5e1f",
             via="mount",
-            trees=(),
-            parts=(),
             started_at_s=at_s,
             finished_at_s=at_s + took_s,
-            whole=True,
-            reasons=(),
-            rows=1,
-            files=1,
-            directories=0,
-            size_bytes=1,
-            problems=0,
             health_fingerprint="f",
         )
     )

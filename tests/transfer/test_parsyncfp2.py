@@ -11,8 +11,8 @@ from migrator.core.errors import ToolFailed
 from migrator.core.states import AttemptState, ChunkState
 from migrator.core.units import KIB
 from migrator.transfer.engines.drivers import Parsyncfp2, locate_parsyncfp2
-from tests.support.driver_world import DriverWorld
 from tests.support.xfs import XfsMount
+from tests.transfer.driver_world import DriverWorld
 from tests.transfer.test_fpsync import equal_but, fill
 
 pytestmark = pytest.mark.needs_root

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from migrator.catalog.manifest import DIFFERENCES_FILE
-from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import Entry
@@ -24,6 +23,7 @@ from migrator.fs.reading import ReadingFileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.verify.model import DifferenceKind, VerificationRecord
 from migrator.verify.stage import exit_code
+from tests.support.catalogs import whole_catalog
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
 
 WELL = SourceHealth(problems=(), fingerprint="same")
@@ -46,22 +46,12 @@ def scan_now(world: World, name: str, *, trees: tuple[bytes, ...] = (TREE,), clo
     """A catalog of some trees of the source, as a scan would leave it, and its record in the ledger."""
     catalogs = CatalogDirectories(world.directory / "state" / "catalogs", scratch=Scratch(world.directory))
     scan_id = world.ledger.scans.start(catalog=name, via="mount", at_s=1.0)
-    record = CatalogRecord(
+    record = whole_catalog(
         name=name,
         scan_id=scan_id,
-        site_id="5e1f",
         via="mount",
-        trees=(),
-        parts=(),
-        started_at_s=1.0,
         finished_at_s=None,
         whole=False,
-        reasons=(),
-        rows=0,
-        files=0,
-        directories=0,
-        size_bytes=0,
-        problems=0,
     )
     opened = catalogs.create(record)
     source = ReadingFileSystem(world.source_root)

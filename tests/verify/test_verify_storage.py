@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.core.events import EventKind
 from migrator.fs.ports import Digest
 from migrator.verify.model import VerificationRecord
 from migrator.verify.stage import Verification
 from tests.beegfs.test_storage_outages import Storage, lost, well
-from tests.support.verify_world import RealClock, World, verify_world
+from tests.support.verify_world import World, verify_world
 
 
 @dataclass
-class QuickClock(RealClock):
+class QuickClock(SystemClock):
     """Sleeps without taking time, and counts how long it would have been."""
 
     slept_s: float = 0.0
@@ -41,7 +42,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def verified(world: World, storage: Storage, clock: RealClock) -> VerificationRecord:
+def verified(world: World, storage: Storage, clock: SystemClock) -> VerificationRecord:
     return asyncio.run(
         Verification(
             request=world.request(),

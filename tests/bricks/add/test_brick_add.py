@@ -3,22 +3,22 @@
 import os
 import shutil
 import signal
-import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from migrator.lab.model import LabBrick, VolumeType
+from tests.bricks.add.directory_users import DirectoryUsers
 from tests.bricks.drain.test_brick_drain import Users
 from tests.support.cluster.comparing import everything
-from tests.support.cluster.directory_users import DirectoryUsers
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle, wait_until
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.records import rows_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -152,8 +152,7 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
             done = site.json(*add)
         assert (done["ending"], done["state"], done["failures"], done["exit_code"]) == ("done", "settled", 0, 0)
         # The throttle was set for it, also by the one that was killed, and put back.
-        with closing(sqlite3.connect(f"file:{site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
-            said = ledger.execute("select subject from events where kind = 'throttle-set'").fetchall()
+        said = rows_of(site.directory, "select subject from events where kind = 'throttle-set'")
         assert (f"addition of {brick.name}",) in said
         assert b"cluster.rebal-throttle" not in lab.gluster("volume", "info", volume)
         assert site.json(*add)["ending"] == "done"

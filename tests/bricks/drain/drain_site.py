@@ -21,12 +21,12 @@ from migrator.gluster.model import Brick, DiskFacts, TaskKind, TaskProgress, Tas
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 from tests.support.kills import Death, Killed, dying
+from tests.support.records import site_record
 
 S = drain_model.DrainState
 VOLUME_ID = "v"
@@ -281,17 +281,7 @@ class _Ledger:
 def drain_site(directory: Path) -> Iterator[Site]:
     """With a ledger that knows the site and a whole catalog, for the length of the block."""
     with open_ledger(directory / "ledger.db", create=True) as ledger:
-        ledger.site.create(
-            SiteRecord(
-                site_id="site-0001",
-                name="test",
-                created_at_s=1.0,
-                source=IDENTITY,
-                target=IDENTITY,
-                capabilities=None,
-                capabilities_probed_at_s=None,
-            )
-        )
+        ledger.site.create(site_record(IDENTITY, site_id="site-0001"))
         scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
         ledger.scans.finish(
             whole_catalog(

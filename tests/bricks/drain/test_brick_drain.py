@@ -5,27 +5,27 @@ import errno
 import hashlib
 import os
 import signal
-import sqlite3
 import subprocess
 import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
+from migrator.core.clock import SystemClock
 from migrator.hosts.process import LocalProcesses
 from migrator.lab import cluster
 from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, WallClock, bring_up, take_down, wait_until
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.records import rows_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -93,15 +93,13 @@ class Drains:
         assert not list(self.marks.iterdir())
 
     def state(self) -> str:
-        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
-            rows = ledger.execute("select state from operations where kind = 'drain' order by id").fetchall()
+        rows = rows_of(self.site.directory, "select state from operations where kind = 'drain' order by id")
         return rows[-1][0] if rows else ""
 
     def tells_of_pid_file(self) -> bool:
         """Whether it was told how a host is put right that tells nothing any more."""
-        with closing(sqlite3.connect(f"file:{self.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
-            query = "select count(*) from events where message like '%rebalance/*.pid%'"
-            return bool(ledger.execute(query).fetchone()[0])
+        query = "select count(*) from events where message like '%rebalance/*.pid%'"
+        return bool(rows_of(self.site.directory, query)[0][0])
 
     def option(self) -> str | None:
         info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
@@ -210,8 +208,8 @@ def reached_all(point: Path) -> bool:
 async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
     """Without waiting for every brick that the lab had: some were drained."""
     tools = LabTools(LocalProcesses(), lab.state.token)
-    await cluster.start_glusterd(lab.host_of(brick), tools, WallClock())
-    await cluster.wait_for_pool(lab.state, tools, WallClock())
+    await cluster.start_glusterd(lab.host_of(brick), tools, SystemClock())
+    await cluster.wait_for_pool(lab.state, tools, SystemClock())
 
 
 def end_doing_as_told(drains: Drains, brick: LabBrick, watching: "subprocess.Popen[bytes]") -> int:

@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import SMALL
 from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
 from tests.support.cluster.site import lab_site
+from tests.support.records import rows_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -268,6 +267,5 @@ def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_t
 
 def said(drains: Drains) -> str:
     """The newest events of the ledger, a line each."""
-    with closing(sqlite3.connect(f"file:{drains.site.directory}/state/ledger.db?mode=ro", uri=True)) as ledger:
-        rows = ledger.execute("select message from events order by id desc limit 20").fetchall()
+    rows = rows_of(drains.site.directory, "select message from events order by id desc limit 20")
     return "\n".join(row[0] for row in rows)

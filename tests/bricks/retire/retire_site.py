@@ -17,6 +17,7 @@ from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.hooks.stage import HookPrograms
 from migrator.ledger.ledger import Ledger
 from migrator.purge.model import Proof
+from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
 
@@ -120,22 +121,13 @@ class Site:
     async def scan(self) -> CatalogRecord:
         self.volume.fault("scan")
         self.scans += 1
-        record = CatalogRecord(
+        record = whole_catalog(
             name=f"c{self.scans}",
             scan_id=self.ledger.scans.start(catalog=f"c{self.scans}", via="bricks", at_s=self.clock.now_s()),
-            site_id="s",
-            via="bricks",
-            trees=(),
-            parts=(),
             started_at_s=self.clock.now_s(),
             finished_at_s=self.clock.now_s(),
             whole=self.whole,
             reasons=() if self.whole else ("a directory could not be read",),
-            rows=0,
-            files=0,
-            directories=0,
-            size_bytes=0,
-            problems=0,
             strange=self.strange,
         )
         self.ledger.scans.finish(record)

@@ -22,27 +22,19 @@ from migrator.gluster.model import Brick
 from migrator.hooks.stage import HookPrograms
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
-from migrator.ledger.model import SiteRecord
 from migrator.purge.model import PURGE_NAME
 from migrator.render.text import to_markdown
 from tests.bricks.retire.retire_site import OWN, STATE, Killed, Site, Volume, found
 from tests.support.cli_site import Site as PosixSite
 from tests.support.fake_filesystem import IDENTITY
+from tests.support.records import site_record
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
         ledger.site.create(
-            SiteRecord(
-                site_id="s",
-                name="rehearsal",
-                created_at_s=1.0,
-                source=IDENTITY,
-                target=IDENTITY,
-                capabilities=TargetCapabilities(),
-                capabilities_probed_at_s=1.0,
-            )
+            site_record(IDENTITY, site_id="s", capabilities=TargetCapabilities(), capabilities_probed_at_s=1.0)
         )
         made = Site(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(b"home/alice/y", ctime_ns=2)]])
         made.source.add(b"home/alice/y", b"content")

@@ -8,8 +8,8 @@ from playwright.sync_api import Browser, expect
 from migrator.core.events import Event, EventKind, Severity
 from migrator.ledger.ledger import open_ledger
 from tests.report.browser.conftest import DEADLINE_MS, HOSTILE
+from tests.report.serving import serving, site_of_weeks
 from tests.support.report_world import Weeks
-from tests.support.serving import serving, site_of_weeks
 
 pytestmark = pytest.mark.exhaustive
 

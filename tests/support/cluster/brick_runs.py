@@ -9,7 +9,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from migrator.hosts.proc import carriers
 from migrator.lab.model import LabBrick, LabHost
 from tests.support.cluster.handle import DEADLINE_S, LabHandle, wait_until
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.records import rows_of
 
 WORK = "work"
 """The trees of these tests, beside those of the lab."""
@@ -119,8 +120,7 @@ class BrickRuns:
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """What the ledger says now."""
-        with closing(sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=600.0)) as database:
-            return database.execute(query, values).fetchall()
+        return rows_of(self.ledger, query, *values)
 
     def prepare(self) -> dict[str, Any]:
         """Scan over the bricks, plan; the plan."""

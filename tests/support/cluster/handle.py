@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from migrator.core.clock import SystemClock
 from migrator.hosts.process import LocalProcesses
 from migrator.lab import cluster
 from migrator.lab import cluster as sshd
@@ -30,25 +31,12 @@ _KNOWN_FOR_S = 1.1
 """A little more than the second for which the client, and the kernel, keep what they know of a name."""
 
 
-class WallClock:
-    """The real time."""
-
-    def now_s(self) -> float:
-        return time.time()
-
-    def monotonic_s(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, duration_s: float) -> None:
-        await asyncio.sleep(duration_s)
-
-
 def bring_up(spec: LabSpec) -> "LabHandle":
-    return LabHandle(asyncio.run(lab_up(spec, LocalProcesses(), WallClock())))
+    return LabHandle(asyncio.run(lab_up(spec, LocalProcesses(), SystemClock())))
 
 
 def take_down(directory: Path) -> bool:
-    return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), WallClock()))
+    return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), SystemClock()))
 
 
 def wait_until(true: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S) -> None:
@@ -170,8 +158,8 @@ class LabHandle:
 
     async def _wait_for_all(self) -> None:
         tools = LabTools(LocalProcesses(), self.state.token)
-        await cluster.wait_for_bricks(self.state, tools, WallClock())
-        await cluster.wait_for_client(self.state, WallClock())
+        await cluster.wait_for_bricks(self.state, tools, SystemClock())
+        await cluster.wait_for_client(self.state, SystemClock())
 
     @contextmanager
     def brick_down(self, brick: LabBrick) -> Iterator[None]:
@@ -209,8 +197,8 @@ class LabHandle:
 
         async def start() -> None:
             tools = LabTools(LocalProcesses(), self.state.token)
-            await cluster.start_glusterd(host, tools, WallClock())
-            await cluster.wait_for_pool(self.state, tools, WallClock())
+            await cluster.start_glusterd(host, tools, SystemClock())
+            await cluster.wait_for_pool(self.state, tools, SystemClock())
             await self._wait_for_all()
 
         asyncio.run(start())
@@ -252,7 +240,7 @@ class LabHandle:
             done = self.on_host(host, "mount", "-t", "xfs", "-o", "loop", image, point)
             assert done.returncode == 0, done.stderr
         self.start_sshd(host)
-        asyncio.run(cluster.start_glusterd(host, LabTools(LocalProcesses(), self.state.token), WallClock()))
+        asyncio.run(cluster.start_glusterd(host, LabTools(LocalProcesses(), self.state.token), SystemClock()))
 
     def mover_pid_files(self, host: LabHost) -> list[Path]:
         """What glusterd keeps of the process that moves files on a host; they outlast a reboot."""
@@ -353,7 +341,7 @@ class LabHandle:
     def mount_source(self) -> None:
         """Mount the volume again, with a client that knows nothing yet."""
         tools = LabTools(LocalProcesses(), self.state.token)
-        asyncio.run(cluster.mount_source(self.state, tools, WallClock()))
+        asyncio.run(cluster.mount_source(self.state, tools, SystemClock()))
 
     @contextmanager
     def source_unmounted(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from migrator.catalog.model import CatalogRecord
+from migrator.core.clock import SystemClock
 from migrator.gluster.model import Brick
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.gluster.walks import BrickListener, BrickTotals, HostBrickWalks
@@ -16,7 +17,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.native.program import native_program
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
-from tests.support.scan_site import ScanSite, WallClock
+from tests.support.scan_site import ScanSite
 
 NOT_COMPARED = ("brick", "gfid", "dev", "blocks", "atime_ns")
 """Columns that only one of the two ways fills, or that a Gluster mount invents."""
@@ -72,7 +73,7 @@ class BrickScans:
         volume = lab.state.spec.volume
         gluster = os.fsdecode(lab.state.gluster)
         self.lab = lab
-        commands = GlusterCommands(LocalProcesses(), WallClock(), volume=volume, gluster=gluster)
+        commands = GlusterCommands(LocalProcesses(), SystemClock(), volume=volume, gluster=gluster)
         self.source = GlusterSource(lab.state.source, commands)
         self.site = ScanSite(directory, root=lab.source)
         self.trees = sorted({os.fsdecode(tree.rpartition(b"/")[0]) + "/*" for tree in lab.state.trees})

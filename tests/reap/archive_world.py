@@ -9,19 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from migrator.beegfs.tool import StorageTargets
+from migrator.core.clock import SystemClock
 from migrator.core.entry import UserTree
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives, archive_trees
 from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ArchiveLimits, ReapAction, ReapRow, Restored, TreeArchived
 from migrator.reap.restore import RestoreRequest, RestoringWorld, restore
+from tests.support.fakes import FakeProgress
+from tests.support.records import site_record
 from tests.support.snapshots import names_of
-from tests.support.verify_world import RealClock, SilentProgress
 
 TREE = b"home/alice"
 ALGORITHM = "xxh3_128"
@@ -101,7 +102,7 @@ class World:
     ledger: Ledger
     source: PosixSource
     target: MountedTarget
-    progress: SilentProgress = field(default_factory=SilentProgress)
+    progress: FakeProgress = field(default_factory=FakeProgress)
     members: MemberReader | None = None
     storage: StorageTargets | None = None
 
@@ -171,7 +172,7 @@ class World:
             rows=blocks,
             ledger=self.ledger,
             progress=self.progress,
-            clock=RealClock(),
+            clock=SystemClock(),
             storage=self.storage,
         )
 
@@ -184,7 +185,7 @@ class World:
             capabilities=TargetCapabilities(),
             ledger=self.ledger,
             progress=self.progress,
-            clock=RealClock(),
+            clock=SystemClock(),
         )
         try:
             [done] = asyncio.run(restore(request, world))
@@ -202,17 +203,7 @@ def archive_world(directory: Path) -> Iterator[World]:
     source, target = PosixSource(os.fsencode(source_path)), MountedTarget(os.fsencode(target_path))
     with open_ledger(directory / "ledger.db", create=True) as ledger:
         if ledger.site.read() is None:
-            ledger.site.create(
-                SiteRecord(
-                    site_id="5e1f",
-                    name="rehearsal",
-                    created_at_s=10.0,
-                    source=source.identity(),
-                    target=target.identity(),
-                    capabilities=None,
-                    capabilities_probed_at_s=None,
-                )
-            )
+            ledger.site.create(site_record(source.identity(), target.identity()))
         try:
             yield World(source_path=source_path, target_path=target_path, ledger=ledger, source=source, target=target)
         finally:

@@ -10,8 +10,8 @@ from pathlib import Path
 from migrator.app import new_token
 from migrator.beegfs.tool import NoStorageTargets
 from migrator.catalog.manifest import ManifestDirectories
-from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
+from migrator.core.clock import SystemClock
 from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
 from migrator.core.tasks import DaemonThreads
@@ -31,42 +31,12 @@ from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
-from tests.support.verify_world import TREE, RealClock, SilentProgress, World, verify_world
+from tests.support.catalogs import whole_catalog
+from tests.support.fakes import FakeProgress
+from tests.support.operations import RETAIN, THERE, do
+from tests.support.verify_world import TREE, World, verify_world
 
 DAY_S = 86_400.0
-_STEPS = (
-    cutover.CutoverStep.FREEZE,
-    cutover.CutoverStep.FINAL_PASS,
-    cutover.CutoverStep.VERIFY,
-    cutover.CutoverStep.SWITCH,
-    cutover.CutoverStep.THAW,
-    cutover.CutoverStep.RETAIN,
-)
-
-
-def record_scan(ledger: Ledger, name: str, tree: UserTree, at_s: float, *, whole: bool = True) -> None:
-    """The scan of a final pass."""
-    scan_id = ledger.scans.start(catalog=name, via="mount", at_s=at_s, scope=(tree.path,))
-    ledger.scans.finish(
-        CatalogRecord(
-            name=name,
-            scan_id=scan_id,
-            site_id="5e1f",
-            via="mount",
-            trees=(tree,),
-            parts=(),
-            started_at_s=at_s,
-            finished_at_s=at_s,
-            whole=whole,
-            reasons=() if whole else ("a directory could not be read",),
-            rows=1,
-            files=1,
-            directories=0,
-            size_bytes=1,
-            problems=0,
-            scope=(tree.path,),
-        )
-    )
 
 
 def retain(
@@ -74,7 +44,20 @@ def retain(
 ) -> cutover.CutoverRecord:
     """What a cutover leaves: every step of it, up to `retained`."""
     catalog = f"final-{verification}"
-    record_scan(ledger, catalog, tree, let_in_s - 60, whole=scan_whole)
+    at_s = let_in_s - 60
+    ledger.scans.finish(
+        whole_catalog(
+            name=catalog,
+            scan_id=ledger.scans.start(catalog=catalog, via="mount", at_s=at_s, scope=(tree.path,)),
+            via="mount",
+            trees=(tree,),
+            started_at_s=at_s,
+            finished_at_s=at_s,
+            whole=scan_whole,
+            reasons=() if scan_whole else ("a directory could not be read",),
+            scope=(tree.path,),
+        )
+    )
     number = 1 + len([one for one in ledger.passes.of_batch(plan, 1) if one.kind is PassKind.FINAL])
     final = ledger.passes.start(
         plan=plan,
@@ -85,19 +68,19 @@ def retain(
         base_catalog="catalog-1",
         chunk_list=f"passes/{plan}/batch-0001-final-{number:04d}.parquet",
         chunks=(),
-        at_s=let_in_s - 60,
+        at_s=at_s,
     )
     record = ledger.cutovers.plan(plan=plan, batch=1, tree=tree, predicted_freeze_s=60.0, at_s=let_in_s - 100)
     notes = cutover.CutoverNotes(frozen_top="{}", final_pass_id=final.id, verification_id=verification)
-    for step in _STEPS:
-        at_s = let_in_s - 50 if step is not cutover.CutoverStep.THAW else let_in_s
-        step_id = ledger.cutovers.intend(record.id, cutover.act_of(step), at_s=at_s, notes=notes)
-        record = ledger.cutovers.finish(step_id, cutover.act_of(step).result, at_s=at_s)
+    for move in (*THERE, RETAIN):
+        record = do(
+            ledger.cutovers, record, move, at_s=let_in_s - 0.5 if move is THERE[-1] else let_in_s - 50, notes=notes
+        )
     return record
 
 
 @dataclass
-class LaterClock(RealClock):
+class LaterClock(SystemClock):
     """The real clock, so many seconds later by the wall."""
 
     later_s: float = 0.0
@@ -177,7 +160,7 @@ class PurgeSite:
             ledger=world.ledger,
             locks=FlockLocks(world.directory / "locks", self.clock),
             files=RunFiles(world.directory / "runs"),
-            progress=SilentProgress(),
+            progress=FakeProgress(),
             clock=self.clock,
             blocking=DaemonThreads(),
             tokens=new_token,

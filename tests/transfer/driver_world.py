@@ -19,7 +19,6 @@ from migrator.gluster.model import SourceHealth
 from migrator.hosts import proc
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, ListedPath
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, World
 from migrator.transfer.drive import run_driver_step
@@ -32,6 +31,7 @@ from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeChunkLists, FakeProgress, inline
 from tests.support.native_builds import built
 from tests.support.plans import small_plan
+from tests.support.records import site_record
 from tests.support.snapshots import names_of
 from tests.support.streams import Ran, Streams, engine_of
 
@@ -87,17 +87,7 @@ class DriverWorld:
         _, others = self.names()
         listed = [ListedPath(path=self.tree + b"/" + name, size_bytes=1) for name in others]
         self.lists.add(LIST, ChunkKind.FILES, self.tree, listed)
-        self.ledger.site.create(
-            SiteRecord(
-                site_id=plan.site_id,
-                name="rehearsal",
-                created_at_s=1.0,
-                source=IDENTITY,
-                target=IDENTITY,
-                capabilities=None,
-                capabilities_probed_at_s=None,
-            )
-        )
+        self.ledger.site.create(site_record(IDENTITY, site_id=plan.site_id))
         self.ledger.plans.record(plan, path="plan.json", checksum="c")
         chunks = list(self.lists.chunks(LIST))
         self.pass_id = self.ledger.passes.start(

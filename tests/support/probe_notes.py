@@ -1,1 +1,0 @@
-"""Whether a verb probes both file systems, seen by the lock that whoever probes takes first of all."""
