@@ -60,7 +60,7 @@ def let_no_thread_hold(loop: asyncio.AbstractEventLoop) -> None:
 
 def mounts() -> tuple[Mount, ...]:
     """The current mounts of this machine. Raises OSError."""
-    from migrator.fs.mountinfo import read_mounts
+    from migrator.fs.beneath import read_mounts
 
     return read_mounts()
 

@@ -21,7 +21,7 @@ from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import brick_rules
 from migrator.gluster.volume import GlusterSource
-from migrator.hosts import proc
+from migrator.hosts.far_looks import activity
 from migrator.hosts.local import LocalHost, load_of
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Host, HostFacts
@@ -340,7 +340,7 @@ def run_world(
         ledger=ledger,
         progress=progress,
         clock=wiring.clock,
-        activity=proc.activity,
+        activity=activity,
         blocking=wiring.blocking(),
         tokens=new_token,
         storage=wiring.storage_targets(),

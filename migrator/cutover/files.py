@@ -15,9 +15,8 @@ from migrator.core.paths import is_beneath, show
 from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, TopLook, TopSeen
 from migrator.cutover.ports import TopChanged
 from migrator.cutover.rules import frozen_form, judge_top
-from migrator.fs.beneath import Root, Way, walk
+from migrator.fs.beneath import Root, Way, read_mounts, walk
 from migrator.fs.model import mount_of
-from migrator.fs.mountinfo import read_mounts
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, naming_problem, way_problem
 

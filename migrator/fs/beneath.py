@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import stat
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Self
 
 from migrator.core.entry import EntryType
 from migrator.core.paths import join, show
-from migrator.fs.model import FileLook, untrusted
+from migrator.fs.model import FileLook, Mount, parse_mountinfo, untrusted
 
 # Opening paths of any length beneath a root.
 #
@@ -154,6 +155,41 @@ class Root:
         """The facts of the root itself. Raises OSError."""
         with held(self.open(b"", os.O_PATH | os.O_DIRECTORY)) as fd:
             return os.fstat(fd)
+
+
+class HeldRoot:
+    """A root that the first use opens, and that stays open: a mount that appears over it later is not seen. Thread-safe."""
+
+    def __init__(self, root: bytes) -> None:
+        self._path = os.path.abspath(root)
+        self._opening = threading.Lock()
+        self._held: Root | None = None
+
+    @property
+    def beneath(self) -> Root:
+        """The root, opened by the first call and kept open. Raises OSError if it is missing."""
+        if self._held is None:
+            with self._opening:
+                if self._held is None:
+                    self._held = self._open()
+        return self._held
+
+    def close(self) -> None:
+        """Release the root; the next use opens it anew. May be called again."""
+        with self._opening:
+            if self._held is not None:
+                self._held.close()
+                self._held = None
+
+    def _open(self) -> Root:
+        return Root(self._path)
+
+
+def read_mounts() -> tuple[Mount, ...]:
+    """The mounts of this process's namespace. Raises OSError."""
+    fd = os.open(b"/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+    with open(fd, "rb") as stream:
+        return parse_mountinfo(stream.read())
 
 
 def entry_path(directory_fd: int, name: bytes) -> bytes:

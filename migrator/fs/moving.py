@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import os
-import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,9 +11,8 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.core.paths import name as last_name
-from migrator.fs.beneath import Root, held, remove_tree
+from migrator.fs.beneath import HeldRoot, held, read_mounts, remove_tree
 from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
-from migrator.fs.mountinfo import read_mounts
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import descriptor_path, open_own, remove_acls
 
@@ -50,25 +48,13 @@ _SUFFIXES = 10_000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class MovingTarget:
+class MovingTarget(HeldRoot):
     """Moves paths on a mounted target. Thread-safe. `close` may be called again.
 
     A rename never overwrites: `renameat2(2)` with RENAME_NOREPLACE. Where the file system does not know the flag (BeeGFS,
     some FUSE and NFS mounts), the new name is looked at and then taken by a plain rename. Between the two only a process
     of root's could take it, since trees on the target are closed to users.
     """
-
-    def __init__(self, root: bytes) -> None:
-        self._path = os.path.abspath(root)
-        self._opening = threading.Lock()
-        self._held: Root | None = None
-
-    def close(self) -> None:
-        """Release the root; the next call opens it anew."""
-        with self._opening:
-            if self._held is not None:
-                self._held.close()
-                self._held = None
 
     def open_place(self, place: str) -> None:
         """Make a place in the trash if it is missing, and check the trash itself. May be called again.
@@ -141,28 +127,20 @@ class MovingTarget:
             begun_s = place_time_s(os.fsdecode(name))
             if begun_s is None or begun_s >= before_s or os.fsdecode(name) in keep:
                 continue
-            removed = remove_tree(self._root, join(TRASH_NAME, name), mount_points)
+            removed = remove_tree(self.beneath, join(TRASH_NAME, name), mount_points)
             names += removed.names
             problems += removed.problems
             places += not removed.problems
         return Expired(places=places, names=names, problems=tuple(problems))
 
-    @property
-    def _root(self) -> Root:
-        if self._held is None:
-            with self._opening:
-                if self._held is None:
-                    self._held = Root(self._path)
-        return self._held
-
     def _check_root(self) -> None:
-        if self._root.facts().st_nlink == 0:
+        if self.beneath.facts().st_nlink == 0:
             raise OSError(errno.ESTALE, "the target's root itself is gone", self._path)
 
     @contextmanager
     def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
         _check(path)
-        with self._root.parent(path) as found:
+        with self.beneath.parent(path) as found:
             yield found
 
     @contextmanager
@@ -170,7 +148,7 @@ class MovingTarget:
         _check(path)
         directory = parent(path)
         try:
-            fd = self._root.open(directory, os.O_PATH | os.O_DIRECTORY)
+            fd = self.beneath.open(directory, os.O_PATH | os.O_DIRECTORY)
         except FileNotFoundError:
             fd = self._make(directory)
         with held(fd):
@@ -178,7 +156,7 @@ class MovingTarget:
 
     def _make(self, directory: bytes) -> int:
         """A directory below the root, made with all that is missing above it. The caller closes it."""
-        fd = self._root.open(b"", os.O_PATH | os.O_DIRECTORY)
+        fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
         for component in directory.split(b"/"):
             fd = _into(fd, component)
         return fd
@@ -186,7 +164,7 @@ class MovingTarget:
     @contextmanager
     def _trash_directory(self, *, make: bool) -> Iterator[int]:
         """The checked trash. Raises FileNotFoundError if it is missing and not to be made."""
-        with held(self._root.open(b"", os.O_PATH | os.O_DIRECTORY)) as root_fd:
+        with held(self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)) as root_fd:
             fd = _open_own(root_fd, TRASH_NAME, make=make)
         with held(fd):
             yield fd

@@ -17,10 +17,9 @@ from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
-from migrator.fs.beneath import Root, entry_path, held
+from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts
 from migrator.fs.far_xattrs import is_carried
 from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
-from migrator.fs.mountinfo import read_mounts
 from migrator.fs.ports import Block, Digest
 from migrator.gluster.model import SourceHealth
 from migrator.purge.model import PURGE_NAME
@@ -197,7 +196,7 @@ _OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
 _OTHER_MOUNT = "another file system is mounted here; not entered"
 
 
-class ReadingFileSystem:
+class ReadingFileSystem(HeldRoot):
     """The `FileSystem` port over a mounted directory. Thread-safe.
 
     The root is opened at the first read and held: a mount that appears over it later is not seen by reads, but by
@@ -205,9 +204,7 @@ class ReadingFileSystem:
     """
 
     def __init__(self, root: bytes) -> None:
-        self._path = os.path.abspath(root)
-        self._opening = threading.Lock()
-        self._beneath: Root | None = None
+        super().__init__(root)
         self._device = 0
         self._mount_points: frozenset[bytes] = frozenset()
         self._syncing = threading.Lock()
@@ -218,21 +215,9 @@ class ReadingFileSystem:
         """The absolute path of the root."""
         return self._path
 
-    @property
-    def beneath(self) -> Root:
-        """The root, opened by the first call and kept open. Raises OSError if it is missing."""
-        if self._beneath is None:
-            with self._opening:
-                if self._beneath is None:
-                    self._beneath = self._open()
-        return self._beneath
-
     def close(self) -> None:
         """Release the root; the next read opens it anew."""
-        with self._opening:
-            if self._beneath is not None:
-                self._beneath.close()
-                self._beneath = None
+        super().close()
         with self._syncing:
             if self._sync_fd >= 0:
                 os.close(self._sync_fd)

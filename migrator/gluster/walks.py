@@ -21,13 +21,11 @@ class BrickLost(MigratorError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickHello:
     """The facts of a brick before its first row. Without marks on its root, `volume_id` is None and `root_gfid` empty.
-    `pending_heals` counts the entries of its index, including files that are being written; None: not known. `device` is
-    that of its file system.
+    `device` is that of its file system.
     """
 
     volume_id: str | None
     root_gfid: bytes
-    pending_heals: int | None
     device: int
 
 
@@ -84,11 +82,10 @@ _HEAD = struct.Struct("<IIQ")
 _LIMIT_BYTES = 512 * 1024 * 1024
 """Far above the size of any real frame."""
 
-_HELLO = struct.Struct("<II16s16sQQ")
+_HELLO = struct.Struct("<II16s16s8xQ")
 _PROBLEM = struct.Struct("<Iiiii")
 _COUNT = struct.Struct("<Q")
 _END = struct.Struct("<11Q")
-_UNKNOWN = 0xFFFF_FFFF_FFFF_FFFF
 _HAS_VOLUME_ID, _HAS_ROOT_GFID = 2, 4
 _STRANGE = 2
 
@@ -107,59 +104,47 @@ class FrameReader:
     """Cuts a stream into frames. `feed` takes pieces cut anywhere; `finish` is called at the end of the stream."""
 
     def __init__(self) -> None:
-        self._head = bytearray()
-        self._kind = FrameKind.END
-        self._payload: bytearray | None = None
-        self._filled = 0
+        self._buffer = bytearray()
 
     def feed(self, piece: bytes | memoryview) -> Iterator[tuple[FrameKind, memoryview]]:
-        """The frames that are complete now, each with a payload in a buffer of its own. The iterator has to be exhausted. Raises MigratorError."""
-        left = memoryview(piece)
-        while left or (self._payload is not None and self._filled == len(self._payload)):
-            if self._payload is None:
-                wanted = _HEAD.size - len(self._head)
-                self._head += left[:wanted]
-                left = left[wanted:]
-                if len(self._head) == _HEAD.size:
-                    self._begin()
-                continue
-            taken = min(len(left), len(self._payload) - self._filled)
-            self._payload[self._filled : self._filled + taken] = left[:taken]
-            self._filled += taken
-            left = left[taken:]
-            if self._filled == len(self._payload):
-                whole, self._payload = self._payload, None
-                yield self._kind, memoryview(whole).toreadonly()
+        """The frames that are complete now, each with a payload in a buffer of its own. The iterator has to be exhausted. Raises
+        MigratorError.
+        """
+        self._buffer += piece
+        while len(self._buffer) >= _HEAD.size:
+            kind, length = self._head()
+            end = _HEAD.size + length
+            if len(self._buffer) < end:
+                return
+            payload = memoryview(bytes(memoryview(self._buffer)[_HEAD.size : end]))
+            del self._buffer[:end]
+            yield kind, payload
 
     def finish(self) -> None:
         """Raises MigratorError if the stream ended within a frame."""
-        if self._payload is not None or self._head:
+        if self._buffer:
             raise _malformed("it ends within a frame")
 
-    def _begin(self) -> None:
-        magic, kind, length = _HEAD.unpack(self._head)
+    def _head(self) -> tuple[FrameKind, int]:
+        magic, kind, length = _HEAD.unpack_from(self._buffer)
         if magic != _MAGIC:
             raise _malformed("no frame begins where one should")
         if length > _LIMIT_BYTES:
             raise _malformed(f"a frame claims {length} bytes")
         try:
-            self._kind = FrameKind(kind)
+            return FrameKind(kind), length
         except ValueError as error:
             raise _malformed(f"a frame is of kind {kind}, which is not known") from error
-        self._payload = bytearray(length)
-        self._filled = 0
-        self._head.clear()
 
 
 def decode_hello(payload: memoryview) -> BrickHello:
     """The first frame. Raises MigratorError, also for another version of the format."""
     if len(payload) >= 4 and (version := int.from_bytes(payload[:4], "little")) != FORMAT_VERSION:
         raise _malformed(f"it is written in version {version} of the format, not {FORMAT_VERSION}")
-    _, flags, volume_id, root_gfid, heals, device = _unpack(_HELLO, payload)
+    _, flags, volume_id, root_gfid, device = _unpack(_HELLO, payload)
     return BrickHello(
         volume_id=str(uuid.UUID(bytes=volume_id)) if flags & _HAS_VOLUME_ID else None,
         root_gfid=root_gfid if flags & _HAS_ROOT_GFID else b"",
-        pending_heals=None if heals == _UNKNOWN else heals,
         device=device,
     )
 

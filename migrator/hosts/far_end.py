@@ -26,7 +26,17 @@ from collections.abc import Callable
 from typing import Any
 
 from migrator.hosts import far_wire as wire
-from migrator.hosts.far_looks import TOKEN_VARIABLE, Look, Snapshot, arguments_of, boot_id, look_at, token_of, work_done
+from migrator.hosts.far_looks import (
+    TOKEN_VARIABLE,
+    Look,
+    Snapshot,
+    activity,
+    arguments_of,
+    boot_id,
+    carriers,
+    look_at,
+    token_of,
+)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -542,18 +552,12 @@ class Calls:
             return  # the pipe is full, so the loop wakes anyway
 
     def _survivors(self, fields: dict[str, Any], _: bytes) -> Answer:
-        snapshot = Snapshot()
-        found = {token: snapshot.with_token(wire.raw(token)) for token in fields["tokens"]}
-        identities = {
-            token: [[look.pid, look.start_ticks] for look in looks] for token, looks in found.items() if looks
-        }
+        found = carriers(fields["tokens"]).items()
+        identities = {token: [[look.pid, look.start_ticks] for look in looks] for token, looks in found}
         return {"boot_id": boot_id(), "survivors": identities}, b""
 
     def _activity(self, fields: dict[str, Any], _: bytes) -> Answer:
-        snapshot = Snapshot()
-        found = {token: snapshot.with_token(wire.raw(token)) for token in fields["tokens"]}
-        sums = {token: sum(work_done(x) + x.pid for x in looks) for token, looks in found.items() if looks}
-        return {"activity": sums}, b""
+        return {"activity": activity(fields["tokens"])}, b""
 
     def _place(self, fields: dict[str, Any], content: bytes) -> Answer:
         with self._placing:

@@ -77,6 +77,28 @@ def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
                 yield look
 
 
+def carriers(tokens: Iterable[str]) -> dict[str, list[Look]]:
+    """The living processes that carry one of the tokens in their environment, by token; tokens without any are left out.
+
+    Without root, only the caller's own processes are visible. Processes that carriers start during the search are found, too.
+    """
+    wanted = {token.encode(): token for token in tokens if token}
+    found: dict[str, list[Look]] = {}
+    for look in looks(lambda: len(found) == len(wanted)) if wanted else ():
+        token = wanted.get(token_of(look))
+        if token is not None:
+            found.setdefault(token, []).append(look)
+    return found
+
+
+def activity(tokens: Iterable[str], counts: Callable[[int], bool] = lambda _pid: True) -> dict[str, int]:
+    """For every token with living processes the sum of bytes read and written, processor time, and the pids that count."""
+    return {
+        token: sum(work_done(look) + look.pid for look in found if counts(look.pid))
+        for token, found in carriers(tokens).items()
+    }
+
+
 class Snapshot:
     """The living processes of this machine when they are first asked for."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
-from migrator.hosts import far_wire, proc
+from migrator.hosts import far_looks, far_wire
 from migrator.hosts.far_end import PrivateDirectory, facts, sync_file_system
 from migrator.hosts.ports import Command, HostFacts, Hosts, Processes
 from migrator.hosts.process import BASE_ENVIRONMENT, LocalProcesses
@@ -155,7 +155,7 @@ class LocalHost:
             return self._files[program]
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:
-        return await asyncio.to_thread(proc.activity, tokens)
+        return await asyncio.to_thread(far_looks.activity, tokens)
 
     async def watch_sync(self, path: bytes) -> None:
         async with self._opening:

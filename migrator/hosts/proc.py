@@ -5,7 +5,7 @@ Every result may be out of date when it returns; a process that ends meanwhile i
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from migrator.hosts import far_looks
@@ -26,7 +26,7 @@ def boot_id() -> str:
 def identity_of(pid: int) -> ProcessIdentity | None:
     """The identity of a process, also of a zombie; None if there is none."""
     look = far_looks.look_at(pid)
-    return None if look is None else ProcessIdentity(pid=pid, start_ticks=look.start_ticks, boot_id=boot_id())
+    return None if look is None else _identity(look)
 
 
 def lives(identity: ProcessIdentity) -> bool:
@@ -51,32 +51,9 @@ def was_at_work(pid: int, at_s: float) -> bool:
 
 
 def carriers(tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-    """The living processes that carry one of the tokens in their environment, by token; tokens without any are left out.
-
-    Without root, only the caller's own processes are visible. Processes that carriers start during the search are found, too.
-    """
-    wanted = {token.encode(): token for token in tokens if token}
-    found: dict[str, list[ProcessIdentity]] = {}
-    for look in far_looks.looks(lambda: found.keys() == set(wanted.values())) if wanted else ():
-        token = wanted.get(far_looks.token_of(look))
-        if token is not None:
-            found.setdefault(token, []).append(_identity(look))
-    return {token: tuple(identities) for token, identities in found.items()}
-
-
-def work_done(pid: int) -> int:
-    """A number that grows whenever the process reads, writes or computes; 0 if it cannot be read."""
-    look = far_looks.look_at(pid)
-    return 0 if look is None else far_looks.work_done(look)
+    """As `far_looks.carriers`."""
+    return {token: tuple(map(_identity, found)) for token, found in far_looks.carriers(tokens).items()}
 
 
 def _identity(look: far_looks.Look) -> ProcessIdentity:
     return ProcessIdentity(pid=look.pid, start_ticks=look.start_ticks, boot_id=boot_id())
-
-
-def activity(tokens: Sequence[str], counts: Callable[[int], bool] = lambda _pid: True) -> Mapping[str, int]:
-    """As `Host.activity`, of this machine: the sum of bytes read and written, processor time, and the pids that count."""
-    return {
-        token: sum(work_done(process.pid) + process.pid for process in processes if counts(process.pid))
-        for token, processes in carriers(tokens).items()
-    }

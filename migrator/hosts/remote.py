@@ -143,6 +143,28 @@ _LARGEST_BACKOFF_S = 60.0
 _CLOCK_LOOKS = 3
 
 
+class Backoff:
+    """After a failure, `check` raises the same error until a time has passed that grows with each failure in a row."""
+
+    def __init__(self) -> None:
+        self._failure: HostLost | None = None
+        self._pause_s = 0.0
+        self._not_before_s = 0.0
+
+    def check(self) -> None:
+        """Raises HostLost."""
+        if self._failure is not None and asyncio.get_running_loop().time() < self._not_before_s:
+            raise again(self._failure)
+
+    def failed(self, error: HostLost) -> None:
+        self._failure = error
+        self._pause_s = min(max(self._pause_s * 2, _FIRST_BACKOFF_S), _LARGEST_BACKOFF_S)
+        self._not_before_s = asyncio.get_running_loop().time() + self._pause_s
+
+    def succeeded(self) -> None:
+        self._failure, self._pause_s = None, 0.0
+
+
 class RemoteHost:
     """The `Host` port over one connection, opened at first use and opened again at the first use after a loss. After a failed
     attempt, calls raise the same error until a back-off has passed.
@@ -169,9 +191,7 @@ class RemoteHost:
         self._identity: tuple[Connection, HostFacts] | None = None
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
-        self._failure: HostLost | None = None
-        self._backoff_s = 0.0
-        self._not_before_s = 0.0
+        self._backoff = Backoff()
         self._placed: dict[tuple[str, bytes], bytes] = {}
         self._watched: set[bytes] = set()
         self._unproven: set[bytes] = set()
@@ -194,18 +214,13 @@ class RemoteHost:
                 if self._connection.lost is None:
                     return self._connection
                 self._connection = None
-            now_s = asyncio.get_running_loop().time()
-            if self._failure is not None and now_s < self._not_before_s:
-                raise again(self._failure)
+            self._backoff.check()
             try:
                 self._connection = await self._connect()
             except HostLost as error:
-                self._failure = error
-                self._backoff_s = min(max(self._backoff_s * 2, _FIRST_BACKOFF_S), _LARGEST_BACKOFF_S)
-                self._not_before_s = asyncio.get_running_loop().time() + self._backoff_s
+                self._backoff.failed(error)
                 raise
-            self._failure = None
-            self._backoff_s = 0.0
+            self._backoff.succeeded()
             return self._connection
 
     async def facts(self) -> HostFacts:

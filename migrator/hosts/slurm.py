@@ -22,7 +22,7 @@ from migrator.hosts import proc
 from migrator.hosts.connection import known_failure, own_environment
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Host, HostFacts, HostLost, Processes
-from migrator.hosts.remote import RemoteHost, again
+from migrator.hosts.remote import Backoff, RemoteHost, again
 
 _log = logging.getLogger(__name__)
 
@@ -291,8 +291,6 @@ _NO_LIMIT_S = 10.0 * 365 * 86400
 """A job may wait in the queue without limit; `patience_s` is how long a caller waits for it."""
 _STARTED_WITHIN_S = 60.0
 _LEASE_MARGIN_S = 15.0
-_FIRST_BACKOFF_S = 1.0
-_LONGEST_BACKOFF_S = 60.0
 _CONNECTED_ENVIRONMENT_BYTES = 1 << 20
 
 
@@ -328,9 +326,7 @@ class _Mover:
     settled: bool = True
     running_since_s: float | None = None
     lost_at_s: float | None = None
-    failure: HostLost | None = None
-    backoff_s: float = 0.0
-    not_before_s: float = 0.0
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 class SlurmHosts:
@@ -382,21 +378,17 @@ class SlurmHosts:
         async with mover.lock:
             if await self._is_connected(mover) and mover.host is not None:
                 return mover.host
-            now_s = asyncio.get_running_loop().time()
             if mover.opening is None:
-                if mover.failure is not None and now_s < mover.not_before_s:
-                    raise again(mover.failure)
+                mover.backoff.check()
                 await self._clear_leftovers()
                 await self._settle(mover)
             try:
                 host = await self._open(mover)
             except HostLost as error:
                 if mover.opening is None:
-                    mover.failure = error
-                    mover.backoff_s = min(max(mover.backoff_s * 2, _FIRST_BACKOFF_S), _LONGEST_BACKOFF_S)
-                    mover.not_before_s = now_s + mover.backoff_s
+                    mover.backoff.failed(error)
                 raise
-            mover.failure, mover.backoff_s = None, 0.0
+            mover.backoff.succeeded()
             return host
 
     async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:

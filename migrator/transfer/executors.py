@@ -10,6 +10,7 @@ from pathlib import Path
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.paths import show
 from migrator.hosts import proc
+from migrator.hosts.far_looks import activity
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, OnStart, Processes
 from migrator.transfer.ports import DriverView, StreamView
@@ -265,7 +266,7 @@ def stream_activity(tokens: Sequence[str]) -> Mapping[str, int]:
     """The `Activity` of drivers. A driver's shell polls by starting a program several times a second, so it would never seem
     stalled: only the programs that crawl and copy count.
     """
-    return proc.activity(tokens, _is_stream)
+    return activity(tokens, _is_stream)
 
 
 def _is_stream(pid: int) -> bool:

@@ -16,7 +16,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
 from migrator.doctor.stage import DoctorWorld, examine
-from migrator.fs.mountinfo import read_mounts
+from migrator.fs.beneath import read_mounts
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.hosts.process import LocalProcesses

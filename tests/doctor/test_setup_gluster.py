@@ -13,8 +13,8 @@ from migrator.core.errors import Refused
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.tasks import DaemonThreads
 from migrator.doctor.stage import DoctorWorld, examine
+from migrator.fs.beneath import read_mounts
 from migrator.fs.model import SENTINEL_NAME
-from migrator.fs.mountinfo import read_mounts
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses

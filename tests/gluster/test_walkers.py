@@ -1,8 +1,8 @@
 """What every walker of bricks finds: the same suite for the release, and for the program under sanitizers."""
 
 import os
-import shutil
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -82,6 +82,8 @@ def test_what_gluster_left_in_the_way_of_data(brick: HandBrick, walk: Walk) -> N
     os.setxattr(brick.root / "sticky", LINKTO, b"on a directory it means nothing\0")
     brick.adopt()
     walked = walk(brick.root)
+    assert walked.hello is not None
+    assert (walked.hello.volume_id, walked.hello.device) == (str(UUID(int=1)), brick.root.stat().st_dev)
     assert {path: row["mode"] for path, row in walked.rows.items()} == {
         b"sticky-but-data": 0o1000,
         b"stale": 0o644,
@@ -178,26 +180,6 @@ def test_of_some_trees_alone_nothing_else_is_looked_at(brick: HandBrick, walk: W
     nothing = walk(brick.root, only_trees=True)
     assert (nothing.exit_code, nothing.rows, nothing.failed, nothing.ask) == (0, {}, [], [])
     assert nothing.end is not None
-
-
-def test_pending_heals_are_counted(brick: HandBrick, walk: Walk) -> None:
-    indices = brick.root / ".glusterfs" / "indices"
-    for base in ("xattrop", "dirty"):
-        (indices / base / f"{base}-0000").touch()
-    hello = walk(brick.root).hello
-    assert hello is not None
-    assert (hello.pending_heals, hello.volume_id) == (0, "00000000-0000-0000-0000-000000000001")
-    assert hello.device == brick.root.stat().st_dev
-    for base, gfid in (("xattrop", "a"), ("xattrop", "b"), ("dirty", "a")):
-        os.link(indices / base / f"{base}-0000", indices / base / gfid)
-    hello = walk(brick.root).hello
-    assert hello is not None
-    assert hello.pending_heals == 3
-    shutil.rmtree(indices / "dirty")
-    (indices / "dirty").write_text("no directory")
-    hello = walk(brick.root).hello
-    assert hello is not None
-    assert hello.pending_heals is None
 
 
 def test_what_the_program_keeps_in_the_root_is_listed_where_that_is_asked_for(brick: HandBrick, walk: Walk) -> None:

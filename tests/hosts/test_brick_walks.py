@@ -109,7 +109,7 @@ def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -
     heard = Heard()
     totals = walk(Said(STREAM, piece_bytes=piece_bytes), heard)
     assert heard.calls == [
-        BrickHello(volume_id=str(VOLUME), root_gfid=bytes(15) + b"\1", pending_heals=2, device=99),
+        BrickHello(volume_id=str(VOLUME), root_gfid=bytes(15) + b"\1", device=99),
         ("directories", b"directories"),
         ("rows", b"rows"),
         [[b"a\n"], [b"\xff"], [b"s"]],

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.core.errors import Refused
+from migrator.hosts.far_looks import activity
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Host
-from migrator.hosts.proc import activity, carriers
+from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from migrator.hosts.proc import TOKEN_VARIABLE, activity
+from migrator.hosts.far_looks import activity
+from migrator.hosts.proc import TOKEN_VARIABLE
 from tests.support.run_site import wait_for
 
 TOKEN = f"test-{os.getpid()}"

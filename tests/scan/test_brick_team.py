@@ -18,7 +18,7 @@ BRICKS = tuple(Brick(name=f"h{number}:/b", host=f"h{number}", path=b"/b", online
 STATE = VolumeState(
     volume="vol1", volume_id=VOLUME_ID, type="Distribute", started=True, bricks=BRICKS, options=(), tasks=()
 )
-HELLO = BrickHello(volume_id=VOLUME_ID.upper(), root_gfid=bytes(15) + b"\1", pending_heals=0, device=7)
+HELLO = BrickHello(volume_id=VOLUME_ID.upper(), root_gfid=bytes(15) + b"\1", device=7)
 Walk = Callable[[BrickListener], Awaitable[BrickTotals]]
 
 
@@ -136,7 +136,7 @@ def test_one_that_is_no_brick_of_the_volume_or_is_lost_before_holds_all(
     async def other(listener: BrickListener) -> BrickTotals:
         if changes is None:
             raise BrickLost(said)
-        facts = {"volume_id": VOLUME_ID, "root_gfid": HELLO.root_gfid, "pending_heals": 0, "device": 7, **changes}
+        facts = {"volume_id": VOLUME_ID, "root_gfid": HELLO.root_gfid, "device": 7, **changes}
         await listener.hello(BrickHello(**facts))
         raise AssertionError("it was let go")
 

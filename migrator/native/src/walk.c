@@ -18,7 +18,6 @@
 
 #define BLOCK_ROWS 16384u
 #define WORKERS_LIMIT 256u
-#define UNKNOWN UINT64_MAX
 
 enum { IS_BRICK = 1, HAS_VOLUME_ID = 2, HAS_ROOT_GFID = 4 };
 
@@ -27,7 +26,7 @@ struct hello {
     uint32_t flags;
     uint8_t volume_id[16];
     uint8_t root_gfid[16];
-    uint64_t pending_heals; /* UNKNOWN: they could not be counted */
+    uint64_t unused;
     uint64_t device;
 };
 
@@ -64,28 +63,6 @@ static unsigned cores(void)
     return count > 0 ? (unsigned)count : 1;
 }
 
-/* Entries of an index beside its base file (`xattrop-...`), each a gfid with a heal pending. */
-static uint64_t pending_in(int root, const char *path, const char *base)
-{
-    int fd = openat(root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : UNKNOWN;
-    DIR *listing = fdopendir(fd);
-    if (listing == NULL) {
-        close(fd);
-        return UNKNOWN;
-    }
-    uint64_t count = 0;
-    struct dirent *entry;
-    while (errno = 0, (entry = readdir(listing)) != NULL)
-        count += strncmp(entry->d_name, base, strlen(base)) != 0 && strcmp(entry->d_name, ".") != 0 &&
-                 strcmp(entry->d_name, "..") != 0;
-    if (errno != 0)
-        count = UNKNOWN;
-    closedir(listing);
-    return count;
-}
-
 static bool say_hello(struct walk *walk)
 {
     struct hello hello = {.version = FRAME_VERSION, .device = walk->device};
@@ -102,9 +79,6 @@ static bool say_hello(struct walk *walk)
                     fstatat(walk->root, ".glusterfs", &store, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(store.st_mode);
     if (is_brick)
         hello.flags |= IS_BRICK;
-    uint64_t heals = pending_in(walk->root, ".glusterfs/indices/xattrop", "xattrop-");
-    uint64_t dirty = pending_in(walk->root, ".glusterfs/indices/dirty", "dirty-");
-    hello.pending_heals = heals == UNKNOWN || dirty == UNKNOWN ? UNKNOWN : heals + dirty;
     struct iovec pieces[2] = {{NULL, 0}, {&hello, sizeof hello}};
     frame_write(FRAME_HELLO, pieces, 2);
     return is_brick;

@@ -137,7 +137,7 @@ class Walks:
     async def reach(self, host: str) -> None: ...
 
     async def walk(self, brick: Brick, *, listener: BrickListener, **_: Any) -> BrickTotals:
-        await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7))
+        await listener.hello(BrickHello(volume_id=VOLUME_ID, root_gfid=bytes(15) + b"\1", device=7))
         left = len(self.volume.bricks[brick.name])
         if left:
             await listener.rows(memoryview(bytes(left)))

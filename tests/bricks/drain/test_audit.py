@@ -37,9 +37,7 @@ class Walks:
     async def walk(self, brick: Brick, *, listener: BrickListener, own: bool = False, **_: Any) -> BrickTotals:
         if brick.name in self.wiped:
             raise ToolFailed(f"{brick.name} is no root of a brick")
-        await listener.hello(
-            BrickHello(volume_id=self.volume_id, root_gfid=bytes(15) + b"\1", pending_heals=0, device=7)
-        )
+        await listener.hello(BrickHello(volume_id=self.volume_id, root_gfid=bytes(15) + b"\1", device=7))
         names = [name for name in self._names if own or not name.startswith(b".migrator-")]
         if names:
             await listener.rows(memoryview(b"\0".join(names)))
