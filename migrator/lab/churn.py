@@ -6,6 +6,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,8 @@ async def lab_churn(
         while not stop.is_set() and (operations is None or count < operations):
             early_s = started_s + count / rate_per_s - clock.monotonic_s()
             if early_s > 0:
-                await _sleep_or_stop(clock, early_s, stop)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), early_s)
                 continue
             # No operation may outlast the churn.
             kind, worked = await to_the_end(asyncio.to_thread(worker.step))
@@ -183,17 +185,6 @@ def _check(root: bytes, trees: Sequence[bytes], journal: bytes) -> None:
             )
     if not Path(os.fsdecode(journal)).absolute().parent.is_dir():
         raise UsageError(f"the journal {show(journal)} cannot be made: there is no directory above it")
-
-
-async def _sleep_or_stop(clock: Clock, duration_s: float, stop: asyncio.Event) -> None:
-    sleeping = asyncio.ensure_future(clock.sleep(duration_s))
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((sleeping, stopping), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        sleeping.cancel()
-        stopping.cancel()
-        await asyncio.gather(sleeping, stopping, return_exceptions=True)
 
 
 class _Churn:
@@ -245,9 +236,6 @@ class _Churn:
             raise FileNotFoundError
         return self._draw.choice(tuple(listed))
 
-    def _some_file(self) -> bytes:
-        return self._some(self._index.inode_of)
-
     def _directory_of_same_tree(self, path: bytes) -> bytes:
         """Users move and link their files within their own tree."""
         for _ in range(_DRAWS):
@@ -293,14 +281,14 @@ class _Churn:
 
     def _write_into(self) -> None:
         """Overwrite a part of a file, or append to it."""
-        path, content = self._some_file(), self._content()
+        path, content = self._some(self._index.inode_of), self._content()
         offset = self._draw.choice((self._draw.randrange(self._size(path) + 1), self._size(path)))
         self._intend("write", self._index.names(path))
         self._write(path, offset, content)
 
     def _replace(self) -> None:
         """As editors do: write a new file, and rename it over the old one."""
-        path = self._some_file()
+        path = self._some(self._index.inode_of)
         new = self._free_name(parent(path))
         content = self._content()
         self._intend("replace", {path, new} | self._index.names(path))
@@ -308,7 +296,7 @@ class _Churn:
         self._move(new, path)
 
     def _rename(self) -> None:
-        old = self._some_file()
+        old = self._some(self._index.inode_of)
         new = self._free_name(self._draw.choice((parent(old), self._directory_of_same_tree(old))))
         self._intend("rename", {new} | self._index.names(old))
         self._move(old, new)
@@ -318,20 +306,20 @@ class _Churn:
         self._index.inode_of[new] = self._index.inode_of.pop(old)
 
     def _link(self) -> None:
-        existing = self._some_file()
+        existing = self._some(self._index.inode_of)
         new = self._free_name(self._directory_of_same_tree(existing))
         self._intend("link", {new} | self._index.names(existing))
         os.link(self._place(existing), self._place(new), follow_symlinks=False)
         self._index.inode_of[new] = self._index.inode_of[existing]
 
     def _delete(self) -> None:
-        path = self._some_file()
+        path = self._some(self._index.inode_of)
         self._intend("delete", self._index.names(path))
         os.unlink(self._place(path))  # noqa: PTH108 (bytes)
         del self._index.inode_of[path]
 
     def _chmod(self) -> None:
-        path = self._some_file()
+        path = self._some(self._index.inode_of)
         mode = self._draw.choice((0o644, 0o600, 0o640, 0o755, 0o444))
         self._intend("chmod", self._index.names(path))
         os.chmod(self._place(path), mode)  # noqa: PTH101 (bytes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from migrator.core.paths import show
-from migrator.core.units import GIB, KIB, MIB
+from migrator.core.units import GIB, MIB
 
 FIRST_UID = 20001
 """The first invented user's uid and gid; they have no passwd entry."""
@@ -124,7 +124,6 @@ class LabSpec:
     users: int = 8
     files: int = 4000
     data_bytes: int = 384 * MIB
-    tiny_below_bytes: int = 4 * KIB
     seed: int = 1
     odd: bool = True
     reference_time_s: int | None = None
@@ -153,8 +152,6 @@ class LabSpec:
             found.append("XFS needs at least 300 MiB for a brick and for the target")
         if not 1 <= self.users <= 1000 or self.files < 0 or self.data_bytes < 0:
             found.append("a lab has 1 to 1,000 users, and no negative number of files or bytes")
-        if not self.volume.isalnum():
-            found.append("the volume's name must be letters and digits")
         if self.volume_type is not VolumeType.DISTRIBUTE and self.hosts % 3:
             found.append(f"a volume of type {self.volume_type} needs a multiple of 3 hosts")
         return tuple(found)

@@ -6,12 +6,12 @@ import os
 import random
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.paths import name as last_name
@@ -207,7 +207,10 @@ def acl_value(
     )
 
 
-# The environment of the functions for each kind
+# Paths of one kind
+
+
+_BASE = b"odd"
 
 
 class CannotMake(Exception):
@@ -216,52 +219,53 @@ class CannotMake(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddMaker:
-    """Makes paths in the directory `base`, missing parents included, with the attributes `plain` by default."""
+    """Makes paths of one kind in a folder named after it, missing parents included, with the attributes `plain` by
+    default. The name of a path is relative to that folder, empty for a path in its place. Every method returns the path
+    relative to the tree.
+    """
 
     writer: TreeWriter
-    base: bytes
     tree_name: bytes
     seed: int
     plain: Attributes
     foreign: int
     neighbour: bytes | None
     source_mount: bytes
+    folder: bytes = b""
     directories: set[bytes] = field(default_factory=set)
 
     def with_mode(self, mode: int, xattrs: Mapping[bytes, bytes] | None = None) -> Attributes:
         """The default attributes with other permission bits."""
         return replace(self.plain, mode=mode, xattrs=xattrs or {})
 
-    def in_base(self, name: bytes) -> bytes:
-        """A path in the directory of the odd files, whose parents are made."""
-        if (above := parent(name)) and above not in self.directories:
-            self.directory(above)
-        return self.base + b"/" + name if self.base else name
+    def place(self, name: bytes = b"") -> bytes:
+        """The path of a name, whose parents are made."""
+        path = b"/".join(part for part in (_BASE, self.folder, name) if part)
+        self._make_parents(path)
+        return path
 
-    def directory(self, name: bytes, attributes: Attributes | None = None) -> bytes:
-        """Make a directory; returns its path."""
-        path = self.in_base(name)
-        self.directories.add(name)
+    def _make_parents(self, path: bytes) -> None:
+        if (above := parent(path)) and above not in self.directories:
+            self._make_parents(above)
+            self.directories.add(above)
+            self.writer.directory(above, self.with_mode(0o755))
+
+    def directory(self, name: bytes = b"", attributes: Attributes | None = None) -> bytes:
+        path = self.place(name)
+        self.directories.add(path)
         return self.writer.directory(path, attributes or self.with_mode(0o755))
 
-    def file(self, name: bytes, size_bytes: int = 300, attributes: Attributes | None = None) -> bytes:
-        """Make a file with content from the seed; returns its path."""
-        path = self.in_base(name)
+    def file(self, name: bytes = b"", size_bytes: int = 300, attributes: Attributes | None = None) -> bytes:
+        """Make a file with content from the seed."""
+        path = self.place(name)
         return self.writer.file(path, pieces(self.seed, path, size_bytes), size_bytes, attributes or self.plain)
 
     def symlink(self, name: bytes, target: bytes, attributes: Attributes | None = None) -> bytes:
-        """Make a symlink; returns its path."""
-        return self.writer.symlink(self.in_base(name), target, attributes or self.plain)
+        return self.writer.symlink(self.place(name), target, attributes or self.plain)
 
     def links(self, existing: bytes, *names: bytes) -> list[bytes]:
         """Make other names of a path of the tree; returns all its paths."""
-        return [existing, *(self.writer.link(existing, self.in_base(name)) for name in names)]
-
-
-OddFunction = Callable[[OddMaker], Iterable[bytes]]
-"""Makes all paths of one kind, and returns those with its property. Raises CannotMake or OSError."""
-
-OddFunctions = Mapping[OddKind, OddFunction]
+        return [existing, *(self.writer.link(existing, self.place(name)) for name in names)]
 
 
 def pieces(seed: int, path: bytes, size_bytes: int) -> Iterable[tuple[int, bytes]]:
@@ -269,18 +273,7 @@ def pieces(seed: int, path: bytes, size_bytes: int) -> Iterable[tuple[int, bytes
     return ((number * BLOCK_BYTES, block) for number, block in enumerate(content_blocks(seed, path, size_bytes)))
 
 
-_Row = TypeVar("_Row")
-
-
-def _table(
-    make: Callable[[OddMaker, bytes, tuple[_Row, ...]], Iterable[bytes]], table: Mapping[OddKind, tuple[_Row, ...]]
-) -> OddFunctions:
-    """A function for each kind of a table, that calls `make` with the folder and the row of the kind."""
-
-    def bound(kind: OddKind, row: tuple[_Row, ...]) -> OddFunction:
-        return lambda maker: make(maker, kind.value.encode(), row)
-
-    return {kind: bound(kind, row) for kind, row in table.items()}
+# One function for some kinds: it makes all their paths, and returns those with the property. Raises CannotMake or OSError
 
 
 # Names that have broken lists, logs, tables and argument parsers
@@ -352,28 +345,28 @@ NAMES: Mapping[OddKind, tuple[bytes, ...]] = {
 }
 
 
-def _names(maker: OddMaker, folder: bytes, names: tuple[bytes, ...]) -> Iterable[bytes]:
+def _names(maker: OddMaker, *names: bytes) -> Iterable[bytes]:
     odd = names[0]
     return [
-        *(maker.file(folder + b"/" + name, 10 + len(name)) for name in names),
+        *(maker.file(name, 10 + len(name)) for name in names),
         # The same name as a directory with something in it, and as a symlink to itself.
-        maker.file(folder + b"/directories/" + odd + b"/" + odd),
-        maker.symlink(folder + b"/symlinks/" + odd, odd),
+        maker.file(b"directories/" + odd + b"/" + odd),
+        maker.symlink(b"symlinks/" + odd, odd),
     ]
 
 
 def _glusterfs(maker: OddMaker) -> Iterable[bytes]:
     return [
-        maker.directory(b"name-glusterfs/.glusterfs"),
-        maker.file(b"name-glusterfs/.glusterfs/00/00/00000000-0000-0000-0000-000000000001"),  # like a GFID
-        maker.file(b"name-glusterfs/.trashcan"),
+        maker.directory(b".glusterfs"),
+        maker.file(b".glusterfs/00/00/00000000-0000-0000-0000-000000000001"),  # like a GFID
+        maker.file(b".trashcan"),
     ]
 
 
 def _deep(maker: OddMaker) -> Iterable[bytes]:
     made: list[bytes] = []
     try:
-        for path in _deep_paths(maker, b"deep-path"):
+        for path in _deep_paths(maker):
             made.append(path)  # noqa: PERF402 (what was made before a refusal counts)
     except OSError as error:
         if error.errno not in _TOO_DEEP or not made or len(made[-1]) < _DEEP_ENOUGH_BYTES:
@@ -381,31 +374,27 @@ def _deep(maker: OddMaker) -> Iterable[bytes]:
     return made
 
 
-def _deep_paths(maker: OddMaker, folder: bytes) -> Iterable[bytes]:
-    wanted = list(_EDGE_LENGTHS)
+def _deep_paths(maker: OddMaker) -> Iterable[bytes]:
+    wanted, above = list(_EDGE_LENGTHS), b""
     for _ in range(_DEEP_LEVELS):
-        prefix_bytes = len(maker.in_base(folder)) + 1
+        prefix_bytes = len(maker.place(above)) + (1 if not above else 0)
         while wanted and 1 <= wanted[0] - prefix_bytes <= 220:
             name = b"edge-%d-" % wanted[0]
-            yield maker.file(folder + b"/" + name.ljust(wanted.pop(0) - prefix_bytes, b"e"))
-        folder += b"/" + _DEEP_COMPONENT
-        yield maker.directory(folder)
-    yield maker.file(folder + b"/bottom", 5000)
-    yield maker.symlink(folder + b"/up", b"../" * 3 + b"nowhere")
+            yield maker.file(above + name.ljust(wanted.pop(0) - prefix_bytes, b"e"))
+        yield maker.directory(above + _DEEP_COMPONENT)
+        above += _DEEP_COMPONENT + b"/"
+    yield maker.file(above + b"bottom", 5000)
+    yield maker.symlink(above + b"up", b"../" * 3 + b"nowhere")
 
 
-# Hard links and symlinks that leave their directory or tree, or lead nowhere
-
-
-def _linked_files(maker: OddMaker, folder: bytes, names: tuple[bytes, ...]) -> Iterable[bytes]:
-    first, *others = (folder + b"/" + name for name in names)
+def _linked_files(maker: OddMaker, first: bytes, *others: bytes) -> Iterable[bytes]:
     return maker.links(maker.file(first, 70_000), *others)
 
 
 def _linked_across_trees(maker: OddMaker) -> Iterable[bytes]:
     if maker.neighbour is None:
         raise CannotMake("no neighbouring tree was given")
-    here = maker.file(b"hard-link-across-trees/here", 4000)
+    here = maker.file(b"here", 4000)
     to_fd = os.open(maker.neighbour, _PLACE)
     try:
         with maker.writer.parent(here) as (from_fd, name):
@@ -417,56 +406,28 @@ def _linked_across_trees(maker: OddMaker) -> Iterable[bytes]:
 
 
 def _linked_symlink(maker: OddMaker) -> Iterable[bytes]:
-    return maker.links(maker.symlink(b"hard-link-symlink/first", b"somewhere"), b"hard-link-symlink/second")
+    return maker.links(maker.symlink(b"first", b"somewhere"), b"second")
 
 
-def _symlinks(maker: OddMaker, folder: bytes, targets: tuple[tuple[bytes, bytes], ...]) -> Iterable[bytes]:
-    return [maker.symlink(folder + b"/" + name, target) for name, target in targets]
+def _symlinks(maker: OddMaker, *targets: tuple[bytes, bytes]) -> Iterable[bytes]:
+    return [maker.symlink(name, target) for name, target in targets]
 
 
-def _relative(maker: OddMaker) -> Iterable[bytes]:
-    maker.file(b"symlink-relative/file")
-    maker.file(b"symlink-relative/directory/inside")
-    targets = (
-        (b"to-file", b"file"),
-        (b"to-directory", b"directory"),
-        (b"to-directory-with-slash", b"directory/"),
-        (b"roundabout", b"./directory/../directory//inside"),
-        (b"not-text", b"\xff\n"),
-    )
-    return _symlinks(maker, b"symlink-relative", targets)
+def _relative(maker: OddMaker, *targets: tuple[bytes, bytes]) -> Iterable[bytes]:
+    maker.file(b"file")
+    maker.file(b"directory/inside")
+    return _symlinks(maker, *targets)
 
 
 def _symlink_across_trees(maker: OddMaker) -> Iterable[bytes]:
-    up = b"../" * len(maker.in_base(b"symlink-across-trees").split(b"/"))
+    up = b"../" * len(maker.place().split(b"/"))
     neighbour = up + b"../" + (last_name(maker.neighbour) if maker.neighbour else b"neighbour")
-    targets = ((b"file", neighbour + b"/hard-link-from-" + maker.tree_name), (b"tree", neighbour))
-    return _symlinks(maker, b"symlink-across-trees", targets)
+    return _symlinks(maker, (b"file", neighbour + b"/hard-link-from-" + maker.tree_name), (b"tree", neighbour))
 
 
 def _into_source(maker: OddMaker) -> Iterable[bytes]:
-    targets = ((b"root", maker.source_mount), (b"deeper", maker.source_mount + b"/home/somebody/data"))
-    return _symlinks(maker, b"symlink-into-source", targets)
-
-
-_LINKED_FILES = {
-    OddKind.HARD_LINK_SAME_DIRECTORY: (b"first", b"second", b"third\n", b"-fourth"),
-    OddKind.HARD_LINK_ACROSS_DIRECTORIES: (b"a/file", b"b/file", b"b/deeper/file"),
-}
-_SYMLINKS = {
-    OddKind.SYMLINK_ABSOLUTE: ((b"root", b"/"), (b"file", b"/etc/hostname"), (b"proc", b"/proc/self/root")),
-    OddKind.SYMLINK_DANGLING: (
-        (b"relative", b"no/such/file"),
-        (b"absolute", b"/no/such/file"),
-        (b"above-the-root", b"../" * 60 + b"no/such/file"),
-    ),
-    OddKind.SYMLINK_LOOP: ((b"itself", b"itself"), (b"one", b"two"), (b"two", b"one"), (b"parent", b"..")),
-    # XFS, and therefore every brick, stores at most 1,023 bytes of a symlink (XFS_SYMLINK_MAXLEN).
-    OddKind.SYMLINK_LONG: ((b"1000-bytes", b"/".join([b"t" * 199] * 5) + b"/"),),
-}
-
-
-# Content, types, permissions, ACLs, extended attributes and times
+    source = maker.source_mount
+    return _symlinks(maker, (b"root", source), (b"deeper", source + b"/home/somebody/data"))
 
 
 _CAPABILITY_NET_RAW = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
@@ -474,19 +435,26 @@ _CAPABILITY_NET_RAW = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
 
 
 def _sparse(maker: OddMaker) -> Iterable[bytes]:
-    path, size_bytes = maker.in_base(b"sparse/three-islands"), 16 * MIB
+    path, size_bytes = maker.place(b"three-islands"), 16 * MIB
     offsets = (0, 5 * MIB + 4096, size_bytes - 65536)
     islands = [(offset, file_content(maker.seed, path + b"%d" % offset, 65536)) for offset in offsets]
-    late = maker.in_base(b"sparse/starts-with-a-hole")
+    late = maker.place(b"starts-with-a-hole")
     return [
         maker.writer.file(path, islands, size_bytes, maker.plain),
         maker.writer.file(late, [(3 * MIB, b"end")], 3 * MIB + 3, maker.plain),
     ]
 
 
-def _size_edges(maker: OddMaker) -> Iterable[bytes]:
-    sizes = (1, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 131072, MIB, MIB + 1)
-    return [maker.file(b"size-edges/%d" % size, size) for size in sizes]
+def _hole(maker: OddMaker) -> Iterable[bytes]:
+    return [maker.writer.file(maker.place(), (), 8 * MIB, maker.plain)]
+
+
+def _sizes(maker: OddMaker, *sizes_bytes: int) -> Iterable[bytes]:
+    return [maker.file(b"%d" % size_bytes, size_bytes) for size_bytes in sizes_bytes]
+
+
+def _directories(maker: OddMaker, *names: bytes) -> Iterable[bytes]:
+    return [maker.directory(name) for name in names]
 
 
 def _acl_access(maker: OddMaker) -> Iterable[bytes]:
@@ -494,20 +462,20 @@ def _acl_access(maker: OddMaker) -> Iterable[bytes]:
     many = acl_value(owner=7, group=5, other=1, mask=7, users={20500 + number: 5 for number in range(20)})
     on_directory = acl_value(owner=7, group=5, other=0, mask=7, users={20502: 7})
     return [
-        maker.file(b"acl-access/file", attributes=maker.with_mode(0o660, {ACL_ACCESS: value})),
-        maker.file(b"acl-access/24-entries", attributes=maker.with_mode(0o771, {ACL_ACCESS: many})),
-        maker.directory(b"acl-access/directory", maker.with_mode(0o770, {ACL_ACCESS: on_directory})),
+        maker.file(b"file", attributes=maker.with_mode(0o660, {ACL_ACCESS: value})),
+        maker.file(b"24-entries", attributes=maker.with_mode(0o771, {ACL_ACCESS: many})),
+        maker.directory(b"directory", maker.with_mode(0o770, {ACL_ACCESS: on_directory})),
     ]
 
 
 def _acl_default(maker: OddMaker) -> Iterable[bytes]:
     value = acl_value(owner=7, group=5, other=0, mask=7, users={20500: 7}, groups={20600: 5})
     access = acl_value(owner=7, group=5, other=5, mask=7, users={20503: 7})
-    path = maker.directory(b"acl-default", maker.with_mode(0o755, {ACL_DEFAULT: value}))
+    path = maker.directory(attributes=maker.with_mode(0o755, {ACL_DEFAULT: value}))
     # Created before the default ACL is set: a copy must not let them inherit it either.
-    maker.file(b"acl-default/file-without", attributes=maker.with_mode(0o600))
-    maker.directory(b"acl-default/directory-without", maker.with_mode(0o700))
-    both = maker.directory(b"acl-default/both", maker.with_mode(0o775, {ACL_ACCESS: access, ACL_DEFAULT: value}))
+    maker.file(b"file-without", attributes=maker.with_mode(0o600))
+    maker.directory(b"directory-without", maker.with_mode(0o700))
+    both = maker.directory(b"both", maker.with_mode(0o775, {ACL_ACCESS: access, ACL_DEFAULT: value}))
     return [path, both]
 
 
@@ -520,30 +488,29 @@ def _user_xattr(maker: OddMaker) -> Iterable[bytes]:
         "user.ünïcode \n name".encode(): b"\n",
     }
     return [
-        maker.file(b"user-xattr/file", attributes=maker.with_mode(0o644, several)),
-        maker.file(b"user-xattr/read-only-file", attributes=maker.with_mode(0o400, {b"user.a": b"1"})),
-        maker.directory(b"user-xattr/directory", maker.with_mode(0o755, {b"user.project": b"alpha"})),
+        maker.file(b"file", attributes=maker.with_mode(0o644, several)),
+        maker.file(b"read-only-file", attributes=maker.with_mode(0o400, {b"user.a": b"1"})),
+        maker.directory(b"directory", maker.with_mode(0o755, {b"user.project": b"alpha"})),
     ]
 
 
 def _capability(maker: OddMaker) -> Iterable[bytes]:
-    attributes = maker.with_mode(0o755, {b"security.capability": _CAPABILITY_NET_RAW})
-    return [maker.file(b"file-capability", attributes=attributes)]
+    return [maker.file(attributes=maker.with_mode(0o755, {b"security.capability": _CAPABILITY_NET_RAW}))]
 
 
-def _special(maker: OddMaker, name: bytes, type_and_device: tuple[int, ...]) -> Iterable[bytes]:
-    return [maker.writer.special(maker.in_base(name), type_and_device[0], maker.with_mode(0o640), *type_and_device[1:])]
+def _special(maker: OddMaker, file_type: int, device: int = 0) -> Iterable[bytes]:
+    return [maker.writer.special(maker.place(), file_type, maker.with_mode(0o640), device)]
 
 
-def _file_modes(maker: OddMaker, folder: bytes, modes: tuple[int, ...]) -> Iterable[bytes]:
-    return [maker.file(folder + b"/%04o" % mode, attributes=maker.with_mode(mode)) for mode in modes]
+def _file_modes(maker: OddMaker, *modes: int) -> Iterable[bytes]:
+    return [maker.file(b"%04o" % mode, attributes=maker.with_mode(mode)) for mode in modes]
 
 
-def _directory_modes(maker: OddMaker, folder: bytes, modes: tuple[int, ...]) -> Iterable[bytes]:
-    made = [maker.directory(folder + b"/%04o" % mode, maker.with_mode(mode)) for mode in modes]
+def _directory_modes(maker: OddMaker, *modes: int) -> Iterable[bytes]:
+    made = [maker.directory(b"%04o" % mode, maker.with_mode(mode)) for mode in modes]
     for mode in modes:
-        maker.file(folder + b"/%04o/file" % mode, attributes=maker.with_mode(0o444))
-        maker.directory(folder + b"/%04o/directory" % mode)
+        maker.file(b"%04o/file" % mode, attributes=maker.with_mode(0o444))
+        maker.directory(b"%04o/directory" % mode)
     return made
 
 
@@ -551,84 +518,89 @@ def _foreign(maker: OddMaker) -> Iterable[bytes]:
     if os.geteuid() != 0:
         raise CannotMake("only root can give files to somebody else")
     theirs = replace(maker.plain, owner=maker.foreign, mode=0o600)
-    of_root = replace(theirs, owner=0, mode=0o4755)
     return [
-        maker.file(b"foreign-owner/file", attributes=theirs),
-        maker.file(b"foreign-owner/setuid-of-root", attributes=of_root),
-        maker.directory(b"foreign-owner/directory", replace(theirs, mode=0o700)),
-        maker.file(b"foreign-owner/directory/file", attributes=theirs),
+        maker.file(b"file", attributes=theirs),
+        maker.file(b"setuid-of-root", attributes=replace(theirs, owner=0, mode=0o4755)),
+        maker.directory(b"directory", replace(theirs, mode=0o700)),
+        maker.file(b"directory/file", attributes=theirs),
     ]
 
 
-def _times(maker: OddMaker, folder: bytes, times: tuple[tuple[int, int], ...]) -> Iterable[bytes]:
+def _times(maker: OddMaker, *times: tuple[int, int]) -> Iterable[bytes]:
     for number, (mtime_ns, atime_ns) in enumerate(times):
         attributes = replace(maker.plain, mtime_ns=mtime_ns, atime_ns=atime_ns)
-        yield maker.file(folder + b"/file-%d" % number, attributes=attributes)
-        yield maker.directory(folder + b"/directory-%d" % number, replace(attributes, mode=0o755))
-        yield maker.symlink(folder + b"/symlink-%d" % number, b"file-%d" % number, attributes)
+        yield maker.file(b"file-%d" % number, attributes=attributes)
+        yield maker.directory(b"directory-%d" % number, replace(attributes, mode=0o755))
+        yield maker.symlink(b"symlink-%d" % number, b"file-%d" % number, attributes)
 
 
 def _at(year: int) -> int:
     return int(datetime(year, 7, 1, tzinfo=UTC).timestamp()) * NS_PER_S
 
 
-_SPECIALS: Mapping[OddKind, tuple[int, ...]] = {
-    OddKind.FIFO: (stat.S_IFIFO,),
-    OddKind.SOCKET: (stat.S_IFSOCK,),
-    OddKind.CHARACTER_DEVICE: (stat.S_IFCHR, os.makedev(1, 3)),
-    OddKind.BLOCK_DEVICE: (stat.S_IFBLK, os.makedev(259, 77)),
-}
-_FILE_MODES: Mapping[OddKind, tuple[int, ...]] = {
-    OddKind.SETUID: (0o4755, 0o4711, 0o6755),
-    OddKind.SETGID: (0o2755, 0o2644),
-    OddKind.MODE_000: (0o000,),
-}
-_DIRECTORY_MODES: Mapping[OddKind, tuple[int, ...]] = {
-    OddKind.SETGID_DIRECTORY: (0o2775, 0o2770),
+_KINDS: Mapping[OddKind, tuple[Any, ...]] = {
+    **{kind: (_names, *names) for kind, names in NAMES.items()},
+    OddKind.NAME_GLUSTERFS: (_glusterfs,),
+    OddKind.DEEP_PATH: (_deep,),
+    OddKind.HARD_LINK_SAME_DIRECTORY: (_linked_files, b"first", b"second", b"third\n", b"-fourth"),
+    OddKind.HARD_LINK_ACROSS_DIRECTORIES: (_linked_files, b"a/file", b"b/file", b"b/deeper/file"),
+    OddKind.HARD_LINK_ACROSS_TREES: (_linked_across_trees,),
+    OddKind.HARD_LINK_SYMLINK: (_linked_symlink,),
+    OddKind.SYMLINK_RELATIVE: (
+        _relative,
+        (b"to-file", b"file"),
+        (b"to-directory", b"directory"),
+        (b"to-directory-with-slash", b"directory/"),
+        (b"roundabout", b"./directory/../directory//inside"),
+        (b"not-text", b"\xff\n"),
+    ),
+    OddKind.SYMLINK_ABSOLUTE: (_symlinks, (b"root", b"/"), (b"file", b"/etc/hostname"), (b"proc", b"/proc/self/root")),
+    OddKind.SYMLINK_DANGLING: (
+        _symlinks,
+        (b"relative", b"no/such/file"),
+        (b"absolute", b"/no/such/file"),
+        (b"above-the-root", b"../" * 60 + b"no/such/file"),
+    ),
+    OddKind.SYMLINK_LOOP: (_symlinks, (b"itself", b"itself"), (b"one", b"two"), (b"two", b"one"), (b"parent", b"..")),
+    OddKind.SYMLINK_ACROSS_TREES: (_symlink_across_trees,),
+    OddKind.SYMLINK_INTO_SOURCE: (_into_source,),
+    # XFS, and therefore every brick, stores at most 1,023 bytes of a symlink (XFS_SYMLINK_MAXLEN).
+    OddKind.SYMLINK_LONG: (_symlinks, (b"1000-bytes", b"/".join([b"t" * 199] * 5) + b"/")),
+    OddKind.SPARSE: (_sparse,),
+    OddKind.HOLE_ONLY: (_hole,),
+    OddKind.EMPTY_FILE: (lambda maker: [maker.file(size_bytes=0)],),
+    OddKind.SIZE_EDGES: (_sizes, 1, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 131072, MIB, MIB + 1),
+    OddKind.ACL_ACCESS: (_acl_access,),
+    OddKind.ACL_DEFAULT: (_acl_default,),
+    OddKind.USER_XATTR: (_user_xattr,),
+    OddKind.FILE_CAPABILITY: (_capability,),
+    OddKind.FIFO: (_special, stat.S_IFIFO),
+    OddKind.SOCKET: (_special, stat.S_IFSOCK),
+    OddKind.CHARACTER_DEVICE: (_special, stat.S_IFCHR, os.makedev(1, 3)),
+    OddKind.BLOCK_DEVICE: (_special, stat.S_IFBLK, os.makedev(259, 77)),
+    OddKind.SETUID: (_file_modes, 0o4755, 0o4711, 0o6755),
+    OddKind.SETGID: (_file_modes, 0o2755, 0o2644),
+    OddKind.MODE_000: (_file_modes, 0o000),
+    OddKind.SETGID_DIRECTORY: (_directory_modes, 0o2775, 0o2770),
     # Never a file of mode exactly 01000: on a brick it looks like Gluster's own link-to files.
-    OddKind.STICKY_DIRECTORY: (0o1777, 0o3775),
-    OddKind.READ_ONLY_DIRECTORY: (0o555, 0o500),
-}
-_MTIMES_AND_ATIMES: Mapping[OddKind, tuple[tuple[int, int], ...]] = {
-    OddKind.OLD_TIMES: ((_at(1985), _at(1990)), (0, 0), (_at(2001), _at(1999))),
-    OddKind.FUTURE_TIMES: ((_at(2039), _at(2040)), (_at(2090), _at(2090))),
+    OddKind.STICKY_DIRECTORY: (_directory_modes, 0o1777, 0o3775),
+    OddKind.READ_ONLY_DIRECTORY: (_directory_modes, 0o555, 0o500),
+    OddKind.FOREIGN_OWNER: (_foreign,),
+    OddKind.EMPTY_DIRECTORY: (_directories, b"a/b", b"c"),
+    OddKind.OLD_TIMES: (_times, (_at(1985), _at(1990)), (0, 0), (_at(2001), _at(1999))),
+    OddKind.FUTURE_TIMES: (_times, (_at(2039), _at(2040)), (_at(2090), _at(2090))),
     OddKind.SUBSECOND_TIMES: (
+        _times,
         (_at(2020) + 999_999_999, _at(2020) + 1),
         (_at(2020) + 1, _at(2020) + 999_999_999),
         (_at(2020) + 123_456_789, _at(2020) + 500_000_000),
     ),
 }
+"""The function of each kind, and its further arguments."""
 
 
 # The directory of odd files
 
-
-ODD_FUNCTIONS: OddFunctions = {
-    **_table(_names, NAMES),
-    **_table(_linked_files, _LINKED_FILES),
-    **_table(_symlinks, _SYMLINKS),
-    **_table(_special, _SPECIALS),
-    **_table(_file_modes, _FILE_MODES),
-    **_table(_directory_modes, _DIRECTORY_MODES),
-    **_table(_times, _MTIMES_AND_ATIMES),
-    OddKind.NAME_GLUSTERFS: _glusterfs,
-    OddKind.DEEP_PATH: _deep,
-    OddKind.HARD_LINK_ACROSS_TREES: _linked_across_trees,
-    OddKind.HARD_LINK_SYMLINK: _linked_symlink,
-    OddKind.SYMLINK_RELATIVE: _relative,
-    OddKind.SYMLINK_ACROSS_TREES: _symlink_across_trees,
-    OddKind.SYMLINK_INTO_SOURCE: _into_source,
-    OddKind.SPARSE: _sparse,
-    OddKind.HOLE_ONLY: lambda maker: [maker.writer.file(maker.in_base(b"hole-only"), (), 8 * MIB, maker.plain)],
-    OddKind.EMPTY_FILE: lambda maker: [maker.file(b"empty-file", 0)],
-    OddKind.EMPTY_DIRECTORY: lambda maker: [maker.directory(b"empty-directory/" + name) for name in (b"a/b", b"c")],
-    OddKind.SIZE_EDGES: _size_edges,
-    OddKind.ACL_ACCESS: _acl_access,
-    OddKind.ACL_DEFAULT: _acl_default,
-    OddKind.USER_XATTR: _user_xattr,
-    OddKind.FILE_CAPABILITY: _capability,
-    OddKind.FOREIGN_OWNER: _foreign,
-}
 
 _TIME_NS = int(datetime(2023, 3, 4, 5, 6, 7, tzinfo=UTC).timestamp()) * NS_PER_S + 123_456_789
 _FOREIGN_UID_OFFSET = 900
@@ -640,14 +612,12 @@ _REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.EINVAL
 def odd_files(
     tree: bytes,
     *,
-    base: bytes = b"odd",
     seed: int = 1,
     uid: int = FIRST_UID,
     neighbour: bytes | None = None,
     source_mount: bytes | None = None,
-    only: frozenset[OddKind] | None = None,
 ) -> OddFiles:
-    """Make every kind of odd file in the directory `base` of an existing tree (`b""`: in the tree itself).
+    """Make every kind of odd file in the directory `odd` of an existing tree.
 
     `uid` is the owner (its gid has the same number), without root the caller. `neighbour` is another tree on the same
     file system, for a hard link across trees. `source_mount` is the target of absolute symlinks, by default the
@@ -661,7 +631,6 @@ def odd_files(
     with TreeWriter(tree) as writer:
         maker = OddMaker(
             writer=writer,
-            base=base,
             tree_name=last_name(tree),
             seed=seed,
             plain=plain,
@@ -669,13 +638,9 @@ def odd_files(
             neighbour=neighbour and neighbour.rstrip(b"/"),
             source_mount=source_mount if source_mount is not None else os.path.dirname(tree),
         )
-        if base:
-            writer.directory(base, maker.with_mode(0o755))
-        for kind, make in ODD_FUNCTIONS.items():
-            if only is not None and kind not in only:
-                continue
+        for kind, (make, *more) in _KINDS.items():
             try:
-                made[kind] = tuple(make(maker))
+                made[kind] = tuple(make(replace(maker, folder=kind.value.encode()), *more))
             except CannotMake as reason:
                 skipped[kind] = str(reason)
             except OSError as error:

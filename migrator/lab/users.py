@@ -97,7 +97,7 @@ def _invent_user(
     spec: LabSpec, *, name: bytes, uid: int, files: int, data_bytes: int, reference_time_s: int
 ) -> InventedUser:
     draw = odd.seeded_random(spec.seed, b"user", name)
-    sizes = _sizes(draw, files, data_bytes, spec.tiny_below_bytes)
+    sizes = _sizes(draw, files, data_bytes)
     mean_age_s = draw.choice((20 * DAY_S, 120 * DAY_S, 2 * YEAR_S, 4 * YEAR_S))
     paths = _directory_paths(draw, max(1, files // _FILES_PER_DIRECTORY))
     directories: list[InventedDirectory] = []
@@ -112,17 +112,17 @@ def _invent_user(
     return InventedUser(name=name, uid=uid, directories=tuple(directories))
 
 
-def _sizes(draw: random.Random, files: int, data_bytes: int, tiny_below_bytes: int) -> list[int]:
+def _sizes(draw: random.Random, files: int, data_bytes: int) -> list[int]:
     """Most files are tiny, and most bytes are in a few: the remaining bytes go into the biggest files, halving."""
     small: list[int] = []
     left = data_bytes
     big = min(_BIG_FILES, files // 10)
     for _ in range(files - big):
         size = draw.choices(
-            (draw.randrange(tiny_below_bytes), draw.randrange(4 * KIB, 64 * KIB), draw.randrange(64 * KIB, MIB)),
+            (draw.randrange(4 * KIB), draw.randrange(4 * KIB, 64 * KIB), draw.randrange(64 * KIB, MIB)),
             (65, 30, 5),
         )[0]
-        size = size if size <= left // 2 else draw.randrange(tiny_below_bytes)
+        size = size if size <= left // 2 else draw.randrange(4 * KIB)
         small.append(min(size, left))
         left -= small[-1]
     large: list[int] = []

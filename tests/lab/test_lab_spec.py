@@ -27,7 +27,6 @@ def test_the_derived_network_is_always_one(directory: bytes) -> None:
         (replace(SPEC, hosts=0), "hosts"),
         (replace(SPEC, brick_size_bytes=MIB), "300 MiB"),
         (replace(SPEC, users=0), "users"),
-        (replace(SPEC, volume="../x"), "volume"),
         (replace(SPEC, hosts=2, volume_type=VolumeType.REPLICA3), "multiple of 3"),
     ],
 )
