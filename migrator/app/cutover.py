@@ -38,7 +38,6 @@ from migrator.fs.writing import MountedTarget
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.ports import Hosts
 from migrator.ledger.call import backing_up
-from migrator.ledger.exchanged import ProofLedger
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
@@ -153,8 +152,10 @@ def carrying_back(
                 lanes_of(site, target, kept, jobs=None, engine=engine, hosts=hosts) as lanes,
             ):
                 deltas = deltas_of(back, target, moves=moves, ledger=ledger, progress=progress, hosts=hosts, at_most=1)
+                own_plan = wiring.plan(own, record.plan)
                 yield carry_back.BackParts(
                     site=known,
+                    plan=own_plan,
                     source=source,
                     target=target,
                     own=own,
@@ -173,7 +174,7 @@ def carrying_back(
                     compare=lambda plan: Verification(
                         request=VerifyRequest(
                             # What the plan has archived, or left where it is, is on the source alone.
-                            plan=replace(plan, reap=wiring.plan(own, record.plan).reap),
+                            plan=replace(plan, reap=own_plan.reap),
                             batch=record.id,
                             policy=policy,
                             carry=True,
@@ -182,7 +183,8 @@ def carrying_back(
                         source=source,
                         target=target,
                         manifests=back.manifests(ledger),
-                        ledger=ProofLedger.over(ledger, site=known, own=own),
+                        ledger=ledger,
+                        own=own,
                         progress=progress,
                         clock=wiring.clock,
                         reap_lists=wiring.reap_lists(),

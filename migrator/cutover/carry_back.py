@@ -26,7 +26,7 @@ from migrator.cutover.rules_guards import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
 from migrator.delta.model import ChangeKind
 from migrator.delta.moving import only_not_renamed
-from migrator.fs.model import Capacity, TargetCapabilities, trash_place
+from migrator.fs.model import TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import Block, SourceFileSystem
 from migrator.fs.reading import PosixSource
@@ -36,7 +36,7 @@ from migrator.gluster.model import SourceHealth
 from migrator.ledger.call import recorded_run
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord, SiteRecord
-from migrator.plan.model import Batch, Order, Plan, TransferCost
+from migrator.plan.model import Plan
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import RunRequest
 from migrator.transfer.recovery import recover
@@ -169,8 +169,6 @@ def _as_closed(top: Entry) -> Entry:
 
 
 PLAN = "back"
-_NO_COST = TransferCost(s_per_file=0.0, s_per_byte=0.0, streams=1, basis="not asked for")
-_NO_ROOM = Capacity(total_bytes=0, free_bytes=0, total_inodes=None, free_inodes=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,10 +176,11 @@ class BackParts:
     """Everything that carrying back needs, of one cutover. `site` is the migration's own, and `source` and `target` are its
     sides, whichever way files go; `world`, where they are exchanged, and `deltas` are those of the site of the rollback.
 
-    `own` is the migration's ledger. `compare` compares both sides by the plan of the rollback.
+    `own` is the migration's ledger, `plan` the one that the user was moved by. `compare` compares both sides by the plan of the rollback.
     """
 
     site: SiteRecord
+    plan: Plan
     source: SourceSide
     target: TargetSide
     own: Ledger
@@ -263,45 +262,17 @@ def carried_of(ledger: Ledger, parent: Path, users: Sequence[str]) -> tuple[mode
     return tuple(found)
 
 
-def _plan(
-    parts: BackParts, record: model.CutoverRecord, *, catalog: str, scan_id: int, chunk_list: str, digest: str
-) -> Plan:
+def _plan(parts: BackParts, record: model.CutoverRecord, *, scan_id: int, catalog: str, chunk_list: str) -> Plan:
     """A plan of one batch with one tree. The batch has the number of the cutover, so that places in the trash of the source
     differ from user to user.
     """
-    batch = Batch(
-        number=record.id,
-        trees=(record.tree,),
-        size_bytes=0,
-        files=0,
-        directories=0,
-        chunks=0,
-        chunk_list=chunk_list,
-        chunk_list_digest=digest,
-        forecast_s=0.0,
-        fits=True,
-    )
-    return Plan(
-        name=PLAN,
-        site=parts.site.name,
-        site_id=parts.site.site_id,
-        created_at_s=record.since_s,
-        order=Order.HEAVIEST,
-        catalog=catalog,
-        scan_id=scan_id,
-        catalog_whole=True,
-        size_bytes=0,
-        files=0,
-        directories=0,
-        ranking=(),
-        outside=None,
-        batches=(batch,),
-        surprises=(),
-        cost=_NO_COST,
-        forecast_s=0.0,
-        target=_NO_ROOM,
-        problems=(),
-        emptying=(),
+    own = next(one for one in parts.plan.batches if one.number == record.batch)
+    digest = parts.world.chunk_lists.digest(chunk_list)
+    batch = replace(own, number=record.id, trees=(record.tree,), chunk_list=chunk_list, chunk_list_digest=digest)
+    # Both sides were equal at the switch: nothing is reaped, and no size is known yet.
+    batch = replace(batch, size_bytes=0, files=0, directories=0, chunks=0)
+    return replace(
+        parts.plan, name=PLAN, catalog=catalog, scan_id=scan_id, batches=(batch,), ranking=(), owners=(), reap=None
     )
 
 
@@ -373,8 +344,7 @@ def plan_of(parts: BackParts, record: model.CutoverRecord) -> Plan:
     noted = switched_pass(parts.ledger, record)
     if noted is None:
         raise Refused(f"nothing was carried back of {show(record.tree.path)} yet", hint="run the same command again")
-    digest = parts.world.chunk_lists.digest(noted.chunk_list)
-    return _plan(parts, record, catalog=noted.catalog, scan_id=0, chunk_list=noted.chunk_list, digest=digest)
+    return _plan(parts, record, scan_id=0, catalog=noted.catalog, chunk_list=noted.chunk_list)
 
 
 async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: CatalogRecord) -> CatalogRecord:
@@ -406,14 +376,7 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
 
 def _start_pass(parts: BackParts, record: model.CutoverRecord, catalog: CatalogRecord) -> PassRecord:
     written = parts.world.chunk_lists.write(PLAN, record.id, ())
-    plan = _plan(
-        parts,
-        record,
-        catalog=catalog.name,
-        scan_id=catalog.scan_id,
-        chunk_list=written.chunk_list,
-        digest=written.digest,
-    )
+    plan = _plan(parts, record, scan_id=catalog.scan_id, catalog=catalog.name, chunk_list=written.chunk_list)
     # Always the same for the ledger: only its name and its batch matter here.
     parts.ledger.plans.record(plan, path="", checksum="")
     for now, then in ((BatchState.PLANNED, BatchState.SEEDING), (BatchState.SEEDING, BatchState.SEEDED)):

@@ -131,16 +131,14 @@ class VerifyRequest:
 _Checked = tuple[SiteRecord, TargetCapabilities, BatchState, Batch, tuple[bytes, ...]]
 
 
-def _check_request(request: VerifyRequest, ledger: "Ledger") -> _Checked:
+def _check_request(request: VerifyRequest, ledger: "Ledger", own: "Ledger") -> _Checked:
     """The site, what its target keeps, the state of the batch, the batch with the trees to compare alone, and these trees (empty
     if they are the whole batch).
 
     Raises UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet.
     """
     plan, number = request.plan, request.batch
-    site = ledger.site.read()
-    if site is None:
-        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+    site = own.site.required()
     if plan.site_id != site.site_id:
         raise Refused(
             f"plan {plan.name!r} was made for another site ({plan.site})",
@@ -237,7 +235,8 @@ class Verification:
     if the verification is whole and found no difference; a verified batch that fails goes back to seeded. A verification of
     some trees never makes the batch verified, and withdraws that state only if it finds differences. `archived` is the
     content of proven archives; without it every path of the plan's reap list may be absent, as for a user who moves back to
-    the source. With `storage`, the walk waits for lost storage of the target, and reads again what was unreadable meanwhile.
+    the source. `own` is the migration's ledger if `ledger` is that of a rollback: it has the site and the earlier verifications.
+    With `storage`, the walk waits for lost storage of the target, and reads again what was unreadable meanwhile.
     """
 
     request: VerifyRequest
@@ -250,6 +249,7 @@ class Verification:
     reap_lists: "ReapListFiles | None" = None
     archived: ProvenArchives | None = None
     storage: StorageTargets | None = None
+    own: "Ledger | None" = None
     _waiting: walk.StorageWait | None = field(init=False, default=None)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
@@ -262,7 +262,7 @@ class Verification:
         written.
         """
         self._began_s = self.clock.monotonic_s()
-        site, capabilities, state, batch, trees = _check_request(self.request, self.ledger)
+        site, capabilities, state, batch, trees = _check_request(self.request, self.ledger, self.own or self.ledger)
         if self.storage is not None:
             self._waiting = walk.StorageWait(self.storage, self.clock, self._event)
             await self._wait_for_storage(self._waiting)
@@ -358,7 +358,7 @@ class Verification:
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
     def _open_earlier(self, batch: Batch) -> walk.Carrying:
-        carrying = walk.Carrying(self.manifests, self.ledger.verifications, self.request.policy)
+        carrying = walk.Carrying(self.manifests, (self.own or self.ledger).verifications, self.request.policy)
         carrying.open([tree.path for tree in batch.trees])
         for problem in carrying.problems:
             self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
