@@ -25,7 +25,7 @@ from migrator.catalog.queries import BrickContentFiles
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
-from migrator.cutover.writers import BrickWriters, known_endpoints, open_on_bricks
+from migrator.cutover.writers import brick_writers, known_endpoints, open_on_bricks
 from migrator.gluster import looks
 from migrator.gluster.changes import GlusterAdditions, GlusterDrains, GlusterRetirements
 from migrator.gluster.volume import GlusterSource
@@ -209,7 +209,7 @@ async def retirement_world(
             volume=GlusterRetirements(source.commands),
             source=source,
             target_root=wiring.target_root,
-            writers=BrickWriters(hosts, tuple(hosts.names), source, processes=wiring.processes),
+            writers=partial(brick_writers, hosts, tuple(hosts.names), source, wiring.processes),
             endpoints=endpoints,
             scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
             cover=partial(cover_paths, wiring.closed_catalogs(ledger), scratch=wiring.scratch),

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -29,9 +30,8 @@ from migrator.cutover import carry_back
 from migrator.cutover.catalogs import SwitchedCatalogFiles
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.model import BackupSeen, CutoverRecord
-from migrator.cutover.ports import WriterSearch
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
-from migrator.cutover.writers import BrickWriters, LocalWriters
+from migrator.cutover.writers import WriterSearch, brick_writers, local_writers
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
@@ -287,8 +287,8 @@ async def cutover_world(
 
 def _writers(wiring: app.Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> WriterSearch:
     if isinstance(source, GlusterSource):
-        return BrickWriters(hosts, host_specs(wiring.site), source, processes=wiring.processes)
-    return LocalWriters(wiring.processes, source)
+        return partial(brick_writers, hosts, host_specs(wiring.site), source, wiring.processes)
+    return partial(local_writers, wiring.processes, source)
 
 
 def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:

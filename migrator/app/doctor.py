@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
@@ -16,8 +16,7 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import LinkPlace
-from migrator.cutover.ports import WriterSearch
-from migrator.cutover.writers import ClientWriters, LocalWriters
+from migrator.cutover.writers import WriterSearch, client_writers, local_writers
 from migrator.doctor.stage import HostWorld, LinkWorld
 from migrator.fs.model import MountIdentity
 from migrator.fs.ports import FileSystem
@@ -68,7 +67,7 @@ def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
     """Finds who writes to the target: on this machine, and on the other clients of BeeGFS if site.toml says how to reach them."""
     storage, ssh = wiring.storage_targets(), wiring.site.target.clients
     if storage is None or ssh is None:
-        return LocalWriters(wiring.processes, target)
+        return partial(local_writers, wiring.processes, target)
 
     @asynccontextmanager
     async def connect(names: Sequence[str]) -> AsyncIterator[SiteHosts]:
@@ -79,7 +78,7 @@ def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
         finally:
             await hosts.close()
 
-    return ClientWriters(wiring.processes, target, clients=storage.clients, connect=connect)
+    return partial(client_writers, wiring.processes, target, storage.clients, connect)
 
 
 def link_place(site: Site) -> LinkPlace | None:

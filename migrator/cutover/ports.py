@@ -1,16 +1,13 @@
 """Interfaces to file systems and to other features that a cutover needs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.cutover.model import (
     TreeMeasurement,
-    Writers,
 )
 from migrator.fs.model import Side
 
@@ -19,17 +16,6 @@ from migrator.fs.model import Side
 
 class TopChanged(Refused):
     """The top of a tree is neither what was written down nor what freezing makes of it: nothing was changed."""
-
-
-class WriterSearch(Protocol):
-    """Finds processes with open files below user trees."""
-
-    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
-        """Search all trees once. Changes nothing. Whatever cannot be searched is `unseen`, and no error.
-
-        The result holds files that were open at some time during the search, so begin it after `freeze`, when no user can
-        enter any more. Working directories of other machines are never found; files made there show in the next scan.
-        """
 
 
 # Measuring trees.

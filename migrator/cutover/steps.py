@@ -26,11 +26,11 @@ from migrator.cutover.ports import (
     SourceChange,
     TreeVisit,
     TreeVisited,
-    WriterSearch,
 )
 from migrator.cutover.rules import next_step
 from migrator.cutover.rules_guards import freeze_words, outcome_of, state_words
 from migrator.cutover.rules_speed import speed_ups, user_words
+from migrator.cutover.writers import WriterSearch
 from migrator.delta.delta import DeltaPass, Deltas, note_equal
 from migrator.delta.moving import only_not_renamed
 from migrator.fs.model import Side, TargetCapabilities
@@ -199,7 +199,7 @@ class Sight:
         """Reasons why somebody may still write to the tree; None if that cannot be checked."""
         search = self.world.target_writers if back else self.world.source_writers
         try:
-            found = await search.find_writers([tree])
+            found = await search([tree])
         except (MigratorError, OSError):
             return None
         return rules.why_not_frozen(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
@@ -207,7 +207,7 @@ class Sight:
     async def unseen(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
         """What a search for writers cannot see, which no freeze changes; None if it cannot be made."""
         try:
-            found = await search.find_writers(trees)
+            found = await search(trees)
         except (MigratorError, OSError):
             return None
         return rules.what_is_unseen(found, vouched=self.request.freeze is model.FreezeWay.HOOK)

@@ -7,7 +7,7 @@ import platform
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import msgspec
@@ -30,14 +30,7 @@ _TIMEOUT_S = 600.0
 _MODULES = ("far_mounts", "far_trees", "far_search")
 """In the order in which they are loaded: each imports only earlier ones."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer of one search. `served` is False if the process of the brick was not found."""
-
-    open_files: tuple[OpenFile, ...]
-    unseen: tuple[str, ...]
-    served: bool
+_NOT_SERVED = "no process of Gluster's has it open, so it is down, or served in a way that is not known"
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -53,34 +46,37 @@ def script() -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What to search for below `root`, without the processes `own`. `filesystem`: the type that `root` has to have there; `brick`:
-    the name of the brick with that root, whose processes alone are searched.
+class _Question:
+    """What to search for below `root`. `filesystem`: the type that `root` has to have there; `brick`: the name of the brick with
+    that root, whose processes alone are searched.
     """
 
     way: str
     root: bytes
     trees: Sequence[bytes]
     brick: str = ""
-    own: Collection[int] = ()
     filesystem: str = ""
 
 
-async def _ask(processes: Processes, python: bytes, host: str, question: Question) -> Answer:
-    """Search the processes of a machine once. Raises HostLost, ToolFailed."""
+async def _ask(
+    processes: Processes, python: bytes, host: str, question: _Question, *, own: Sequence[int] = ()
+) -> Writers:
+    """Search the processes of a machine once, without its processes `own`. Raises HostLost, ToolFailed."""
     document = {
         "way": question.way,
         "root": question.root.decode("latin-1"),
         "trees": [tree.decode("latin-1") for tree in question.trees],
-        "own": sorted(question.own),
+        "own": own,
         "filesystem": question.filesystem,
     }
     try:
         answer = msgspec.json.decode(await _run(processes, python, script(), document, _TIMEOUT_S), type=_Answer)
     except (ToolFailed, msgspec.DecodeError) as error:
         raise ToolFailed(f"open files cannot be looked for on {host}: {error}", cause="its Python fails") from error
+    if not answer.served:
+        answer.unseen.append(_NOT_SERVED)
     brick = question.brick
-    return Answer(
+    return Writers(
         open_files=tuple(
             OpenFile(
                 host=host,
@@ -96,7 +92,6 @@ async def _ask(processes: Processes, python: bytes, host: str, question: Questio
             for path, pid, program, kind, writable, unlinked in answer.open
         ),
         unseen=tuple(answer.unseen),
-        served=answer.served,
     )
 
 
@@ -112,35 +107,38 @@ async def _run(
     return done.stdout
 
 
-async def _ask_host(hosts: Hosts, name: str, question: Question) -> Answer:
+async def _ask_host(hosts: Hosts, name: str, question: _Question) -> Writers:
     host = await hosts.reach(name)
     return await _ask(host.processes, (await host.identity()).python, name, question)
 
 
-def _on_brick(brick: Brick, trees: Sequence[bytes]) -> Question:
-    return Question(way="brick", root=brick.path, trees=trees, brick=brick.name)
+def _on_brick(brick: Brick, trees: Sequence[bytes]) -> _Question:
+    return _Question(way="brick", root=brick.path, trees=trees, brick=brick.name)
 
 
-async def _look(hosts: Hosts, name: str, question: Question, *, subject: str, gate: asyncio.Semaphore) -> Writers:
+async def _look(hosts: Hosts, name: str, question: _Question, *, subject: str, gate: asyncio.Semaphore) -> Writers:
     """Search a host; sentences about what cannot be seen there name the `subject`."""
     async with gate:
         try:
-            answer = await _ask_host(hosts, name, question)
+            found = await _ask_host(hosts, name, question)
         except MigratorError as error:
             return Writers(unseen=(f"{subject}: {error.message}",))
-    unseen = list(answer.unseen)
-    if not answer.served:
-        unseen.append("no process of Gluster's has it open, so it is down, or served in a way that is not known")
-    return Writers(open_files=answer.open_files, unseen=tuple(f"{subject}: {sentence}" for sentence in unseen))
+    return replace(found, unseen=tuple(f"{subject}: {sentence}" for sentence in found.unseen))
 
 
-async def _look_here(processes: Processes, question: Question) -> Writers:
-    """Search the processes of this machine."""
+async def _look_here(processes: Processes, question: _Question) -> Writers:
+    """Search the processes of this machine, but for this one."""
     try:
-        answer = await _ask(processes, os.fsencode(sys.executable), platform.node(), question)
+        return await _ask(processes, os.fsencode(sys.executable), platform.node(), question, own=(os.getpid(),))
     except MigratorError as error:
         return Writers(unseen=(error.message,))
-    return Writers(open_files=answer.open_files, unseen=answer.unseen)
+
+
+def _joined(looks: Sequence[Writers], *unseen: str) -> Writers:
+    return Writers(
+        open_files=tuple(one for look in looks for one in look.open_files),
+        unseen=(*unseen, *(one for look in looks for one in look.unseen)),
+    )
 
 
 # Connections to bricks that belong to this site's mounts or to Gluster.
@@ -194,120 +192,86 @@ async def open_on_bricks(hosts: Hosts, bricks: Sequence[Brick], trees: Sequence[
     found: set[tuple[str, bytes]] = set()
     for brick in bricks:
         try:
-            answer = await _ask_host(hosts, brick.host, _on_brick(brick, trees))
+            search = await _ask_host(hosts, brick.host, _on_brick(brick, trees))
         except MigratorError:
             return None
-        if not answer.served:
+        if _NOT_SERVED in search.unseen:
             return None
-        found |= {(brick.name, one.path) for one in answer.open_files if one.kind is OpenKind.FILE}
+        found |= {(brick.name, one.path) for one in search.open_files if one.kind is OpenKind.FILE}
     return len(found)
 
 
-# The `WriterSearch` port.
+# Searches. Each searches all trees once and changes nothing; whatever cannot be searched is `unseen`, and no error.
+#
+# The result holds files that were open at some time during the search, so begin it after the freeze, when no user can enter any more.
+# Working directories of other machines are never found; files made there show in the next scan.
 
+
+WriterSearch = Callable[[Sequence[bytes]], Awaitable[Writers]]
+"""Finds processes with open files below user trees."""
 
 _AT_ONCE = 32
 
 
-class LocalWriters:
-    """Searches all processes of this machine: descriptors, working directories, mappings, loop devices. If other machines
+async def local_writers(processes: Processes, source: FileSystem, trees: Sequence[bytes]) -> Writers:
+    """Search all processes of this machine: descriptors, working directories, mappings, loop devices. If other machines
     may have the source's file system mounted, the result says so in `unseen`.
-
-    `own` are processes to leave out; this one always is.
     """
-
-    def __init__(self, processes: Processes, source: FileSystem, *, own: Collection[int] = ()) -> None:
-        self._processes = processes
-        self._source = source
-        self._own = frozenset({os.getpid(), *own})
-
-    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
-        """As the port says."""
-        try:
-            identity = await asyncio.to_thread(self._source.identity)
-        except OSError as error:
-            return Writers(unseen=(f"the source's root cannot be read: {error.strerror}",))
-        question = Question(way="source", root=self._source.root, trees=trees, own=self._own)
-        found = await _look_here(self._processes, question)
-        others = clients_unseen(identity.filesystem, mount=self._source.root)
-        return Writers(open_files=found.open_files, unseen=(*found.unseen, *others))
+    try:
+        identity = await asyncio.to_thread(source.identity)
+    except OSError as error:
+        return Writers(unseen=(f"the source's root cannot be read: {error.strerror}",))
+    found = await _look_here(processes, _Question(way="source", root=source.root, trees=trees))
+    others = clients_unseen(identity.filesystem, mount=source.root)
+    return replace(found, unseen=(*found.unseen, *others))
 
 
-class BrickWriters:
-    """Searches the processes of every brick on its host, where the open files of all clients show, and the processes of
-    this machine, of which more is known. `names` are the hosts of site.toml.
-
-    Bricks do not know the working directories of clients.
+async def brick_writers(
+    hosts: Hosts, names: Collection[str], source: SourceFileSystem, processes: Processes, trees: Sequence[bytes]
+) -> Writers:
+    """Search the processes of every brick on its host, where the open files of all clients show, and the processes of
+    this machine, of which more is known. `names` are the hosts of site.toml. Bricks do not know the working directories of
+    clients.
     """
+    health = await source.health()
+    if health.state is None or not health.state.bricks:
+        return Writers(unseen=("the bricks of the source are not known: " + "; ".join(health.problems),))
+    gate = asyncio.Semaphore(_AT_ONCE)
 
-    def __init__(self, hosts: Hosts, names: Collection[str], source: SourceFileSystem, *, processes: Processes) -> None:
-        self._hosts = hosts
-        self._names = frozenset(names)
-        self._source = source
-        self._processes = processes
-
-    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
-        """As the port says."""
-        health = await self._source.health()
-        if health.state is None or not health.state.bricks:
-            return Writers(unseen=("the bricks of the source are not known: " + "; ".join(health.problems),))
-        gate = asyncio.Semaphore(_AT_ONCE)
-        here, *looks = await asyncio.gather(
-            _look_here(self._processes, Question(way="client", root=self._source.root, trees=trees, own={os.getpid()})),
-            *(self._look_at(brick, trees, gate) for brick in health.state.bricks),
-        )
-        # What cannot be seen of this machine's processes shows on the bricks, as that of any other client does.
-        return Writers(
-            open_files=tuple(one for look in (here, *looks) for one in look.open_files),
-            unseen=(*unopened_unseen(health.state), *(one for look in looks for one in look.unseen)),
-        )
-
-    async def _look_at(self, brick: Brick, trees: Sequence[bytes], gate: asyncio.Semaphore) -> Writers:
+    async def look(brick: Brick) -> Writers:
         subject = f"brick {brick.name}"
-        if brick.host not in self._names:
+        if brick.host not in names:
             return Writers(unseen=(f"{subject}: site.toml has no section for its host",))
-        return await _look(self._hosts, brick.host, _on_brick(brick, trees), subject=subject, gate=gate)
+        return await _look(hosts, brick.host, _on_brick(brick, trees), subject=subject, gate=gate)
+
+    here, *looks = await asyncio.gather(
+        _look_here(processes, _Question(way="client", root=source.root, trees=trees)), *map(look, health.state.bricks)
+    )
+    # What cannot be seen of this machine's processes shows on the bricks, as that of any other client does.
+    return _joined([replace(here, unseen=()), *looks], *unopened_unseen(health.state))
 
 
-Connect = Callable[[Sequence[str]], AbstractAsyncContextManager[Hosts]]
-
-
-class ClientWriters:
-    """Searches the processes of every client of a target that lists its clients: this machine, and the others by ssh. Each has the
-    target mounted at the same path.
+async def client_writers(
+    processes: Processes,
+    target: FileSystem,
+    clients: Callable[[], Awaitable[Sequence[str]]],
+    connect: Callable[[Sequence[str]], AbstractAsyncContextManager[Hosts]],
+    trees: Sequence[bytes],
+) -> Writers:
+    """Search the processes of every client of a target that lists its clients: this machine, and the others by ssh. Each has the
+    target mounted at the same path. `clients` lists them by host name, and raises ToolFailed.
     """
-
-    def __init__(
-        self,
-        processes: Processes,
-        target: FileSystem,
-        *,
-        clients: Callable[[], Awaitable[Sequence[str]]],
-        connect: Connect,
-    ) -> None:
-        """`clients` lists them by host name, and raises ToolFailed."""
-        self._processes = processes
-        self._target = target
-        self._clients = clients
-        self._connect = connect
-
-    async def find_writers(self, trees: Sequence[bytes]) -> Writers:
-        """As the port says."""
-        here = platform.node().partition(".")[0]
-        try:
-            identity = await asyncio.to_thread(self._target.identity)
-            others = [name for name in await self._clients() if name.partition(".")[0] != here]
-        except (OSError, ToolFailed) as error:
-            return Writers(unseen=(f"the clients of the target are not known: {error}",))
-        gate = asyncio.Semaphore(_AT_ONCE)
-        here_only = Question(way="source", root=self._target.root, trees=trees, own={os.getpid()})
-        there = Question(way="source", root=self._target.root, trees=trees, filesystem=identity.filesystem)
-        async with self._connect(others) as hosts:
-            looks = await asyncio.gather(
-                _look_here(self._processes, here_only),
-                *(_look(hosts, name, there, subject=f"client {name}", gate=gate) for name in others),
-            )
-        return Writers(
-            open_files=tuple(one for look in looks for one in look.open_files),
-            unseen=tuple(one for look in looks for one in look.unseen),
+    own_name = platform.node().partition(".")[0]
+    try:
+        identity = await asyncio.to_thread(target.identity)
+        others = [name for name in await clients() if name.partition(".")[0] != own_name]
+    except (OSError, ToolFailed) as error:
+        return Writers(unseen=(f"the clients of the target are not known: {error}",))
+    gate, here = asyncio.Semaphore(_AT_ONCE), _Question(way="source", root=target.root, trees=trees)
+    there = replace(here, filesystem=identity.filesystem)
+    async with connect(others) as hosts:
+        looks = await asyncio.gather(
+            _look_here(processes, here),
+            *(_look(hosts, name, there, subject=f"client {name}", gate=gate) for name in others),
         )
+    return _joined(looks)

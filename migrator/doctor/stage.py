@@ -28,8 +28,8 @@ from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths
 from migrator.cutover.model import FreezeWay, LinkPlace
-from migrator.cutover.ports import WriterSearch
 from migrator.cutover.rules import check_freeze_hooks, check_open_files, check_way_back, what_is_unseen
+from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
@@ -674,7 +674,7 @@ async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Fi
         return []
     cutover = world.site.cutover
     try:
-        found = await world.target_writers.find_writers(())
+        found = await world.target_writers(())
     except (MigratorError, OSError):
         doubts = None
     else:

@@ -20,7 +20,7 @@ from migrator.core.progress import Progress, PurgeProgress
 from migrator.core.tasks import Blocking
 from migrator.core.units import NS_PER_S, several
 from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, PurgeSum
-from migrator.cutover.ports import WriterSearch
+from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.hooks.stage import Hooks

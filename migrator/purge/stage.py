@@ -320,7 +320,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     async def _writing(self, path: bytes) -> tuple[str, ...]:
         """Who can still write below a path."""
-        found = await self.call.world.writers.find_writers((path,))
+        found = await self.call.world.writers((path,))
         return why_not_frozen(found, vouched=self.call.request.vouched)
 
     def _scan_whole(self, record: CutoverRecord) -> bool | None:

@@ -12,7 +12,7 @@ from migrator.core.clock import SystemClock
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write, why_not_frozen
-from migrator.cutover.writers import BrickWriters
+from migrator.cutover.writers import brick_writers
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabBrick
@@ -78,7 +78,7 @@ def search(lab: LabHandle, hosts: LabHosts, trees: tuple[bytes, ...] = (TREE,)) 
     async def look() -> Writers:
         source = gluster(lab)
         try:
-            return await BrickWriters(hosts, hosts.names, source, processes=LocalProcesses()).find_writers(trees)
+            return await brick_writers(hosts, hosts.names, source, LocalProcesses(), trees)
         finally:
             source.close()
             await hosts.close()

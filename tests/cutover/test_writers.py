@@ -15,7 +15,7 @@ from migrator.core.errors import ToolFailed
 from migrator.cutover import writers as asking
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.cutover.rules import can_write
-from migrator.cutover.writers import ClientWriters, LocalWriters
+from migrator.cutover.writers import client_writers, local_writers
 from migrator.fs.model import MountIdentity
 from migrator.fs.reading import PosixSource
 from migrator.hosts.local import LocalHost
@@ -44,7 +44,7 @@ def source(xfs_source: XfsMount) -> Path:
 def search(source: Path, trees: Sequence[bytes] = (ANN,)) -> Writers:
     filesystem = PosixSource(os.fsencode(source))
     try:
-        return asyncio.run(LocalWriters(LocalProcesses(), filesystem).find_writers(trees))
+        return asyncio.run(local_writers(LocalProcesses(), filesystem, trees))
     finally:
         filesystem.close()
 
@@ -254,7 +254,7 @@ def test_a_python_that_fails_is_unseen_with_what_it_said(source: Path) -> None:
             return await super().run(replace(command, stdin=b"no question"))
 
     filesystem = PosixSource(os.fsencode(source))
-    writers = asyncio.run(LocalWriters(Failing(), filesystem).find_writers((ANN,)))
+    writers = asyncio.run(local_writers(Failing(), filesystem, (ANN,)))
     filesystem.close()
     assert writers.open_files == ()
     assert "open files cannot be looked for" in writers.unseen[0]
@@ -290,8 +290,7 @@ def on_clients(source: Path, names: Sequence[str], trees: Sequence[bytes] = (ANN
 
     target = Shared(os.fsencode(source))
     try:
-        search = ClientWriters(LocalProcesses(), target, clients=clients, connect=connect)
-        return asyncio.run(search.find_writers(trees))
+        return asyncio.run(client_writers(LocalProcesses(), target, clients, connect, trees))
     finally:
         target.close()
 
@@ -321,7 +320,7 @@ def test_other_machines_have_a_network_file_system_open_too(source: Path) -> Non
 
     filesystem = Shared(os.fsencode(source))
     with holding(_HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
-        writers = asyncio.run(LocalWriters(LocalProcesses(), filesystem).find_writers((ANN,)))
+        writers = asyncio.run(local_writers(LocalProcesses(), filesystem, (ANN,)))
     filesystem.close()
     assert only(writers, pid).writable
     assert "nfs4: what other machines have open there is not known" in writers.unseen[-1]

@@ -16,8 +16,7 @@ from migrator.core.entry import UserTree
 from migrator.core.states import PassKind
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover import model as cutover
-from migrator.cutover.ports import WriterSearch
-from migrator.cutover.writers import LocalWriters
+from migrator.cutover.writers import WriterSearch, local_writers
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger
@@ -139,9 +138,10 @@ class PurgeSite:
             async def problems(_self) -> tuple[str, ...]:  # noqa: N805
                 return self.storage
 
-        class Search(LocalWriters):
-            async def find_writers(_self, trees: Sequence[bytes]) -> cutover.Writers:  # noqa: N805
-                return self.writers if self.writers is not None else await super().find_writers(trees)
+        async def search(trees: Sequence[bytes]) -> cutover.Writers:
+            return (
+                self.writers if self.writers is not None else await local_writers(LocalProcesses(), world.source, trees)
+            )
 
         return PurgeWorld(
             source=self.read_by or world.source,
@@ -150,7 +150,7 @@ class PurgeSite:
             manifest=ManifestFiles(scratch=Scratch(world.directory / "temporary")),
             manifests=self.manifests or world.manifests,
             storage=Storage(),
-            writers=self.search or Search(LocalProcesses(), world.source),
+            writers=self.search or search,
             link=link,
             backup=lambda _record: self.backup,
             back_up=self.backups.append,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.cutover.model import CutoverState
-from migrator.cutover.writers import BrickWriters
+from migrator.cutover.writers import brick_writers
 from migrator.gluster.volume import GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.purge.model import TreeOutcome
@@ -80,7 +80,7 @@ def site(lab: LabHandle, neighbour: Path, scratch: Path, xfs_target: XfsMount) -
     try:
         with purge_site(scratch / "site", lab.source, xfs_target.path, fill, tree=b"home/purged") as made:
             made.read_by = source
-            made.search = BrickWriters(LabHosts(lab), LabHosts(lab).names, source, processes=LocalProcesses())
+            made.search = partial(brick_writers, LabHosts(lab), LabHosts(lab).names, source, LocalProcesses())
             assert on_bricks(lab) - before
             yield made
     finally:

@@ -30,7 +30,7 @@ from migrator.core.probe import PROBE_NAME, is_probe
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking, told
 from migrator.cutover.model import SETTLED_STATES, Writers
-from migrator.cutover.ports import WriterSearch
+from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.changes import GlusterRetirements
@@ -383,7 +383,7 @@ class RetirementLooker:
         return others, unseen
 
     async def _opened(self) -> Writers:
-        found = await self.call.world.writers.find_writers((b"",))
+        found = await self.call.world.writers((b"",))
         own = (_STORE, _STORE + b"/")
         users = [replace(one, path=one.path.lstrip(b"/")) for one in found.open_files]
         return replace(

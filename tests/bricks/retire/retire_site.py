@@ -155,7 +155,7 @@ class Site:
             volume=self.volume,  # type: ignore[arg-type]
             source=self.source,
             target_root=b"/mnt/beegfs",
-            writers=self,
+            writers=self.find_writers,
             endpoints=self.endpoints,
             scan=self.scan,
             cover=self.paths,
