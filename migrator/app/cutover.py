@@ -11,7 +11,7 @@ from msgspec import structs
 
 from migrator import app
 from migrator.app import Wiring
-from migrator.app.doctor import link_place, target_writers
+from migrator.app.doctor import links_of, target_writers
 from migrator.app.hosts import host_specs, reached
 from migrator.app.transfer import (
     deltas_of,
@@ -28,8 +28,8 @@ from migrator.core.paths import join
 from migrator.core.progress import Progress
 from migrator.cutover import carry_back
 from migrator.cutover.catalogs import SwitchedCatalogFiles
-from migrator.cutover.files import MountedTops, SymlinkedPaths
-from migrator.cutover.model import BackupSeen, CutoverRecord
+from migrator.cutover.files import MountedTops
+from migrator.cutover.model import BackupSeen, CutoverRecord, LinkSeen
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import WriterSearch, brick_writers, local_writers
 from migrator.fs.model import TargetCapabilities
@@ -259,7 +259,6 @@ async def cutover_world(
             # What it opens anew is what the source keeps, so no capabilities are given: all is tried.
             source_trees = MountedTarget(wiring.source_root)
             stack.callback(source_trees.close)
-            place = link_place(site)
             yield CutoverWorld(
                 run=run,
                 hooks=wiring.hooks(),
@@ -270,8 +269,7 @@ async def cutover_world(
                 source_trees=source_trees,
                 source_writers=_writers(wiring, source, hosts),
                 target_writers=target_writers(wiring, target_side),
-                links=None if place is None else SymlinkedPaths(place),
-                place=place,
+                links=links_of(site),
                 verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
                 manifests=wiring.manifests(ledger),
                 policy=policy,
@@ -404,23 +402,21 @@ def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationR
 
 def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
     """Where the path of a user leads; real paths are compared."""
-    place = link_place(wiring.site)
-    if place is None:
+    links = links_of(wiring.site)
+    if links is None:
         return lambda _tree: LeadsTo.UNTOLD
-    links = SymlinkedPaths(place)
 
     def look(tree: UserTree) -> LeadsTo:
-        if problem := naming_problem(place.link, tree):
+        if problem := naming_problem(links.place.link, tree):
             raise OSError(0, problem, tree.path)
         found = links.read_link(tree)
         if found.unread:
             raise OSError(0, found.unread, found.path)
-        source, target = join(wiring.source_root, tree.path), join(wiring.target_root, tree.path)
         if found.leads_to is None:
             # While a tree is purged its path on the source is gone, but a link may still name it.
             named = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
-            return LeadsTo.SOURCE if named == source else LeadsTo.ELSEWHERE
-        sides = {os.path.realpath(source): LeadsTo.SOURCE, os.path.realpath(target): LeadsTo.TARGET}
-        return sides.get(found.leads_to, LeadsTo.ELSEWHERE)
+            return LeadsTo.SOURCE if named == join(wiring.source_root, tree.path) else LeadsTo.ELSEWHERE
+        sides = {LinkSeen.SOURCE: LeadsTo.SOURCE, LinkSeen.TARGET: LeadsTo.TARGET}
+        return sides.get(links.seen(tree, found), LeadsTo.ELSEWHERE)
 
     return look

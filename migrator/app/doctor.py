@@ -53,12 +53,11 @@ def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
 
 def link_world(wiring: Wiring) -> LinkWorld | None:
     """The links of the users, if a cutover switches them."""
-    place = link_place(wiring.site)
-    if place is None:
+    links = links_of(wiring.site)
+    if links is None:
         return None
     return LinkWorld(
-        links=SymlinkedPaths(place),
-        place=place,
+        links=links,
         plans=lambda site_id: PlanFiles(wiring.site.site.plans_dir, site_id=site_id),
     )
 
@@ -81,15 +80,17 @@ def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
     return partial(client_writers, wiring.processes, target, storage.clients, connect)
 
 
-def link_place(site: Site) -> LinkPlace | None:
+def links_of(site: Site) -> SymlinkedPaths | None:
     """The links that a cutover switches; None if a hook does it, or site.toml names none."""
     if site.cutover.switch != "symlink" or site.cutover.link is None:
         return None
-    return LinkPlace(
-        link=site.cutover.link,
-        source_root=os.fsencode(site.source.mount),
-        target_root=os.fsencode(site.target.root),
-        volume=site.source.volume if site.source.kind == "gluster" else None,
+    return SymlinkedPaths(
+        LinkPlace(
+            link=site.cutover.link,
+            source_root=os.fsencode(site.source.mount),
+            target_root=os.fsencode(site.target.root),
+            volume=site.source.volume if site.source.kind == "gluster" else None,
+        )
     )
 
 

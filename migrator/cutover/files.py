@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
-from migrator.core.paths import is_beneath, show
-from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, TopLook, TopSeen
+from migrator.core.paths import is_beneath, join, show
+from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, LinkSeen, TopLook, TopSeen
 from migrator.cutover.ports import TopChanged
 from migrator.cutover.rules import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk
@@ -185,7 +185,19 @@ class SymlinkedPaths:
     """
 
     def __init__(self, place: LinkPlace) -> None:
-        self._place = place
+        self.place = place
+
+    def seen(self, tree: UserTree, found: LinkLook) -> LinkSeen:
+        """The side that a link leads to."""
+        place = self.place
+        for root, side in ((place.source_root, LinkSeen.SOURCE), (place.target_root, LinkSeen.TARGET)):
+            if found.leads_to == os.path.realpath(join(root, tree.path)):
+                return side
+        return LinkSeen.OTHER
+
+    def problem(self, look: LinkLook) -> LinkProblem | None:
+        """Why a link cannot be switched."""
+        return link_problem(look, real_place(self.place), os.geteuid())
 
     def read_link(self, tree: UserTree) -> LinkLook:
         """Look at the link. Changes nothing. Raises Refused for a tree whose link cannot be named; read errors are in
@@ -216,10 +228,12 @@ class SymlinkedPaths:
         name, way = os.path.basename(path), Way()
         try:
             with walk(os.path.dirname(path), way) as fd:
-                self._require(LinkLook(path=path, way=tuple(way.looks), directory=way.real, type=EntryType.SYMLINK))
+                _raise(
+                    self.problem(LinkLook(path=path, way=tuple(way.looks), directory=way.real, type=EntryType.SYMLINK))
+                )
                 _recover(fd, name, new, (old_real, new_real))
                 look = _look(path, way, fd)
-                self._require(look)
+                _raise(self.problem(look))
                 if look.leads_to == new_real:
                     _sync(fd)
                     return False
@@ -230,22 +244,19 @@ class SymlinkedPaths:
                 _exchange_links(fd, path, judged, new)
                 return True
         except (FileNotFoundError, NotADirectoryError):
-            self._require(LinkLook(path=path, way=tuple(way.looks)))
+            _raise(self.problem(LinkLook(path=path, way=tuple(way.looks))))
             raise
         except OSError:
             _raise(way_problem(way.looks, os.geteuid(), reached=False))
             raise
 
     def _path(self, tree: UserTree) -> bytes:
-        if problem := naming_problem(self._place.link, tree):
+        if problem := naming_problem(self.place.link, tree):
             raise Refused(
                 f"no link can be named for {show(tree.path)}: {problem}",
                 hint='give the tree a user in [users] map, or set [cutover] switch = "hook"',
             )
-        return link_path(self._place.link, tree)
-
-    def _require(self, look: LinkLook) -> None:
-        _raise(link_problem(look, real_place(self._place), os.geteuid()))
+        return link_path(self.place.link, tree)
 
     def _tree(self, path: bytes) -> bytes:
         """The real path of a tree. Raises Refused if there is no such directory below either root."""
@@ -254,7 +265,7 @@ class SymlinkedPaths:
             found = path.startswith(b"/") and stat.S_ISDIR(os.lstat(real).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             real, found = path, False
-        place = real_place(self._place)
+        place = real_place(self.place)
         if not found or not any(is_beneath(real, root.rstrip(b"/")) for root in (place.source_root, place.target_root)):
             raise Refused(
                 f"{show(path)} is no directory of the source or of the target: no link is switched",

@@ -324,15 +324,6 @@ class BackupSeen(StrEnum):
     MISSING = "missing"
 
 
-class TargetTop(StrEnum):
-    """The top directory of a tree on the target, before its user is moved: nobody but root may have worked in it."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    MISSING = "missing"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSeen:
     """The newest final pass over the tree, or the newest carrying back, by its number in the ledger and its scan `catalog`.

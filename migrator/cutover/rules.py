@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum, auto
 from typing import Any, assert_never
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.events import Finding, failure, ok, warning
 from migrator.core.paths import show
@@ -519,6 +519,19 @@ def is_closed(now: Entry, *, uid: int, gid: int) -> bool:
     """Whether only this program's user enters the top on the target."""
     acls = {ACL_ACCESS, ACL_DEFAULT} & now.xattrs.keys()
     return not acls and (now.type, now.uid, now.gid, now.mode) == (EntryType.DIRECTORY, uid, gid, CLOSED_MODE)
+
+
+def not_closed(tree: UserTree, top: Entry | None, *, uid: int, gid: int) -> tuple[str, ...]:
+    """Why somebody may have worked in the tree on the target before its user is moved. `uid` and `gid` are this program's."""
+    name = f"the tree {show(tree.path)} on the target"
+    if top is None:
+        return (f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew",)
+    if is_closed(top, uid=uid, gid=gid):
+        return ()
+    return (
+        f"{name} is open, so somebody may have changed it: make it root's with mode 0700, and see `migrator verify` "
+        "for what differs",
+    )
 
 
 def target_top(

@@ -1,11 +1,10 @@
 """Preflight checks before a freeze, and the states of cutovers for people. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from math import isnan
 
 from migrator.core.entry import UserTree
-from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import format_duration, format_size, several
 from migrator.cutover import model
@@ -155,19 +154,14 @@ def freezes_words(cutovers: Sequence[model.CutoverFacts]) -> str:
 # unknown fact counts as a problem.
 
 
-_NOT_CLOSED = {
-    model.TargetTop.UNKNOWN: "whether {} is closed to users is not known: see `migrator doctor`",
-    model.TargetTop.MISSING: "{} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew",
-    model.TargetTop.OPEN: "{} is open, so somebody may have changed it: make it root's with mode 0700, and see `migrator verify` "
-    "for what differs",
-}
-_READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
+READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
+"""The states of a batch whose users may be moved."""
 
 
 def cutover_problems(
     tree: UserTree,
+    request: model.CutoverRequest,
     *,
-    plan: str,
     batch: int,
     state: BatchState | None,
     before: model.CutoverRecord | None,
@@ -175,27 +169,16 @@ def cutover_problems(
     failed_chunks: int,
     bad_files: int,
     predicted_freeze_s: float | None,
-    max_freeze_s: float,
-    freeze_accepted: bool,
-    target_top: model.TargetTop,
     backup: model.BackupSeen,
-    link: Sequence[str] | None,
-    capacity: Sequence[str] | None,
-    mounts: Sequence[str],
-    freeze: Sequence[str] | None,
-    lacking_archives: int | str | None,
+    checked: Mapping[str, Sequence[str] | None],
 ) -> Iterator[str]:
     """Every reason against freezing the user of one tree, with what to do next; none where it may begin.
 
     `before` is the newest attempt of this tree by any plan, `elsewhere` those of other trees that are under way and not
-    part of this command. `freeze_accepted`: a freeze longer than `max_freeze_s`, or one that is not predicted, was asked for
-    by name. `link` are the problems of the path that is switched, `capacity` those of room on the target, `mounts` those
-    of both mounts and of the source's health, `freeze` those of the site's way to freeze (a hook that is missing).
-    `lacking_archives` is how many files of the tree the plan archives that are in no archive, or a sentence where archives
-    cannot be read. None everywhere stands for what is not known.
+    part of this command. `checked` are the problems of other things, by their name; None: not known.
     """
     again = f"`migrator run --user-batch {batch}`"
-    yield from _before(tree, before, plan=plan, batch=batch)
+    yield from _before(tree, before, plan=request.plan, batch=batch)
     for other in elsewhere:
         if other.under_way:
             verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"
@@ -205,48 +188,28 @@ def cutover_problems(
             )
     if state is None:
         yield f"how far batch {batch} is, is not known: see `migrator status`"
-    elif state not in _READY:
+    elif state not in READY:
         yield f"batch {batch} is {state.value}: copy it first, with {again}"
     for count, what in ((failed_chunks, "chunk"), (bad_files, "file")):
         if count:
             yield f"{several(count, what)} of batch {batch} failed: put their reasons right (`migrator status`), then {again}"
     otherwise = f"make a delta pass with {again}, or accept it with --accept-freeze"
-    if freeze_accepted:
+    if request.accept_freeze:
         pass
     elif predicted_freeze_s is None or isnan(predicted_freeze_s):
         yield f"how long the freeze would be is not predicted: {otherwise}"
-    elif predicted_freeze_s > max_freeze_s:
+    elif predicted_freeze_s > request.max_freeze_s:
         yield (
             f"the freeze is predicted to last {format_duration(predicted_freeze_s)}, longer than [cutover] max_freeze "
-            f"({format_duration(max_freeze_s)}): {otherwise}"
+            f"({format_duration(request.max_freeze_s)}): {otherwise}"
         )
-    # Of a batch that is yet to be copied it is said already that the tree is not there.
-    if target_top is not model.TargetTop.CLOSED and (
-        target_top is not model.TargetTop.MISSING or state is None or state in _READY
-    ):
-        yield _NOT_CLOSED[target_top].format(f"the tree {show(tree.path)} on the target")
     if backup is model.BackupSeen.MISSING:
         yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
-    for what, problems in (
-        (f"the path of {tree.user}", link),
-        ("the room on the target", capacity),
-        ("the mounts", mounts),
-        ("the way to freeze", freeze),
-    ):
+    for what, problems in checked.items():
         if problems is None:
             yield f"the state of {what} is not known: see `migrator doctor`"
         else:
             yield from problems
-    if lacking_archives is None:
-        yield f"whether all is archived that the plan archives of {tree.user} is not known: see `migrator doctor`"
-    elif isinstance(lacking_archives, str):
-        yield lacking_archives
-    elif lacking_archives:
-        yield (
-            f"{several(lacking_archives, 'file')} of {tree.user} that the plan archives "
-            f"{'is' if lacking_archives == 1 else 'are'} in no archive that was read back: "
-            f"`migrator reap archive --user {tree.user}`"
-        )
 
 
 def _before(tree: UserTree, before: model.CutoverRecord | None, *, plan: str, batch: int) -> Iterable[str]:

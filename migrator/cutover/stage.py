@@ -11,13 +11,19 @@ from migrator.beegfs.tool import look_at_quotas, look_at_storage
 from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, MigratorError
 from migrator.core.events import EventKind, FindingStatus, Severity
-from migrator.core.paths import is_beneath
+from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
 from migrator.cutover import model, steps
-from migrator.cutover.files import real_place
-from migrator.cutover.rules import begin_rollback, closed_already, is_closed, missing_freeze_hook
-from migrator.cutover.rules_guards import cutover_facts, cutover_problems, newest_attempts, outcome_of, state_words
+from migrator.cutover.rules import BACK, THERE, begin_rollback, closed_already, missing_freeze_hook, not_closed
+from migrator.cutover.rules_guards import (
+    READY,
+    cutover_facts,
+    cutover_problems,
+    newest_attempts,
+    outcome_of,
+    state_words,
+)
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
@@ -27,7 +33,7 @@ from migrator.operations.model import Halt
 from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import choose_cost
 from migrator.site.rules_guards import capacity_problems, health_problems
-from migrator.site.rules_links import check_switch_hooks, leads_elsewhere, link_problem
+from migrator.site.rules_links import check_switch_hooks, leads_elsewhere
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, Invocation
 from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
@@ -73,31 +79,31 @@ class Guarding:
         """Every failed check, as a sentence."""
         sight, ledger = self.sight, self.sight.ledger
         plan = ledger.plans.read(sight.plan.name)
+        state = plan.batches.get(batch) if plan else None
         failed_chunks, bad_files = self._failed(tree, batch)
-        request = sight.request
-        chosen = {one.path for trees in request.trees.values() for one in trees}
+        chosen = {one.path for trees in sight.request.trees.values() for one in trees}
         paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
         problems = cutover_problems(
             tree,
-            plan=sight.plan.name,
+            sight.request,
             batch=batch,
-            state=plan.batches.get(batch) if plan else None,
+            state=state,
             before=ledger.cutovers.latest(tree.path),
             elsewhere=[one for one in ledger.cutovers.under_way() if one.tree.path not in chosen],
             failed_chunks=failed_chunks,
             bad_files=bad_files,
             predicted_freeze_s=predicted_freeze_s,
-            max_freeze_s=request.max_freeze_s,
-            freeze_accepted=request.accept_freeze,
-            target_top=await self._top(tree),
             backup=sight.backup(tree.path, batch),
-            link=await self._link(tree),
-            capacity=capacity,
-            mounts=await self._mounts(),
-            freeze=await self._freeze(tree),
-            # No time limit: a look at many files takes long, and nobody is frozen yet.
-            lacking_archives=await asyncio.to_thread(steps.lacking_archives, sight, tree.path),
+            checked={
+                f"the tree {show(tree.path)} on the target": await self._top(tree, copied=state in (None, *READY)),
+                f"the path of {tree.user}": await self._link(tree),
+                "the room on the target": capacity,
+                "the mounts": await self._mounts(),
+                "the way to freeze": await self._freeze(tree),
+                # No time limit: a look at many files takes long, and nobody is frozen yet.
+                f"the archives of {tree.user}": await asyncio.to_thread(steps.lacking_archives, sight, tree),
+            },
         )
         # With servers down, quotas would wait for them.
         limits = await self._limits(tree) if capacity == () else ()
@@ -136,19 +142,17 @@ class Guarding:
             sum(is_beneath(one.path, tree.path) for one in bad),
         )
 
-    async def _top(self, tree: UserTree) -> model.TargetTop:
+    async def _top(self, tree: UserTree, *, copied: bool) -> tuple[str, ...] | None:
         try:
-            entry = await self.sight.entry(self.sight.run.target, tree.path)
+            top = await self.sight.entry(self.sight.run.target, tree.path)
         except OSError:
-            return model.TargetTop.UNKNOWN
-        if entry is None:
-            return model.TargetTop.MISSING
-        return model.TargetTop.CLOSED if is_closed(entry, uid=os.geteuid(), gid=os.getegid()) else model.TargetTop.OPEN
+            return None
+        # Of a batch that is yet to be copied it is said already that the tree is not there.
+        return not_closed(tree, top, uid=os.geteuid(), gid=os.getegid()) if copied or top is not None else ()
 
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
-        world = self.sight.world
-        links, place = world.links, world.place
-        if links is None or place is None:
+        links = self.sight.world.links
+        if links is None:
             found = await self._hooks()
             if found is None:
                 return None
@@ -158,9 +162,7 @@ class Guarding:
 
         def look() -> tuple[str, ...]:
             found = links.read_link(tree)
-            problem = link_problem(found, real_place(place), os.geteuid()) or leads_elsewhere(
-                found, (os.path.realpath(source),)
-            )
+            problem = links.problem(found) or leads_elsewhere(found, (os.path.realpath(source),))
             return () if problem is None else (f"{problem.message}: {problem.fix}",)
 
         try:
@@ -245,18 +247,15 @@ async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> 
 
 def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.CutoverStep, bool]]:
     """The steps that hooks are called around, in order, and whether each was done."""
-    states = record.times.keys()
-    given_up, back = record.state is model.CutoverState.REVERTED, record.state is model.CutoverState.ROLLED_BACK
-    for hooked, step, there, done in (
-        (HookStep.FREEZE, model.CutoverStep.FREEZE, True, model.CutoverState.FROZEN),
-        (HookStep.SWITCH, model.CutoverStep.SWITCH, True, model.CutoverState.SWITCHED),
-        (HookStep.THAW, model.CutoverStep.REVERT if given_up else model.CutoverStep.THAW, True, None),
-        (HookStep.FREEZE, model.CutoverStep.ROLLBACK_FREEZE, False, model.CutoverState.ROLLBACK_FROZEN),
-        (HookStep.SWITCH, model.CutoverStep.SWITCH_BACK, False, model.CutoverState.SWITCHED_BACK),
-        (HookStep.THAW, model.CutoverStep.ROLLBACK_THAW if back else model.CutoverStep.ROLLBACK_REVERT, False, None),
+    state = record.state
+    for way, stays in (
+        (THERE, state is model.CutoverState.REVERTED),
+        (BACK, state is not model.CutoverState.ROLLED_BACK),
     ):
-        place = CutoverPlace(step=hooked, record=record, back=not there)
-        yield place, step, done is None or done in states
+        for step in (way.freeze, way.switch, way.revert if stays else way.thaw):
+            hooked = steps.HOOKED[step]
+            done = hooked is HookStep.THAW or model.STEP_STATES[step][1] in record.times
+            yield CutoverPlace(step=hooked, record=record, back=not way.forward), step, done
 
 
 # Beginning and resuming.

@@ -21,7 +21,7 @@ from migrator.core.states import PassKind
 from migrator.core.units import format_size, several
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import CarryingBack, pass_seen, proof_seen
-from migrator.cutover.files import MountedTops, SymlinkedPaths, real_place
+from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.ports import (
     SourceChange,
     TreeVisit,
@@ -47,7 +47,7 @@ from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ArchivedMember, ReapRow, same_file
-from migrator.site.rules_links import link_path, link_problem, naming_problem
+from migrator.site.rules_links import link_path, naming_problem
 from migrator.transfer.bases import covers, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
@@ -85,7 +85,7 @@ class Comparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverWorld:
-    """What a cutover touches: `run` is what a run touches. `links` and `place` are None where hooks make the switch.
+    """What a cutover touches: `run` is what a run touches. `links` is None where hooks make the switch.
 
     `freezer` closes tops on the source, `trees` opens and closes them on the target; `source_trees` opens those on the
     source for users who come back. `source_writers` and `target_writers`
@@ -107,7 +107,6 @@ class CutoverWorld:
     source_writers: WriterSearch
     target_writers: WriterSearch
     links: SymlinkedPaths | None
-    place: model.LinkPlace | None
     verify: VerifyTree
     manifests: "ManifestDirectories"
     policy: DigestPolicy
@@ -277,22 +276,18 @@ class Sight:
         return rules.target_top(target, self.wanted_top(record, source, target), uid=os.geteuid(), gid=os.getegid())
 
     async def _link(self, record: model.CutoverRecord) -> tuple[model.LinkSeen, bytes | None]:
-        links, place = self.world.links, self.world.place
-        if links is None or place is None:
+        links = self.world.links
+        if links is None:
             return model.LinkSeen.UNTOLD, None
-        source, target = self.paths(record.tree.path)
 
         def look() -> tuple[model.LinkSeen, bytes | None]:
             found = links.read_link(record.tree)
             if record.notes.link not in (None, found.path):
                 # site.toml names another one by now: what was switched is not this.
                 return model.LinkSeen.UNKNOWN, None
-            if found.unread or link_problem(found, real_place(place), os.geteuid()) is not None:
+            if found.unread or links.problem(found) is not None:
                 return model.LinkSeen.UNKNOWN, found.text
-            sides = {os.path.realpath(source): model.LinkSeen.SOURCE, os.path.realpath(target): model.LinkSeen.TARGET}
-            return (
-                sides.get(found.leads_to, model.LinkSeen.OTHER) if found.leads_to else model.LinkSeen.OTHER
-            ), found.text
+            return links.seen(record.tree, found), found.text
 
         try:
             return await self.blocking(look)
@@ -336,7 +331,7 @@ class Cutting(Sight):
 
 
 COUNTED = 10_000
-"""So many files that lack an archive are counted one by one; each takes a look at the source."""
+"""After so many files that lack an archive no more are counted: each takes a look at the source."""
 
 
 def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
@@ -353,25 +348,27 @@ def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
         folders.hand_over(tree, uid=top.uid, gid=top.gid)
 
 
-def lacking_archives(sight: Sight, tree: bytes) -> int | str | None:
-    """How many files the plan archives that no archive holds that was read back, although they are as the plan has them and
-    not on the target: the verification would miss them. At most COUNTED. A sentence where archives cannot be read, None where
-    the source cannot. Blocking.
+def lacking_archives(sight: Sight, tree: UserTree) -> tuple[str, ...] | None:
+    """Why not all is archived that the plan archives of a tree: files that no archive holds that was read back, although they are
+    as the plan has them and not on the target, so that the verification would miss them; or an archive that cannot be read. None
+    where the source cannot. Blocking.
     """
     count, archived = 0, None
     try:
-        for rows in sight.world.to_archive(sight.plan, tree):
+        for rows in sight.world.to_archive(sight.plan, tree.path):
             archived = archived or sight.world.archived()
-            known = archived.of_block(tree, [row.path for row in rows])
-            for row in rows:
-                count += _lacks_archive(sight.run, row, known.get(row.path))
-                if count == COUNTED:
-                    return count
+            known = archived.of_block(tree.path, [row.path for row in rows])
+            count += sum(_lacks_archive(sight.run, row, known.get(row.path)) for row in rows)
+            if count >= COUNTED:
+                break
     except MigratorError as error:
-        return error.message
+        return (error.message,)
     except OSError:
         return None
-    return count
+    if not count:
+        return ()
+    lacks = f"{several(count, 'file')} of {tree.user} that the plan archives {'is' if count == 1 else 'are'}"
+    return (f"{lacks} in no archive that was read back: `migrator reap archive --user {tree.user}`",)
 
 
 def _lacks_archive(run: World, row: ReapRow, member: ArchivedMember | None) -> bool:
@@ -441,7 +438,7 @@ async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequ
 # The cutover and the rollback of one tree. Every step can be repeated: it does what is missing.
 
 
-_HOOKED = {
+HOOKED = {
     step: hooked
     for way in (rules.THERE, rules.BACK)
     for step, hooked in (
@@ -529,10 +526,10 @@ class TreeMachine(
         del record
         # What a hook says that was called before, by a call that was killed, tells nothing of what that one did.
         if not resumed and isinstance(error, HookRefused | HookSkipped):
-            self._not_switched = self._not_switched or _HOOKED.get(act.step) is HookStep.SWITCH
+            self._not_switched = self._not_switched or HOOKED.get(act.step) is HookStep.SWITCH
 
     async def around(self, act: _Act, record: model.CutoverRecord) -> Around | None:
-        hooked = _HOOKED.get(act.step)
+        hooked = HOOKED.get(act.step)
         if hooked is None:
             return None
         place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
@@ -557,9 +554,9 @@ class TreeMachine(
         cutting = self.cutting
         usage = next((one for one in cutting.plan.ranking if one.tree.path == record.tree.path), None)
         old, new = cutting.paths(record.tree.path)
-        link, place_of_links = record.notes.link, cutting.world.place
-        if link is None and place_of_links is not None and not naming_problem(place_of_links.link, record.tree):
-            link = link_path(place_of_links.link, record.tree)  # before it is in the ledger
+        link, links = record.notes.link, cutting.world.links
+        if link is None and links is not None and not naming_problem(links.place.link, record.tree):
+            link = link_path(links.place.link, record.tree)  # before it is in the ledger
         stays, thaws = act.step in _STAYS, place.step is HookStep.THAW
         # What was predicted and measured is of the way there.
         frozen_s = None if place.back else record.freeze_s
@@ -571,7 +568,7 @@ class TreeMachine(
             batch=record.batch,
             trees=(record.tree,),
             user=record.tree.user,
-            link=link if cutting.world.links is not None else None,
+            link=None if links is None else link,
             old_path=new if place.back else old,
             new_path=old if place.back else new,
             back=place.back,

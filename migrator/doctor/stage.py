@@ -26,8 +26,8 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import Event, EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
-from migrator.cutover.files import SymlinkedPaths
-from migrator.cutover.model import FreezeWay, LinkPlace
+from migrator.cutover.files import SymlinkedPaths, real_place
+from migrator.cutover.model import FreezeWay
 from migrator.cutover.rules import check_freeze_hooks, check_open_files, check_way_back, what_is_unseen
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
@@ -217,7 +217,6 @@ class LinkWorld:
     """The ports for checking links. `plans` returns the documents of one site, by its id."""
 
     links: SymlinkedPaths
-    place: LinkPlace
     plans: Callable[[str], PlanFiles]
 
 
@@ -228,7 +227,7 @@ async def examine_links(world: LinkWorld | None, ledger: "Ledger | None", blocki
     record = ledger.site.read() if ledger is not None else None
     active = ledger.plans.active() if ledger is not None else None
     if record is None or active is None:
-        return [ok("links", f"{world.place.link}: looked at when there is a plan")]
+        return [ok("links", f"{world.links.place.link}: looked at when there is a plan")]
     try:
         plan, _ = world.plans(record.site_id).read(active.name)
     except MigratorError as error:
@@ -236,7 +235,7 @@ async def examine_links(world: LinkWorld | None, ledger: "Ledger | None", blocki
     trees = tuple(tree for batch in plan.batches for tree in batch.trees)
     try:
         looked = await blocking(lambda: _look_at_link(world, trees), timeout_s=_TIMEOUT_S)
-        return [*check_link_names(world.place.link, trees), *looked]
+        return [*check_link_names(world.links.place.link, trees), *looked]
     except TimeoutError:
         return [failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "see what they lead to: a mount may hang")]
     except OSError as error:
@@ -245,12 +244,10 @@ async def examine_links(world: LinkWorld | None, ledger: "Ledger | None", blocki
 
 
 def _look_at_link(world: LinkWorld, trees: tuple[UserTree, ...]) -> list[Finding]:
-    place = world.place
-    source, target = os.path.realpath(place.source_root), os.path.realpath(place.target_root)
-    real = {tree.path: (join(source, tree.path), join(target, tree.path)) for tree in trees}
+    place = real_place(world.links.place)
+    real = {tree.path: (join(place.source_root, tree.path), join(place.target_root, tree.path)) for tree in trees}
     looks = [(tree, world.links.read_link(tree)) for tree in trees if naming_problem(place.link, tree) is None]
-    resolved = LinkPlace(link=place.link, source_root=source, target_root=target, volume=place.volume)
-    return check_links(resolved, looks, real=real, euid=os.geteuid())
+    return check_links(place, looks, real=real, euid=os.geteuid())
 
 
 # Ports, and queries of file systems

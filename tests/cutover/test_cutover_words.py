@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from migrator.core.entry import UserTree
+from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
-from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, TargetTop
+from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverRequest, CutoverState, FreezeWay
+from migrator.cutover.rules import not_closed
 from migrator.cutover.rules_guards import cutover_blockers, cutover_problems, freeze_words
+from migrator.transfer.model import RunRequest
+from tests.support.entries import entry
 
 S = CutoverState
 TREE = UserTree(path=b"home/alice", user="alice")
@@ -23,8 +26,15 @@ RECORD = CutoverRecord(
     times={S.PLANNED: 1.0},
     predicted_freeze_s=100.0,
 )
+REQUEST = CutoverRequest(
+    plan="p",
+    trees={3: (TREE,)},
+    run=RunRequest(plan="p", batches=(3,), jobs=1, pid=1),
+    freeze=FreezeWay.TOP,
+    max_freeze_s=100.0,
+)
 GOOD: Mapping[str, Any] = {
-    "plan": "p",
+    "request": REQUEST,
     "batch": 3,
     "state": BatchState.CONVERGING,
     "before": None,
@@ -32,15 +42,8 @@ GOOD: Mapping[str, Any] = {
     "failed_chunks": 0,
     "bad_files": 0,
     "predicted_freeze_s": 100.0,
-    "max_freeze_s": 100.0,
-    "freeze_accepted": False,
-    "target_top": TargetTop.CLOSED,
     "backup": BackupSeen.NOT_ASKED,
-    "link": (),
-    "capacity": (),
-    "mounts": (),
-    "freeze": (),
-    "lacking_archives": 0,
+    "checked": {"the mounts": ()},
 }
 
 
@@ -56,7 +59,9 @@ def test_every_guard_passes_a_good_one() -> None:
     others = [in_state(state) for state in (S.PLANNED, S.THAWED, S.RETAINED, S.REVERTED, S.ROLLED_BACK)]
     good: list[dict[str, Any]] = [{"state": state} for state in (BatchState.SEEDED, BatchState.VERIFIED)]
     good += [{"before": in_state(ended)} for ended in (S.REVERTED, S.ROLLED_BACK, S.PLANNED)]
-    good += [{"predicted_freeze_s": freeze_s, "freeze_accepted": True} for freeze_s in (None, 1e9)]
+    good += [
+        {"predicted_freeze_s": freeze_s, "request": replace(REQUEST, accept_freeze=True)} for freeze_s in (None, 1e9)
+    ]
     for changes in ({}, {"elsewhere": others}, *good):
         assert problems(**changes) == ()
 
@@ -72,21 +77,9 @@ def test_every_guard_passes_a_good_one() -> None:
         ("predicted_freeze_s", 100.5, "predicted to last 1 min 40 s, longer than"),
         ("predicted_freeze_s", float("nan"), "is not predicted"),
         ("predicted_freeze_s", None, "is not predicted"),
-        ("target_top", TargetTop.OPEN, "home/alice on the target is open"),
-        ("target_top", TargetTop.MISSING, "home/alice on the target is not there"),
-        ("target_top", TargetTop.UNKNOWN, "is closed to users is not known"),
         ("backup", BackupSeen.MISSING, "no backup of the target is recorded"),
-        ("link", ("/home/alice is a directory",), "/home/alice is a directory"),
-        ("link", None, "the path of alice is not known"),
-        ("capacity", ("no room",), "no room"),
-        ("capacity", None, "the room on the target is not known"),
-        ("mounts", ("gone",), "gone"),
-        ("freeze", ("no hook",), "no hook"),
-        ("freeze", None, "the way to freeze is not known"),
-        ("lacking_archives", 1, "1 file of alice that the plan archives is in no archive that was read back"),
-        ("lacking_archives", 2_000, "`migrator reap archive --user alice`"),
-        ("lacking_archives", "archive 1 is missing", "archive 1 is missing"),
-        ("lacking_archives", None, "whether all is archived that the plan archives of alice is not known"),
+        ("checked", {"the mounts": ("gone",)}, "gone"),
+        ("checked", {"the room on the target": None}, "the room on the target is not known"),
         ("elsewhere", (in_state(S.VERIFYING),), "finish it with `migrator cutover --user alice`"),
         ("elsewhere", (in_state(S.CARRYING_BACK),), "finish it with `migrator rollback --user alice`"),
         ("before", in_state(S.RETAINED), "works on the target already"),
@@ -100,9 +93,12 @@ def test_each_guard_alone(name: str, value: object, said: str) -> None:
     assert said in problem
 
 
-def test_a_tree_that_was_never_copied_is_not_said_to_be_open_on_the_target() -> None:
-    (problem,) = problems(state=BatchState.PLANNED, target_top=TargetTop.MISSING)
-    assert problem == "batch 3 is planned: copy it first, with `migrator run --user-batch 3`"
+def test_somebody_may_have_worked_in_a_tree_that_is_open_on_the_target_or_gone() -> None:
+    top = entry(TREE.path, type=EntryType.DIRECTORY, uid=0, gid=0, mode=0o700)
+    assert not_closed(TREE, top, uid=0, gid=0) == ()
+    for now, said in ((replace(top, mode=0o755), "is open, so somebody may have changed it"), (None, "is not there")):
+        (problem,) = not_closed(TREE, now, uid=0, gid=0)
+        assert f"home/alice on the target {said}" in problem
 
 
 def test_predicted_against_real_freeze() -> None:
