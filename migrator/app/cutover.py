@@ -192,7 +192,6 @@ def carrying_back(
                 )
 
     return carry_back.CarryingBack(
-        policy=policy,
         directory=rollbacks(wiring),
         source_root=wiring.source_root,
         catalogs=wiring.closed_catalogs(own),

@@ -37,6 +37,7 @@ from migrator.ledger.call import recorded_run
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Plan
+from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import RunRequest
 from migrator.transfer.recovery import recover
@@ -283,41 +284,41 @@ _MADE = (ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN)
 _TOUCHED = (*_MADE, ChangeKind.ATTRIBUTES, ChangeKind.RENAMED)
 
 
-def pass_seen(ledger: Ledger, found: PassRecord) -> model.PassSeen:
-    """One final pass, or one that carries back."""
-    scan = next((one for one in ledger.scans.all() if one.name == found.catalog), None)
-    facts = final_pass_facts(ledger, found.id)
-    done = found.state is PassState.DONE
-    return model.PassSeen(
-        id=found.id,
-        catalog=found.catalog,
-        finished_at_s=found.finished_at_s if done else None,
+def proofs_of(
+    ledger: Ledger, plan: str, batch: int, tree: bytes, policy: DigestPolicy
+) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
+    """The newest final pass over a tree, or the newest that carries it back, of whatever attempt, and the newest finished
+    verification. Whether that began after the pass is told by numbers (see `CutoverNotes.proofs_before`), not by times: it
+    compares both sides as they are, so then it is of what the pass left.
+    """
+    passes = (one for one in reversed(ledger.passes.of_batch(plan, batch)) if one.kind is PassKind.FINAL)
+    made = next((one for one in passes if covers(ledger.passes, one, (tree,))), None)
+    if made is None:
+        return None, None
+    scan = next((one for one in ledger.scans.all() if one.name == made.catalog), None)
+    facts = final_pass_facts(ledger, made.id)
+    done = made.state is PassState.DONE
+    copied = model.PassSeen(
+        id=made.id,
+        finished_at_s=made.finished_at_s if done else None,
         changed=facts.changed,
         vanished=facts.vanished,
         failed=facts.failed,
         whole=done and scan is not None and scan.whole,
     )
-
-
-def proof_seen(proven: VerificationRecord, policy: DigestPolicy, *, catalog: str) -> model.ProofSeen:
-    """One verification, against the catalog of a pass: whether it began after that pass is told by numbers (see
-    `CutoverNotes.proofs_before`), not by times.
-    """
-    return model.ProofSeen(
-        id=proven.id,
-        catalog=catalog,
-        whole=proven.whole,
-        differences=sum(proven.differences.values()),
-        by_policy=proven.policy.algorithm == policy.algorithm and proven.policy.share >= policy.share,
-        manifest=proven.manifest,
-        reasons=proven.reasons,
+    found = ledger.verifications.of_tree(plan, batch, tree)
+    if not found:
+        return copied, None
+    latest = found[-1]
+    proof = model.ProofSeen(
+        id=latest.id,
+        whole=latest.whole,
+        differences=sum(latest.differences.values()),
+        by_policy=latest.policy.algorithm == policy.algorithm and latest.policy.share >= policy.share,
+        manifest=latest.manifest,
+        reasons=latest.reasons,
     )
-
-
-def _newest_catalog(ledger: Ledger, batch: int) -> str:
-    """That of the newest pass that has ended."""
-    ended = [one for one in ledger.passes.of_batch(PLAN, batch) if one.state is PassState.DONE]
-    return ended[-1].catalog if ended else ""
+    return copied, proof
 
 
 def target_changes(ledger: Ledger, record: model.CutoverRecord) -> model.TargetChanges:
@@ -414,8 +415,7 @@ _GIVEN_UP = "given-up"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryingBack:
-    """Carries back what users changed on the target since the switch, one user tree at a time. `policy` says how much content a
-    verification has to read. `open` is the site of a cutover's rollback, made where there is none; file systems are opened anew
+    """Carries back what users changed on the target since the switch, one user tree at a time. `open` is the site of a cutover's rollback, made where there is none; file systems are opened anew
     for every block. `directory` holds these sites; `catalogs` are the migration's own, where the source's `ctimes` may be relied
     on.
 
@@ -424,7 +424,6 @@ class CarryingBack:
     trips, and MigratorError where something stopped the work; `carry` then goes on when it is called again.
     """
 
-    policy: DigestPolicy
     directory: Path
     source_root: bytes
     catalogs: ClosedCatalogs
@@ -507,12 +506,6 @@ class CarryingBack:
                     raise
             return target_changes(parts.ledger, record)
 
-    async def verify(self, record: model.CutoverRecord) -> model.ProofSeen:
-        """What `compare` finds, as the rollback has to know it. Raises what that raises."""
-        proven = await self.compare(record)
-        async with self.open(record) as parts:
-            return proof_seen(proven, self.policy, catalog=_newest_catalog(parts.ledger, record.id))
-
     async def compare(self, record: model.CutoverRecord) -> VerificationRecord:
         """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
         a file that the user did not touch is the loss that it was, and what the source cannot keep of something that he made
@@ -520,19 +513,6 @@ class CarryingBack:
         """
         async with self.open(record) as parts:
             return await parts.compare(plan_of(parts, record))
-
-    def seen(self, record: model.CutoverRecord) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
-        """The newest pass that carries back and the newest finished verification, by what was written down. Blocking."""
-        with carried_ledger(self.directory, record) as ledger:
-            if ledger is None:
-                return None, None
-            found = newest_pass(ledger, record)
-            proven = ledger.verifications.latest(PLAN, record.id)
-            catalog = _newest_catalog(ledger, record.id)
-            return (
-                None if found is None else pass_seen(ledger, found),
-                None if proven is None else proof_seen(proven, self.policy, catalog=catalog),
-            )
 
     def changes(self, record: model.CutoverRecord) -> model.TargetChanges | None:
         """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""

@@ -326,13 +326,12 @@ class BackupSeen(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSeen:
-    """The newest final pass over the tree, or the newest carrying back, by its number in the ledger and its scan `catalog`.
+    """The newest final pass over the tree, or the newest carrying back, by its number in the ledger.
     `finished_at_s` None: it goes on. `changed` and `vanished` count files that did so during the pass, `failed` those that did not arrive.
     `whole`: nothing was unreadable, and the side that was read was healthy before and after.
     """
 
     id: int
-    catalog: str
     finished_at_s: float | None
     changed: int
     vanished: int
@@ -342,12 +341,11 @@ class PassSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofSeen:
-    """The newest finished verification of the tree, by its number in the ledger, against `catalog`. `by_policy`: it read the content of all files that
+    """The newest finished verification of the tree, by its number in the ledger. `by_policy`: it read the content of all files that
     the site's policy wants read. `differences` are those of this tree, `examples` some of them in words.
     """
 
     id: int
-    catalog: str
     whole: bool
     differences: int
     by_policy: bool

@@ -422,7 +422,7 @@ def _proof(record: model.CutoverRecord, seen: model.Seen) -> model.ProofSeen | N
     found, copied, before = seen.proof, seen.copied, record.notes.proofs_before
     if found is None or copied is None or copied.finished_at_s is None:
         return None
-    if found.catalog != copied.catalog or before is None or found.id <= before:
+    if before is None or found.id <= before:
         return None
     return found
 

@@ -4,8 +4,8 @@ import asyncio
 import os
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ from migrator.core.paths import join, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_size, several
 from migrator.cutover import model, rules
-from migrator.cutover.carry_back import CarryingBack, pass_seen, proof_seen
+from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
+from migrator.cutover.carry_back import CarryingBack, carried_ledger, proofs_of
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.ports import (
     SourceChange,
@@ -39,7 +40,7 @@ from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
 from migrator.ledger.locks import Locks
-from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
 from migrator.operations.model import Finished, Halt
@@ -48,7 +49,7 @@ from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ArchivedMember, ReapRow, same_file
 from migrator.site.rules_links import link_path, naming_problem
-from migrator.transfer.bases import covers, pass_number
+from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.hooks import Hooking, Place
@@ -181,7 +182,7 @@ class Sight:
         source_top, source_words = await self._source_top(record)
         target_seen, target_words = await self._target_top(record)
         link, holds = await self._link(record)
-        copied, proof = await self._proofs(record, back=back)
+        copied, proof = await self.blocking(lambda: self._proofs(record, back=back))
         return model.Seen(
             link=link,
             source_top=source_top,
@@ -241,16 +242,22 @@ class Sight:
             rules.as_before(source, rules.read_top(record.notes.frozen_top)), target, self.capabilities
         )
 
-    def final_pass(self, record: model.CutoverRecord) -> PassRecord | None:
-        """The newest final pass over the tree, of whatever attempt."""
-        passes = self.ledger.passes
-        made = (one for one in reversed(passes.of_batch(record.plan, record.batch)) if one.kind is PassKind.FINAL)
-        return next((one for one in made if covers(passes, one, (record.tree.path,))), None)
+    @contextmanager
+    def leg(self, record: model.CutoverRecord, *, back: bool) -> "Iterator[tuple[Ledger | None, str, int]]":
+        """The ledger of the way, there or `back`, with the plan and the batch that it is there; None before a rollback."""
+        if not back:
+            yield self.ledger, record.plan, record.batch
+            return
+        with carried_ledger(self.world.back.directory, record) as ledger:
+            yield ledger, ROLLBACK_PLAN, record.id
 
-    def verification(self, record: model.CutoverRecord) -> VerificationRecord | None:
-        """The newest verification of the tree, of whatever attempt."""
-        found = self.ledger.verifications.of_tree(record.plan, record.batch, record.tree.path)
-        return found[-1] if found else None
+    def numbers(self, record: model.CutoverRecord, *, back: bool) -> tuple[int, int]:
+        """The newest pass over the tree on the way, and the newest verification; 0: none. Blocking."""
+        with self.leg(record, back=back) as (ledger, _, __):
+            if ledger is None:
+                return 0, 0
+            passes = ledger.passes.over_tree(record.tree.path)
+            return max((one.id for one in passes), default=0), ledger.verifications.newest_id()
 
     async def _source_top(self, record: model.CutoverRecord) -> tuple[model.TopSeen, tuple[str, ...]]:
         noted = record.notes.frozen_top
@@ -294,22 +301,16 @@ class Sight:
         except (OSError, MigratorError):
             return model.LinkSeen.UNKNOWN, None
 
-    async def _proofs(
+    def _proofs(
         self, record: model.CutoverRecord, *, back: bool
     ) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
-        if back:
-            return await self.blocking(lambda: self.world.back.seen(record))
-        final, latest = self.final_pass(record), self.verification(record)
-        if final is None:
-            return None, None
-        copied = pass_seen(self.ledger, final)
-        if latest is None:
-            return copied, None
-        # It compares both sides as they are, so one that began after the pass is of what that left.
-        proof = proof_seen(latest, self.world.policy, catalog=copied.catalog)
-        if latest.differences and latest.manifest is not None:
+        with self.leg(record, back=back) as (ledger, plan, batch):
+            if ledger is None:
+                return None, None
+            copied, proof = proofs_of(ledger, plan, batch, record.tree.path, self.world.policy)
+        if proof is not None and proof.differences and proof.manifest is not None:
             with suppress(MigratorError):
-                found = self.world.manifests.examples(latest.manifest, per_kind=1).differences
+                found = self.world.manifests.examples(proof.manifest, per_kind=1).differences
                 proof = replace(proof, examples=tuple(f"{show(one.path)}: {one.kind.value}" for one in found))
         return copied, proof
 
@@ -614,37 +615,33 @@ class TreeMachine(
 
     # Steps.
 
-    async def prepare(self, record: model.CutoverRecord, act: _Act, __: model.Seen) -> model.CutoverNotes:
+    async def prepare(self, record: model.CutoverRecord, act: _Act, seen: model.Seen) -> model.CutoverNotes:
         """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched,
         and what of the ledger is older. A top is read before its freeze has begun, and never afterwards: then it may be the
         frozen one. Raises Refused where a mount is not the expected one and the path would be switched.
         """
         cutting, tree, step = self.cutting, record.tree.path, act.step
-        world, ledger = cutting.world, cutting.ledger
+        world = cutting.world
         if step is model.CutoverStep.FREEZE and record.state is not model.CutoverState.FREEZING:
-            return model.CutoverNotes(
-                frozen_top=rules.write_top(await cutting.blocking(lambda: world.freezer.read_top(tree))),
-                passes_before=max((one.id for one in ledger.passes.over_tree(tree)), default=0),
-                proofs_before=ledger.verifications.newest_id(),
-            )
+            top = await cutting.blocking(lambda: world.freezer.read_top(tree))
+            passes, proofs = cutting.numbers(record, back=False)
+            return model.CutoverNotes(frozen_top=rules.write_top(top), passes_before=passes, proofs_before=proofs)
         if step is model.CutoverStep.ROLLBACK_FREEZE and record.state is not model.CutoverState.ROLLBACK_FREEZING:
-            copied, proof = await cutting.blocking(lambda: world.back.seen(record))
+            top = await self._target_top(record)
+            passes, proofs = await cutting.blocking(lambda: cutting.numbers(record, back=True))
             return model.CutoverNotes(
-                frozen_target_top=rules.write_top(await self._target_top(record)),
-                passes_before=0 if copied is None else copied.id,
-                proofs_before=0 if proof is None else proof.id,
+                frozen_target_top=rules.write_top(top), passes_before=passes, proofs_before=proofs
             )
         # A proof that is found to be done is newer than what was written down before it.
         if step is model.CutoverStep.VERIFY:
             # A call that was killed may have left a pass, and no word of it in the record.
-            made = cutting.final_pass(record)
-            newest = None if act.seen_done else ledger.verifications.newest_id()
-            return model.CutoverNotes(final_pass_id=None if made is None else made.id, proofs_before=newest)
+            final = None if seen.copied is None else seen.copied.id
+            newest = None if act.seen_done else cutting.numbers(record, back=False)[1]
+            return model.CutoverNotes(final_pass_id=final, proofs_before=newest)
         if step is model.CutoverStep.ROLLBACK_VERIFY:
             changes = await cutting.blocking(lambda: world.back.changes(record))
-            _, proof = await cutting.blocking(lambda: world.back.seen(record))
-            newest = None if act.seen_done else 0 if proof is None else proof.id
-            return model.CutoverNotes(target_changes=changes, proofs_before=newest)
+            _, newest = await cutting.blocking(lambda: cutting.numbers(record, back=True))
+            return model.CutoverNotes(target_changes=changes, proofs_before=None if act.seen_done else newest)
         if step in (model.CutoverStep.SWITCH, model.CutoverStep.SWITCH_BACK) and not act.seen_done:
             await self._check_mounts()
         if step is model.CutoverStep.SWITCH and world.links is not None:
@@ -673,7 +670,8 @@ class TreeMachine(
         if act.seen_done:
             if step in (model.CutoverStep.THAW, model.CutoverStep.ROLLBACK_REVERT, model.CutoverStep.ROLLBACK_FREEZE):
                 await self._assign_archives(tree, to_user=step is not model.CutoverStep.ROLLBACK_FREEZE)
-            newest = cutting.verification(record) if step is model.CutoverStep.VERIFY else None
+            found = cutting.ledger.verifications.of_tree(record.plan, record.batch, tree)
+            newest = found[-1] if step is model.CutoverStep.VERIFY and found else None
             return Done(notes=_verified_notes(newest) if newest else None, words="it was done before")
         match step:
             case model.CutoverStep.FREEZE:
@@ -684,8 +682,8 @@ class TreeMachine(
             case model.CutoverStep.FINAL_PASS:
                 return await self._final_passes(record)
             case model.CutoverStep.VERIFY:
-                found = await world.verify(cutting.plan, record.batch, tree)
-                return Done(notes=_verified_notes(found), words=_verified_words(found))
+                verified = await world.verify(cutting.plan, record.batch, tree)
+                return Done(notes=_verified_notes(verified), words=_verified_words(verified))
             case model.CutoverStep.SWITCH:
                 return await self._switch(record, back=False)
             case model.CutoverStep.SWITCH_BACK:
@@ -713,8 +711,7 @@ class TreeMachine(
                 words += f"{several(changes.gone, 'path')} taken away"
                 return Done(notes=model.CutoverNotes(target_changes=changes), words=words)
             case model.CutoverStep.ROLLBACK_VERIFY:
-                proof = await world.back.verify(record)
-                return Done(words="all equal" if proof.whole and not proof.differences else "; ".join(proof.reasons))
+                return Done(words=_verified_words(await world.back.compare(record)))
             case model.CutoverStep.ROLLBACK_THAW:
                 await self._open_source(record)
                 return Done(words=f"{user} works on the source again")
@@ -762,7 +759,7 @@ class TreeMachine(
     def _batch(self, record: model.CutoverRecord) -> Batch:
         """The batch of the tree, with that tree alone."""
         batch = next(one for one in self.cutting.plan.batches if one.number == record.batch)
-        return replace(batch, trees=tuple(tree for tree in batch.trees if tree.path == record.tree.path))
+        return part_of(self.cutting.plan, batch, (record.tree.path,))
 
     async def _switch(self, record: model.CutoverRecord, *, back: bool) -> _Done:
         world, side = self.cutting.world, "source" if back else "target"

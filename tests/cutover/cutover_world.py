@@ -174,7 +174,6 @@ class World:
             there.content = read
         self.copied = cutover.PassSeen(
             id=number,
-            catalog=f"catalog-{number}",
             finished_at_s=None if broken else self.tick(),
             changed=int(changed),
             vanished=int(luck.fails == "vanished"),
@@ -187,7 +186,6 @@ class World:
         here, there = self.sides[self.here], self.sides[self.there]
         self.proof = cutover.ProofSeen(
             id=self.number(),
-            catalog=f"of {luck.fails}" if luck.fails == "catalog" else self.copied.catalog,
             whole=luck.fails != "whole",
             differences=int(here.content != there.content) + int(luck.fails == "difference"),
             by_policy=luck.fails != "policy",
@@ -206,7 +204,6 @@ class World:
         assert copied is not None and proof is not None and copied.finished_at_s is not None  # noqa: PT018
         assert (copied.changed, copied.vanished, copied.failed) == (0, 0, 0)
         assert proof.id > copied.id > self.frozen_serial
-        assert proof.catalog == copied.catalog
         assert copied.whole and proof.whole and proof.by_policy and not proof.differences  # noqa: PT018
         if self.there == TARGET:
             assert proof.manifest is not None

@@ -14,7 +14,7 @@ from tests.cutover.cutover_world import BACK, SOURCE, TARGET, Luck, World
 S = CutoverState
 MOST_STEPS = 40
 DEATHS = ("", "", "before", "after-intent", "meanwhile", "before-result")
-FAILURES = ("", "", "", "act", "file", "vanished", "whole", "catalog", "difference", "policy", "manifest")
+FAILURES = ("", "", "", "act", "file", "vanished", "whole", "difference", "policy", "manifest")
 LUCK = st.builds(Luck, dies=st.sampled_from(DEATHS), fails=st.sampled_from(FAILURES), writes_meanwhile=st.booleans())
 WRITER_MAY_GO = frozenset(S) - {
     S.VERIFYING,

@@ -8,7 +8,8 @@ import pytest
 
 from migrator.core.errors import MigratorError
 from migrator.cutover.carry_back import CarryingBack
-from migrator.cutover.model import CutoverRecord, ProofSeen
+from migrator.cutover.model import CutoverRecord
+from migrator.verify.model import VerificationRecord
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site
 from tests.support.snapshots import snapshot
@@ -93,10 +94,10 @@ def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_ha
 def no_verification() -> None:
     """A rollback cannot verify what it has carried."""
 
-    async def fails(_self: CarryingBack, _record: CutoverRecord) -> ProofSeen:
+    async def fails(_self: CarryingBack, _record: CutoverRecord) -> VerificationRecord:
         raise MigratorError("the state directory is full")
 
-    CarryingBack.verify = fails  # type: ignore[method-assign, assignment]  # in a process of its own
+    CarryingBack.compare = fails  # type: ignore[method-assign, assignment]  # in a process of its own
 
 
 @pytest.mark.exhaustive
