@@ -1,7 +1,7 @@
 """What cutovers, rollbacks, purges and archives are made of."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -27,12 +27,12 @@ from migrator.core.errors import UsageError
 from migrator.core.paths import join
 from migrator.core.progress import Progress
 from migrator.cutover import carry_back
-from migrator.cutover.catalogs import SwitchedCatalogFiles
 from migrator.cutover.files import MountedTops
 from migrator.cutover.model import BackupSeen, CutoverRecord, LinkSeen
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import WriterSearch, brick_writers, local_writers
 from migrator.fs.model import TargetCapabilities
+from migrator.fs.ports import SourceFileSystem
 from migrator.fs.reading import PosixSource, ReadingFileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.volume import GlusterSource
@@ -113,6 +113,29 @@ def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
     return lambda tree: lists.paths(reap_list, trees={tree}, action=action)
 
 
+def verification(
+    wiring: Wiring,
+    request: VerifyRequest,
+    source: SourceFileSystem,
+    target: MountedTarget,
+    *,
+    ledger: Ledger,
+    progress: Progress,
+) -> Verification:
+    """A verification of this site. The file systems were opened for it: what was looked at before must not be remembered."""
+    return Verification(
+        request=request,
+        source=source,
+        target=target,
+        manifests=wiring.manifests(ledger),
+        ledger=ledger,
+        progress=progress,
+        clock=wiring.clock,
+        reap_lists=wiring.reap_lists(),
+        archived=proven_archives(wiring, ledger),
+    )
+
+
 # ---
 # What carrying back is made of.
 
@@ -151,6 +174,20 @@ def carrying_back(
                 reached(site) as hosts,
                 lanes_of(site, target, kept, jobs=None, engine=engine, hosts=hosts) as lanes,
             ):
+
+                def compare(plan: Plan) -> Awaitable[VerificationRecord]:
+                    # What the plan has archived, or left where it is, is on the source alone.
+                    request = VerifyRequest(
+                        plan=replace(plan, reap=own_plan.reap),
+                        batch=record.id,
+                        policy=policy,
+                        carry=True,
+                        workers=site.verify.workers,
+                    )
+                    made = verification(back, request, source, target, ledger=ledger, progress=progress)
+                    made.own, made.reap_lists, made.archived = own, wiring.reap_lists(), None
+                    return made.run()
+
                 deltas = deltas_of(back, target, moves=moves, ledger=ledger, progress=progress, hosts=hosts, at_most=1)
                 own_plan = wiring.plan(own, record.plan)
                 yield carry_back.BackParts(
@@ -159,36 +196,16 @@ def carrying_back(
                     source=source,
                     target=target,
                     own=own,
-                    switched=SwitchedCatalogFiles(
-                        back.closed_catalogs(ledger),
-                        manifests=wiring.manifests(own),
-                        hidden=ARCHIVE_DIRECTORY,
-                        scratch=back.scratch,
-                    ),
+                    catalogs=back.closed_catalogs(ledger),
+                    scratch=back.scratch,
+                    hidden=ARCHIVE_DIRECTORY,
                     world=run_world(
                         back, target, source, lanes, known=known, ledger=ledger, progress=progress, engine=engine
                     ),
                     files=back.run_files(),
                     deltas=replace(deltas, extras=None, reap_lists=wiring.reap_lists()),
                     request=run_request(site, carry_back.PLAN, (record.id,), engine=engine),
-                    compare=lambda plan: Verification(
-                        request=VerifyRequest(
-                            # What the plan has archived, or left where it is, is on the source alone.
-                            plan=replace(plan, reap=own_plan.reap),
-                            batch=record.id,
-                            policy=policy,
-                            carry=True,
-                            workers=site.verify.workers,
-                        ),
-                        source=source,
-                        target=target,
-                        manifests=back.manifests(ledger),
-                        ledger=ledger,
-                        own=own,
-                        progress=progress,
-                        clock=wiring.clock,
-                        reap_lists=wiring.reap_lists(),
-                    ).run(),
+                    compare=compare,
                 )
 
     return carry_back.CarryingBack(
@@ -310,26 +327,10 @@ def _verifier(
     wiring: app.Wiring, *, ledger: Ledger, known: SiteRecord, policy: DigestPolicy, progress: Progress
 ) -> VerifyTree:
     async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
-        # Opened anew: what was looked at before the final pass must not be remembered.
+        workers = wiring.site.verify.workers
+        request = VerifyRequest(plan=plan, batch=batch, trees=(tree,), policy=policy, carry=True, workers=workers)
         with wiring.source() as source, wiring.target(known.capabilities) as target:
-            return await Verification(
-                request=VerifyRequest(
-                    plan=plan,
-                    batch=batch,
-                    trees=(tree,),
-                    policy=policy,
-                    carry=True,
-                    workers=wiring.site.verify.workers,
-                ),
-                source=source,
-                target=target,
-                manifests=wiring.manifests(ledger),
-                reap_lists=wiring.reap_lists(),
-                archived=proven_archives(wiring, ledger),
-                ledger=ledger,
-                progress=progress,
-                clock=wiring.clock,
-            ).run()
+            return await verification(wiring, request, source, target, ledger=ledger, progress=progress).run()
 
     return verify_tree
 

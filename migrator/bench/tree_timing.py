@@ -12,8 +12,7 @@ import msgspec
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.units import MIB
-from migrator.cutover.model import TreeMeasurement, TreeTest
-from migrator.cutover.ports import TreeVisit, TreeVisited
+from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisit, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command
@@ -50,8 +49,8 @@ class ConfinedTreeTiming:
 
     async def visit(self, visit: TreeVisit, now_s: Callable[[], float]) -> TreeVisited:
         """Measure. On cancellation everything is ended first. `directory` is made where it is missing. Raises OSError, ToolFailed."""
-        visit.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        view = self._executor.view(visit.tree, visit.directory)
+        os.makedirs(visit.directory, mode=0o700, exist_ok=True)
+        view = self._executor.view(visit.tree, Path(visit.directory))
         here, there = view.source_tree, view.target_tree
         if visit.side is Side.TARGET:
             here, there = there, here
@@ -75,7 +74,7 @@ class ConfinedTreeTiming:
             command,
             files=(),
             tree=visit.tree,
-            directory=visit.directory,
+            directory=Path(visit.directory),
             on_start=lambda _: None,
             on_stdout=reader.take,
             on_stderr=errors.extend,

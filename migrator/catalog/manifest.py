@@ -501,7 +501,8 @@ class ManifestDirectories:
             while rows := cursor.fetchmany(_PIECE_ROWS):
                 yield from (path for (path,) in rows)
 
-    def digest(self, manifest: str) -> str:
+    @staticmethod
+    def digest(manifest: str) -> str:
         """The digest of the manifest's file as it is now."""
         return file_digest(_existing(Path(manifest)))
 

@@ -15,7 +15,7 @@ from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
-from migrator.cutover.model import CutoverRequest, CutoverSummary, FreezeWay
+from migrator.cutover.model import CutoverRequest, CutoverSummary
 from migrator.cutover.stage import CutoverCall, attempts_of_users
 from migrator.plan.model import Plan
 from migrator.site.config import Site
@@ -145,7 +145,7 @@ def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_fre
         plan=plan,
         trees=trees,
         run=run_request(site, plan, tuple(trees), engine=pass_engine(site), dry_run=dry_run),
-        freeze=FreezeWay(site.cutover.freeze),
+        vouched=site.cutover.freeze == "hook",
         max_freeze_s=site.cutover.max_freeze_s,
         settle_s=site.cutover.settle_s,
         accept_freeze=accept_freeze,

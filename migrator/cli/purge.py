@@ -14,7 +14,6 @@ from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
-from migrator.cutover.model import FreezeWay
 from migrator.plan.model import Plan
 from migrator.purge.model import PurgeSummary
 from migrator.purge.removal import PurgeRequest
@@ -67,7 +66,7 @@ def purge_command(
             confirm=confirm,
             dry_run=dry_run,
             reread=reread,
-            vouched=FreezeWay(site.cutover.freeze) is FreezeWay.HOOK,
+            vouched=site.cutover.freeze == "hook",
             retain_s=site.cutover.retain_s,
             max_shrink=site.transfer.max_shrink,
             names_per_s=site.cutover.purge_rate,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.cutover import carrying_back, proven_archives, rollbacks
+from migrator.app.cutover import carrying_back, rollbacks, verification
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.call import users
@@ -24,7 +24,7 @@ from migrator.render.progress import open_progress
 from migrator.report.view_records import verification_document
 from migrator.transfer.bases import active_plan, newest_cutovers
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import Verification, VerifyRequest, exit_code
+from migrator.verify.stage import VerifyRequest, exit_code
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -90,24 +90,11 @@ def verify_command(
                     carry=carry,
                     workers=jobs or site.verify.workers,
                 )
+                work = verification(wiring, request, source, target, ledger=ledger, progress=shown)
+                work.storage = wiring.storage_targets()
                 records.append(
                     call.run_to_end(
-                        beside_probes(
-                            wiring,
-                            ledger,
-                            Verification(
-                                request=request,
-                                source=source,
-                                target=target,
-                                manifests=wiring.manifests(ledger),
-                                ledger=ledger,
-                                progress=shown,
-                                clock=wiring.clock,
-                                reap_lists=wiring.reap_lists(),
-                                archived=proven_archives(wiring, ledger),
-                                storage=wiring.storage_targets(),
-                            ).run(),
-                        ),
+                        beside_probes(wiring, ledger, work.run()),
                         when_interrupted="run the command again: it starts this batch over",
                     )
                 )

@@ -20,8 +20,8 @@ from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover import model
-from migrator.cutover.catalogs import SwitchedCatalogFiles, changed_source
-from migrator.cutover.ports import SourceChange, SourceChangeKind
+from migrator.cutover.catalogs import changed_source, write_switched
+from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.cutover.rules_guards import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
 from migrator.delta.model import ChangeKind
@@ -185,7 +185,9 @@ class BackParts:
     source: SourceSide
     target: TargetSide
     own: Ledger
-    switched: SwitchedCatalogFiles
+    catalogs: ClosedCatalogs
+    scratch: Scratch
+    hidden: bytes
     world: World
     files: RunFiles
     deltas: Deltas
@@ -370,7 +372,16 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
         finished_at_s=at_s,
         problems=0,
     )
-    closed = await asyncio.to_thread(parts.switched.write, opening, tree=tree, proof=proof, now=now.name)
+    closed = await asyncio.to_thread(
+        write_switched,
+        opening,
+        tree=tree,
+        proof=proof,
+        now=now.name,
+        catalogs=parts.catalogs,
+        hidden=parts.hidden,
+        scratch=parts.scratch,
+    )
     parts.ledger.scans.finish(closed)
     return closed
 

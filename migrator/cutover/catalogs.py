@@ -16,7 +16,7 @@ from migrator.core.durable import sync, temporary_name
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, show
-from migrator.cutover.ports import SourceChange, SourceChangeKind
+from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.verify.model import VerificationRecord
 
 # Changes of the retained source, from two of its catalogs.
@@ -130,57 +130,55 @@ _ROWS = """
 """
 
 
-class SwitchedCatalogFiles:
-    """Makes the catalog of what a tree was on the target when its user was switched there, among other catalogs. What lies
-    below `hidden` in the tree is left out.
+def write_switched(
+    record: CatalogRecord,
+    *,
+    tree: bytes,
+    proof: VerificationRecord,
+    now: str,
+    catalogs: ClosedCatalogs,
+    hidden: bytes,
+    scratch: Scratch,
+) -> CatalogRecord:
+    """Write the catalog of what a tree was on the target when its user was switched there, by the manifest of its `proof`, among
+    `catalogs`, of which `now` has the tree as it is. The path `hidden` in the tree is left out. Raises Refused.
     """
-
-    def __init__(
-        self, catalogs: ClosedCatalogs, *, manifests: ManifestDirectories, hidden: bytes, scratch: Scratch
-    ) -> None:
-        self._catalogs = catalogs
-        self._manifests = manifests
-        self._hidden = hidden
-        self._scratch = scratch
-
-    def write(self, record: CatalogRecord, *, tree: bytes, proof: VerificationRecord, now: str) -> CatalogRecord:
-        """Write the catalog, as the port says."""
-        if proof.manifest is None or self._manifests.digest(proof.manifest) != proof.manifest_digest:
-            raise Refused(
-                f"the manifest of {show(tree)} is not the one that the cutover was proven with",
-                cause=f"{proof.manifest} was changed or damaged since",
-                hint="bring it back as it was: without it nothing tells what the user changed on the target",
-            )
-        directory = self._catalogs.directory / record.name
-        directory.mkdir(parents=True, exist_ok=True)
-        part = directory / part_name(0)
-        latest = self._catalogs.open(now).part_files
-        temporary = temporary_name(part)
-        with connect(self._scratch) as connection:
-            create_entries(connection, latest, view="now_rows")
-            _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, self._hidden))
-            facts = connection.execute(
-                """
-                SELECT count(*), count(*) FILTER (WHERE type <> 'directory'),
-                    coalesce(sum(size) FILTER (WHERE type = 'file'), 0)::BIGINT
-                FROM read_parquet(?)
-                """,
-                [str(temporary)],
-            ).fetchone() or (0, 0, 0)
-        sync(temporary)
-        temporary.replace(part)
-        sync(directory)
-        rows, files, size_bytes = facts
-        closed = replace(
-            record,
-            rows=rows,
-            files=files,
-            directories=rows - files,
-            size_bytes=size_bytes,
+    if proof.manifest is None or ManifestDirectories.digest(proof.manifest) != proof.manifest_digest:
+        raise Refused(
+            f"the manifest of {show(tree)} is not the one that the cutover was proven with",
+            cause=f"{proof.manifest} was changed or damaged since",
+            hint="bring it back as it was: without it nothing tells what the user changed on the target",
         )
-        closed = close_catalog(directory, closed, [part.name])
-        sync(self._catalogs.directory)
-        return closed
+    directory = catalogs.directory / record.name
+    directory.mkdir(parents=True, exist_ok=True)
+    part = directory / part_name(0)
+    latest = catalogs.open(now).part_files
+    temporary = temporary_name(part)
+    with connect(scratch) as connection:
+        create_entries(connection, latest, view="now_rows")
+        _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, hidden))
+        facts = connection.execute(
+            """
+            SELECT count(*), count(*) FILTER (WHERE type <> 'directory'),
+                coalesce(sum(size) FILTER (WHERE type = 'file'), 0)::BIGINT
+            FROM read_parquet(?)
+            """,
+            [str(temporary)],
+        ).fetchone() or (0, 0, 0)
+    sync(temporary)
+    temporary.replace(part)
+    sync(directory)
+    rows, files, size_bytes = facts
+    closed = replace(
+        record,
+        rows=rows,
+        files=files,
+        directories=rows - files,
+        size_bytes=size_bytes,
+    )
+    closed = close_catalog(directory, closed, [part.name])
+    sync(catalogs.directory)
+    return closed
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, file: Path, *, manifest: str, tree: bytes, hidden: bytes) -> None:

@@ -13,7 +13,6 @@ from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType, UserTree
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.cutover.model import FrozenTop, LinkLook, LinkPlace, LinkProblem, LinkSeen, TopLook, TopSeen
-from migrator.cutover.ports import TopChanged
 from migrator.cutover.rules import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk
 from migrator.fs.model import mount_of
@@ -26,6 +25,10 @@ from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, 
 _GFID = b"glusterfs.gfid"
 """Gluster's FUSE mount gives it by this name (GlusterFS 10.3); `trusted.gfid` is hidden there."""
 _ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
+
+
+class TopChanged(Refused):
+    """The top of a tree is neither what was written down nor what freezing makes of it: nothing was changed."""
 
 
 class MountedTops:

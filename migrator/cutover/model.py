@@ -495,13 +495,6 @@ class Writers:
     unseen: tuple[str, ...] = ()
 
 
-class FreezeWay(StrEnum):
-    """[cutover] freeze: who answers for it that nobody writes where this program cannot look."""
-
-    TOP = "top"
-    HOOK = "hook"
-
-
 # Users' links.
 
 
@@ -546,6 +539,28 @@ class LinkProblem:
     fix: str
 
 
+# What somebody changed on a source that is kept.
+
+
+class SourceChangeKind(StrEnum):
+    """What somebody did to a path of a source that is kept. A directory in the place of something else was `made`."""
+
+    MADE = "made"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceChange:
+    """One path of a retained source that is not what the final pass saw there, and what was not carried back. `stands`: what
+    is there now; None where nothing is.
+    """
+
+    path: bytes
+    kind: SourceChangeKind
+    stands: EntryType | None
+
+
 # Speed of a user's tree before and after the cutover.
 
 
@@ -578,6 +593,31 @@ class TreeMeasurement:
     complete: bool
     cold: bool | None = None
     failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeVisit:
+    """What is measured in one tree on one side, for `limit_s` at most. `files` are names relative to the tree: on the source all
+    that may be drawn, in the order in which they are to be taken; on the target those that were read on the source.
+    """
+
+    side: Side
+    tree: bytes
+    directory: str
+    files: tuple[bytes, ...]
+    limit_s: float
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeVisited:
+    """What was measured, in order; `files` are those that were read. `problem` says what did not work; what was measured before
+    it counts all the same.
+    """
+
+    measurements: tuple[TreeMeasurement, ...]
+    files: tuple[bytes, ...]
+    problem: str = ""
 
 
 class Verdict(StrEnum):
@@ -616,16 +656,6 @@ class UserSpeedUps:
     batch: int
     at_s: float
     speed_ups: tuple[SpeedUp, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredTree:
-    """All measurements around the newest cutover of a tree whose user works on the target."""
-
-    tree: UserTree
-    plan: str
-    batch: int
-    measurements: tuple[TreeMeasurement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -730,7 +760,7 @@ class CutoverFacts:
 class CutoverRequest:
     """Which trees of a plan, by batch. `run` says how passes are made.
 
-    `accept_freeze`: also where the freeze is predicted to last longer than `max_freeze_s`, or is not predicted.
+    `vouched`: the site's freeze hook answers for it that nobody writes where this program cannot look. `accept_freeze`: also where the freeze is predicted to last longer than `max_freeze_s`, or is not predicted.
     `settle_s`: how long clients on other machines may pass a closed top by what they remember of it. `wants_backup`: a backup of the target has to be recorded before the switch.
     `require_rollback`: only users who could be moved back are moved. `overwrite_source`: a rollback overwrites what somebody changed on the retained source.
     """
@@ -738,7 +768,7 @@ class CutoverRequest:
     plan: str
     trees: Mapping[int, tuple[UserTree, ...]]
     run: RunRequest
-    freeze: FreezeWay
+    vouched: bool
     max_freeze_s: float
     settle_s: float = 0.0
     accept_freeze: bool = False

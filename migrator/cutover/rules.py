@@ -9,7 +9,7 @@ from typing import Any, assert_never
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
 from migrator.core.errors import LedgerCorrupt
-from migrator.core.events import Finding, failure, ok, warning
+from migrator.core.events import Finding, ok, warning
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.cutover import model
@@ -708,11 +708,9 @@ def describe_open(found: model.OpenFile) -> str:
 _HOW = {model.OpenKind.WORKING_DIRECTORY: "a working directory", model.OpenKind.LOOP_DEVICE: "a loop device"}
 
 
-def missing_freeze_hook(way: model.FreezeWay, hooks: Collection[Hook]) -> str | None:
-    """Why the site's freeze cannot be vouched for by a hook as it asks to; None where nothing is missing."""
-    if way is model.FreezeWay.TOP or any(
-        hook.stage.step is HookStep.FREEZE and hook.stage.event is HookEvent.PRE for hook in hooks
-    ):
+def missing_freeze_hook(hooks: Collection[Hook]) -> str | None:
+    """Why no hook of the site can vouch for a freeze, as `[cutover] freeze = "hook"` has it; None where nothing is missing."""
+    if any(hook.stage.step is HookStep.FREEZE and hook.stage.event is HookEvent.PRE for hook in hooks):
         return None
     return (
         '[cutover] freeze is "hook", and there is no pre-freeze hook: put one into pre-freeze.d of hooks_dir, '
@@ -729,17 +727,6 @@ def closed_already(top: model.FrozenTop) -> str | None:
         "in progress by the ledger: give it the owner, mode and ACLs that it should have, and see whether the ledger is the "
         "latest one"
     )
-
-
-def check_freeze_hooks(way: model.FreezeWay, hooks: Collection[Hook]) -> list[Finding]:
-    """For `doctor`, where the site's freeze hooks answer for what was not seen: are there any?"""
-    if missing_freeze_hook(way, hooks) is None:
-        return []
-    fix = (
-        "put one into pre-freeze.d in [site] hooks_dir that succeeds only where the users cannot write any more, "
-        'or set [cutover] freeze = "top" (docs/cutover.md)'
-    )
-    return [failure("hooks", '[cutover] freeze is "hook", and there is no pre-freeze hook to answer for it', fix)]
 
 
 def has_clients_elsewhere(filesystem: str) -> bool:
@@ -775,9 +762,9 @@ def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
     )
 
 
-def check_open_files(state: VolumeState, way: model.FreezeWay) -> list[Finding]:
+def check_open_files(state: VolumeState, *, vouched: bool) -> list[Finding]:
     """For `doctor`, where users are to be moved: does all that clients have open show on the bricks?"""
-    if way is model.FreezeWay.HOOK:
+    if vouched:
         return []
     unseen = unopened_unseen(state)
     if not unseen:

@@ -1,11 +1,11 @@
 """Evaluation of measurements in a user's tree before and after the cutover. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from migrator.core.statistics import Factor, factor_between
 from migrator.core.units import format_factor, several
-from migrator.cutover.model import MeasuredTree, SpeedUp, SpeedUpSum, TreeMeasurement, TreeTest, UserSpeedUps, Verdict
+from migrator.cutover.model import CutoverRecord, SpeedUp, SpeedUpSum, TreeMeasurement, TreeTest, UserSpeedUps, Verdict
 from migrator.fs.model import Side
 
 SECONDS = "s"
@@ -31,18 +31,18 @@ def speed_ups(measurements: Sequence[TreeMeasurement]) -> tuple[SpeedUp, ...]:
     return tuple(found)
 
 
-def users_of(trees: Sequence[MeasuredTree]) -> tuple[UserSpeedUps, ...]:
-    """Those trees of which something was measured on both sides, the newest first."""
+def users_of(cutovers: Iterable[tuple[CutoverRecord, Sequence[TreeMeasurement]]]) -> tuple[UserSpeedUps, ...]:
+    """The trees of cutovers of which something was measured on both sides, the newest first."""
     found = [
         UserSpeedUps(
             tree=one.tree,
             plan=one.plan,
             batch=one.batch,
-            at_s=max(each.at_s for each in one.measurements),
+            at_s=max(each.at_s for each in measurements),
             speed_ups=every,
         )
-        for one in trees
-        if (every := speed_ups(one.measurements))
+        for one, measurements in cutovers
+        if (every := speed_ups(measurements))
     ]
     return tuple(sorted(found, key=lambda one: (-one.at_s, one.tree.path)))
 

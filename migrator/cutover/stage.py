@@ -217,7 +217,11 @@ class Guarding:
         unseen = await self.sight.unseen(self.sight.world.source_writers, (tree.path,))
         if found is None or unseen is None:
             return None
-        problems = (closed_already(top), missing_freeze_hook(self.sight.request.freeze, found.hooks), *unseen)
+        problems = (
+            closed_already(top),
+            missing_freeze_hook(found.hooks) if self.sight.request.vouched else None,
+            *unseen,
+        )
         return tuple(one for one in problems if one is not None)
 
     async def _hooks(self) -> HooksFound | None:

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.catalog.queries import CatalogFileSamples
@@ -23,11 +22,6 @@ from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, proofs_of
 from migrator.cutover.files import MountedTops, SymlinkedPaths
-from migrator.cutover.ports import (
-    SourceChange,
-    TreeVisit,
-    TreeVisited,
-)
 from migrator.cutover.rules import next_step
 from migrator.cutover.rules_guards import freeze_words, outcome_of, state_words
 from migrator.cutover.rules_speed import speed_ups, user_words
@@ -78,7 +72,7 @@ VerifyTree = Callable[[Plan, int, bytes], Awaitable[VerificationRecord]]
 class Comparing:
     """What measuring a user's tree before and after needs. Either side takes `limit_s` at most."""
 
-    timing: Callable[[TreeVisit, Callable[[], float]], Awaitable[TreeVisited]]
+    timing: Callable[[model.TreeVisit, Callable[[], float]], Awaitable[model.TreeVisited]]
     samples: CatalogFileSamples
     records: "SpeedUpRecords"
     limit_s: float
@@ -202,7 +196,7 @@ class Sight:
             found = await search([tree])
         except (MigratorError, OSError):
             return None
-        return rules.why_not_frozen(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
+        return rules.why_not_frozen(found, vouched=self.request.vouched)
 
     async def unseen(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
         """What a search for writers cannot see, which no freeze changes; None if it cannot be made."""
@@ -210,7 +204,7 @@ class Sight:
             found = await search(trees)
         except (MigratorError, OSError):
             return None
-        return rules.what_is_unseen(found, vouched=self.request.freeze is model.FreezeWay.HOOK)
+        return rules.what_is_unseen(found, vouched=self.request.vouched)
 
     async def against_rollback(self) -> str:
         """Why users who work on the target could not be moved back; empty: they could."""
@@ -428,7 +422,7 @@ async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord)
     return ""
 
 
-async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequence[SourceChange]:
+async def _source_changes(cutting: Cutting, record: model.CutoverRecord) -> Sequence[model.SourceChange]:
     if record.notes.final_pass_id is None:
         raise MigratorError("the ledger does not know its final pass")
     before = cutting.ledger.passes.read(record.notes.final_pass_id).catalog
@@ -858,7 +852,7 @@ class TreeComparison:
     """
 
     cutting: Cutting
-    _before: TreeVisited | None = None
+    _before: model.TreeVisited | None = None
 
     async def before(self, tree: UserTree) -> None:
         """Measure on the source. A failure is only an event; a cancellation is raised, before anything has begun."""
@@ -909,12 +903,14 @@ class TreeComparison:
             return outcome
         return replace(outcome, speed_ups=found)
 
-    async def _visit(self, comparing: Comparing, tree: UserTree, side: Side, files: tuple[bytes, ...]) -> TreeVisited:
+    async def _visit(
+        self, comparing: Comparing, tree: UserTree, side: Side, files: tuple[bytes, ...]
+    ) -> model.TreeVisited:
         cutting = self.cutting
-        visit = TreeVisit(
+        visit = model.TreeVisit(
             side=side,
             tree=tree.path,
-            directory=Path(cutting.invocation.directory.path) / "compared",
+            directory=f"{cutting.invocation.directory.path}/compared",
             files=files,
             limit_s=comparing.limit_s,
             token=cutting.run.tokens(),

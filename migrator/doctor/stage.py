@@ -27,8 +27,7 @@ from migrator.core.events import Event, EventKind, Finding, Severity, failure, o
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths, real_place
-from migrator.cutover.model import FreezeWay
-from migrator.cutover.rules import check_freeze_hooks, check_open_files, check_way_back, what_is_unseen
+from migrator.cutover.rules import check_open_files, check_way_back, missing_freeze_hook, what_is_unseen
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
@@ -363,7 +362,8 @@ async def _hooks(world: DoctorWorld) -> list[Finding]:
         return [failure("hooks", f"{show(world.hooks.directory)} cannot be looked at: {error}", fix)]
     cutover = world.site.cutover
     switch = check_switch_hooks(found) if cutover.switch == "hook" else []
-    freeze = check_freeze_hooks(FreezeWay(cutover.freeze), found.hooks)
+    missing = missing_freeze_hook(found.hooks) if cutover.freeze == "hook" else None
+    freeze = [failure("hooks", missing, 'or set [cutover] freeze = "top" (docs/cutover.md)')] if missing else []
     return [*check_hooks(found, world.hooks.directory), *freeze, *switch]
 
 
@@ -422,7 +422,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
         findings += rules.check_lookups(state, moved=_bricks_moved(world.ledger, state))
         findings += rules.check_strange_files(_strange(world.ledger))
     if state is not None and world.site.cutover.link is not None:
-        findings += check_open_files(state, FreezeWay(world.site.cutover.freeze))
+        findings += check_open_files(state, vouched=world.site.cutover.freeze == "hook")
     room = None
     if identity is not None:
         findings.append(rules.check_source_acls(shown=await _shows_acls(world, world.source)))
@@ -675,7 +675,7 @@ async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Fi
     except (MigratorError, OSError):
         doubts = None
     else:
-        doubts = what_is_unseen(found, vouched=FreezeWay(cutover.freeze) is FreezeWay.HOOK)
+        doubts = what_is_unseen(found, vouched=cutover.freeze == "hook")
     return check_way_back(doubts, required=cutover.require_rollback)
 
 

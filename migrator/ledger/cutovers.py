@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import delete, func, select
 
-from migrator.cutover.model import SETTLED_STATES, MeasuredTree, TreeMeasurement
+from migrator.cutover.model import SETTLED_STATES, CutoverRecord, TreeMeasurement
 from migrator.fs.model import Side
 from migrator.ledger import tables
 from migrator.ledger.operations import CutoverRecords
@@ -36,19 +36,15 @@ class SpeedUpRecords(Records):
         """The measurements of one cutover."""
         return self._all(TreeMeasurement, _in_order.where(_made.cutover_id == cutover_id))
 
-    def settled(self) -> Sequence[MeasuredTree]:
+    def settled(self) -> Sequence[tuple[CutoverRecord, Sequence[TreeMeasurement]]]:
         """The measurements of users who work on the target."""
-        found = []
         with self._database.read() as connection:
             newest = {one.tree.path: one for one in CutoverRecords(self._database).every(connection)}
             made: dict[int, list[TreeMeasurement]] = {}
             for row in connection.execute(_in_order):
                 made.setdefault(row.cutover_id, []).append(record_of(row, TreeMeasurement))
-        for _, one in sorted(newest.items()):
-            if one.state in SETTLED_STATES and one.id in made:
-                measured = tuple(made[one.id])
-                found.append(MeasuredTree(tree=one.tree, plan=one.plan, batch=one.batch, measurements=measured))
-        return found
+        settled = (one for _, one in sorted(newest.items()) if one.state in SETTLED_STATES)
+        return [(one, made[one.id]) for one in settled if one.id in made]
 
 
 # Backups of the target.

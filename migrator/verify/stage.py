@@ -20,6 +20,7 @@ from migrator.core.states import BatchState
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
+from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Batch, Plan
@@ -27,6 +28,7 @@ from migrator.plan.rules import after_verification
 from migrator.reap.archive import ProvenArchives
 from migrator.site.guards import mounts_not_recorded
 from migrator.site.rules_guards import health_problems
+from migrator.transfer.bases import part_of
 from migrator.verify import walk
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
 
@@ -85,7 +87,7 @@ def _account(paths: Sequence[bytes], comparison: walk.TreeComparison, tally: wal
             if not comparison.compare_late(path):
                 tally.gone()
         except OSError as error:
-            words = f"cannot be looked at: {walk.error_problem(path, 'look', error).reason}"
+            words = f"cannot be looked at: {problem_of(path, 'look', error).reason}"
             seen = "an earlier scan saw it"
             tally.note([Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target=seen)])
 
@@ -163,8 +165,11 @@ def _check_request(request: VerifyRequest, ledger: "Ledger", own: "Ledger") -> _
             hint="run `migrator doctor`",
         )
     trees = _chosen_trees(request, batch)
-    narrowed = _narrowed(plan, batch, trees) if trees else batch
-    return site, site.capabilities, state, narrowed, trees
+    if trees:
+        batch = part_of(plan, batch, trees)
+        # The ranking counts the root of a tree, a batch does not.
+        batch = replace(batch, directories=batch.directories - len(trees))
+    return site, site.capabilities, state, batch, trees
 
 
 def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
@@ -178,19 +183,6 @@ def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
         )
     chosen = tuple(tree for tree in existing if tree in request.trees)
     return chosen if len(chosen) < len(existing) else ()
-
-
-def _narrowed(plan: Plan, batch: Batch, trees: Container[bytes]) -> Batch:
-    """The batch reduced to some of its trees, with their sums from the plan."""
-    usages = [usage for usage in plan.ranking if usage.tree.path in trees]
-    return replace(
-        batch,
-        trees=tuple(tree for tree in batch.trees if tree.path in trees),
-        size_bytes=sum(usage.size_bytes for usage in usages),
-        files=sum(usage.files for usage in usages),
-        # The ranking counts the root of a tree, a batch does not.
-        directories=sum(usage.directories - 1 for usage in usages),
-    )
 
 
 # --- The stage
@@ -409,9 +401,7 @@ class Verification:
     def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> walk.Absences:
         trees = frozenset(tree.path for tree in batch.trees)
         reaped = self.reap_lists.index(self.request.plan.reap, trees=trees) if self.reap_lists else None
-        found = walk.Absences(capabilities=capabilities, trees=trees, reaped=reaped, archived=self.archived)
-        found.load()
-        return found
+        return walk.Absences(capabilities=capabilities, trees=trees, reaped=reaped, archived=self.archived)
 
     def _find_trees(self, batch: Batch, comparison: walk.TreeComparison, tally: walk.Tally) -> tuple[bytes, ...]:
         """The trees that exist on the source. A missing one makes the verification not whole."""
@@ -420,7 +410,7 @@ class Verification:
             try:
                 root = self.source.look(tree.path)
             except OSError as error:
-                tally.unreadable(walk.error_problem(tree.path, "look", error), on_source=True)
+                tally.unreadable(problem_of(tree.path, "look", error), on_source=True)
                 continue
             if root is None:
                 self._reasons.append(

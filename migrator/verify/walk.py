@@ -21,6 +21,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest, FileSystem
+from migrator.fs.reading import problem_of
 from migrator.fs.rules import TEMPORARY_PREFIX, Comparison, Loss, absence, compare, compare_tree_root, is_sampled
 from migrator.plan.model import SurpriseKind
 from migrator.reap.archive import ProvenArchives
@@ -328,12 +329,6 @@ def _linked(source: Entry, target: Entry | None) -> tuple[LinkedPath, ...]:
     return (linked,)
 
 
-def error_problem(path: bytes, operation: str, error: OSError) -> ScanProblem:
-    """An OSError at a path, as a problem."""
-    reason = error.strerror or show(str(error).encode("utf-8", "surrogateescape"))
-    return ScanProblem(path=path, operation=operation, errno=error.errno, reason=reason)
-
-
 # --- Content comparison by digest; a file with several names is read once
 
 
@@ -403,7 +398,7 @@ class ContentComparison:
             except OSError as error:
                 if self._changed_since(file_system, entry):
                     return None, _changed(entry, "replaced or removed while it was read", on_source=on_source)
-                words = f"read: {error_problem(entry.path, 'read', error).reason}"
+                words = f"read: {problem_of(entry.path, 'read', error).reason}"
                 sides = (words, NOT_COMPARED) if on_source else (NOT_COMPARED, words)
                 return None, _difference(entry.path, model.DifferenceKind.UNREADABLE, *sides)
             if digest.changed or digest.size_bytes != entry.size_bytes:
@@ -556,7 +551,7 @@ class Absences:
     reaped: "ReapIndex | None"
     archived: ProvenArchives | None
 
-    def load(self) -> None:
+    def __post_init__(self) -> None:
         """Load the indexes of the archives. Raises Refused if one is missing or differs from the proven one."""
         if self.archived is not None and self.reaped is not None:
             for tree in sorted(self.trees):
@@ -571,7 +566,7 @@ class Absences:
         return absence(source, self.capabilities)
 
     def of(self, source: Entry) -> Absence | None:
-        """Why a path may be absent; None: it is missing. Raises Refused as `load` does."""
+        """Why a path may be absent; None: it is missing. Raises Refused as its making does."""
         if (lost := self.impossible(source)) is not None:
             return Absence(loss=lost)
         if self.reaped is None or source.type is not EntryType.FILE:
@@ -674,7 +669,7 @@ class TreeComparison:
         try:
             target = self.target.look(root.path)
         except OSError as error:
-            self.tally.unreadable(error_problem(root.path, "look", error), on_source=False)
+            self.tally.unreadable(problem_of(root.path, "look", error), on_source=False)
             return
         if target is None:
             missing = _difference(root.path, model.DifferenceKind.MISSING, root.type.value, "none")
@@ -813,7 +808,7 @@ class TreeComparison:
         try:
             return True, look_or_prove_gone(self.source if on_source else self.target, path)
         except OSError as error:
-            self.tally.unreadable(error_problem(path, "look", error), on_source=on_source)
+            self.tally.unreadable(problem_of(path, "look", error), on_source=on_source)
             return False, None
 
     def _compare_pair(self, source: Entry, target: Entry, files: "_FilesToRead") -> None:

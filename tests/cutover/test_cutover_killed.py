@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from migrator.cutover import carry_back
 from migrator.cutover import files as switching
-from migrator.cutover.catalogs import SwitchedCatalogFiles
 from migrator.cutover.files import MountedTops, SymlinkedPaths
 from migrator.cutover.model import CutoverStep
 from migrator.fs.moving import MovingTarget
@@ -190,7 +190,7 @@ def test_killed_inside_every_single_change_of_a_top_or_a_link(site: CutSite, ver
     assert deaths >= 6
 
 
-def death_after(kind: type, name: str) -> Callable[[], None]:
+def death_after(kind: object, name: str) -> Callable[[], None]:
     """The program ends itself when a method has done its work for the first time."""
 
     def patch() -> None:
@@ -209,7 +209,7 @@ def death_after(kind: type, name: str) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        (SwitchedCatalogFiles, "write"),
+        (carry_back, "write_switched"),
         (PlanRecords, "record"),
         (PassRecords, "start"),
         (MovingTarget, "move"),
@@ -217,7 +217,7 @@ def death_after(kind: type, name: str) -> Callable[[], None]:
         (PassRecords, "finish"),
     ],
 )
-def test_killed_in_the_middle_of_carrying_back(site: CutSite, kind: type, name: str) -> None:
+def test_killed_in_the_middle_of_carrying_back(site: CutSite, kind: object, name: str) -> None:
     site.cutover()
     top = top_facts(site.tree())
     change(site.tree())

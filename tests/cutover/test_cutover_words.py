@@ -8,7 +8,7 @@ import pytest
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
-from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverRequest, CutoverState, FreezeWay
+from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverRequest, CutoverState
 from migrator.cutover.rules import not_closed
 from migrator.cutover.rules_guards import cutover_blockers, cutover_problems, freeze_words
 from migrator.transfer.model import RunRequest
@@ -30,7 +30,7 @@ REQUEST = CutoverRequest(
     plan="p",
     trees={3: (TREE,)},
     run=RunRequest(plan="p", batches=(3,), jobs=1, pid=1),
-    freeze=FreezeWay.TOP,
+    vouched=False,
     max_freeze_s=100.0,
 )
 GOOD: Mapping[str, Any] = {

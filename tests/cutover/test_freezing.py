@@ -7,7 +7,7 @@ import pytest
 
 from migrator.core.events import FindingStatus
 from migrator.cutover import rules as cutover_rules
-from migrator.cutover.model import FreezeWay, OpenFile, OpenKind, Writers
+from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
 
@@ -61,11 +61,10 @@ def test_a_hook_that_shall_vouch_has_to_exist() -> None:
         return Hook(stage=HookStage(step=step, event=event), name=b"10-hold", path=b"/hooks/10-hold")
 
     others = [hook(HookEvent.POST, HookStep.FREEZE), hook(HookEvent.PRE, HookStep.THAW)]
-    assert cutover_rules.missing_freeze_hook(FreezeWay.TOP, []) is None
-    missing = cutover_rules.missing_freeze_hook(FreezeWay.HOOK, others)
+    missing = cutover_rules.missing_freeze_hook(others)
     assert missing is not None
     assert "pre-freeze" in missing
-    assert cutover_rules.missing_freeze_hook(FreezeWay.HOOK, [*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
+    assert cutover_rules.missing_freeze_hook([*others, hook(HookEvent.PRE, HookStep.FREEZE)]) is None
 
 
 @pytest.mark.parametrize("filesystem", ["nfs4", "beegfs", "fuse.sshfs", "lustre", "something-new"])
@@ -90,6 +89,6 @@ def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
     unseen = cutover_rules.unopened_unseen(volume(options))
     assert (unseen == ()) is seen
     assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
-    (finding,) = cutover_rules.check_open_files(volume(options), FreezeWay.TOP)
+    (finding,) = cutover_rules.check_open_files(volume(options), vouched=False)
     assert finding.status is (FindingStatus.OK if seen else FindingStatus.WARNING)
-    assert cutover_rules.check_open_files(volume(options), FreezeWay.HOOK) == []
+    assert cutover_rules.check_open_files(volume(options), vouched=True) == []

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from migrator.cutover import files as freezing
-from migrator.cutover.files import MountedTops
+from migrator.cutover.files import MountedTops, TopChanged
 from migrator.cutover.model import TopSeen
-from migrator.cutover.ports import TopChanged
 from tests.support.holders import holding
 from tests.support.kills import Death, Killed, ticking
 from tests.support.xfs import XfsMount, run_tool

@@ -71,24 +71,6 @@ def test_a_top_comes_back_as_it_was_written_down(kept: FrozenTop) -> None:
 
 
 @pytest.mark.parametrize(
-    "left",
-    [
-        replace(TOP, mode=0o2500, acl_access=MASKED),
-        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED),
-        replace(TOP, uid=0, mode=0o2500, acl_access=MASKED, acl_default=None),
-        replace(TOP, uid=0, mode=0o2500, acl_access=None),
-        replace(TOP, uid=0, mode=0o0770),
-        replace(TOP, uid=0),
-    ],
-    ids=["closed", "owner", "default-acl-gone", "default-acl-back", "acl-back", "mode-back"],
-)
-def test_what_a_crash_leaves_is_known(left: FrozenTop) -> None:
-    assert rules.judge_top(TOP, left).state is TopSeen.PARTLY
-    assert rules.judge_top(TOP, TOP).state is TopSeen.OPEN
-    assert rules.judge_top(TOP, FROZEN).state is TopSeen.FROZEN
-
-
-@pytest.mark.parametrize(
     ("now", "says"),
     [
         (replace(TOP, ino=5), "another directory stands in its place"),
@@ -142,14 +124,6 @@ OPENED = rules.top_of(top())
 )
 def test_what_the_top_on_the_target_is(now: Entry | None, wanted: FrozenTop | None, seen: TopSeen) -> None:
     assert rules.target_top(now, wanted, **ROOT)[0] is seen
-
-
-def test_a_thaw_gives_what_the_target_keeps() -> None:
-    like, now = top(), replace(CLOSED, ino=9)
-    made = rules.opened_top(like, now, TargetCapabilities())
-    assert (made.ino, made.uid, made.gid, made.mode, made.acl_access) == (9, 1001, 1002, 0o2750, NAMED)
-    assert rules.as_before(CLOSED, made).xattrs == {b"user.a": b"b", ACL_ACCESS: NAMED}
-    assert rules.opened_top(like, now, NO_ACLS).acl_access is None
 
 
 # After a rollback: what the user changed of it on the target, and nothing else.

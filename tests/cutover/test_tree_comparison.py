@@ -12,8 +12,7 @@ import pytest
 
 from migrator.bench import tree_timing
 from migrator.bench.tree_timing import ConfinedTreeTiming
-from migrator.cutover.model import TreeMeasurement, TreeTest
-from migrator.cutover.ports import TreeVisit, TreeVisited
+from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisit, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import SystemExecutor
@@ -50,7 +49,12 @@ def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 12
         compiled=os.fsencode(built()),
     )
     wanted = TreeVisit(
-        side=side, tree=TREE, directory=trees / "work" / "own", files=files, limit_s=limit_s, token="0123456789abcdef"
+        side=side,
+        tree=TREE,
+        directory=str(trees / "work" / "own"),
+        files=files,
+        limit_s=limit_s,
+        token="0123456789abcdef",
     )
     return asyncio.run(ConfinedTreeTiming(executor).visit(wanted, time.time))
 

@@ -311,16 +311,3 @@ def test_every_client_of_a_target_is_searched_and_what_cannot_be_is_unseen(sourc
     # An empty directory where the target is not mounted proves nothing.
     (unseen,) = unread(on_clients(source, ["node1"], (), filesystem="beegfs"))
     assert unseen == f"client node1: {source} is not mounted there as beegfs"
-
-
-def test_other_machines_have_a_network_file_system_open_too(source: Path) -> None:
-    class Shared(PosixSource):
-        def identity(self) -> MountIdentity:
-            return replace(super().identity(), filesystem="nfs4")
-
-    filesystem = Shared(os.fsencode(source))
-    with holding(_HOLD, source / "home/ann/data", "os.O_RDWR") as pid:
-        writers = asyncio.run(local_writers(LocalProcesses(), filesystem, (ANN,)))
-    filesystem.close()
-    assert only(writers, pid).writable
-    assert "nfs4: what other machines have open there is not known" in writers.unseen[-1]
