@@ -4,9 +4,10 @@ All text in a document is plain and safe to show: constructors escape unprintabl
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 NONE = "\N{EN DASH}"
 """Shown instead of an unknown or missing figure."""
@@ -236,6 +237,19 @@ def table(
     return Table(title=clean(title), columns=tuple(columns), rows=tuple(shown), note=" ".join(notes))
 
 
+_Record = TypeVar("_Record")
+Cells = Sequence[tuple[Column, Callable[[_Record], str]]]
+"""The columns of a table over records, each with what it shows of one."""
+
+
+def records(
+    title: str, cells: Cells[_Record], found: Iterable[_Record], *, limit: int | None = None, note: str = ""
+) -> Table:
+    """A table with a row for each record."""
+    rows = [[shown(record) for _, shown in cells] for record in found]
+    return table(title, [column for column, _ in cells], rows, limit=limit, note=note)
+
+
 def figure(name: str) -> Column:
     """A column of figures."""
     return Column(name=name, right=True)
@@ -256,7 +270,7 @@ def paths(name: str) -> Column:
     return Column(name=name, wide=True, paths=True)
 
 
-def cells(table: Table, most: int) -> Iterator[tuple[str, ...]]:
+def shown_rows(table: Table, most: int) -> Iterator[tuple[str, ...]]:
     """The rows of a table with paths shortened to `most` characters."""
     for row in table.rows:
         yield tuple(

@@ -13,11 +13,7 @@ from markupsafe import Markup
 from migrator.core.errors import ToolFailed
 from migrator.hosts.ports import Command, Processes
 from migrator.render.charts import svg
-from migrator.render.document import (
-    FILE_CHARACTERS,
-    Document,
-    cells,
-)
+from migrator.render.document import FILE_CHARACTERS, Document, shown_rows
 
 _environment = Environment(
     loader=PackageLoader("migrator.render"),
@@ -42,7 +38,7 @@ def to_html(document: Document, *, live_interval_s: float | None = None) -> str:
         script=Markup(_own("live.js")) if live else "",  # noqa: S704 - the program's own script
         kind=lambda block: type(block).__name__.lower(),
         svg=svg,
-        rows=lambda block: cells(block, FILE_CHARACTERS),
+        rows=lambda block: shown_rows(block, FILE_CHARACTERS),
     )
 
 

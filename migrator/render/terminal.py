@@ -102,7 +102,7 @@ class _Fitted:
 
     def __init__(self, table: render_document.Table) -> None:
         self._table = table
-        self._rows = tuple(render_document.cells(table, render_document.LINE_CHARACTERS))
+        self._rows = tuple(render_document.shown_rows(table, render_document.LINE_CHARACTERS))
 
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         widths = column_widths(self._table.columns, self._rows, options.max_width)

@@ -62,7 +62,7 @@ def _table(block: render_document.Table) -> Iterator[str]:
         yield ""
     yield "| " + " | ".join(escape(column.name) for column in block.columns) + " |"
     yield "| " + " | ".join("---:" if column.right else "---" for column in block.columns) + " |"
-    for row in render_document.cells(block, render_document.FILE_CHARACTERS):
+    for row in render_document.shown_rows(block, render_document.FILE_CHARACTERS):
         yield "| " + " | ".join(escape(cell) for cell in row) + " |"
     if block.note:
         yield ""

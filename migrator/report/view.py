@@ -78,69 +78,43 @@ def _standing(since: model.SinceReport) -> str:
 # --- Tables
 
 
-def incident_table(incidents: Sequence[model.Incident], *, limit: int | None) -> doc.Block:
-    """Warnings and errors, and how each was resolved; unresolved ones first."""
-    return doc.table(
-        "Warnings and errors by subject",
-        [
-            doc.text("first"),
-            doc.text("last"),
-            doc.figure("times"),
-            doc.text("severity"),
-            doc.paths("subject"),
-            doc.paths("last message"),
-            doc.wide("resolved by"),
-        ],
-        (
-            (
-                doc.when(one.first_at_s),
-                doc.when(one.last_at_s),
-                format_count(one.count),
-                one.severity.value,
-                one.subject,
-                one.message,
-                "not resolved" if one.resolved_at_s is None else f"{one.resolution}, {doc.when(one.resolved_at_s)}",
-            )
-            for one in incidents
-        ),
-        limit=limit,
-    )
+def _resolution(one: model.Incident) -> str:
+    return "not resolved" if one.resolved_at_s is None else f"{one.resolution}, {doc.when(one.resolved_at_s)}"
 
 
-def _brick_table(bricks: Sequence[model.BrickOutlook]) -> doc.Block:
-    return doc.table(
-        "Bricks of the source, and when they are free",
-        [
-            doc.wide("brick"),
-            doc.text("state"),
-            doc.figure("files left"),
-            doc.figure("bytes left"),
-            doc.text("free"),
-            doc.wide("basis"),
-        ],
-        (
-            (
-                one.brick,
-                one.state,
-                doc.NONE if one.left_files is None else format_count(one.left_files),
-                doc.NONE if one.left_bytes is None else format_size(one.left_bytes),
-                doc.when(one.free_at_s),
-                one.basis,
-            )
-            for one in bricks
-        ),
-    )
+_INCIDENT: doc.Cells[model.Incident] = (
+    (doc.text("first"), lambda one: doc.when(one.first_at_s)),
+    (doc.text("last"), lambda one: doc.when(one.last_at_s)),
+    (doc.figure("times"), lambda one: format_count(one.count)),
+    (doc.text("severity"), lambda one: one.severity.value),
+    (doc.paths("subject"), lambda one: one.subject),
+    (doc.paths("last message"), lambda one: one.message),
+    (doc.wide("resolved by"), _resolution),
+)
 
 
-def _server_table(servers: Sequence[model.ServerOutlook]) -> doc.Block:
-    return doc.table(
-        "Servers of the source, and when they are free",
-        [doc.paths("server"), doc.figure("bricks"), doc.figure("free now"), doc.text("free on"), doc.wide("basis")],
-        (
-            (one.server, format_count(one.bricks), format_count(one.free_bricks), doc.when(one.free_at_s), one.basis)
-            for one in servers
-        ),
-    )
+_BRICK: doc.Cells[model.BrickOutlook] = (
+    (doc.wide("brick"), lambda one: one.brick),
+    (doc.text("state"), lambda one: one.state),
+    (doc.figure("files left"), lambda one: doc.NONE if one.left_files is None else format_count(one.left_files)),
+    (doc.figure("bytes left"), lambda one: doc.NONE if one.left_bytes is None else format_size(one.left_bytes)),
+    (doc.text("free"), lambda one: doc.when(one.free_at_s)),
+    (doc.wide("basis"), lambda one: one.basis),
+)
+
+_SERVER: doc.Cells[model.ServerOutlook] = (
+    (doc.paths("server"), lambda one: one.server),
+    (doc.figure("bricks"), lambda one: format_count(one.bricks)),
+    (doc.figure("free now"), lambda one: format_count(one.free_bricks)),
+    (doc.text("free on"), lambda one: doc.when(one.free_at_s)),
+    (doc.wide("basis"), lambda one: one.basis),
+)
+
+
+def _brick_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
+    yield doc.records("Bricks of the source, and when they are free", _BRICK, report.bricks)
+    yield doc.records("Servers of the source, and when they are free", _SERVER, report.servers)
+    yield from view_status.brick_blocks(report.status)
 
 
 def _reaped_blocks(reaped: model.ReapedFacts | None, plan: Plan | None) -> Iterator[doc.Block]:
@@ -302,13 +276,13 @@ def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Secti
         ("Users", [tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=rows)]),
         ("Cutovers and freezes", cutover_blocks(status.cutovers, now_s=status.at_s, limit=rows)),
         ("Speed-ups of users", ups),
-        ("Bricks", (_brick_table(report.bricks), _server_table(report.servers), *view_status.brick_blocks(status))),
+        ("Bricks", _brick_blocks(report)),
         ("Reaped files", _reaped_blocks(report.reaped, report.plan)),
         ("Capacity", capacity_blocks(report.capacity, report.outlook)),
         ("Benchmarks", (block for one in compare(report.benchmarks) for block in comparison_blocks(one, charts=True))),
         ("Verifications", _verified(report)),
         ("Files that need attention", [view_status.attention_table(status.attention, status.attention_total)]),
-        ("Incidents", [incident_table(report.incidents, limit=rows)]),
+        ("Incidents", [doc.records("Warnings and errors by subject", _INCIDENT, report.incidents, limit=rows)]),
     )
     if report.plan is not None:
         yield from doc.sections(

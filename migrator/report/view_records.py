@@ -1,6 +1,6 @@
 """Results of scans, runs and verifications as documents."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from migrator.catalog.model import BrickWalk, CatalogRecord
 from migrator.core.paths import show
@@ -21,27 +21,19 @@ def catalog_document(record: CatalogRecord) -> doc.Document:
     blocks = list(scan_blocks(record))
     blocks.extend(doc.paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
     blocks.extend(doc.paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
-    sections = doc.sections(("What the scan read", blocks), ("The bricks", [_bricks(record.bricks)]))
+    sections = doc.sections(("What the scan read", blocks), ("The bricks", [doc.records("", _WALK, record.bricks)]))
     return doc.Document(
         title=doc.clean(f"Scan {record.name}"), subtitle=doc.when(record.finished_at_s), sections=tuple(sections)
     )
 
 
-def _bricks(walks: Sequence[BrickWalk]) -> doc.Block:
-    """Every brick has the directories, so the table adds up to more than the volume has."""
-    return doc.table(
-        "",
-        [doc.text("brick"), doc.figure("entries"), doc.figure("entries/s"), doc.text("whole")],
-        [
-            (
-                doc.clean(walk.brick),
-                format_count(walk.rows + walk.directories),
-                f"{walk.rows_per_s:,.0f}",
-                "yes" if walk.whole else "not to its end",
-            )
-            for walk in walks
-        ],
-    )
+_WALK: doc.Cells[BrickWalk] = (
+    (doc.text("brick"), lambda walk: walk.brick),
+    # Every brick has the directories, so the table adds up to more than the volume has.
+    (doc.figure("entries"), lambda walk: format_count(walk.rows + walk.directories)),
+    (doc.figure("entries/s"), lambda walk: f"{walk.rows_per_s:,.0f}"),
+    (doc.text("whole"), lambda walk: "yes" if walk.whole else "not to its end"),
+)
 
 
 def verification_document(record: VerificationRecord) -> doc.Document:

@@ -1,6 +1,6 @@
 """The status and the findings of `doctor` as documents."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from migrator.bricks.view import addition_table, drain_table, retirement_facts
@@ -170,26 +170,22 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
 # --- Probes
 
 
-_OPERATIONS = ("create", "write", "sync", "stat", "unlink", "readdir")
-
-
-def probe_table(probes: Sequence[Probe]) -> doc.Block:
-    """Latency of each operation, one row for each probe."""
-    columns = [doc.text("side"), doc.text("probed"), *map(doc.figure, _OPERATIONS), doc.paths("otherwise")]
-    return doc.table("", columns, [_row(probe) for probe in probes])
-
-
-def _row(probe: Probe) -> tuple[str, ...]:
-    shown = [doc.NONE] * len(_OPERATIONS)
-    if probe.times is not None:
-        shown = [f"{1000.0 * getattr(probe.times, f'{name}_s'):,.1f} ms" for name in _OPERATIONS]
-    return (probe.side.value, doc.when(probe.at_s), *shown, _otherwise(probe))
+def _milliseconds(name: str) -> Callable[[Probe], str]:
+    return lambda probe: doc.NONE if probe.times is None else f"{1000.0 * getattr(probe.times, f'{name}_s'):,.1f} ms"
 
 
 def _otherwise(probe: Probe) -> str:
     if probe.waited_s is not None:
         return f"no answer within {probe.waited_s:,.0f} s"
     return f"it failed: {probe.failure}" if probe.failure else ""
+
+
+_PROBE: doc.Cells[Probe] = (
+    (doc.text("side"), lambda probe: probe.side.value),
+    (doc.text("probed"), lambda probe: doc.when(probe.at_s)),
+    *((doc.figure(name), _milliseconds(name)) for name in ("create", "write", "sync", "stat", "unlink", "readdir")),
+    (doc.paths("otherwise"), _otherwise),
+)
 
 
 # --- The document
@@ -215,13 +211,13 @@ def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.
         ("Batches", batch_blocks(status.batches)),
         ("Users", [trees]),
         ("Limits and streams", governing_blocks(status.governing)),
-        ("Latency of small operations", [probe_table(status.probes)]),
+        ("Latency of small operations", [doc.records("", _PROBE, status.probes)]),
         ("Bricks", brick_blocks(status)),
         ("Cutovers", cutover_blocks(status.cutovers, now_s=status.at_s, limit=tree_rows)),
         ("Files that need attention", [attention_table(status.attention, status.attention_total)]),
         ("The newest scan", scan_blocks(status.scan)),
         ("Latest runs", [run_table(status.runs)]),
-        ("Warnings and errors, newest first", [event_table(status.events)]),
+        ("Warnings and errors, newest first", [doc.records("", _EVENT, status.events)]),
     )
 
 
@@ -289,56 +285,37 @@ def _scan_took(record: CatalogRecord) -> str:
     return format_duration(max(record.finished_at_s - record.started_at_s, whole_s))
 
 
-def run_table(runs: Sequence[model.RunFacts]) -> doc.Block:
-    """The last invocations of verbs that write."""
-    columns = [
-        doc.figure("run"),
-        doc.wide("verb"),
-        doc.figure("process"),
-        doc.text("began"),
-        doc.text("state"),
-        doc.text("last heartbeat"),
-        doc.figure("exit code"),
-        doc.wide("directory"),
-    ]
-    rows = (
-        (
-            str(run.id),
-            run.verb,
-            str(run.pid),
-            doc.when(run.started_at_s),
-            _LIFE[run.life],
-            f"{format_duration(run.silent_s)} ago" + (" (old)" if run.life is model.RunLife.SILENT else ""),
-            doc.NONE if run.exit_code is None else str(run.exit_code),
-            run.directory,
-        )
-        for run in runs
-    )
-    return doc.table("", columns, rows)
-
-
 _LIFE = {
     model.RunLife.AT_WORK: "at work",
     model.RunLife.SILENT: "silent: killed?",
     model.RunLife.KILLED: "killed",
     model.RunLife.ENDED: "ended",
 }
+_RUN: doc.Cells[model.RunFacts] = (
+    (doc.figure("run"), lambda run: str(run.id)),
+    (doc.wide("verb"), lambda run: run.verb),
+    (doc.figure("process"), lambda run: str(run.pid)),
+    (doc.text("began"), lambda run: doc.when(run.started_at_s)),
+    (doc.text("state"), lambda run: _LIFE[run.life]),
+    (
+        doc.text("last heartbeat"),
+        lambda run: f"{format_duration(run.silent_s)} ago{' (old)' if run.life is model.RunLife.SILENT else ''}",
+    ),
+    (doc.figure("exit code"), lambda run: doc.NONE if run.exit_code is None else str(run.exit_code)),
+    (doc.wide("directory"), lambda run: run.directory),
+)
 
 
-def event_table(events: Sequence[model.SeenEvent]) -> doc.Block:
-    """Warnings and errors, newest first, each with what ended it."""
-    return doc.table(
-        "",
-        [
-            doc.text("when"),
-            doc.text("severity"),
-            doc.text("kind"),
-            doc.paths("subject"),
-            doc.paths("message"),
-            doc.wide("over"),
-        ],
-        [
-            (doc.when(one.at_s), one.severity.value, one.kind.value, one.subject, one.message, one.resolution or "no")
-            for one in events
-        ],
-    )
+def run_table(runs: Sequence[model.RunFacts]) -> doc.Block:
+    """The last invocations of verbs that write."""
+    return doc.records("", _RUN, runs)
+
+
+_EVENT: doc.Cells[model.SeenEvent] = (
+    (doc.text("when"), lambda event: doc.when(event.at_s)),
+    (doc.text("severity"), lambda event: event.severity.value),
+    (doc.text("kind"), lambda event: event.kind.value),
+    (doc.paths("subject"), lambda event: event.subject),
+    (doc.paths("message"), lambda event: event.message),
+    (doc.wide("over"), lambda event: event.resolution or "no"),
+)

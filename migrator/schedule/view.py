@@ -4,8 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from migrator.core.units import format_size, several
-from migrator.render.document import NONE, Block, figure, paragraph, paths, table, text, wide
-from migrator.schedule.model import Change, Obstacle, OrderSchedule, Outcome, Remedies, Schedule, ScheduleOrder
+from migrator.render.document import NONE, Block, Cells, figure, paragraph, paths, records, table, text, wide
+from migrator.schedule.model import (
+    BatchStep,
+    Change,
+    Obstacle,
+    OrderSchedule,
+    Outcome,
+    Remedies,
+    Schedule,
+    ScheduleOrder,
+    SubvolumeStep,
+    WhatIf,
+)
 from migrator.schedule.rules import day_words, obstacle_words
 
 _BATCH_ROWS = 20
@@ -114,52 +125,29 @@ class _Tables:
             yield paragraph(f"What would make it possible: {way}.", alert=True)
 
     def batches(self) -> Block:
-        return table(
-            "Batches, by day",
-            [
-                figure("batch"),
-                figure("copying begins"),
-                figure("users moved"),
-                figure("source freed"),
-                figure("waited, days"),
-            ],
-            (
-                (
-                    str(step.batch),
-                    self.day(step.begins_day),
-                    self.day(step.moved_day),
-                    self.day(step.freed_day),
-                    f"{step.waited_days:.1f}" if step.waited_days else NONE,
-                )
-                for step in self.planned.batches
-            ),
-            limit=_BATCH_ROWS,
-            note="A batch waits while it has not the room on the target.",
+        cells: Cells[BatchStep] = (
+            (figure("batch"), lambda step: str(step.batch)),
+            (figure("copying begins"), lambda step: self.day(step.begins_day)),
+            (figure("users moved"), lambda step: self.day(step.moved_day)),
+            (figure("source freed"), lambda step: self.day(step.freed_day)),
+            (figure("waited, days"), lambda step: f"{step.waited_days:.1f}" if step.waited_days else NONE),
         )
+        note = "A batch waits while it has not the room on the target."
+        return records("Batches, by day", cells, self.planned.batches, limit=_BATCH_ROWS, note=note)
 
     def bricks(self) -> Block:
-        return table(
-            "Bricks, by day",
-            [
-                figure("set"),
-                wide("bricks"),
-                figure("drain begins"),
-                figure("cleared"),
-                figure("to move"),
-                text("remark"),
-            ],
+        cells: Cells[SubvolumeStep] = (
+            (figure("set"), lambda step: str(step.subvolume)),
+            (wide("bricks"), lambda step: ", ".join(step.bricks)),
             (
-                (
-                    str(step.subvolume),
-                    ", ".join(step.bricks),
-                    NONE if step.drain_begins_day is None else self.day(step.drain_begins_day),
-                    self.day(step.cleared_day),
-                    format_size(step.moved_bytes) if step.drain_begins_day is not None else NONE,
-                    "the last: retired with the volume" if step.retired else "",
-                )
-                for step in self.planned.subvolumes
+                figure("drain begins"),
+                lambda step: NONE if step.drain_begins_day is None else self.day(step.drain_begins_day),
             ),
+            (figure("cleared"), lambda step: self.day(step.cleared_day)),
+            (figure("to move"), lambda step: NONE if step.drain_begins_day is None else format_size(step.moved_bytes)),
+            (text("remark"), lambda step: "the last: retired with the volume" if step.retired else ""),
         )
+        return records("Bricks, by day", cells, self.planned.subvolumes)
 
     def orders(self) -> Block:
         return table(
@@ -203,26 +191,14 @@ class _Tables:
         )
 
     def what_if(self) -> Block:
-        return table(
-            "What if, by day",
-            [
-                text("if"),
-                figure("first brick cleared"),
-                figure("last server free"),
-                figure("source empty"),
-                wide("remark"),
-            ],
-            (
-                (
-                    _CHANGES[one.change],
-                    self.day(one.first_cleared_day),
-                    self.day(_last([host.free_day for host in one.hosts] if self.planned.hosts else [])),
-                    self.day(one.done_day),
-                    "" if one.obstacle is None else self.obstacle(one.obstacle),
-                )
-                for one in self.schedule.what_if
-            ),
+        cells: Cells[WhatIf] = (
+            (text("if"), lambda one: _CHANGES[one.change]),
+            (figure("first brick cleared"), lambda one: self.day(one.first_cleared_day)),
+            (figure("last server free"), lambda one: self.day(_last([host.free_day for host in one.hosts]))),
+            (figure("source empty"), lambda one: self.day(one.done_day)),
+            (wide("remark"), lambda one: "" if one.obstacle is None else self.obstacle(one.obstacle)),
         )
+        return records("What if, by day", cells, self.schedule.what_if)
 
 
 def _last(days: list[float | None]) -> float | None:

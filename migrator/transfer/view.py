@@ -1,6 +1,6 @@
 """Batches, passes, streams and limits for people."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from migrator.core.paths import show
@@ -16,15 +16,6 @@ from migrator.transfer.rules import BY, added_up
 from migrator.verify.model import VerificationRecord
 
 T = TypeVar("T")
-Cells = Sequence[tuple[doc.Column, Callable[[T], str]]]
-"""The columns of a table over records, each with what it shows of one."""
-
-
-def _table(title: str, cells: Cells[T], records: Iterable[T], *, limit: int | None = None, note: str = "") -> Block:
-    rows = [tuple(shown(record) for _, shown in cells) for record in records]
-    return doc.table(title, [column for column, _ in cells], rows, limit=limit, note=note)
-
-
 # The delta passes of one run over a batch.
 
 
@@ -36,7 +27,7 @@ def _shown(value: T | None, words: Callable[[T], str]) -> str:
     return NONE if value is None else words(value)
 
 
-_DELTA: Cells[transfer.DeltaSummary] = (
+_DELTA: doc.Cells[transfer.DeltaSummary] = (
     (text("pass"), lambda one: str(one.number)),
     (figure("new"), lambda one: _count(one.changes, ChangeKind.NEW)),
     (
@@ -57,7 +48,7 @@ _DELTA: Cells[transfer.DeltaSummary] = (
 def delta_blocks(deltas: Sequence[transfer.DeltaSummary]) -> Iterator[Block]:
     """The changes, what each pass sent, and the decision after the last one; nothing without passes."""
     if deltas:
-        yield _table("Delta passes", _DELTA, deltas)
+        yield doc.records("Delta passes", _DELTA, deltas)
     for delta in deltas:
         if delta.sentence:
             yield paragraph(delta.sentence[:1].upper() + delta.sentence[1:])
@@ -87,7 +78,7 @@ def _of_record(shown: Callable[[transfer.ConvergenceRecord], str]) -> Callable[[
     return lambda batch: NONE if batch.convergence is None else shown(batch.convergence)
 
 
-_CONVERGENCE: Cells[BatchFacts] = (
+_CONVERGENCE: doc.Cells[BatchFacts] = (
     (figure("batch"), lambda batch: str(batch.number)),
     (figure("delta passes"), lambda batch: format_count(_deltas_made(batch))),
     (text("last decision"), _of_record(lambda one: OUTCOMES[one.outcome])),
@@ -106,7 +97,7 @@ def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
     shown = [batch for batch in batches if batch.convergence is not None or _deltas_made(batch)]
     if not shown:
         return
-    yield _table("How long a freeze would take", _CONVERGENCE, shown)
+    yield doc.records("How long a freeze would take", _CONVERGENCE, shown)
     yield paragraph(
         "The freeze is that of users who are frozen right after the pass: a final pass with a margin, and its "
         "verification. Where time has passed since, another delta pass has to go before it."
@@ -140,7 +131,7 @@ def _left(batch: BatchFacts) -> int:
     return sum(batch.chunks.get(state, 0) for state in (ChunkState.PENDING, ChunkState.RUNNING, ChunkState.FAILED))
 
 
-_PROGRESS: Cells[BatchFacts | TreeFacts] = (
+_PROGRESS: doc.Cells[BatchFacts | TreeFacts] = (
     (figure("bytes"), lambda one: format_size(one.tally.total_bytes)),
     (figure("left"), lambda one: format_size(one.tally.left_bytes)),
     (figure("done, %"), lambda one: percent(one.tally.percent_bytes)),
@@ -148,7 +139,7 @@ _PROGRESS: Cells[BatchFacts | TreeFacts] = (
     (figure("files left"), lambda one: format_count(one.tally.left_files)),
 )
 
-_PASS: Cells[PassFacts] = (
+_PASS: doc.Cells[PassFacts] = (
     (figure("batch"), lambda one: str(one.batch)),
     (text("pass"), lambda one: one.kind.value if one.kind is PassKind.SEED else f"{one.kind.value} {one.number}"),
     (text("state"), lambda one: one.state.value),
@@ -168,9 +159,9 @@ def _changed(one: PassFacts, kind: ChangeKind) -> str:
 
 def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
     """Progress and predictions of every batch, and the equal paths of the newest verifications."""
-    yield _table("", _BATCH, batches)
+    yield doc.records("", _BATCH, batches)
     if any(entry.kind is not PassKind.SEED for batch in batches for entry in batch.passes):
-        yield _table("Passes", _PASS, [entry for batch in batches for entry in batch.passes])
+        yield doc.records("Passes", _PASS, [entry for batch in batches for entry in batch.passes])
     yield from convergence_blocks(batches)
     differing = [
         batch.verification for batch in batches if batch.verification and any(batch.verification.differences.values())
@@ -210,7 +201,7 @@ def _verdict(verification: VerificationRecord | None) -> str:
     return when(verification.finished_at_s) if verification.whole else "not whole"
 
 
-_BATCH: Cells[BatchFacts] = (
+_BATCH: doc.Cells[BatchFacts] = (
     (figure("batch"), lambda batch: str(batch.number)),
     (text("state"), _batch_state),
     (figure("users"), lambda batch: format_count(batch.tally.total_users)),
@@ -224,7 +215,7 @@ _BATCH: Cells[BatchFacts] = (
 def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], plan: str, *, limit: int | None) -> Block:
     """Progress of every user tree, in the order of weight; `batches` are those of the plan."""
     by_number = {batch.number: batch for batch in batches}
-    cells: Cells[TreeFacts] = (
+    cells: doc.Cells[TreeFacts] = (
         (figure("rank"), lambda tree: str(tree.rank)),
         (paths("user"), lambda tree: tree.tree.user),
         (paths("tree"), lambda tree: show(tree.tree.path)),
@@ -232,7 +223,7 @@ def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], plan: 
         (text("state"), lambda tree: _tree_state(tree, by_number.get(tree.batch) if tree.plan == plan else None)),
         *_PROGRESS,
     )
-    return _table("", cells, trees, limit=limit)
+    return doc.records("", cells, trees, limit=limit)
 
 
 def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
@@ -302,7 +293,7 @@ def _windows(governing: transfer.GoverningFacts) -> Iterator[Block]:
     if not governing.windows:
         yield paragraph("There are no windows: chunks may be begun at any time.")
         return
-    yield _table("Windows", _WINDOW, governing.windows)
+    yield doc.records("Windows", _WINDOW, governing.windows)
     if not any(window.holds for window in governing.windows):
         begins = [(one.changes_at_s, one.changes) for one in governing.windows if one.changes_at_s is not None]
         if begins:
@@ -315,7 +306,7 @@ def _standing(window: WindowStanding) -> str:
     return f"{'holds until' if window.holds else 'begins'} {window.changes}"
 
 
-_WINDOW: Cells[WindowStanding] = (
+_WINDOW: doc.Cells[WindowStanding] = (
     (text("window"), lambda window: window.when),
     (text("streams on each host"), lambda window: _shown(window.jobs, "{:g}".format)),
     (text("all streams together"), lambda window: _shown(window.bwlimit_bytes_per_s, format_rate)),
@@ -340,7 +331,7 @@ _ROWS = 40
 
 def stream_blocks(sums: Sequence[StreamSum]) -> Iterator[Block]:
     """One table, or nothing."""
-    cells: Cells[tuple[str, str, StreamSum]] = (
+    cells: doc.Cells[tuple[str, str, StreamSum]] = (
         (text("by"), lambda row: row[0]),
         (text("which"), lambda row: clean(row[1])),
         (figure("files"), lambda row: format_count(row[2].files)),
@@ -350,4 +341,4 @@ def stream_blocks(sums: Sequence[StreamSum]) -> Iterator[Block]:
     )
     rows = [(by, name, one) for by in BY for name, one in added_up(sums, by)[:_ROWS]]
     if rows:
-        yield _table("What streams brought", cells, rows, note="Chunks that arrived, of all plans.")
+        yield doc.records("What streams brought", cells, rows, note="Chunks that arrived, of all plans.")
