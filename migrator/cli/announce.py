@@ -13,7 +13,7 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.units import several
-from migrator.cutover.announce import AnnounceRequest, AnnounceWorld, announce
+from migrator.cutover.announce import AnnounceRequest, HookWorld, announce
 from migrator.cutover.model import BackupTold
 from migrator.cutover.stage import attempts_of_users
 from migrator.cutover.view import announce_document
@@ -78,7 +78,7 @@ def announce_command(
             again=again,
         )
         summary = run_to_end(
-            announce(request, AnnounceWorld(**wiring.operation_ports(ledger, shown))),
+            announce(request, HookWorld(**wiring.operation_ports(ledger, shown))),
             when_interrupted="run the same command again for the users who were not told",
         )
     present(invocation, summary, announce_document)

@@ -1,6 +1,6 @@
 """`report`: status, history, forecast and proofs. Reads the ledger only."""
 
-import sys
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,14 +8,15 @@ from pathlib import Path
 import click
 
 from migrator import app
-from migrator.cli.call import details_option, open_site, plan_option, present, run_to_end, verb
+from migrator.cli.call import details_option, open_site, plan_option, present, run_shown, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.durable import write_durably
 from migrator.core.errors import ExitCode, MigratorError, UsageError
+from migrator.cutover.announce import HookWorld
 from migrator.render.document import Document
 from migrator.render.text import to_json, to_markdown
 from migrator.report.model import EarlierReport, ReportFacts
-from migrator.report.report import read_report
+from migrator.report.report import read_earlier, read_report, require_report_hooks, send_report
 from migrator.report.view import report_document
 
 _ROWS_ON_TERMINAL = 20
@@ -59,9 +60,7 @@ def report_command(
         raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
     wiring = app.Wiring(open_site(invocation))
     if send:
-        from migrator.app.report import require_hooks  # noqa: PLC0415
-
-        require_hooks(wiring)
+        run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking()))
     now_s = wiring.clock.now_s()
     kept = wiring.site.site.state_dir / "reports"
     with wiring.ledger(read_only=True) as ledger:
@@ -91,8 +90,6 @@ def _earlier(since: Path | None, directory: Path | None) -> EarlierReport | None
     place = since or directory
     if place is None or (since is None and not (place / _JSON).exists()):
         return None
-    from migrator.report.report import read_earlier  # noqa: PLC0415
-
     try:
         return read_earlier(place)
     except UsageError:
@@ -113,7 +110,7 @@ def _last(kept: Path) -> Path | None:
 
 def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool) -> list[str]:
     # Loaded here because the template engine takes long to load.
-    from migrator.render.html import to_html  # noqa: PLC0415
+    from migrator.render.html import print_pdf, to_html  # noqa: PLC0415
     from migrator.report.view import to_csv  # noqa: PLC0415
 
     forms: dict[str, Callable[[], str]] = {
@@ -131,9 +128,8 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
             f"the report cannot be written to {directory}: {error.strerror}", hint="name another directory"
         ) from error
     if pdf:
-        from migrator.app.report import make_pdf  # noqa: PLC0415
-
-        make_pdf(directory / "report.html", directory / "report.pdf")
+        page = (directory / "report.html").resolve()
+        run_to_end(print_pdf(app.processes(), page, directory / "report.pdf"))
     else:
         # A PDF of an earlier report would be taken for this one.
         (directory / "report.pdf").unlink(missing_ok=True)
@@ -141,13 +137,18 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
 
 
 def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
-    from migrator.app import report as reporting  # noqa: PLC0415
-    from migrator.render.progress import open_progress  # noqa: PLC0415
-
     plan = None if facts.status.plan is None else facts.status.plan.name
-    with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
-        problem = run_to_end(
-            reporting.send(wiring, ledger, shown, directory.resolve(), plan),
+    roots = (wiring.source_root, wiring.target_root)
+    with wiring.ledger() as ledger:
+        problem = run_shown(
+            wiring,
+            lambda shown: send_report(
+                HookWorld(**wiring.operation_ports(ledger, shown)),
+                os.fsencode(directory.resolve()),
+                plan,
+                roots=roots,
+                pid=os.getpid(),
+            ),
             when_interrupted=f"the report lies in {directory}; run the same command again to send it",
         )
     if problem:

@@ -1,7 +1,8 @@
 """`announce`, and the facts that hooks around a cutover are given."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from migrator.cutover.rules_guards import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks
-from migrator.ledger.call import recorded_run, say
+from migrator.ledger.call import RecordedRun, recorded_run, say
 from migrator.ledger.locks import Locks
 from migrator.report.model import PlannedTree
 from migrator.site.rules_links import link_path, naming_problem
@@ -56,8 +57,8 @@ class AnnounceRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnnounceWorld:
-    """Everything outside the program that `announce` touches."""
+class HookWorld:
+    """Everything outside the program that a verb touches which only calls hooks."""
 
     ledger: "Ledger"
     hooks: Hooks
@@ -69,16 +70,48 @@ class AnnounceWorld:
     tokens: Callable[[], str]
 
 
-async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSummary:
+@asynccontextmanager
+async def hook_calls(
+    world: HookWorld,
+    step: HookStep,
+    *,
+    verb: str,
+    doing: str,
+    roots: tuple[bytes, bytes],
+    pid: int,
+    interrupted: Interrupted,
+) -> AsyncIterator[tuple[StepHooks, RecordedRun]]:
+    """A recorded run of a verb that calls the hooks of one step; `roots` are those of source and target. The caller sets the exit
+    code. Raises UsageError (a site without `init`), Refused (a hook is not safe to call), LockHeld, and `interrupted`.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("this site has no record yet", hint="run `migrator init`")
+    with world.locks.hold(verb, doing), world.files.open(verb, world.clock.now_s()) as files:
+        try:
+            async with recorded_run(world.ledger.runs, world.clock, verb=verb, pid=pid, directory=files.path) as run:
+                calls = StepHooks(
+                    ports=world,
+                    hooks=world.hooks,
+                    site=site,
+                    source_root=roots[0],
+                    target_root=roots[1],
+                    run_id=run.id,
+                    say=partial(say, world, run_id=run.id),
+                )
+                await calls.begin((step,))
+                yield calls, run
+        except asyncio.CancelledError:
+            raise interrupted from None
+
+
+async def announce(request: AnnounceRequest, world: HookWorld) -> AnnounceSummary:
     """Hand the facts of each user to the `announce` hooks, one after the other. May be called again: who was told of the
     same time is not told twice, unless that is asked for.
 
     Raises UsageError (a time that is over, a site without `init`), Refused (a user without a plain name, no hook that
     tells, a hook refuses), LockHeld, Interrupted.
     """
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no record yet", hint="run `migrator init`")
     if request.begins_at_s <= world.clock.now_s():
         raise UsageError(
             f"{begins_words(request.begins_at_s)} is over",
@@ -88,30 +121,21 @@ async def announce(request: AnnounceRequest, world: AnnounceWorld) -> AnnounceSu
     due = _due(request, world)
     if request.dry_run:
         return _summary(request, due)
-    begins = begins_words(request.begins_at_s)
-    with world.locks.hold(VERB, f"announcing {begins}"), world.files.open(VERB, world.clock.now_s()) as directory:
-        try:
-            async with recorded_run(
-                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path
-            ) as run:
-                calls = StepHooks(
-                    ports=world,
-                    hooks=world.hooks,
-                    site=site,
-                    source_root=request.source_root,
-                    target_root=request.target_root,
-                    run_id=run.id,
-                    say=partial(say, world, run_id=run.id),
-                )
-                await calls.begin((HookStep.ANNOUNCE,))
-                planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
-                told = [await _tell(request, calls, one, planned.get(one.tree.path)) for one in due]
-                summary = _summary(request, told)
-                run.exit_code = summary.exit_code
-        except asyncio.CancelledError:
-            raise Interrupted(
-                "the announcements were interrupted", hint="the same command tells those that were not told"
-            ) from None
+    async with hook_calls(
+        world,
+        HookStep.ANNOUNCE,
+        verb=VERB,
+        doing=f"announcing {begins_words(request.begins_at_s)}",
+        roots=(request.source_root, request.target_root),
+        pid=request.pid,
+        interrupted=Interrupted(
+            "the announcements were interrupted", hint="the same command tells those that were not told"
+        ),
+    ) as (calls, run):
+        planned = {one.tree.path: one for one in world.ledger.facts.trees(request.plan)}
+        told = [await _tell(request, calls, one, planned.get(one.tree.path)) for one in due]
+        summary = _summary(request, told)
+        run.exit_code = summary.exit_code
     return summary
 
 
@@ -124,7 +148,7 @@ def _summary(request: AnnounceRequest, announcements: Sequence[Announcement]) ->
     )
 
 
-async def _require_hooks(world: AnnounceWorld) -> None:
+async def _require_hooks(world: HookWorld) -> None:
     found = await find_hooks(world.hooks, world.blocking)
     stage = _hooked("", UserTree(path=b"", user=""), 0.0).stage(HookEvent.POST)
     if not found.problems and not in_order(found.hooks, stage):
@@ -135,7 +159,7 @@ async def _require_hooks(world: AnnounceWorld) -> None:
         )
 
 
-def _due(request: AnnounceRequest, world: AnnounceWorld) -> list[Announcement]:
+def _due(request: AnnounceRequest, world: HookWorld) -> list[Announcement]:
     """Every tree, and whether its user is to be told. Raises Refused before anybody is told."""
     found, ledger = [], world.ledger
     for batch, trees in request.trees.items():

@@ -344,28 +344,6 @@ def check_confinement(euid: int, problem: str | None) -> Finding:
     )
 
 
-def check_slurm_programs(missing: Sequence[str]) -> Finding | None:
-    """`missing` are programs of Slurm that are not installed here; None if all are."""
-    if not missing:
-        return None
-    return failure(
-        "slurm",
-        f"[transfer] movers is `slurm`, and not found here: {', '.join(missing)}",
-        "install Slurm's client (Debian: slurm-client), or set movers to `local`",
-    )
-
-
-def check_slurm_controller(exit_code: int, said: str) -> Finding | None:
-    """The output of `scontrol ping`; None if a controller answers. A second one that is down does not matter."""
-    if exit_code == 0 and " UP" in said:
-        return None
-    return failure(
-        "slurm",
-        f"no controller of Slurm answers: {said or f'scontrol ping ended with code {exit_code}'}",
-        "start slurmctld; SLURM_CONF or /etc/slurm/slurm.conf says where it is looked for; `munge -n | unmunge` must work",
-    )
-
-
 def check_slurm_nodes(listed: str, wanted: int) -> Finding:
     """Whether there are as many nodes as [slurm] nodes requires. `listed` is the output of `sinfo --Node
     --format=%N|%t`.

@@ -85,24 +85,31 @@ async def examine_hosts(
     """All findings about hosts, and whether the bricks can be read now. `target` is the recorded one, `state` the
     current state of the volume. Closes the connections.
     """
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def look(name: str) -> rules.HostSight | MigratorError:
+        """The facts of a host, or why they are unknown."""
+        async with gate:
+            try:
+                return await _sight(world, site, await world.hosts.reach(name), target=target, state=state)
+            except MigratorError as error:
+                return error
+
     try:
-        gate = asyncio.Semaphore(_AT_ONCE)
-        looks = await asyncio.gather(
-            *(_look(world, site, name, gate, target=target, state=state) for name in world.sections)
-        )
+        looks = await asyncio.gather(*map(look, world.sections))
     finally:
         await world.hosts.close()
     findings: list[Finding] = []
     offsets: dict[str, tuple[float, float]] = {}
     unreachable: dict[str, str] = {}
-    for name, look in zip(world.sections, looks, strict=True):
-        if isinstance(look, MigratorError):
-            findings.append(rules.host_lost(name, look.message, look.cause, look.hint))
-            unreachable[name] = look.message
+    for name, seen in zip(world.sections, looks, strict=True):
+        if isinstance(seen, MigratorError):
+            findings.append(rules.host_lost(name, seen.message, seen.cause, seen.hint))
+            unreachable[name] = seen.message
             continue
-        offsets[name] = (look.facts.clock_offset_s, look.facts.round_trip_s / 2)
+        offsets[name] = (seen.facts.clock_offset_s, seen.facts.round_trip_s / 2)
         filesystem = target.filesystem if target is not None else None
-        findings += rules.check_host(look, target_filesystem=filesystem, reserve_bytes=site.transfer.reserve_bytes)
+        findings += rules.check_host(seen, target_filesystem=filesystem, reserve_bytes=site.transfer.reserve_bytes)
     findings += rules.check_host_clocks(offsets)
     if state is not None and world.volume is not None:
         findings += await _examine_way(world, site, state, reachable=list(offsets), unreachable=unreachable)
@@ -122,24 +129,6 @@ async def _examine_way(
             ]
         way = choose_way(whole, reachable=reachable, unreachable=unreachable)
     return rules.check_brick_hosts(site.source.via, state, list(world.sections), way)
-
-
-async def _look(
-    world: HostWorld,
-    site: Site,
-    name: str,
-    gate: asyncio.Semaphore,
-    *,
-    target: MountIdentity | None,
-    state: VolumeState | None,
-) -> rules.HostSight | MigratorError:
-    """The facts of a host, or why they are unknown."""
-    async with gate:
-        try:
-            host = await world.hosts.reach(name)
-            return await _sight(world, site, host, target=target, state=state)
-        except MigratorError as error:
-            return error
 
 
 async def _sight(
@@ -309,10 +298,16 @@ _DRIVERS = ("fpsync", "parsyncfp2")
 
 async def examine_machine(world: DoctorWorld) -> list[Finding]:
     """The programs of this machine, site.toml with the paths in it, the state directory, and the clock."""
-    findings = [*await _tools(world), *_users_map(world.site)]
+    findings = await _tools(world)
+    if (users := world.site.users.map) is not None:
+        fix = "write it, or take [users] map out of site.toml"
+        findings.append(
+            ok("users map", str(users)) if users.is_file() else failure("users map", f"{users} is missing", fix)
+        )
     findings += _state_directory(world)
     findings += await _hooks(world)
-    findings.append(rules.check_clock(world.clock.now_s(), _last_event_s(world.ledger)))
+    events = world.ledger.events.latest(1) if world.ledger is not None else ()
+    findings.append(rules.check_clock(world.clock.now_s(), events[0].at_s if events else None))
     return findings
 
 
@@ -343,14 +338,6 @@ def _engine(world: DoctorWorld) -> list[Finding]:
 async def _rsync_version(world: DoctorWorld) -> bytes | None:
     program = world.find_program("rsync")
     return await _version(world.processes, None if program is None else os.fsencode(program))
-
-
-def _users_map(site: Site) -> list[Finding]:
-    if site.users.map is None:
-        return []
-    if site.users.map.is_file():
-        return [ok("users map", str(site.users.map))]
-    return [failure("users map", f"{site.users.map} is missing", "write it, or take [users] map out of site.toml")]
 
 
 async def _hooks(world: DoctorWorld) -> list[Finding]:
@@ -386,11 +373,6 @@ def _existing(directory: bytes) -> bytes:
     """The directory or its nearest existing parent: `init` creates the state directory."""
     path = Path(os.fsdecode(directory))
     return os.fsencode(next(place for place in (path, *path.parents) if place.exists()))
-
-
-def _last_event_s(ledger: "Ledger | None") -> float | None:
-    events = ledger.events.latest(1) if ledger is not None else ()
-    return events[0].at_s if events else None
 
 
 # The source: mount, volume, user trees
@@ -600,12 +582,16 @@ async def examine_slurm(
 ) -> list[Finding]:
     """Whether its programs are installed, a controller answers, and there are enough nodes."""
     found = {name: find_program(name) for name in _PROGRAMS}
-    if lacking := rules.check_slurm_programs([name for name, path in found.items() if path is None]):
-        return [lacking]
+    if missing := [name for name, path in found.items() if path is None]:
+        message = f"[transfer] movers is `slurm`, and not found here: {', '.join(missing)}"
+        return [failure("slurm", message, "install Slurm's client (Debian: slurm-client), or set movers to `local`")]
     try:
         ping = await _ask(processes, found["scontrol"], "ping")
-        if silent := rules.check_slurm_controller(ping.exit_code, _lines(ping.stdout or ping.stderr)):
-            return [silent]
+        said = _lines(ping.stdout or ping.stderr) or f"scontrol ping ended with code {ping.exit_code}"
+        # A second controller that is down does not matter.
+        if ping.exit_code != 0 or " UP" not in said:
+            fix = "start slurmctld; SLURM_CONF or /etc/slurm/slurm.conf says where it is looked for; `munge -n | unmunge` must work"
+            return [failure("slurm", f"no controller of Slurm answers: {said}", fix)]
         nodes = await _ask(processes, found["sinfo"], "--noheader", "--Node", "--format=%N|%t", *_partition(section))
     except ToolFailed as error:
         return [failure("slurm", error.message, "see that `scontrol ping` and `sinfo` work here")]

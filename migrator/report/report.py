@@ -1,35 +1,28 @@
 """`report`: history, forecast and proofs for management. Reads the ledger only; works at any time, also during a run."""
 
-import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from migrator.bench.model import BenchmarkResult, BenchmarkState
 from migrator.core import documents
-from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, UsageError
 from migrator.core.paths import show
-from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
+from migrator.cutover.announce import HookWorld, hook_calls
 from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks
-from migrator.ledger.call import recorded_run, say
-from migrator.ledger.locks import Locks
-from migrator.ledger.model import SiteRecord
+from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, find_hooks
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
 from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan
-from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -207,23 +200,6 @@ def _document(plans: PlanFiles, status: model.StatusFacts) -> tuple[Plan | None,
 VERB = "report"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendWorld:
-    """Everything outside the program that sending uses."""
-
-    ledger: "Ledger"
-    hooks: Hooks
-    locks: Locks
-    files: RunFiles
-    progress: Progress
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
-    source_root: bytes
-    target_root: bytes
-    pid: int
-
-
 async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
     """Raises Refused if no hook would send a report. Called before the report is made."""
     found = await find_hooks(hooks, blocking)
@@ -236,44 +212,29 @@ async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
         )
 
 
-async def send_report(world: SendWorld, directory: bytes, plan: str | None) -> str:
+async def send_report(
+    world: HookWorld, directory: bytes, plan: str | None, *, roots: tuple[bytes, bytes], pid: int
+) -> str:
     """Call the `report` hooks for a report that counts by `plan`, written to an absolute directory. Returns why it was not sent;
-    empty if it was. A second call sends it again.
-
-    Raises UsageError (a site without `init`), Refused (a hook refuses or is not safe to call), LockHeld, Interrupted.
+    empty if it was. A second call sends it again. Raises as `hook_calls`.
     """
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no record yet", hint="run `migrator init`")
-    with world.locks.hold(VERB, "sending a report"), world.files.open(VERB, world.clock.now_s()) as files:
+    async with hook_calls(
+        world,
+        HookStep.REPORT,
+        verb=VERB,
+        doing="sending a report",
+        roots=roots,
+        pid=pid,
+        interrupted=Interrupted("sending the report was interrupted", hint="run the same command again"),
+    ) as (calls, run):
+        facts = HookFacts(run_id=run.id, plan=plan, report=directory, started_at_s=world.clock.now_s())
         try:
-            async with recorded_run(
-                world.ledger.runs, world.clock, verb=VERB, pid=world.pid, directory=files.path
-            ) as run:
-                problem = await _send(world, site, run.id, directory, plan)
-                run.exit_code = ExitCode.FAILED if problem else ExitCode.DONE
-        except asyncio.CancelledError:
-            raise Interrupted("sending the report was interrupted", hint="run the same command again") from None
+            sent = await calls.tell(_step(directory), facts)
+            problem = "" if sent else "a hook failed: see the events in `migrator status`"
+        except HookSkipped as skipped:
+            problem = skipped.message
+        run.exit_code = ExitCode.FAILED if problem else ExitCode.DONE
     return problem
-
-
-async def _send(world: SendWorld, site: SiteRecord, run_id: int, directory: bytes, plan: str | None) -> str:
-    calls = StepHooks(
-        ports=world,
-        hooks=world.hooks,
-        site=site,
-        source_root=world.source_root,
-        target_root=world.target_root,
-        run_id=run_id,
-        say=partial(say, world, run_id=run_id),
-    )
-    await calls.begin((HookStep.REPORT,))
-    facts = HookFacts(run_id=run_id, plan=plan, report=directory, started_at_s=world.clock.now_s())
-    try:
-        sent = await calls.tell(_step(directory), facts)
-    except HookSkipped as skipped:
-        return skipped.message
-    return "" if sent else "a hook failed: see the events in `migrator status`"
 
 
 def _step(directory: bytes) -> HookedStep:
