@@ -14,7 +14,7 @@ from migrator.core.errors import ToolFailed
 from migrator.core.events import Finding, FindingStatus
 from migrator.doctor.stage import HostWorld, examine_hosts, examine_slurm
 from migrator.fs.model import SENTINEL_NAME, MountIdentity
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import VolumeState
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Host, HostLost
 from migrator.hosts.process import LocalProcesses
@@ -22,6 +22,7 @@ from migrator.hosts.site import look_at_room
 from migrator.native.program import NativeProgram, native_program
 from migrator.site.config import HostSection, Site, SlurmSection
 from tests.site.test_init import make_site
+from tests.support.volumes import volume
 
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE
 CRASHES = b"#!/bin/sh\necho 'Illegal instruction' >&2\nexit 132\n"
@@ -53,18 +54,6 @@ class Volume:
         if not state.started:
             raise ToolFailed("glusterd does not answer")
         return replace(state, peers_down=(), heals=())
-
-
-def volume_of(*hosts: str, path: Path, started: bool = True) -> VolumeState:
-    return VolumeState(
-        volume="vol1",
-        volume_id="0a1b2c3d-0000-1111-2222-333344445555",
-        type="Distribute",
-        started=started,
-        bricks=tuple(Brick(name=f"{host}:{path}", host=host, path=os.fsencode(path), online=True) for host in hosts),
-        options=(),
-        tasks=(),
-    )
 
 
 def recorded(sentinel: str, filesystem: str) -> MountIdentity:
@@ -112,7 +101,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_one_host_is_lost_and_the_other_is_looked_at(site: Site, tmp_path: Path) -> None:
     sections = {name: HostSection(name=name) for name in ("gl1", "gl2")}
-    findings = examine(site, SomeHosts(["gl1"]), sections, state=volume_of("gl1", "gl2", path=tmp_path))
+    findings = examine(site, SomeHosts(["gl1"]), sections, state=volume(f"gl1:{tmp_path}", f"gl2:{tmp_path}"))
     ((status, message),) = of(findings, "host gl2")
     assert status is FAILURE
     assert "refuses the key (no key)" in message
@@ -155,7 +144,7 @@ def test_a_compiled_program_that_does_not_run_there(site: Site, tmp_path: Path, 
 
 
 def test_a_volume_that_does_not_answer(site: Site, tmp_path: Path) -> None:
-    state = volume_of("gl1", path=tmp_path, started=False)
+    state = volume(f"gl1:{tmp_path}", started=False)
     findings = examine(site, SomeHosts(["gl1"]), {"gl1": HostSection(name="gl1")}, state=state)
     assert of(findings, "bricks") == [(FAILURE, "the volume's state is not known: glusterd does not answer")]
 

@@ -6,10 +6,10 @@ import pytest
 
 from migrator.core.events import Finding, FindingStatus
 from migrator.doctor.rules import HostSight, check_brick_hosts, check_host, check_host_clocks
-from migrator.gluster.model import Brick, VolumeState
 from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import HostFacts
 from migrator.scan.rules import BrickWay
+from tests.support.volumes import volume
 
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE
 RSYNC = b"""rsync  version 3.2.7  protocol version 31
@@ -37,15 +37,7 @@ FIT = HostSight(
     rsync="/usr/bin/rsync",
     rsync_output=RSYNC,
 )
-VOLUME = VolumeState(
-    volume="vol1",
-    volume_id="0a1b2c3d-0000-1111-2222-333344445555",
-    type="Distribute",
-    started=True,
-    bricks=tuple(Brick(name=f"{host}:/b1", host=host, path=b"/b1", online=True) for host in ("gl1", "gl2")),
-    options=(),
-    tasks=(),
-)
+VOLUME = volume("gl1:/b1", "gl2:/b1")
 
 
 def judge(sight: HostSight, *, filesystem: str | None = "beegfs") -> list[Finding]:

@@ -9,8 +9,9 @@ from migrator.core.events import Finding, FindingStatus
 from migrator.core.units import GIB
 from migrator.doctor import rules as doctor_rules
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
-from migrator.gluster.model import Brick, SourceHealth, VolumeState
+from migrator.gluster.model import SourceHealth
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.volumes import brick, volume
 
 GLUSTER = MountIdentity(
     filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel="site-1"
@@ -45,19 +46,13 @@ def test_mounts(
 
 
 def test_health() -> None:
-    bricks = (
-        Brick(name="gl1:/b", host="gl1", path=b"/b", online=True),
-        Brick(name="gl2:/b", host="gl2", path=b"/b", online=True),
-    )
-    state = VolumeState(
-        volume="vol1", volume_id="i", type="Distribute", started=True, bricks=bricks, options=(), tasks=()
-    )
+    state = volume("gl1:/b", "gl2:/b")
     well = SourceHealth(problems=(), fingerprint="f", state=state)
     (finding,) = doctor_rules.check_health(well)
     assert (finding.status, finding.message) == (FindingStatus.OK, "all 2 bricks are up")
     (finding,) = doctor_rules.check_health(SourceHealth(problems=(), fingerprint="f"))
     assert finding.status is FindingStatus.OK
-    down = replace(well, state=replace(state, bricks=(bricks[0], replace(bricks[1], online=False))))
+    down = replace(well, state=replace(state, bricks=(brick("gl1:/b"), brick("gl2:/b", online=False))))
     assert [finding.message for finding in doctor_rules.check_health(down)] == ["brick gl2:/b is down"]
     assert statuses(doctor_rules.check_health(down)) == {"source health": FindingStatus.FAILURE}
     moving = replace(well, state=replace(state, tasks=("Rebalance",)))
@@ -153,15 +148,8 @@ def test_the_clock() -> None:
 def test_names_that_clients_may_not_find_are_told_where_bricks_were_drained_or_added(
     moved: bool, tasks: tuple[str, ...], value: str | None
 ) -> None:
-    state = VolumeState(
-        volume="vol1",
-        volume_id="i",
-        type="Distribute",
-        started=True,
-        bricks=(),
-        options=() if value is None else (("cluster.lookup-optimize", value),),
-        tasks=tasks,
-    )
+    options = () if value is None else (("cluster.lookup-optimize", value),)
+    state = volume(options=options, tasks=tasks)
     found = doctor_rules.check_lookups(state, moved=moved)
     if value == "off":
         assert [one.status for one in found] == [FindingStatus.OK]

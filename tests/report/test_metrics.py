@@ -17,7 +17,6 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.windows import WindowStanding
-from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report import model
 from migrator.report.metrics import read_metrics
@@ -29,6 +28,7 @@ from tests.report.serving import site_of_weeks
 from tests.support.facts import report
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do
 from tests.support.report_world import DAY_S, Weeks
+from tests.support.volumes import drain_sample
 
 HOSTILE = (b'"quoted" \\ {x="y"}', b"invalid \xff\xfe", b"new\nline\x1b[31m", "\u202egpj".encode())
 BRICK = 'gl1:/b"\\{}\n\u202e\udcff'
@@ -70,18 +70,7 @@ def fill(ledger: Ledger, now_s: float) -> None:
 
 
 def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, failures: int = 0) -> DrainSample:
-    return DrainSample(
-        task_id=task,
-        at_s=at_s,
-        host=host,
-        status=TaskStatus.IN_PROGRESS,
-        runtime_s=0.0,
-        files=files,
-        size_bytes=size_bytes,
-        lookups=files,
-        failures=failures,
-        skipped=0,
-    )
+    return drain_sample(files, size_bytes, at_s=at_s, task_id=task, host=host, failures=failures)
 
 
 def read(site_file: Path, now_s: float) -> tuple[MetricFamily, ...]:

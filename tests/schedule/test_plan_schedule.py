@@ -5,15 +5,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace as change
 
-from migrator.bricks.drain.model import DrainAct, DrainNotes, DrainRecord, DrainSample, DrainState, DrainStep
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry
 from migrator.core.units import DAY_S, MIB
 from migrator.fs.model import Capacity, CapacitySample, Side
-from migrator.gluster.model import Brick, TaskStatus, VolumeState
 from migrator.gluster.volume import VolumeOverview
-from migrator.ledger.ledger import Ledger
 from migrator.plan.stage import PlanRequest, PlanResult, make_plan
 from migrator.plan.store import CatalogQueryFiles
 from migrator.schedule.model import Schedule, ScheduleFacts
@@ -23,7 +20,8 @@ from migrator.site.config import CapacitySection
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
 from tests.support.catalogs import closed_catalogs, directory, invented
 from tests.support.fakes import VirtualClock
-from tests.support.operations import cut_over
+from tests.support.operations import CHECK, START, WATCH, cut_over, do
+from tests.support.volumes import drain_sample, volume
 
 __all__ = ["world"]
 
@@ -43,25 +41,13 @@ def entries() -> list[Entry]:
     return found
 
 
-def volume(*, replica: int = 1, room: BrickRoom | None = None) -> VolumeOverview:
-    room = room or BrickRoom(total_bytes=100 * MIB, free_bytes=8 * MIB, total_inodes=1000, free_inodes=900)
-    state = VolumeState(
-        volume="vol1",
-        volume_id="id",
-        type="Distribute",
-        started=True,
-        bricks=tuple(
-            Brick(name=name, host=name.partition(":")[0], path=name.partition(":")[2].encode(), online=True)
-            for name in BRICKS
-        ),
-        options=(),
-        tasks=(),
-        replica_count=replica,
-    )
-    return VolumeOverview(state=state, version="10.3", rooms=dict.fromkeys(BRICKS, room), tasks=(), progress={})
+def overview() -> VolumeOverview:
+    room = BrickRoom(total_bytes=100 * MIB, free_bytes=8 * MIB, total_inodes=1000, free_inodes=900)
+    rooms = dict.fromkeys(BRICKS, room)
+    return VolumeOverview(state=volume(*BRICKS), version="10.3", rooms=rooms, tasks=(), progress={})
 
 
-def planned(made: World, *, scheduling: PlanScheduling | None = None, free_bytes: int = 2**42) -> PlanResult:
+def planned(made: World, *, free_bytes: int = 2**42) -> PlanResult:
     return make_plan(
         PlanRequest(),
         site=made.site,
@@ -72,7 +58,7 @@ def planned(made: World, *, scheduling: PlanScheduling | None = None, free_bytes
         quotas=(),
         capacity=Capacity(total_bytes=free_bytes, free_bytes=free_bytes, total_inodes=None, free_inodes=None),
         clock=VirtualClock(),
-        scheduling=scheduling or PlanScheduling(volume=volume()),
+        scheduling=PlanScheduling(volume=overview()),
     )
 
 
@@ -135,10 +121,10 @@ def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monk
     assert any("drains: assumed" in sentence for sentence in before.assumptions)
     ended = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b1",), at_s=1.0)
     going = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b2",), at_s=1.0)
-    drained_to(scanned.ledger, ended, DrainState.DRAINED)
-    drained_to(scanned.ledger, going, DrainState.DRAINING)
+    do(scanned.ledger.drains, ended, CHECK, START, WATCH)
+    do(scanned.ledger.drains, going, CHECK, START)
     for record, runtime_s in ((ended, 200.0 * DAY_S), (going, 50.0 * DAY_S)):
-        scanned.ledger.drains.add_samples(record.id, [moved(MIB * 1000, files=0, runtime_s=runtime_s)])
+        scanned.ledger.drains.add_samples(record.id, [drain_sample(0, MIB * 1000, runtime_s=runtime_s)])
     scanned.ledger.capacity.add(
         [
             CapacitySample(
@@ -162,36 +148,6 @@ def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monk
     days = site.drain_days_per_byte * 1000 * MIB
     assert days == pytest.approx(200)
     assert site.growth_bytes_per_day == pytest.approx(schedule.growth_bytes_per_day, rel=1e-6)
-
-
-def drained_to(ledger: Ledger, record: DrainRecord, state: DrainState) -> None:
-    for step, intent, end in (
-        (DrainStep.CHECK, DrainState.PREFLIGHT, DrainState.PREFLIGHT),
-        (DrainStep.START, DrainState.STARTING, DrainState.STARTED),
-        (DrainStep.WATCH, DrainState.DRAINING, state),
-    ):
-        step_id = ledger.drains.intend(
-            record.id,
-            DrainAct(step=step, intent=intent, result=end),
-            at_s=2.0,
-            notes=DrainNotes(options=(), task_id="t"),
-        )
-        ledger.drains.finish(step_id, end, at_s=3.0)
-
-
-def moved(size_bytes: int, *, files: int, runtime_s: float) -> DrainSample:
-    return DrainSample(
-        task_id="t",
-        at_s=10.0,
-        host="gl9",
-        files=files,
-        size_bytes=size_bytes,
-        lookups=0,
-        failures=0,
-        skipped=0,
-        status=TaskStatus.COMPLETED,
-        runtime_s=runtime_s,
-    )
 
 
 def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned: World) -> None:

@@ -8,7 +8,6 @@ from migrator.bricks.model import BrickRoom
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, YEAR_S
 from migrator.fs.model import Need
-from migrator.gluster.model import Brick, VolumeState
 from migrator.plan.model import AgeBucket, Batch, TransferCost
 from migrator.reap.model import ReapAction, ReapedTree
 from migrator.schedule.model import OldFiles, Placed, TreeOnBrick
@@ -16,25 +15,9 @@ from migrator.schedule.rules import NoSchedule, Placement, batch_facts, volume_f
 from migrator.schedule.rules_drains import SlowerInDrains
 from tests.schedule.schedules import subvolume
 from tests.support.usages import usage
+from tests.support.volumes import brick, volume
 
 ALICE = UserTree(path=b"home/alice", user="alice")
-
-
-def state(*names: str, replica: int = 1, disperse: int = 0, arbiter: str = "") -> VolumeState:
-    return VolumeState(
-        volume="v",
-        volume_id="i",
-        type="Distribute",
-        started=True,
-        bricks=tuple(
-            Brick(name=name, host=name.partition(":")[0], path=b"/b", online=True, arbiter=name == arbiter)
-            for name in names
-        ),
-        options=(),
-        tasks=(),
-        replica_count=replica,
-        disperse_count=disperse,
-    )
 
 
 def room(total: int, free: int) -> BrickRoom:
@@ -42,19 +25,20 @@ def room(total: int, free: int) -> BrickRoom:
 
 
 def test_a_set_has_the_room_of_its_fullest_copy_and_gives_all_its_disks() -> None:
-    volume = state("a:/b", "b:/b", "c:/b", replica=3, arbiter="c:/b")
-    (found,) = volume_facts(volume, {"a:/b": room(100, 40), "b:/b": room(90, 20), "c:/b": room(5, 1)})
+    bricks = (brick("a:/b"), brick("b:/b"), brick("c:/b", arbiter=True))
+    state = volume(bricks=bricks, replica_count=3)
+    (found,) = volume_facts(state, {"a:/b": room(100, 40), "b:/b": room(90, 20), "c:/b": room(5, 1)})
     assert (found.number, found.total_bytes, found.free_bytes, found.added_bytes) == (1, 90, 20, 195)
     assert found.hosts == ("a", "b", "c")
 
 
 def test_what_is_not_known_makes_no_schedule() -> None:
     with pytest.raises(NoSchedule, match="room on b:/b"):
-        volume_facts(state("a:/b", "b:/b"), {"a:/b": room(1, 1)})
+        volume_facts(volume("a:/b", "b:/b"), {"a:/b": room(1, 1)})
     with pytest.raises(NoSchedule, match="pieces"):
-        volume_facts(state("a:/b", "b:/b", "c:/b", disperse=3), {})
+        volume_facts(volume("a:/b", "b:/b", "c:/b", disperse_count=3), {})
     with pytest.raises(NoSchedule, match="do not divide"):
-        volume_facts(state("a:/b", "b:/b", "c:/b", replica=2), {})
+        volume_facts(volume("a:/b", "b:/b", "c:/b", replica_count=2), {})
 
 
 def test_where_users_are() -> None:
