@@ -1,20 +1,40 @@
-"""docs/cli.md and the README say what the program does."""
+"""The pages that the program writes, and the README, say what it does."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+import pytest
 
 from migrator.cli.main import main
 from migrator.cli.reference import render_cli_reference, verbs
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
+from migrator.plan.document import read_document, write_document
+from migrator.site.render import render_reference
+from tools.sample_plan import sample_plan
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_page_is_the_one_that_the_commands_give() -> None:
-    assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == render_cli_reference(), "write it anew: make docs"
+@pytest.mark.parametrize(
+    ("page", "made"),
+    [
+        ("docs/cli.md", render_cli_reference),
+        ("docs/configuration.md", render_reference),
+        ("plans/sample.json", lambda: write_document(sample_plan())[0]),
+    ],
+)
+def test_a_page_is_the_one_that_the_program_gives(page: str, made: Callable[[], str]) -> None:
+    assert (ROOT / page).read_text(encoding="utf-8") == made(), "write it anew: make docs"
+
+
+def test_the_sample_plan_is_read_and_written_the_same() -> None:
+    text = (ROOT / "plans" / "sample.json").read_text(encoding="utf-8")
+    plan, checksum = read_document(text, name="sample")
+    assert write_document(plan) == (text, checksum)
+    assert any(b"\xe9" in usage.tree.path for usage in plan.ranking)
 
 
 def test_every_verb_is_in_the_readme_and_the_readme_names_no_other() -> None:

@@ -19,6 +19,7 @@ from migrator.doctor.stage import DoctorWorld, examine
 from migrator.fs.beneath import read_mounts
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
+from migrator.gluster.volume import GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from migrator.site.config import Site
@@ -45,9 +46,15 @@ class Now:
 Change = Callable[[DoctorWorld], DoctorWorld]
 
 
-def doctor(site: Site, change: Change = lambda world: world) -> dict[str, list[Finding]]:
+def doctor(
+    site: Site,
+    change: Change = lambda world: world,
+    *,
+    source_of: Callable[[Site], PosixSource | GlusterSource] | None = None,
+) -> dict[str, list[Finding]]:
     """The findings by their check."""
-    source, target = PosixSource(os.fsencode(site.source.mount)), MountedTarget(os.fsencode(site.target.root))
+    source = source_of(site) if source_of else PosixSource(os.fsencode(site.source.mount))
+    target = MountedTarget(os.fsencode(site.target.root))
     processes = LocalProcesses()
     executor = LocalExecutor(processes, source_root=source.root, target_root=target.root, compiled=placing())
     ledger = open_ledger(site.ledger_file) if site.ledger_file.exists() else None

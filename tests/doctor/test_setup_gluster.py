@@ -1,8 +1,8 @@
 """`init` and `doctor` on a real volume: unmounted, with a brick down, mounted without ACLs."""
 
-import asyncio
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,13 @@ from msgspec.structs import replace as change
 from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused
 from migrator.core.events import Finding, FindingStatus
-from migrator.core.tasks import DaemonThreads
-from migrator.doctor.stage import DoctorWorld, examine
-from migrator.fs.beneath import read_mounts
 from migrator.fs.model import SENTINEL_NAME
-from migrator.fs.writing import MountedTarget
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
-from migrator.ledger.ledger import open_ledger
 from migrator.site.config import Site
-from migrator.site.init import InitResult, make_state_directory, record_site
 from migrator.site.load import load_site
+from tests.doctor.test_doctor import doctor as doctor_of
+from tests.site.test_init import init as init_site
 from tests.support.cluster.handle import LabHandle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
@@ -48,45 +44,8 @@ def source_of(site: Site) -> GlusterSource:
     return GlusterSource(os.fsencode(site.source.mount), commands)
 
 
-def init(site: Site) -> InitResult:
-    make_state_directory(site)
-    source, target = source_of(site), MountedTarget(os.fsencode(site.target.root))
-    try:
-        with open_ledger(site.ledger_file, create=True) as ledger:
-            return record_site(
-                site, source=source, target=target, ledger=ledger, clock=SystemClock(), new_site_id=lambda: "site-0001"
-            )
-    finally:
-        source.close()
-        target.close()
-
-
-async def nothing_to_confine(_: bytes) -> str | None:
-    return None
-
-
-def doctor(site: Site) -> dict[str, list[Finding]]:
-    source, target = source_of(site), MountedTarget(os.fsencode(site.target.root))
-    try:
-        with open_ledger(site.ledger_file) as ledger:
-            world = DoctorWorld(
-                site=site,
-                source=source,
-                target=target,
-                ledger=ledger,
-                processes=LocalProcesses(),
-                clock=SystemClock(),
-                blocking=DaemonThreads(),
-                mounts=read_mounts(),
-                confinement_problem=nothing_to_confine,
-            )
-            found: dict[str, list[Finding]] = {}
-            for finding in asyncio.run(examine(world)):
-                found.setdefault(finding.check, []).append(finding)
-            return found
-    finally:
-        source.close()
-        target.close()
+init = partial(init_site, source_of=source_of)
+doctor = partial(doctor_of, source_of=source_of)
 
 
 def messages(found: dict[str, list[Finding]], check: str, status: FindingStatus) -> list[str]:

@@ -109,11 +109,6 @@ class TestHostileNames:
         assert show(name) in written
         assert clean(text_of(name)) in written
 
-    def test_in_a_file(self, name: bytes) -> None:
-        stream = io.StringIO()
-        print_document(Console(file=stream, width=4000), report_document(report(name, text_of(name))))
-        assert_safe_text(stream.getvalue())
-
     def test_in_markdown(self, name: bytes) -> None:
         text = to_markdown(report_document(report(name, text_of(name))))
         assert_safe_text(text)

@@ -1,10 +1,12 @@
 """`status` and `report` over a real ledger, from the empty one to the end, and beside a writer."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
@@ -20,6 +22,7 @@ from migrator.report.view_status import status_document
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
+from tests.support.operations import FREEZE, RETAIN, REVERT, THERE, do, plan_cutover
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
 from tests.support.report_world import OnePlan
@@ -120,21 +123,39 @@ def test_an_earlier_pause_is_over_while_a_later_one_lasts(ledger: Ledger) -> Non
     }
 
 
-class TestFromTheStart:
-    def test_before_and_after_init(self, ledger: Ledger) -> None:
-        status = read_status(ledger, now_s=T0_S)
-        assert (status.site, status.scan, status.plan, status.batches) == (None, None, None, ())
-        assert [one.hint for one in status.blocked] == ["migrator init"]
-        assert status.overall.percent_bytes is None
-        with pytest.raises(UsageError, match="week9"):
-            read_status(ledger, now_s=T0_S, plan="week9")
-        ledger.site.create(SITE)
-        report = read_report(ledger, OnePlan(PLAN), now_s=T0_S)
-        assert report.status.site == "rehearsal"
-        assert [one.hint for one in report.status.blocked] == ["migrator scan"]
-        assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
-        assert (report.done, report.days) == ((), ())
-        assert "Nothing has been copied yet" in to_markdown(report_document(report))
+def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
+    ledger.site.create(SITE)
+    planned(ledger)
+    alice, bob, carol = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob", "carol"))
+    do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=alice), *THERE, RETAIN)
+    do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=bob), FREEZE)
+    later = replace(PLAN, name="plan-0002", created_at_s=PLAN.created_at_s + 1)
+    ledger.plans.record(later, path="plans/plan-0002.json", checksum="d")
+    do(ledger.cutovers, plan_cutover(ledger, name="plan-0002", tree=carol), FREEZE, REVERT, reason="no")
+    for plan in (None, "week1"):
+        facts = read_status(ledger, now_s=T0_S, plan=plan)
+        assert [(one.plan, one.tree.user) for one in facts.cutovers] == [
+            ("week1", "alice"),
+            ("week1", "bob"),
+            ("plan-0002", "carol"),
+        ]
+        assert {one.subject for one in facts.blocked} >= {"bob: cutover", "carol: cutover"}
+
+
+def test_before_and_after_init(ledger: Ledger) -> None:
+    status = read_status(ledger, now_s=T0_S)
+    assert (status.site, status.scan, status.plan, status.batches) == (None, None, None, ())
+    assert [one.hint for one in status.blocked] == ["migrator init"]
+    assert status.overall.percent_bytes is None
+    with pytest.raises(UsageError, match="week9"):
+        read_status(ledger, now_s=T0_S, plan="week9")
+    ledger.site.create(SITE)
+    report = read_report(ledger, OnePlan(PLAN), now_s=T0_S)
+    assert report.status.site == "rehearsal"
+    assert [one.hint for one in report.status.blocked] == ["migrator scan"]
+    assert (report.plan, report.plan_problem) == (None, "there is no plan yet")
+    assert (report.done, report.days) == ((), ())
+    assert "Nothing has been copied yet" in to_markdown(report_document(report))
 
 
 class TestHalfWay:

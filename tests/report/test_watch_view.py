@@ -1,8 +1,10 @@
 """The live view: what a window of which size shows, that nothing ever leaves it, and its lines without a terminal."""
 
 import io
+import re
 import unicodedata
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -116,6 +118,14 @@ def test_what_the_screen_says(facts: WatchFacts, said: tuple[str, ...], not_said
     shown = drawn(facts, 120, 40)
     assert all(words in shown for words in said), shown
     assert not any(words in shown for words in not_said)
+
+
+def test_docs_reports_explains_every_part_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    table = page.partition("| --- | --- |")[2].partition("\n\n")[0]
+    explained = {name for row in re.findall(r"^\| ([^|]+) \|", table, flags=re.MULTILINE) for name in row.split(", ")}
+    labels = [line[:11].strip() for line in drawn(FACTS, 100, 60).splitlines()[1:-1]]
+    assert {re.sub(r"\d+$", "", label).strip() for label in labels} - {""} == explained
 
 
 # --- Without a terminal

@@ -16,6 +16,7 @@ from migrator.core.events import EventKind
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
+from migrator.gluster.volume import GlusterSource
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.site import init as site_init
 from migrator.site.config import Site
@@ -58,8 +59,11 @@ def ledger_of(site: Site) -> Iterator[Ledger]:
         yield ledger
 
 
-def init(site: Site, site_id: str = "site-0001") -> site_init.InitResult:
-    source, target = PosixSource(os.fsencode(site.source.mount)), MountedTarget(os.fsencode(site.target.root))
+def init(
+    site: Site, site_id: str = "site-0001", *, source_of: Callable[[Site], PosixSource | GlusterSource] | None = None
+) -> site_init.InitResult:
+    source = source_of(site) if source_of else PosixSource(os.fsencode(site.source.mount))
+    target = MountedTarget(os.fsencode(site.target.root))
     try:
         with ledger_of(site) as ledger:
             return site_init.record_site(

@@ -16,6 +16,7 @@ from migrator.transfer.model import (
 )
 from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.bench.test_bench_rules import A, B, measured, result
+from tests.support import records
 from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan
 
@@ -23,10 +24,14 @@ AT_S = 1_763_600_000.0
 
 
 def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord:
-    return VerificationRecord(
-        id=1,
+    example = Difference(
+        path=f"home/alice/{text}".encode("utf-8", "surrogateescape"),
+        kind=DifferenceKind.MISSING,
+        source="file",
+        target="none",
+    )
+    return records.verification(
         plan=text,
-        batch=1,
         started_at_s=AT_S - 100,
         finished_at_s=AT_S,
         policy=DigestPolicy(algorithm="xxh3_128", share=share, seed=17),
@@ -44,14 +49,7 @@ def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord
         files=990,
         equal_paths=997,
         differences_file=f"manifests/{text}/differences.parquet",
-        examples=(
-            Difference(
-                path=f"home/alice/{text}".encode("utf-8", "surrogateescape"),
-                kind=DifferenceKind.MISSING,
-                source="file",
-                target="none",
-            ),
-        ),
+        examples=(example,),
     )
 
 
