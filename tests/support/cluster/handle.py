@@ -265,17 +265,6 @@ class LabHandle:
         own = [brick for brick in self.state.bricks if brick.host == host.number]
         return {os.path.dirname(cluster.brick_path(brick.number)): brick.image for brick in own}
 
-    @contextmanager
-    def key_refused(self, host: LabHost) -> Iterator[None]:
-        """New connections are refused; those that are open go on."""
-        keys = sshd.authorized_keys(self.state, host)
-        aside = keys.with_suffix(".aside")
-        keys.rename(aside)
-        try:
-            yield
-        finally:
-            aside.rename(keys)
-
     def stop_sshd(self, host: LabHost) -> None:
         """Nothing listens; open connections go on."""
         pid = int(sshd.pid_file(host).read_text())
