@@ -183,6 +183,10 @@ class SubvolumeFacts:
     free_bytes: int
     added_bytes: int
 
+    @property
+    def used_bytes(self) -> int:
+        return self.total_bytes - self.free_bytes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:

@@ -33,7 +33,7 @@ def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
     places = range(len(facts.subvolumes))
     if len(places) <= EVERY_ORDER_UP_TO:
         return list(permutations(places))
-    held = [_held(facts, place) for place in places]
+    held = [facts.subvolumes[place].used_bytes for place in places]
     size = [facts.subvolumes[place].total_bytes for place in places]
     of_host: dict[tuple[str, ...], int] = {}
     for place in places:
@@ -50,11 +50,6 @@ def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
         tuple(places),
     ]
     return list(dict.fromkeys(found))
-
-
-def _held(facts: model.ScheduleFacts, place: int) -> int:
-    one = facts.subvolumes[place]
-    return one.total_bytes - one.free_bytes
 
 
 def best_outcome(facts: model.ScheduleFacts, batch_order: Sequence[int]) -> model.Outcome:
@@ -93,7 +88,9 @@ def likely_orders(facts: model.ScheduleFacts) -> Iterator[tuple[int, ...]]:
         return batches[place].copy_days / max(batches[place].placed.all_bytes, 1)
 
     yield tuple(sorted(places, key=lambda place: (days_for_byte(place), place)))
-    for lightest in sorted(range(len(facts.subvolumes)), key=lambda place: (_held(facts, place), place))[:2]:
+    for lightest in sorted(range(len(facts.subvolumes)), key=lambda place: (facts.subvolumes[place].used_bytes, place))[
+        :2
+    ]:
 
         def elsewhere(place: int, on: int = lightest) -> float:
             placed = batches[place].placed
@@ -251,9 +248,7 @@ def _sources(facts: model.ScheduleFacts, reaped: Mapping[bytes, ReapedTree]) -> 
         f"{_days(facts.retain_days)} ([cutover] retain), then purged"
     )
     yield "Gluster spreads what is new, and what a drain moves, over the bricks by their size"
-    full = [
-        one.number for one in facts.subvolumes if one.total_bytes - one.free_bytes > facts.max_fill * one.total_bytes
-    ]
+    full = [one.number for one in facts.subvolumes if one.used_bytes > facts.max_fill * one.total_bytes]
     if full:
         yield (
             f"{several(len(full), 'subvolume is', 'subvolumes are')} fuller than [capacity] max_fill already: nothing is drained "
@@ -351,7 +346,7 @@ def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()
         max_fill=facts.max_fill,
         growth_bytes_per_day=ceil(facts.growth_bytes_per_day),
         every_drain_order=len(facts.subvolumes) <= EVERY_ORDER_UP_TO,
-        orders=tuple(model.OrderSchedule(order=order, outcome=_rounded(found)) for order, found in orders),
+        orders=tuple(model.OrderSchedule(order=order, outcome=_round_days(found)) for order, found in orders),
         what_if=tuple(_what_if(change, facts, planned) for change in model.Change),
         remedies=None if outcome.obstacle is None else remedies(facts, planned),
     )
@@ -380,7 +375,7 @@ def _copied_in_twice_the_time(batch: model.BatchFacts) -> model.BatchFacts:
 
 
 def _what_if(change: model.Change, facts: model.ScheduleFacts, planned: Sequence[int]) -> model.WhatIf:
-    outcome = _rounded(best_outcome(changed(facts, change), planned))
+    outcome: model.Outcome = _round_days(best_outcome(changed(facts, change), planned))
     cleared = [step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None]
     return model.WhatIf(
         change=change,
@@ -389,12 +384,6 @@ def _what_if(change: model.Change, facts: model.ScheduleFacts, planned: Sequence
         hosts=outcome.hosts,
         obstacle=outcome.obstacle,
     )
-
-
-def _rounded(outcome: model.Outcome) -> model.Outcome:
-    """The outcome with every day rounded."""
-    rounded: model.Outcome = _round_days(outcome)
-    return rounded
 
 
 def _round_days(value: Any) -> Any:  # noqa: ANN401 - any part of an outcome

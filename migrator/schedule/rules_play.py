@@ -116,9 +116,7 @@ class SourceSide:
         self._active_weight = sum(self._weights)
         # A drain does not move file system overhead, nor what was written since the scan.
         content = [self.content(place, 0.0) for place in range(count)]
-        self._overhead = [
-            max(one.total_bytes - one.free_bytes - held, 0.0) for one, held in zip(self.facts, content, strict=True)
-        ]
+        self._overhead = [max(one.used_bytes - held, 0.0) for one, held in zip(self.facts, content, strict=True)]
         # One that exceeds its limit from the start is limited by its size until it has fallen below the limit.
         self._above = {place for place in self.active if not within(content[place], self._limit(place))}
 
@@ -194,7 +192,7 @@ class SourceSide:
             if not within(held, most):
                 rate = self.bytes.rate(share)
                 found.append((place, day - (held - most) / rate if rate > 0 else day, held - most))
-        return min(found, key=lambda one: one[1]) if found else None
+        return min(found, key=lambda one: one[1], default=None)
 
 
 # --- The target: content only grows, because nothing is deleted there
@@ -206,7 +204,7 @@ class TargetSide:
     def __init__(self, facts: model.ScheduleFacts) -> None:
         self._facts = facts
         self._joined_bytes = 0
-        self.room_inodes = facts.target_inodes_free
+        self._room_inodes = facts.target_inodes_free
         share = facts.growth_share
         self._bytes = facts.growth_bytes_per_day * facts.trash_keep_days
         self._inodes = 0.0
@@ -225,27 +223,25 @@ class TargetSide:
         """Cleared bricks become room of the target."""
         self._joined_bytes += added_bytes
 
-    def take(self, batch_bytes: float, batch_inodes: float, bytes_rate: float, inodes_rate: float) -> None:
+    def take(self, batch: model.BatchFacts) -> None:
         """Begin to copy a batch: from now on its room is taken, and it grows."""
-        self._bytes += batch_bytes
-        self._inodes += batch_inodes
-        self.bytes_rate += bytes_rate
-        self.inodes_rate += inodes_rate
+        self._bytes += batch.target_bytes
+        self._inodes += batch.target_inodes
+        self.bytes_rate += batch.placed.all_bytes * self._facts.growth_share
+        self.inodes_rate += batch.placed.all_files * self._facts.growth_share
 
-    def used_bytes(self, day: float) -> float:
-        """Bytes that the migration has copied, with growth and trash."""
-        return self._bytes + self.bytes_rate * day
-
-    def used_inodes(self, day: float) -> float:
-        """Inodes, counted as `used_bytes`."""
-        return self._inodes + self.inodes_rate * day
-
-    def lacking(self, day: float, *, with_bytes: float = 0.0, with_inodes: float = 0.0) -> tuple[float, float]:
-        """Bytes and inodes beyond the limits on that day, with that much more content; 0 if within."""
-        used_bytes, used_inodes = self.used_bytes(day) + with_bytes, self.used_inodes(day) + with_inodes
+    def lacking(self, day: float, batch: model.BatchFacts | None = None) -> tuple[float, float]:
+        """Bytes and inodes beyond the limits on that day, with another batch; 0 if within. It counts what the migration has copied,
+        with growth and trash.
+        """
+        used_bytes, used_inodes = self._bytes + self.bytes_rate * day, self._inodes + self.inodes_rate * day
+        if batch is not None:
+            grown = self._facts.growth_share * day
+            used_bytes += batch.target_bytes + batch.placed.all_bytes * grown
+            used_inodes += batch.target_inodes + batch.placed.all_files * grown
         lacks_bytes = 0.0 if within(used_bytes, self.room_bytes) else used_bytes - self.room_bytes
-        inodes_kept = self.room_inodes is None or within(used_inodes, self.room_inodes)
-        return lacks_bytes, 0.0 if inodes_kept else used_inodes - (self.room_inodes or 0)
+        inodes_kept = self._room_inodes is None or within(used_inodes, self._room_inodes)
+        return lacks_bytes, 0.0 if inodes_kept else used_inodes - (self._room_inodes or 0)
 
 
 # --- The simulation
@@ -366,10 +362,9 @@ class _Player:
             place = self._drains[self._next_drain]
             if self._purges < self._holds.drains.get(self._next_drain, 0):
                 return
-            ends_day = self._day + self._drain_days(*self._source.leaving(place, self._day))
-            if not self._source.room_without(place, ends_day):
+            moved_bytes, moved_files = self._source.leaving(place, self._day)
+            if not self._source.room_without(place, self._day + self._drain_days(moved_bytes, moved_files)):
                 return
-            moved_bytes, _ = self._source.leaving(place, self._day)
             self._source.takes_out(place)
             self._drain = _Drain(place=place, begins_day=self._day, moved_bytes=moved_bytes)
             self._drain_began_at_purges[self._next_drain] = self._purges
@@ -390,12 +385,12 @@ class _Player:
         if self._joins < self._holds.batches.get(self._next_batch, 0):
             return
         ends_day = self._copy_end(batch)
-        if ends_day == inf or any(self._lacks_with(batch, ends_day)):
+        if ends_day == inf or any(self._target.lacking(ends_day, batch)):
             return
         self._copy = _Copy(
             place=self._next_batch, facts=batch, begins_day=self._day, waited_days=self._day - self._copied_day
         )
-        self._take(self._target, batch)
+        self._target.take(batch)
         self._batch_began_at_joins[self._next_batch] = self._joins
         self._next_batch += 1
 
@@ -418,21 +413,6 @@ class _Player:
         gained = share - self._growth_share * batch.copy_days
         return inf if gained <= 0.0 else max((batch.copy_days - done_days + share * day) / gained, day)
 
-    def _take(self, target: TargetSide, batch: model.BatchFacts) -> None:
-        share = self._growth_share
-        target.take(
-            batch.target_bytes, batch.target_inodes, batch.placed.all_bytes * share, batch.placed.all_files * share
-        )
-
-    def _lacks_with(self, batch: model.BatchFacts, day: float) -> tuple[float, float]:
-        """Bytes and inodes that the target would lack on that day with this batch, with its present storage."""
-        share = self._growth_share
-        return self._target.lacking(
-            day,
-            with_bytes=batch.target_bytes + batch.placed.all_bytes * share * day,
-            with_inodes=batch.target_inodes + batch.placed.all_files * share * day,
-        )
-
     def _next_day(self) -> float:
         days = [self._freeing[0][0]] if self._freeing else []
         days += [day for day, _ in self._joining]
@@ -450,7 +430,7 @@ class _Player:
     def _growth_problem(self, day: float) -> model.Obstacle | None:
         """The first limit, of either side, that growth exceeds before that day."""
         found = [one for one in (self._target_growth(day), self._source_growth(day)) if one is not None]
-        return min(found, key=lambda one: one.day) if found else None
+        return min(found, key=lambda one: one.day, default=None)
 
     def _target_growth(self, day: float) -> model.Obstacle | None:
         lacks_bytes, lacks_inodes = self._target.lacking(day)
@@ -550,7 +530,7 @@ class _Player:
         ends_day = self._copy_end(batch)
         if ends_day == inf:
             return model.Obstacle(kind=model.ObstacleKind.COPY_TOO_SLOW, day=self._day, batch=batch.number)
-        lacks_bytes, lacks_inodes = self._lacks_with(batch, ends_day)
+        lacks_bytes, lacks_inodes = self._target.lacking(ends_day, batch)
         if not lacks_bytes and not lacks_inodes:
             # The batch waits only because it would grow beyond the room.
             return model.Obstacle(kind=model.ObstacleKind.TARGET_GROWTH, day=self._day, batch=batch.number)
