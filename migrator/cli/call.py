@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -155,20 +154,18 @@ def _of_the_machine(error: Exception) -> MigratorError | None:
 
 
 def _defect(invocation: Invocation) -> MigratorError:
-    return MigratorError(
-        "a defect of migrator itself",
-        cause=f"the details are in {_crash_report(invocation.site_file)}",
-        hint="run the same command again; if it happens again, send that file to the maintainers",
-    )
-
-
-def _crash_report(site_file: Path) -> str:
-    """Write the traceback of a defect to a file that can be sent to the maintainers. Returns its name."""
+    """A defect of the program, with its traceback in a file that can be sent to the maintainers."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="migrator-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as report:
-        report.write(f"migrator {__version__}\nargv: {sys.argv!r}\nsite: {site_file}\n\n{traceback.format_exc()}")
-        return report.name
+        report.write(
+            f"migrator {__version__}\nargv: {sys.argv!r}\nsite: {invocation.site_file}\n\n{traceback.format_exc()}"
+        )
+    return MigratorError(
+        "a defect of migrator itself",
+        cause=f"the details are in {report.name}",
+        hint="run the same command again; if it happens again, send that file to the maintainers",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +190,19 @@ class Choice:
 
     def batches(self, plan: Plan) -> tuple[int, ...]:
         """The batches chosen by number, or all. Raises UsageError."""
-        return chosen_batches(plan, self.numbers, every=self.every)
+        existing = tuple(batch.number for batch in plan.batches)
+        if self.every:
+            return existing
+        if not self.numbers:
+            raise UsageError("which batches?", hint="give --user-batch N (it may be repeated), or --all")
+        if unknown := [number for number in self.numbers if number not in existing]:
+            raise UsageError(
+                f"plan {plan.name} has no batch {', '.join(map(str, unknown))}",
+                hint=f"it has batches {existing[0]} to {existing[-1]}: see `migrator status`"
+                if existing
+                else "it has no batches at all",
+            )
+        return self.numbers
 
 
 def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
@@ -359,24 +368,6 @@ def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTre
         )
     found = {batch.number: tuple(tree for tree in batch.trees if tree.user in wanted) for batch in plan.batches}
     return {number: trees for number, trees in found.items() if trees}
-
-
-def chosen_batches(plan: Plan, numbers: Sequence[int], *, every: bool) -> tuple[int, ...]:
-    """The batches chosen by `--user-batch` or `--all`. Raises UsageError."""
-    existing = tuple(batch.number for batch in plan.batches)
-    if every:
-        return existing
-    if not numbers:
-        raise UsageError("which batches?", hint="give --user-batch N (it may be repeated), or --all")
-    unknown = [number for number in numbers if number not in existing]
-    if unknown:
-        raise UsageError(
-            f"plan {plan.name} has no batch {', '.join(map(str, unknown))}",
-            hint=f"it has batches {existing[0]} to {existing[-1]}: see `migrator status`"
-            if existing
-            else "it has no batches at all",
-        )
-    return tuple(numbers)
 
 
 def _shown(user: str) -> str:

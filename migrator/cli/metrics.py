@@ -152,8 +152,6 @@ def metrics_command(
             return _until_stopped(again)
         return ExitCode.DONE
     if invocation.as_json:
-        from migrator.render.text import to_json  # noqa: PLC0415
-
         click.echo(to_json(families), nl=False)
     else:
         from migrator.render.prometheus import to_prometheus  # noqa: PLC0415

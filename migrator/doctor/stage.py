@@ -32,7 +32,7 @@ from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
 from migrator.fs.model import Capacity, Mount, MountIdentity, TargetCapabilities, mount_of
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
-from migrator.gluster.model import SourceHealth, VolumeState
+from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks
@@ -397,9 +397,13 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     if unusable := unusable_source(kind, world.site.source.volume, identity):
         findings.append(unusable)
     else:
-        health, error = await _health(world)
-        findings += rules.check_health(health, error)
-        state = health.state if health is not None else None
+        try:
+            health = await world.source.health()
+        except (OSError, ToolFailed) as caught:
+            findings += rules.check_health(None, str(caught))
+        else:
+            findings += rules.check_health(health)
+            state = health.state
     if state is not None:
         findings += rules.check_lookups(state, moved=_bricks_moved(world.ledger, state))
         findings += rules.check_strange_files(_strange(world.ledger))
@@ -473,13 +477,6 @@ async def _user_trees(world: DoctorWorld) -> list[Finding]:
         other = check_catalog_trees(catalog.name, [tree.path for tree in catalog.trees], chosen)
         findings += [other] if other else []
     return findings
-
-
-async def _health(world: DoctorWorld) -> tuple[SourceHealth | None, str]:
-    try:
-        return await world.source.health(), ""
-    except (OSError, ToolFailed) as error:
-        return None, str(error)
 
 
 async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None:

@@ -65,25 +65,19 @@ BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-c
 _TIMEOUT_S = 180.0
 
 
-def find_browser() -> str:
-    """The browser that prints. Raises ToolFailed if there is none."""
-    for name in BROWSERS:
-        if (found := shutil.which(name)) is not None:
-            return found
-    raise ToolFailed(
-        "a PDF cannot be made: there is no Chromium on this machine",
-        cause=f"none of {', '.join(BROWSERS)} is in PATH",
-        hint="install the package chromium, or leave --pdf out: report.html prints well from any browser",
-    )
-
-
 async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
     """Print an HTML file (absolute path) on A4, and replace `pdf`. Raises ToolFailed.
 
     The browser uses a temporary profile. The policy of the page forbids scripts and fetches. (With scripts disabled by an option,
     Chromium 156 prints nothing and exits with 0.)
     """
-    browser = find_browser()
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        raise ToolFailed(
+            "a PDF cannot be made: there is no Chromium on this machine",
+            cause=f"none of {', '.join(BROWSERS)} is in PATH",
+            hint="install the package chromium, or leave --pdf out: report.html prints well from any browser",
+        )
     with tempfile.TemporaryDirectory(prefix="migrator-pdf-", ignore_cleanup_errors=True) as profile:
         made = Path(profile) / "report.pdf"
         argv = [

@@ -30,26 +30,18 @@ def read_metrics(
     """
     began_s = elapsed_s()
     status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)
+    newest: dict[Side, CapacitySample] = {sample.side: sample for sample in ledger.capacity.all()}
+    frozen = [one.frozen_since_s for one in ledger.cutovers.under_way()]
     facts = MetricFacts(
         status=status,
         sums=ledger.metric_sums.sums(),
         runs=tuple(
             run_facts(record, now_s, gone=has_gone(record, is_gone)) for record in ledger.metric_sums.newest_runs()
         ),
-        capacity=_capacity(ledger),
+        capacity=tuple(newest[side] for side in Side if side in newest),
         governing=read_governing(ledger, now_s=now_s, is_gone=is_gone, windows=windows),
-        frozen_since_s=_frozen(ledger),
+        frozen_since_s=tuple(since_s for since_s in frozen if since_s is not None),
         version=__version__,
         read_s=elapsed_s() - began_s,
     )
     return families(facts)
-
-
-def _frozen(ledger: "Ledger") -> tuple[float, ...]:
-    found = [one.frozen_since_s for one in ledger.cutovers.under_way()]
-    return tuple(since_s for since_s in found if since_s is not None)
-
-
-def _capacity(ledger: "Ledger") -> tuple[CapacitySample, ...]:
-    newest: dict[Side, CapacitySample] = {sample.side: sample for sample in ledger.capacity.all()}
-    return tuple(newest[side] for side in Side if side in newest)
