@@ -10,11 +10,11 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
-from migrator.hosts.model import ProcessIdentity
+from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Chunk
 from migrator.render.text import to_markdown
-from migrator.report.model import RunLife
+from migrator.report.model import RunLife, TreeState
 from migrator.report.report import read_report
 from migrator.report.status import read_status
 from migrator.report.view import report_document
@@ -24,7 +24,7 @@ from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
 from tests.support.operations import FREEZE, RETAIN, REVERT, THERE, do, plan_cutover
 from tests.support.plans import small_plan
-from tests.support.records import SITE, verification
+from tests.support.records import SITE, attempt, end, files, verification
 from tests.support.report_world import OnePlan
 
 T0_S = 1_763_600_000.0
@@ -39,21 +39,12 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
         yield made
 
 
-def scanned(ledger: Ledger, *, whole: bool = True) -> None:
+def scanned(ledger: Ledger) -> None:
     scan_id = ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S - 500)
+    times = {"started_at_s": T0_S - 500, "finished_at_s": T0_S - 400}
     ledger.scans.finish(
         whole_catalog(
-            name="catalog-1",
-            scan_id=scan_id,
-            via="mount",
-            started_at_s=T0_S - 500,
-            finished_at_s=T0_S - 400,
-            whole=whole,
-            reasons=() if whole else ("brick gl2:/b1 is down",),
-            rows=21,
-            files=15,
-            directories=6,
-            size_bytes=1500,
+            name="catalog-1", scan_id=scan_id, via="mount", rows=21, files=15, directories=6, size_bytes=1500, **times
         )
     )
 
@@ -81,28 +72,16 @@ def seed(ledger: Ledger, *, done: int = 2) -> int:
 
 
 def copy(ledger: Ledger, pass_id: int, chunk_id: int, at_s: float, *problems: FileProblem) -> None:
-    attempt = ledger.passes.intend(
-        chunk_id=chunk_id, token=f"{chunk_id}-{at_s}", host="here", engine="rsync", argv=(), at_s=at_s
-    )
-    ledger.passes.started(attempt, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
+    made = attempt(ledger, chunk_id, f"{chunk_id}-{at_s}", at_s=at_s)
     ledger.samples.add(
         pass_id,
         [
             Sample(at_s=at_s + 5 * turn, interval_s=5.0, attempt_id=attempt_id, streams=2, files=1, size_bytes=50)
             for turn in range(1, 13)
-            for attempt_id in (None, attempt)
+            for attempt_id in (None, made)
         ],
     )
-    ledger.passes.finish(
-        attempt,
-        at_s=at_s + 60,
-        state="succeeded",
-        exit_code=0,
-        counters=StreamCounters(files=1, size_bytes=600),
-        stderr_tail=b"",
-        chunk_state=ChunkState.DONE,
-        problems=problems,
-    )
+    end(ledger, made, counters=StreamCounters(files=1, size_bytes=600), problems=problems, at_s=at_s + 60)
 
 
 def test_an_earlier_pause_is_over_while_a_later_one_lasts(ledger: Ledger) -> None:
@@ -298,3 +277,73 @@ class TestHalfWay:
         ledger.passes.start(
             plan="week1", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=T0_S
         )
+
+
+# --- Several passes
+
+
+TREE = PLAN.batches[0].trees[0].path
+BAD, WORSE = TREE + b"/bad\n", TREE + b"/worse"
+
+
+def end_chunk(ledger: Ledger, pass_id: int, *bad: bytes) -> None:
+    """The next chunk of a pass is done, or failed with these files."""
+    chunk = ledger.passes.pending(pass_id, ChunkKind.FILES, 1)[0]
+    end(
+        ledger,
+        attempt(ledger, chunk.id, f"t{chunk.id}"),
+        state="failed" if bad else "succeeded",
+        chunk=ChunkState.FAILED if bad else ChunkState.DONE,
+        problems=[FileProblem(path=path, kind=FileProblemKind.BAD, errno=5, reason="r") for path in bad],
+    )
+
+
+def delta(ledger: Ledger, number: int) -> int:
+    changed = {ChangeKind.NEW: ChangeTally(paths=5, size_bytes=500)}
+    trees = (TreeChanges(tree=TREE, names_before=10, bytes_before=1000, by_kind=changed),)
+    before, now = f"catalog-{number}", f"catalog-{number + 1}"
+    made = ledger.passes.start(
+        plan="week1",
+        batch=1,
+        kind=PassKind.DELTA,
+        number=number,
+        catalog=now,
+        base_catalog=before,
+        chunk_list=f"passes/{number}",
+        scan_s=125.0,
+        changes=Changes(base=before, now=now, trees=trees),
+        chunks=[files(1, 500, 5)],
+        at_s=T0_S + 100 * number,
+    )
+    ledger.plans.set_batch_state("week1", 1, BatchState.CONVERGING)
+    return made.id
+
+
+def test_what_needed_attention_does_so_until_a_later_pass_went_through(ledger: Ledger) -> None:
+    ledger.site.create(SITE)
+    planned(ledger)
+    first = seed(ledger)
+    end_chunk(ledger, first, BAD)
+    ledger.passes.set_state(first, PassState.DONE, T0_S + 50)
+    ledger.plans.set_batch_state("week1", 1, BatchState.SEEDED)
+    pass_id = delta(ledger, 1)
+    status = read_status(ledger, now_s=T0_S + 120)
+    assert [one.problem.path for one in status.attention] == [BAD]
+    assert status.trees[0].state is TreeState.ATTENTION
+    assert status.batches[0].chunks == {ChunkState.PENDING: 1}
+    end_chunk(ledger, pass_id, BAD, WORSE)
+    status = read_status(ledger, now_s=T0_S + 130)
+    assert [one.problem.path for one in status.attention] == [BAD, WORSE]
+    assert status.attention_total == 2
+    ledger.passes.set_state(pass_id, PassState.DONE, T0_S + 140)
+    status = read_status(ledger, now_s=T0_S + 150)
+    assert [one.problem.path for one in status.attention] == [BAD, WORSE]
+    assert (status.trees[0].state, status.trees[0].tally.left_bytes) == (TreeState.ATTENTION, 0)
+    second = delta(ledger, 2)
+    end_chunk(ledger, second)
+    ledger.passes.set_state(second, PassState.DONE, T0_S + 240)
+    status = read_status(ledger, now_s=T0_S + 250)
+    assert (status.attention, status.attention_total) == ((), 0)
+    assert status.trees[0].state is TreeState.COPIED
+    assert status.batches[0].chunks == {ChunkState.DONE: 1}
+    assert [one.on for one in status.blocked if one.subject == "batch 1"] == []
