@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from migrator.bricks.drain.model import DrainSample
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
-from migrator.core.states import AttemptState, ChunkKind, ChunkState
+from migrator.core.states import ChunkKind, ChunkState
 from migrator.core.windows import WindowStanding
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.report import model
@@ -27,6 +27,7 @@ from migrator.transfer.model import Sample, StreamCounters
 from tests.report.serving import site_of_weeks
 from tests.support.facts import report
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do
+from tests.support.records import attempt, end
 from tests.support.report_world import DAY_S, Weeks
 from tests.support.volumes import drain_sample
 
@@ -186,19 +187,9 @@ def go_on(ledger: Ledger, now_s: float) -> None:
     )
     last = next(one.id for one in ledger.passes.of_plan("week1") if one.batch == 8)
     chunk = ledger.passes.pending(last, ChunkKind.FILES, 1)[0]
-    attempt = ledger.passes.intend(
-        chunk_id=chunk.id, token="t", host="gl9", engine="rsync", argv=("rsync",), at_s=now_s + 3
-    )
-    ledger.passes.finish(
-        attempt,
-        state=AttemptState.FAILED,
-        chunk_state=ChunkState.PENDING,
-        at_s=now_s + 4,
-        exit_code=23,
-        counters=StreamCounters(files=1, size_bytes=5),
-        stderr_tail=b"",
-        problems=(),
-    )
+    tried = attempt(ledger, chunk.id, "t", host="gl9", at_s=now_s + 3)
+    counters = StreamCounters(files=1, size_bytes=5)
+    end(ledger, tried, state="failed", chunk=ChunkState.PENDING, counters=counters, at_s=now_s + 4)
     ledger.drains.add_samples(ledger.drains.all()[0].id, [counted(now_s + 5, "t3", "gl1", 1, 10)])
     ledger.events.add(Event(at_s=now_s, kind=EventKind.CHUNK_FAILED, severity=Severity.ERROR, subject="s", message="m"))
 

@@ -35,7 +35,7 @@ _CANNOT_BE = (
     re.compile(r"\b(19\d\d|0001)-\d\d-\d\d"),
 )
 _SHARE = re.compile(r"(\d[\d,]*(?:\.\d+)?) %")
-_OF_EXPECTED = re.compile(r"\d+ % of the expected \S+ \S+")
+_MAY_EXCEED = re.compile(r"\d+ % of the expected \S+ \S+|the pace was \d+ % of that")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def test_nothing_is_told_that_cannot_be(look: Look) -> None:
         for line in text.split("\n"):
             for pattern in _CANNOT_BE:
                 assert not pattern.search(line), f"{place}: {line}"
-            for share in _SHARE.findall(_OF_EXPECTED.sub("", line)):
+            for share in _SHARE.findall(_MAY_EXCEED.sub("", line)):
                 assert float(share.replace(",", "")) <= 100.0, f"{place}: {line}"
 
 

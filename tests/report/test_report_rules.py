@@ -277,64 +277,44 @@ def test_the_newest_run_of_each_verb_counts(runs: list[report_model.RunFacts], s
 # --- Incidents
 
 
-def group(kind: EventKind, subject: str, at_s: float, severity: Severity = Severity.WARNING) -> report_model.Incident:
+K, INFO, WARNING = EventKind, Severity.INFO, Severity.WARNING
+
+
+def group(kind: EventKind, subject: str, at_s: float, severity: Severity = WARNING) -> report_model.Incident:
     return report_model.Incident(
         kind=kind, severity=severity, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
     )
 
 
 @pytest.mark.parametrize(
-    ("lost", "found", "resolution"),
+    ("kind", "subject", "ending", "resolution"),
     [
-        (group(EventKind.HOST_LOST, "host a", 10.0), group(EventKind.HOST_FOUND, "host a", 20.0), "the host is back"),
-        (group(EventKind.HOST_LOST, "host b", 10.0), group(EventKind.HOST_FOUND, "host a", 20.0), ""),
-        (group(EventKind.HOST_LOST, "host a", 10.0), group(EventKind.HOST_FOUND, "host a", 9.0), ""),
+        (K.HOST_LOST, "host a", group(K.HOST_FOUND, "host a", 20.0), "the host is back"),
+        (K.HOST_LOST, "host b", group(K.HOST_FOUND, "host a", 20.0), ""),
+        (K.HOST_LOST, "host a", group(K.HOST_FOUND, "host a", 9.0), ""),
+        (K.RUN_INTERRUPTED, "run of batch 1", group(K.RUN_FINISHED, "plan p", 20.0), "a later run finished"),
+        (K.CHUNK_FAILED, "batch 1: chunk 7", group(K.PASS_FINISHED, "batch 1", 20.0), "the pass finished"),
+        (K.CHUNK_FAILED, "batch 11", group(K.PASS_FINISHED, "batch 1", 20.0), ""),
+        (K.LIMITS_SET, "pause", group(K.LIMITS_SET, "pause", 20.0, INFO), "resumed"),
+        (K.LIMITS_SET, "pause", group(K.LIMITS_SET, "governor", 20.0, INFO), ""),
         (
-            group(EventKind.RUN_INTERRUPTED, "run of batch 1", 10.0),
-            group(EventKind.RUN_FINISHED, "plan p", 20.0),
-            "a later run finished",
-        ),
-        (
-            group(EventKind.CHUNK_FAILED, "batch 1: chunk 7", 10.0),
-            group(EventKind.PASS_FINISHED, "batch 1", 20.0),
-            "the pass finished",
-        ),
-        (group(EventKind.CHUNK_FAILED, "batch 11", 10.0), group(EventKind.PASS_FINISHED, "batch 1", 20.0), ""),
-        (
-            group(EventKind.LIMITS_SET, "pause", 10.0),
-            group(EventKind.LIMITS_SET, "pause", 20.0, Severity.INFO),
-            "resumed",
-        ),
-        (group(EventKind.LIMITS_SET, "pause", 10.0), group(EventKind.LIMITS_SET, "governor", 20.0, Severity.INFO), ""),
-        (
-            group(EventKind.GUARD_REFUSED, "ann: rollback", 10.0),
-            group(EventKind.CUTOVER_FINISHED, "ann: rollback", 20.0, Severity.INFO),
+            K.GUARD_REFUSED,
+            "ann: rollback",
+            group(K.CUTOVER_FINISHED, "ann: rollback", 20.0),
             "a later attempt finished",
         ),
-        (
-            group(EventKind.DRAIN_HALTED, "drain of h:/b", 10.0),
-            group(EventKind.DRAIN_STEP, "drain of h:/b", 20.0, Severity.INFO),
-            "the drain continued",
-        ),
-        (
-            group(EventKind.SCAN_FINISHED, "scan-1", 10.0),
-            group(EventKind.SCAN_FINISHED, "scan-2", 20.0, Severity.INFO),
-            "a later scan is whole",
-        ),
-        (group(EventKind.SOURCE_UNHEALTHY, "scan", 10.0), group(EventKind.SCAN_FINISHED, "scan-2", 20.0), ""),
-        (
-            group(EventKind.VERIFY_FINISHED, "batch 1", 10.0),
-            group(EventKind.VERIFY_FINISHED, "batch 1", 20.0, Severity.INFO),
-            "a later verification found no difference",
-        ),
-        (group(EventKind.VERIFY_FINISHED, "batch 1", 10.0), group(EventKind.VERIFY_FINISHED, "batch 1", 20.0), ""),
+        (K.DRAIN_HALTED, "drain of h:/b", group(K.DRAIN_STEP, "drain of h:/b", 20.0, INFO), "the drain continued"),
+        (K.SCAN_FINISHED, "scan-1", group(K.SCAN_FINISHED, "scan-2", 20.0, INFO), "a later scan is whole"),
+        (K.SOURCE_UNHEALTHY, "scan", group(K.SCAN_FINISHED, "scan-2", 20.0), ""),
+        (K.VERIFY_FINISHED, "b", group(K.VERIFY_FINISHED, "b", 20.0, INFO), "a later verification found no difference"),
+        (K.VERIFY_FINISHED, "b", group(K.VERIFY_FINISHED, "b", 20.0), ""),
     ],
 )
-def test_what_ends_an_incident(lost: report_model.Incident, found: report_model.Incident, resolution: str) -> None:
-    never = group(EventKind.HOST_LOST, "host z", 5.0)
-    said = rules.incidents([lost, never], [found])
-    [one] = [one for one in said if one.subject == lost.subject]
-    assert (one.resolution, one.resolved_at_s) == (resolution, found.last_at_s if resolution else None)
+def test_what_ends_an_incident(kind: EventKind, subject: str, ending: report_model.Incident, resolution: str) -> None:
+    never = group(K.HOST_LOST, "host z", 5.0)
+    said = rules.incidents([group(kind, subject, 10.0), never], [ending])
+    [one] = [one for one in said if one.subject == subject]
+    assert (one.resolution, one.resolved_at_s) == (resolution, ending.last_at_s if resolution else None)
     assert said[-1 if resolution else 0] is one
 
 

@@ -58,9 +58,9 @@ def waiting(ledger: Ledger, pass_id: int) -> list[ChunkRecord]:
     return list(ledger.passes.pending(pass_id, ChunkKind.FILES, 1000))
 
 
-def attempt(ledger: Ledger, chunk_id: int, token: str = "t1", *, at_s: float = 6.0) -> int:
+def attempt(ledger: Ledger, chunk_id: int, token: str = "t1", *, host: str = "here", at_s: float = 6.0) -> int:
     return ledger.passes.intend(
-        chunk_id=chunk_id, token=token, host="here", engine="rsync", argv=("rsync", "caf\udce9"), at_s=at_s
+        chunk_id=chunk_id, token=token, host=host, engine="rsync", argv=("rsync", "caf\udce9"), at_s=at_s
     )
 
 

@@ -17,7 +17,7 @@ from migrator.ledger import tables
 from migrator.ledger.database import Database
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import AgeBucket, Batch, Plan, TreeUsage
+from migrator.plan.model import Batch, Plan
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.support.catalogs import whole_catalog
 from tests.support.operations import THERE, do
@@ -62,7 +62,7 @@ class Weeks:
 
     def _plan(self) -> Plan:
         ranking = tuple(
-            self._usage(tree, size, files) for tree, size, files in zip(self.trees, self.sizes, self.files, strict=True)
+            usage(tree, size, files) for tree, size, files in zip(self.trees, self.sizes, self.files, strict=True)
         )
         batches = tuple(
             Batch(
@@ -87,19 +87,6 @@ class Weeks:
             files=sum(self.files),
             created_at_s=BEGAN_S - 3600,
         )
-
-    def _usage(self, tree: UserTree, size: int, files: int) -> TreeUsage:
-        ages = tuple(
-            AgeBucket(label=label, max_age_s=limit, files=round(files * share), size_bytes=round(size * share))
-            for label, limit, share in (
-                ("30 d", 30 * 86400, 0.2),
-                ("90 d", 90 * 86400, 0.15),
-                ("1 y", 365 * 86400, 0.25),
-                ("3 y", 3 * 365 * 86400, 0.3),
-                ("older", None, 0.1),
-            )
-        )
-        return replace(usage(tree, size, files), by_mtime=ages, by_atime=ages, median_age_s=200 * DAY_S)
 
     def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:
         """Write the ledger; so much of the bytes is done by now."""
@@ -259,11 +246,7 @@ class Weeks:
 
     def _samples(self, database: Database, pass_id: int, share: float, every_s: float) -> None:
         count = int(self.days * DAY_S / every_s)
-        weights = []
-        for turn in range(count):
-            hour = (turn * every_s / 3600.0) % 24
-            weekend = 1.4 if int(turn * every_s / DAY_S) % 7 >= 5 else 1.0
-            weights.append((1.5 if hour < 7 else 0.8) * weekend * math.exp(self.dice.gauss(0, 0.25)))
+        weights = [math.exp(self.dice.gauss(0, 0.25)) for _ in range(count)]
         whole = sum(weights)
         rows = [
             {
