@@ -1,7 +1,6 @@
 """What scan, plan and run load on a site: each only what it works with. The rest is time before the first file."""
 
 import ast
-import json
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pkgutil import resolve_name
 import pytest
 
 from migrator.cli import call
+from tests.support.cli_site import Site
 
 _THEN_WRITE_MODULES = """
 import atexit, pathlib, sys
@@ -29,29 +29,13 @@ _SLURM_AND_DRIVERS = {
 @pytest.fixture
 def site_file(tmp_path: Path) -> Path:
     """A site that is recorded."""
-    (tmp_path / "source/home/alice").mkdir(parents=True)
-    (tmp_path / "source/home/alice/letter").write_text("content")
-    (tmp_path / "target").mkdir()
-    file = tmp_path / "site.toml"
-    file.write_text(
-        f"""
-[site]
-name = "loads"
-state_dir = {json.dumps(str(tmp_path / "state"))}
-[source]
-kind = "posix"
-mount = {json.dumps(str(tmp_path / "source"))}
-[target]
-kind = "posix"
-mount = {json.dumps(str(tmp_path / "target"))}
-[users]
-trees = ["home/*"]
-[transfer]
-reserve = "1MiB"
-"""
-    )
-    loaded(file, "init")
-    return file
+    site = Site(tmp_path, tmp_path / "source", tmp_path / "target")
+    (site.source / "home/alice").mkdir(parents=True)
+    (site.source / "home/alice/letter").write_text("content")
+    site.target.mkdir()
+    site.write()
+    loaded(site.file, "init")
+    return site.file
 
 
 def loaded(site_file: Path, *words: str) -> set[str]:

@@ -11,20 +11,7 @@ from migrator.core.progress import RunProgress, ScanProgress, StreamProgress, Ve
 from migrator.render.document import NONE
 from migrator.render.live import ErrorConsole, LiveProgress
 from migrator.render.progress import LINE_INTERVAL_S, LineProgress, event_line, open_progress
-
-
-class SetClock:
-    def __init__(self) -> None:
-        self.at_s = 100.0
-
-    def now_s(self) -> float:
-        return self.at_s
-
-    def monotonic_s(self) -> float:
-        return self.at_s
-
-    async def sleep(self, duration_s: float) -> None:
-        raise NotImplementedError
+from tests.support.fakes import VirtualClock
 
 
 class Terminal(io.StringIO):
@@ -84,7 +71,7 @@ EVENT = Event(
 
 class TestLines:
     def test_come_at_most_every_few_seconds(self) -> None:
-        stream, clock = io.StringIO(), SetClock()
+        stream, clock = io.StringIO(), VirtualClock()
         with LineProgress(stream, clock) as progress:
             for turn in range(int(LINE_INTERVAL_S * 8) * 2):
                 progress.show(scan(turn))
@@ -93,7 +80,7 @@ class TestLines:
         assert [int(re.search(r"scan: (\d+)", line).group(1)) for line in lines] == [0, 40, 79]  # type: ignore[union-attr]
 
     def test_say_what_matters(self) -> None:
-        stream, clock = io.StringIO(), SetClock()
+        stream, clock = io.StringIO(), VirtualClock()
         with LineProgress(stream, clock, interval_s=0.0) as progress:
             progress.show(run())
             progress.show(VERIFY)
@@ -106,12 +93,12 @@ class TestLines:
         ]
 
     def test_go_nowhere_when_nobody_reads(self) -> None:
-        with LineProgress(Closed(), SetClock()) as progress:
+        with LineProgress(Closed(), VirtualClock()) as progress:
             progress.show(scan(1))
             progress.event(EVENT)
         stream = io.StringIO()
         stream.close()
-        with LineProgress(stream, SetClock()) as progress:
+        with LineProgress(stream, VirtualClock()) as progress:
             progress.show(scan(1))
 
 
@@ -129,7 +116,7 @@ def test_the_subject_is_not_said_twice(subject: str, message: str, line: str) ->
 
 class TestLiveView:
     def test_shows_streams_and_ends_with_the_last_snapshot(self) -> None:
-        stream, clock = Terminal(), SetClock()
+        stream, clock = Terminal(), VirtualClock()
         console = ErrorConsole(
             file=stream, force_terminal=True, width=120, height=40, color_system=None, highlight=False
         )
@@ -154,5 +141,5 @@ class TestLiveView:
 
 
 def test_the_view_suits_the_stream() -> None:
-    assert isinstance(open_progress(Terminal(), SetClock()), LiveProgress)
-    assert isinstance(open_progress(io.StringIO(), SetClock()), LineProgress)
+    assert isinstance(open_progress(Terminal(), VirtualClock()), LiveProgress)
+    assert isinstance(open_progress(io.StringIO(), VirtualClock()), LineProgress)
