@@ -11,7 +11,7 @@ from msgspec import structs
 
 from migrator import app
 from migrator.app import Wiring
-from migrator.app.doctor import links_of, target_writers
+from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
 from migrator.app.transfer import (
     deltas_of,
@@ -27,7 +27,7 @@ from migrator.core.errors import UsageError
 from migrator.core.paths import join
 from migrator.core.progress import Progress
 from migrator.cutover import carry_back
-from migrator.cutover.files import MountedTops
+from migrator.cutover.files import MountedTops, links_of
 from migrator.cutover.model import BackupSeen, CutoverRecord, LinkSeen
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import WriterSearch, brick_writers, local_writers

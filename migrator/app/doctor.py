@@ -14,10 +14,8 @@ from migrator.bench.stage import BenchmarkWorld
 from migrator.core.errors import MigratorError, UsageError
 from migrator.core.paths import show
 from migrator.core.progress import Progress
-from migrator.cutover.files import SymlinkedPaths
-from migrator.cutover.model import LinkPlace
 from migrator.cutover.writers import WriterSearch, client_writers, local_writers
-from migrator.doctor.stage import HostWorld, LinkWorld
+from migrator.doctor.stage import HostWorld
 from migrator.fs.model import MountIdentity
 from migrator.fs.ports import FileSystem
 from migrator.fs.reading import PosixSource
@@ -28,10 +26,8 @@ from migrator.hosts.model import target_problem
 from migrator.hosts.ports import Host
 from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots, names
 from migrator.native.program import native_program
-from migrator.plan.document import PlanFiles
 from migrator.site.config import Site
 from migrator.site.rules_guards import mount_problems
-from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -51,17 +47,6 @@ def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
     )
 
 
-def link_world(wiring: Wiring) -> LinkWorld | None:
-    """The links of the users, if a cutover switches them."""
-    links = links_of(wiring.site)
-    if links is None:
-        return None
-    return LinkWorld(
-        links=links,
-        plans=lambda site_id: PlanFiles(wiring.site.site.plans_dir, site_id=site_id),
-    )
-
-
 def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
     """Finds who writes to the target: on this machine, and on the other clients of BeeGFS if site.toml says how to reach them."""
     storage, ssh = wiring.storage_targets(), wiring.site.target.clients
@@ -78,25 +63,6 @@ def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
             await hosts.close()
 
     return partial(client_writers, wiring.processes, target, storage.clients, connect)
-
-
-def links_of(site: Site) -> SymlinkedPaths | None:
-    """The links that a cutover switches; None if a hook does it, or site.toml names none."""
-    if site.cutover.switch != "symlink" or site.cutover.link is None:
-        return None
-    return SymlinkedPaths(
-        LinkPlace(
-            link=site.cutover.link,
-            source_root=os.fsencode(site.source.mount),
-            target_root=os.fsencode(site.target.root),
-            volume=site.source.volume if site.source.kind == "gluster" else None,
-        )
-    )
-
-
-def find_driver(engine: str) -> object:
-    """The programs of an engine that is a driver. Raises ToolFailed."""
-    return locate_fpsync() if engine == "fpsync" else locate_parsyncfp2()
 
 
 # Benchmarks

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from migrator import app
-from migrator.app.doctor import find_driver, host_world, link_world, target_writers
+from migrator.app.doctor import host_world, target_writers
 from migrator.cli.call import open_site, present, run_to_end, verb
 from migrator.cli.documents import init_document
 from migrator.cli.invocation import Invocation
@@ -96,9 +96,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             mounts=app.mounts(),
             confinement_problem=wiring.executor().problem,
             hosts=host_world(wiring.site, source),
-            find_driver=find_driver,
             hooks=wiring.hooks(),
-            links=link_world(wiring),
             target_writers=target_writers(wiring, target),
             storage=wiring.storage_targets(),
         )

@@ -17,6 +17,7 @@ from migrator.cutover.rules import frozen_form, judge_top
 from migrator.fs.beneath import Root, Way, read_mounts, walk
 from migrator.fs.model import mount_of
 from migrator.fs.rules import TEMPORARY_PREFIX
+from migrator.site.config import Site
 from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, naming_problem, way_problem
 
 # Tops of user trees on the source, closed and opened by descriptor.
@@ -409,4 +410,18 @@ def _replaced(path: bytes) -> Refused:
         f"{show(path)} was replaced by somebody else during the switch; that replacement was kept",
         cause="another program keeps these links (configuration management, an automounter, a script)",
         hint='stop it for the time of the cutover, or let it make the switch: [cutover] switch = "hook"',
+    )
+
+
+def links_of(site: Site) -> SymlinkedPaths | None:
+    """The links that a cutover switches; None if a hook does it, or site.toml names none."""
+    if site.cutover.switch != "symlink" or site.cutover.link is None:
+        return None
+    return SymlinkedPaths(
+        LinkPlace(
+            link=site.cutover.link,
+            source_root=os.fsencode(site.source.mount),
+            target_root=os.fsencode(site.target.root),
+            volume=site.source.volume if site.source.kind == "gluster" else None,
+        )
     )

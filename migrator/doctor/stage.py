@@ -26,7 +26,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import Event, EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
-from migrator.cutover.files import SymlinkedPaths, real_place
+from migrator.cutover.files import SymlinkedPaths, links_of, real_place
 from migrator.cutover.rules import check_open_files, check_way_back, missing_freeze_hook, what_is_unseen
 from migrator.cutover.writers import WriterSearch
 from migrator.doctor import rules
@@ -54,6 +54,7 @@ from migrator.site.rules_guards import (
     unusable_source,
 )
 from migrator.site.rules_links import check_link_names, check_links, check_switch_hooks, naming_problem
+from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -200,30 +201,23 @@ async def _native_problem(world: HostWorld, host: Host) -> str | None:
 _TIMEOUT_S = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkWorld:
-    """The ports for checking links. `plans` returns the documents of one site, by its id."""
-
-    links: SymlinkedPaths
-    plans: Callable[[str], PlanFiles]
-
-
-async def examine_links(world: LinkWorld | None, ledger: "Ledger | None", blocking: Blocking) -> list[Finding]:
+async def _links(world: "DoctorWorld") -> list[Finding]:
     """A finding for every link of the active plan that cannot be switched now; none if no cutover is configured."""
-    if world is None:
+    links, ledger = links_of(world.site), world.ledger
+    if links is None:
         return []
     record = ledger.site.read() if ledger is not None else None
     active = ledger.plans.active() if ledger is not None else None
     if record is None or active is None:
-        return [ok("links", f"{world.links.place.link}: looked at when there is a plan")]
+        return [ok("links", f"{links.place.link}: looked at when there is a plan")]
     try:
-        plan, _ = world.plans(record.site_id).read(active.name)
+        plan, _ = PlanFiles(world.site.site.plans_dir, site_id=record.site_id).read(active.name)
     except MigratorError as error:
         return [failure("links", error.message, error.hint or "make a plan: `migrator plan`")]
     trees = tuple(tree for batch in plan.batches for tree in batch.trees)
     try:
-        looked = await blocking(lambda: _look_at_link(world, trees), timeout_s=_TIMEOUT_S)
-        return [*check_link_names(world.links.place.link, trees), *looked]
+        looked = await world.blocking(lambda: _look_at_links(links, trees), timeout_s=_TIMEOUT_S)
+        return [*check_link_names(links.place.link, trees), *looked]
     except TimeoutError:
         return [failure("links", f"no answer within {_TIMEOUT_S:.0f} s", "see what they lead to: a mount may hang")]
     except OSError as error:
@@ -231,10 +225,10 @@ async def examine_links(world: LinkWorld | None, ledger: "Ledger | None", blocki
         return [failure("links", f"they cannot be looked at: {error.strerror or error}", fix)]
 
 
-def _look_at_link(world: LinkWorld, trees: tuple[UserTree, ...]) -> list[Finding]:
-    place = real_place(world.links.place)
+def _look_at_links(links: SymlinkedPaths, trees: tuple[UserTree, ...]) -> list[Finding]:
+    place = real_place(links.place)
     real = {tree.path: (join(place.source_root, tree.path), join(place.target_root, tree.path)) for tree in trees}
-    looks = [(tree, world.links.read_link(tree)) for tree in trees if naming_problem(place.link, tree) is None]
+    looks = [(tree, links.read_link(tree)) for tree in trees if naming_problem(place.link, tree) is None]
     return check_links(place, looks, real=real, euid=os.geteuid())
 
 
@@ -249,7 +243,7 @@ PROBE_TIMEOUT_S = 300.0
 class DoctorWorld:
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine.
     `confinement_problem` returns why streams of a program cannot be confined here, None if they can. `find_driver`
-    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks`, `links` or `target_writers` is None, or if
+    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `target_writers` is None, or if
     `storage` is (the target has no storage targets).
     """
 
@@ -265,9 +259,8 @@ class DoctorWorld:
     find_program: Callable[[str], str | None] = shutil.which
     euid: int | None = None
     hosts: HostWorld | None = None
-    find_driver: Callable[[str], object] = lambda _engine: None
+    find_driver: Callable[[str], object] = lambda engine: _DRIVERS[engine]()
     hooks: Hooks | None = None
-    links: LinkWorld | None = None
     target_writers: WriterSearch | None = None
     storage: StorageTargets | None = None
 
@@ -293,7 +286,7 @@ def real_path(path: bytes) -> bytes:
 
 
 _VERSION_TIMEOUT_S = 30.0
-_DRIVERS = ("fpsync", "parsyncfp2")
+_DRIVERS: Mapping[str, Callable[[], object]] = {"fpsync": locate_fpsync, "parsyncfp2": locate_parsyncfp2}
 
 
 async def examine_machine(world: DoctorWorld) -> list[Finding]:
@@ -642,7 +635,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     if world.hosts is not None:
         recorded = record.target if record is not None else None
         findings += await examine_hosts(world.hosts, world.site, target=recorded, state=source.state)
-    findings += await examine_links(world.links, world.ledger, world.blocking)
+    findings += await _links(world)
     findings += await _way_back(world, target)
     if world.site.transfer.movers == "slurm":
         findings += await examine_slurm(world.processes, world.find_program, world.site.slurm)
