@@ -99,6 +99,3 @@ def test_when_it_ends_without_a_forecast(tally: Tally, state: TreeState, end: st
     trees = (replace(STATUS.trees[0], tally=tally, state=state),)
     found = told(replace(REPORT, forecast=None, status=replace(STATUS, overall=tally, trees=trees)))
     assert found["expected end of copying"].startswith(end)
-
-
-# --- Probes and passes
