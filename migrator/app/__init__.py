@@ -13,7 +13,7 @@ from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor, DaemonThreads
-from migrator.fs.model import Mount, TargetCapabilities, mount_of
+from migrator.fs.model import Mount, mount_of
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.ports import Processes
 from migrator.ledger.locks import FlockLocks
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from migrator.gluster.volume import GlusterSource
     from migrator.hooks.stage import HookPrograms
     from migrator.ledger.ledger import Ledger
+    from migrator.ledger.model import SiteRecord
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.plan.document import PlanFiles
     from migrator.plan.model import Plan
@@ -165,11 +166,11 @@ class Wiring:
         return GlusterSource(self.source_root, commands)
 
     @contextmanager
-    def target(self, capabilities: TargetCapabilities | None = None) -> "Iterator[MountedTarget]":
-        """The target, for the length of the block; `capabilities` are those in the ledger."""
+    def target(self, known: "SiteRecord | None" = None) -> "Iterator[MountedTarget]":
+        """The target, for the length of the block; `known` is the site in the ledger."""
         from migrator.fs.writing import MountedTarget
 
-        filesystem = MountedTarget(self.target_root, capabilities)
+        filesystem = MountedTarget(self.target_root, known.capabilities if known else None)
         try:
             yield filesystem
         finally:
@@ -212,16 +213,15 @@ class Wiring:
 
         return ManifestDirectories(self.site.manifests_dir, catalogs=self.closed_catalogs(ledger), scratch=self.scratch)
 
-    def plans(self, site_id: str | None) -> "PlanFiles":
-        """The plan documents; `site_id` None: of any site, to read only."""
+    def plans(self, known: "SiteRecord | None") -> "PlanFiles":
+        """The plan documents of the site in the ledger; None: of any site, to read only."""
         from migrator.plan.document import PlanFiles
 
-        return PlanFiles(self.site.site.plans_dir, site_id=site_id)
+        return PlanFiles(self.site.site.plans_dir, site_id=known.site_id if known else None)
 
     def plan(self, ledger: "Ledger", name: str) -> "Plan":
         """A plan of this site. Raises UsageError, and Refused if it is of another site or was changed."""
-        known = ledger.site.read()
-        return self.plans(known.site_id if known else None).read(name)[0]
+        return self.plans(ledger.site.read()).read(name)[0]
 
     def chunk_lists(self) -> "ChunkListFiles":
         """The chunk lists of plans, of later passes, and of split chunks."""

@@ -254,7 +254,7 @@ async def cutover_world(
     engine = pass_engine(site)
     with ExitStack() as stack:
         source = stack.enter_context(wiring.source())
-        target = stack.enter_context(wiring.target(known.capabilities))
+        target = stack.enter_context(wiring.target(known))
         moves = stack.enter_context(wiring.target_moves())
         async with (
             reached(site) as hosts,
@@ -329,7 +329,7 @@ def _verifier(
     async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
         workers = wiring.site.verify.workers
         request = VerifyRequest(plan=plan, batch=batch, trees=(tree,), policy=policy, carry=True, workers=workers)
-        with wiring.source() as source, wiring.target(known.capabilities) as target:
+        with wiring.source() as source, wiring.target(known) as target:
             return await verification(wiring, request, source, target, ledger=ledger, progress=progress).run()
 
     return verify_tree
@@ -383,8 +383,7 @@ def _recorded(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Backu
 
 def _skipped(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]:
     def look(record: CutoverRecord) -> Iterable[Sequence[ReapRow]]:
-        known = ledger.site.read()
-        plan, _ = wiring.plans(known.site_id if known else None).read(record.plan)
+        plan, _ = wiring.plans(ledger.site.read()).read(record.plan)
         return reap_rows(wiring, plan, ReapAction.SKIP)(record.tree.path)
 
     return look

@@ -336,7 +336,7 @@ def run_world(
         bricks=VolumeGuard(source) if isinstance(source, GlusterSource) else None,
         driving=driving(wiring.site, engine),
         chunk_lists=wiring.chunk_lists(),
-        documents=wiring.plans(known.site_id if known else None),
+        documents=wiring.plans(known),
         ledger=ledger,
         progress=progress,
         clock=wiring.clock,

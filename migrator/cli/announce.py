@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from migrator import app
-from migrator.cli.call import Choice, batches, open_plan, open_site, present, run_to_end, users, verb
+from migrator.cli.call import Choice, batches, open_plan, open_wiring, present, run_to_end, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity
@@ -62,8 +61,8 @@ def announce_command(
     dry_run: bool,
 ) -> ExitCode:
     """Announce the move to users: calls the hooks of post-announce.d for each."""
-    site = open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = open_wiring(invocation)
+    site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         request = AnnounceRequest(
@@ -112,8 +111,7 @@ def backup_command(
 
     Makes no backup. It counts only if it began after the last delta pass ended.
     """
-    site = open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = open_wiring(invocation)
     now_s = wiring.clock.now_s()
     if began_at_s > now_s:
         raise UsageError("the backup begins in the future", hint="record it when it is finished")

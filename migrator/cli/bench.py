@@ -13,7 +13,7 @@ from migrator.bench.rules import SuiteComparison, compare
 from migrator.bench.stage import clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.bench.view import cleaning_document, comparison_document, listing_document, summary_document
-from migrator.cli.call import Figure, open_site, present, run_shown, verb
+from migrator.cli.call import Figure, open_site, open_wiring, present, run_shown, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, MigratorError, UsageError
 from migrator.core.progress import Progress
@@ -85,8 +85,8 @@ def run_command(
 
     Works in .migrator-bench in the root of each file system and removes it at the end. Results go to the ledger.
     """
-    site = open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = open_wiring(invocation)
+    site = wiring.site
     if not words:
         raise UsageError("on which file systems?", hint="give --on source --on target, or a directory of another one")
     request = bench_model.BenchmarkRequest(
@@ -150,7 +150,7 @@ def compare_command(
 
     `bench list` has the numbers. Without any: the newest benchmark of each suite that was measured.
     """
-    with app.Wiring(open_site(invocation)).ledger(read_only=True) as ledger:
+    with open_wiring(invocation).ledger(read_only=True) as ledger:
         results = _chosen(ledger.benchmarks, numbers, suites)
     comparisons = compare(results)
     if html is not None:
@@ -168,7 +168,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
     `bench run` does so too, before it begins. It searches source and target, or what --on names, and the file systems of every
     benchmark that did not finish.
     """
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     places = _places(wiring, words or (SOURCE, TARGET))
     with wiring.ledger() as ledger:
 

@@ -239,6 +239,11 @@ def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     return command
 
 
+def open_wiring(invocation: Invocation) -> Wiring:
+    """The implementations for the site that site.toml describes. Raises UsageError with every mistake in it."""
+    return Wiring(open_site(invocation))
+
+
 def open_site(invocation: Invocation) -> Site:
     """The site that site.toml describes. Raises UsageError with every mistake in it."""
     return load_site(invocation.site_file)

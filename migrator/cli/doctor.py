@@ -10,7 +10,7 @@ import click
 
 from migrator import app
 from migrator.app.doctor import host_world, target_writers
-from migrator.cli.call import open_site, present, run_to_end, verb
+from migrator.cli.call import open_site, open_wiring, present, run_to_end, verb
 from migrator.cli.documents import init_document
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
@@ -81,7 +81,7 @@ def init_command(
 @verb
 def doctor_command(invocation: Invocation) -> ExitCode:
     """Check the site and print each finding with its fix; probe what the target preserves of a file."""
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     with ExitStack() as stack:
         source, target = stack.enter_context(wiring.source()), stack.enter_context(wiring.target())
         there = wiring.site.ledger_file.exists()

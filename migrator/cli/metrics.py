@@ -10,7 +10,7 @@ import click
 
 from migrator import app
 from migrator.app.hosts import window_standings
-from migrator.cli.call import describe_error, duration, open_site, plan_option, run_to_end, verb
+from migrator.cli.call import describe_error, duration, open_wiring, plan_option, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.render.text import to_json
@@ -69,7 +69,7 @@ def serve_command(
     interval_s: float,
 ) -> ExitCode:
     """Serve the report as a read-only web page that refreshes itself, and /metrics, until Ctrl-C or SIGTERM."""
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     # Report a problem with the ledger here, not to the first browser.
     wiring.ledger(read_only=True).close()
     from migrator.report import serve as serving  # noqa: PLC0415
@@ -140,7 +140,7 @@ def metrics_command(
         )
     if interval_s is not None and textfile is None:
         raise UsageError("--interval is for --textfile", hint="with `serve`, Prometheus decides how often")
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     families = _read(wiring, plan_name)
     if textfile is not None:
         from migrator.render.prometheus import write_metrics  # noqa: PLC0415

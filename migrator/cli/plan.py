@@ -9,7 +9,7 @@ import click
 from migrator import app
 from migrator.app.hosts import look_for_schedule
 from migrator.beegfs.tool import QuotaLook, look_at_quotas, look_at_storage
-from migrator.cli.call import details_option, open_site, present, run_to_end, verb
+from migrator.cli.call import details_option, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.paths import show
@@ -61,8 +61,8 @@ def plan_command(
     if activate:
         _activate(invocation, activate, details=details)
         return ExitCode.DONE
-    site = open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = open_wiring(invocation)
+    site = wiring.site
     request = PlanRequest(
         name=name,
         catalog=catalog,
@@ -71,7 +71,6 @@ def plan_command(
         activate=activate is not None,
     )
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
-        known = ledger.site.read()
         quotas, catalogs = run_to_end(_gathered(source, wiring, ledger), when_interrupted="run the command again")
         asked = wiring.storage_targets()
         storage = run_to_end(look_at_storage(asked), when_interrupted="run the command again")
@@ -88,7 +87,7 @@ def plan_command(
             request,
             site=site,
             catalogs=catalogs,
-            documents=wiring.plans(known.site_id if known else None),
+            documents=wiring.plans(ledger.site.read()),
             lists=wiring.chunk_lists(),
             ledger=ledger,
             quotas=quotas,
@@ -106,10 +105,9 @@ def plan_command(
 
 
 def _activate(invocation: Invocation, name: str, *, details: bool) -> None:
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     with wiring.ledger() as ledger:
-        known = ledger.site.read()
-        documents = wiring.plans(known.site_id if known else None)
+        documents = wiring.plans(ledger.site.read())
         result = activate_plan(name, documents=documents, ledger=ledger, clock=wiring.clock)
     _present(invocation, result, details=details)
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from migrator import app
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, batches, chosen_trees, open_plan, open_site, present, run_shown, users, verb
+from migrator.cli.call import Choice, batches, chosen_trees, open_plan, open_wiring, present, run_shown, users, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
@@ -53,10 +52,9 @@ def purge_command(
 
     Removal is final: use --dry-run first. The same command resumes after a kill.
     """
-    site = open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = open_wiring(invocation)
+    site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
-        known = ledger.site.read()
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         request = PurgeRequest(
             plan=plan.name,
@@ -73,7 +71,7 @@ def purge_command(
             max_latency_s=site.governor.max_latency_s,
             workers=jobs,
         )
-        with wiring.target(known.capabilities if known else None) as target:
+        with wiring.target(ledger.site.read()) as target:
 
             async def work(shown: Progress) -> PurgeSummary:
                 async with purge_world(wiring, source, target, ledger, shown) as world:

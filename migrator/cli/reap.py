@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from migrator import app
 from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
@@ -39,8 +38,8 @@ def archive_command(
 
     Each archive is read back before it counts. The same command resumes.
     """
-    site = call.open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = call.open_wiring(invocation)
+    site = wiring.site
     done: list[TreeArchived] = []
     limits = ArchiveLimits(max_bytes=site.reap.archive_size_bytes, max_members=site.reap.archive_files)
     with (
@@ -48,11 +47,10 @@ def archive_command(
         wiring.locks().hold("run", "reap archive"),
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
-        known = ledger.site.read()
         plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
         for number, trees in choice.trees(plan).items():
             request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
-            with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
+            with wiring.source() as source, wiring.target(ledger.site.read()) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
                 done += call.run_to_end(beside_probes(wiring, ledger, archive.archive_trees(request, world)))
     call.present(invocation, done, "reap.view:archived_document")
@@ -85,8 +83,7 @@ def restore_command(
     Paths and globs are relative to the user's trees, or begin with the path of one: `letters/2014` with its content, or
     `*.log` anywhere.
     """
-    site = call.open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = call.open_wiring(invocation)
     with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         known = ledger.site.read()
         plan = call.open_plan(wiring, ledger, choose_plan(ledger, plan_name))
@@ -97,7 +94,7 @@ def restore_command(
             overwrite=overwrite,
         )
         capabilities = known.capabilities if known else None
-        with wiring.target(capabilities) as target:
+        with wiring.target(known) as target:
             _check_target(known, target)
         world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
         done = call.run_to_end(
@@ -151,8 +148,8 @@ def list_command(
     """List per user what the rules of [reap] match in the newest catalog, and what that saves."""
     from migrator.reap.view import ReapCsv, write_texts  # noqa: PLC0415
 
-    site = call.open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = call.open_wiring(invocation)
+    site = wiring.site
     files = ReapCsv(csv_file) if csv_file else None
     with wiring.ledger(read_only=True) as ledger, wiring.source() as source:
         problem = call.run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
@@ -191,8 +188,7 @@ def release_command(
 
     A PATH (from the source's root) includes everything below it.
     """
-    site = call.open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = call.open_wiring(invocation)
     with wiring.ledger() as ledger:
         plan = call.open_plan(wiring, ledger, plan_name or active_plan(ledger))
         trees = [tree.path for found in call.chosen_trees(plan, [user]).values() for tree in found]

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from migrator import app
-from migrator.cli.call import details_option, open_site, plan_option, present, run_shown, run_to_end, verb
+from migrator.cli.call import details_option, open_wiring, plan_option, present, run_shown, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.durable import write_durably
 from migrator.core.errors import ExitCode, MigratorError, UsageError
@@ -58,7 +58,7 @@ def report_command(
     """Report for management: progress, history, forecast, proofs."""
     if pdf and output is None and not send:
         raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     if send:
         run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking()))
     now_s = wiring.clock.now_s()

@@ -81,7 +81,7 @@ def run_command(
             stripe=site.target.stripe,
             bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
         )
-        with wiring.target(known.capabilities if known else None) as target, wiring.target_moves() as moves:
+        with wiring.target(known) as target, wiring.target_moves() as moves:
 
             async def work(shown: Progress) -> RunSummary:
                 async with (

@@ -5,11 +5,10 @@ import sys
 
 import click
 
-from migrator import app
 from migrator.app.scan import bricks as bricks_of
 from migrator.app.scan import user_map
 from migrator.catalog.model import CatalogRecord
-from migrator.cli.call import open_site, present, run_to_end, verb
+from migrator.cli.call import open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.render.progress import open_progress
@@ -28,8 +27,8 @@ from migrator.scan.stage import scan
 @verb
 def scan_command(invocation: Invocation, via: str | None, jobs: int, restart: bool) -> ExitCode:
     """Scan the source into a new catalog; a killed scan of the mount is resumed."""
-    site = open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = open_wiring(invocation)
+    site = wiring.site
     request = ScanRequest(
         trees=site.users.trees,
         exclude=site.users.exclude,

@@ -5,7 +5,7 @@ import sys
 import click
 
 from migrator import app
-from migrator.cli.call import details_option, duration, open_site, plan_option, present, verb
+from migrator.cli.call import details_option, duration, open_wiring, plan_option, present, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.report.status import read_status
@@ -35,7 +35,7 @@ def status_command(
         raise UsageError(
             "--watch excludes --json", hint="migrator status --json prints one document, as often as it is called"
         )
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     if watch:
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:

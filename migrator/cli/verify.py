@@ -64,8 +64,8 @@ def verify_command(
 
     An interrupted verification starts its batch over.
     """
-    site = call.open_site(invocation)
-    wiring = app.Wiring(site)
+    wiring = call.open_wiring(invocation)
+    site = wiring.site
     policy = DigestPolicy(
         algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
     )
@@ -75,13 +75,12 @@ def verify_command(
         wiring.locks().hold("run", "verify"),
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
-        known = ledger.site.read()
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         carried = carried_of(ledger, rollbacks(wiring), choice.users)
         records += [_verify_carried(wiring, ledger, record, shown, policy) for record in carried]
         wanted = _without(carried, plan, choice)
         for number, trees in _not_moved(ledger, plan, wanted, shown, now_s=wiring.clock.now_s()).items():
-            with wiring.source() as source, wiring.target(known.capabilities if known else None) as target:
+            with wiring.source() as source, wiring.target(ledger.site.read()) as target:
                 request = VerifyRequest(
                     plan=plan,
                     batch=number,
