@@ -58,7 +58,7 @@ def main() -> int:
     if len(names) == 1 and names[0] in ALONE:
         return ALONE[names[0]](arguments)
     if any(name not in (*ALL, "all") for name in names):
-        print(f"usage: python -m bench [{'|'.join(('all', *ALL, 'plan-scale', 'report'))}] [options]", file=sys.stderr)
+        print(f"usage: python -m bench [{'|'.join(('all', *ALL, *ALONE))}] [options]", file=sys.stderr)
         return 2
     every = not names or "all" in names
     options = parse_options(arguments, __doc__)

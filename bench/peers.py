@@ -20,92 +20,76 @@ def sync_target(lab: BenchLab) -> None:
     call(["sync", "--file-system", lab.target])
 
 
+def _synced(lab: BenchLab, work: Callable[[], object]) -> Copy:
+    def copy() -> dict[str, float]:
+        work()
+        sync_target(lab)
+        return {}
+
+    return copy
+
+
 def through_the_mount(lab: BenchLab, group: str) -> Mapping[str, tuple[str, Copy]]:
     """Copies of a directory of the volume through its mount; each with the program it needs."""
     source, target = lab.source / group, lab.target / group
     inside = shlex.quote(str(source)), shlex.quote(str(target))
-
-    def by(*argv: str | Path) -> Copy:
-        def copy() -> dict[str, float]:
-            call(argv)
-            sync_target(lab)
-            return {}
-
-        return copy
-
-    def by_tar() -> dict[str, float]:
-        shell(f"tar -C {inside[0]} -cf - . | tar -C {inside[1]} -xpf -")
-        sync_target(lab)
-        return {}
-
+    tars = f"tar -C {inside[0]} -cf - . | tar -C {inside[1]} -xpf -"
     return {
-        "rsync -a": ("rsync", by("rsync", "-a", f"{source}/", f"{target}/")),
-        "rsync -aHAX": ("rsync", by("rsync", "-aHAX", f"{source}/", f"{target}/")),
+        "rsync -a": ("rsync", rsync(lab, group, "-a")),
+        "rsync -aHAX": ("rsync", rsync(lab, group, "-aHAX")),
         "fpsync -n 4": ("fpsync", fpsync(lab, group)),
         "parsyncfp2 --NP=4": ("parsyncfp2", parsyncfp2(lab, group)),
-        "cp -a": ("cp", by("cp", "-a", f"{source}/.", f"{target}/")),
-        "tar to tar": ("tar", by_tar),
+        "cp -a": ("cp", _synced(lab, lambda: call(["cp", "-a", f"{source}/.", f"{target}/"]))),
+        "tar to tar": ("tar", _synced(lab, lambda: shell(tars))),
     }
 
 
 def rsync(lab: BenchLab, group: str, *options: str) -> Copy:
-    def copy() -> dict[str, float]:
-        call(["rsync", *options, f"{lab.source / group}/", f"{lab.target / group}/"])
-        sync_target(lab)
-        return {}
-
-    return copy
+    return _synced(lab, lambda: call(["rsync", *options, f"{lab.source / group}/", f"{lab.target / group}/"]))
 
 
 def fpsync(lab: BenchLab, group: str) -> Copy:
-    def copy() -> dict[str, float]:
+    def work() -> None:
         own = lab.work / "fpsync"
         shutil.rmtree(own, ignore_errors=True)
         call(["fpsync", "-n", "4", "-t", own, f"{lab.source / group}/", f"{lab.target / group}/"])
-        sync_target(lab)
-        return {}
 
-    return copy
+    return _synced(lab, work)
 
 
 def parsyncfp2(lab: BenchLab, group: str) -> Copy:
-    def copy() -> dict[str, float]:
-        start = (lab.source / group).parent
-        argv = ["parsyncfp2", "--NP=4", "--nowait", "--verbose=1", f"--startdir={start}", Path(group).name]
-        call([*argv, str((lab.target / group).parent)])
-        sync_target(lab)
-        return {}
-
-    return copy
+    start = (lab.source / group).parent
+    argv = ["parsyncfp2", "--NP=4", "--nowait", "--verbose=1", f"--startdir={start}", Path(group).name]
+    return _synced(lab, lambda: call([*argv, str((lab.target / group).parent)]))
 
 
 def tars_from_the_bricks(lab: BenchLab, group: str) -> Copy:
     """By hand, for reference: a tar a brick, all at once, without the link-to files."""
-
-    def copy() -> dict[str, float]:
-        target = shlex.quote(str(lab.target / group))
-        pipes = [
+    target = shlex.quote(str(lab.target / group))
+    return _all_at_once(
+        lab,
+        lambda: [
             f"(cd {shlex.quote(str(brick / group))}; find . ! '(' -type f -perm 1000 -size 0 ')' -print0"
-            f" | tar --null --no-recursion -T - -cf - | tar -C {target} -xpf -) & pids+=($!)"
+            f" | tar --null --no-recursion -T - -cf - | tar -C {target} -xpf -)"
             for brick in lab.bricks
-        ]
-        shell("pids=(); " + "; ".join(pipes) + '; for pid in "${pids[@]}"; do wait "$pid"; done')
-        sync_target(lab)
-        return {}
-
-    return copy
+        ],
+    )
 
 
 def cps_from_the_bricks(lab: BenchLab, group: str) -> Copy:
     """Parallel plain `cp` from the bricks, one a file, all at once; directories are there already."""
-
-    def copy() -> dict[str, float]:
-        copies = [
-            f"cp {shlex.quote(str(file))} {shlex.quote(str(lab.target / group / path))} & pids+=($!)"
+    return _all_at_once(
+        lab,
+        lambda: [
+            f"cp {shlex.quote(str(file))} {shlex.quote(str(lab.target / group / path))}"
             for path, file in lab.data_files(group)
-        ]
-        shell("pids=(); " + "; ".join(copies) + '; for pid in "${pids[@]}"; do wait "$pid"; done')
-        sync_target(lab)
-        return {}
+        ],
+    )
 
-    return copy
+
+def _all_at_once(lab: BenchLab, commands: Callable[[], list[str]]) -> Copy:
+    def work() -> None:
+        started = "; ".join(f"{command} & pids+=($!)" for command in commands())
+        shell(f'pids=(); {started}; for pid in "${{pids[@]}}"; do wait "$pid"; done')
+
+    return _synced(lab, work)

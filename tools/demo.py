@@ -9,7 +9,6 @@ otherwise. Prints every command before it runs it; leaves the report in `build/d
 
 import argparse
 import json
-import os
 import shlex
 import shutil
 import signal
@@ -20,21 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from migrator.lab.machine import why_no_cluster
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 MIGRATOR = Path(sys.executable).with_name("migrator")
 KILL_AFTER_BYTES = 8 * 1024 * 1024
-
-
-def gluster_obstacle() -> str | None:
-    """Why no Gluster cluster can run here; None where it can."""
-    if os.geteuid() != 0:
-        return "not root"
-    for program in ("glusterd", "gluster", "mkfs.xfs", "ip", "nsenter", "losetup"):
-        if shutil.which(program) is None:
-            return f"{program} is not installed"
-    if not Path("/dev/fuse").exists():
-        return "/dev/fuse is missing"
-    return None
 
 
 def migrator(site: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)) -> int:
@@ -155,7 +144,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=("gluster", "posix"), help="which lab (default: what this machine can run)")
     parser.add_argument("--keep", action="store_true", help="leave the lab up")
     options = parser.parse_args()
-    obstacle = gluster_obstacle()
+    obstacle = why_no_cluster()
     kind = options.kind or ("posix" if obstacle else "gluster")
     if obstacle and kind == "posix":
         print(f"demo: no GlusterFS cluster can run here ({obstacle}): this is the demo on plain directories")
