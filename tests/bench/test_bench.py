@@ -13,8 +13,9 @@ from migrator.bench.model import BENCH_NAME, SuiteName
 from migrator.bench.suites import suite
 from migrator.hosts.proc import carriers
 from migrator.ledger.ledger import open_ledger
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -92,10 +93,10 @@ def test_suites_run_on_mounts_and_hosts_and_kills_leave_nothing(lab: LabHandle, 
 
     program = site.start("bench", "run", "--suite", "latency", "--on", "source", "--scale", "100")
     try:
-        wait_until(lambda: len(carriers(tokens(site)[-1:])) == 1 and bool(on_bricks(lab)), "readers are at work")
+        wait_for(lambda: len(carriers(tokens(site)[-1:])) == 1 and bool(on_bricks(lab)), "readers are at work")
         program.send_signal(signal.SIGKILL)
         program.wait()
-        wait_until(lambda: not carriers(tokens(site)), "its processes have ended")
+        wait_for(lambda: not carriers(tokens(site)), "its processes have ended")
     finally:
         program.kill()
         program.wait()

@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.exhaustive
 
@@ -40,23 +40,16 @@ def running(site: Site) -> Iterator["subprocess.Popen[bytes]"]:
     argv = [sys.executable, "-m", "migrator", "--site", str(site.file), "bench", "run", "--suite", "latency"]
     program = subprocess.Popen([*argv, "--on", "target", "--scale", "100", "--runs", "1"])
     try:
-        wait_until(lambda: len(records(site)) == 1)
+        wait_for(lambda: len(records(site)) == 1)
         token = records(site)[0].token
         # The script and all the readers.
-        wait_until(lambda: len(carriers([token]).get(token, ())) >= READERS + 1)
+        wait_for(lambda: len(carriers([token]).get(token, ())) >= READERS + 1)
         yield program
     finally:
         program.kill()
         program.wait()
         for record in records(site):
             assert asyncio.run(LocalProcesses().end(record.token, grace_s=0.0))
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come so far"
-        time.sleep(0.02)
 
 
 def left(site: Site) -> list[str]:
@@ -69,7 +62,7 @@ def test_killed_its_processes_die_with_it_and_the_next_call_takes_away_the_rest(
     (record,) = records(site)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    wait_until(lambda: not carriers([record.token]))
+    wait_for(lambda: not carriers([record.token]))
     assert left(site) == [".migrator-bench"]
     site.works("bench", "run", "--suite", "latency", "--on", "source", "--scale", "0.001", "--runs", "1")
     assert left(site) == []

@@ -16,7 +16,7 @@ from tests.conftest import MakeXfs
 from tests.cutover.test_cutover_killed import INTENDED, death_at
 from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
 from tests.support.delta_changes import let_settle
-from tests.support.run_site import wait_for
+from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
 
 pytestmark = pytest.mark.needs_root

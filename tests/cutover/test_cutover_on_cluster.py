@@ -16,12 +16,13 @@ import pytest
 from migrator.core.units import MIB
 from tests.support.cluster.brick_runs import BrickRuns, brick_runs
 from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.handle import LabHandle, bring_up, take_down
 from tests.support.cluster.opening import open_behind
 from tests.support.cluster.sides import assert_equal
 from tests.support.cut_site import top_facts
 from tests.support.delta_changes import exchange, let_settle, write
 from tests.support.holders import holding
+from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
@@ -96,7 +97,7 @@ class Cluster:
             stderr=subprocess.DEVNULL,
         )
         try:
-            wait_until(lambda: journal.exists() and journal.stat().st_size > 2000, f"{users} are at work")
+            wait_for(lambda: journal.exists() and journal.stat().st_size > 2000, f"{users} are at work")
             yield
             assert churn.poll() is None, "they worked until the end"
         finally:

@@ -16,10 +16,11 @@ from migrator.cutover.writers import brick_writers
 from migrator.gluster.volume import GlusterCommands, GlusterSource
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import LabBrick
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
 from tests.support.cluster.opening import HOLD, OPEN_BEHIND, copies, open_behind
 from tests.support.holders import holding
+from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
@@ -114,7 +115,7 @@ def test_a_writer_is_named_on_its_brick_until_it_closes(lab: LabHandle, hosts: L
         assert (own.path, own.pid, own.writable) == (b"frozen/ann/deep/data", pid, True)
         assert "frozen/ann/deep/data: open for writing" in why_not_frozen(writers, vouched=True)[0]
         assert search(lab, hosts, (b"frozen/ben",)) == Writers()
-    wait_until(lambda: search(lab, hosts) == Writers(), "the writer is gone")
+    wait_for(lambda: search(lab, hosts) == Writers(), "the writer is gone")
 
 
 @pytest.mark.exhaustive
@@ -132,11 +133,11 @@ def test_what_clients_open_late_is_unseen_and_shows_without_that(lab: LabHandle,
 
     try:
         open_behind(lab, "on")
-        wait_until(unseen, "a writer is not seen on any brick")
+        wait_for(unseen, "a writer is not seen on any brick")
         assert [sentence.split(":")[0] for sentence in found[-1].unseen] == [f"{OPEN_BEHIND} is on"]
         with holding(HOLD, path, "os.O_RDWR"):
             lab.gluster("volume", "set", lab.state.spec.volume, OPEN_BEHIND, "off")
-            wait_until(lambda: bool(on_bricks(search(lab, hosts))), "the descriptor is opened on its brick")
+            wait_for(lambda: bool(on_bricks(search(lab, hosts))), "the descriptor is opened on its brick")
     finally:
         open_behind(lab, "off")
 

@@ -13,7 +13,7 @@ from migrator.hooks.rules import problem_words, would_be_called
 from migrator.hooks.stage import HookPrograms
 from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
-from tests.support.run_site import wait_for
+from tests.support.waiting import wait_for
 
 PRE = HookStage(step=HookStep.BATCH, event=HookEvent.PRE)
 _numbers = itertools.count()

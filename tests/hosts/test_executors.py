@@ -4,8 +4,7 @@ import asyncio
 import os
 import secrets
 import signal
-import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from migrator.transfer.executors import HostExecutor, LocalExecutor
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.native_builds import placing
 from tests.support.streams import make_trees
+from tests.support.waiting import until
 from tests.support.xfs import missing_for_root_tests, run_tool, unmount
 
 BASH = os.path.realpath(b"/bin/bash")
@@ -106,13 +106,6 @@ def world(scratch: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     made = World(scratch, host)
     yield made
     made.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
 
 
 def test_every_process_carries_the_token(world: World) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_site import DEADLINE_S, RealSite, wait_for
+from tests.support.run_site import DEADLINE_S, RealSite
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root

@@ -5,7 +5,6 @@ import select
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED, jail_message
 from tests.hosts.jails import BASH, ENVIRONMENT, Inside, JailWorld, only_child, said
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.needs_root
 
@@ -95,17 +95,10 @@ def test_the_program_decides_how_it_ends(world: JailWorld, number: signal.Signal
     script = f"trap 'exit 7' {int(number)}; echo up; until read -t 0.1 line; do :; done"
     with world.running(script) as inside:
         outer = Inside(popen=inside.popen, pid=inside.popen.pid)
-        until(lambda: bool(int(outer.status()["SigIgn"], 16) >> (number - 1) & 1))
+        wait_for(lambda: bool(int(outer.status()["SigIgn"], 16) >> (number - 1) & 1))
         os.kill(outer.pid, number)  # to the one outside alone: nothing ends
         os.killpg(inside.popen.pid, number)
         assert inside.popen.wait() == 7
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_MS / 1000
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.001)
 
 
 def test_with_its_parent_all_of_it_dies(world: JailWorld) -> None:

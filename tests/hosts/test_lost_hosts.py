@@ -27,6 +27,7 @@ from migrator.transfer.executors import HostExecutor
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.native_builds import placing
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
+from tests.support.waiting import until
 from tests.support.xfs import XfsMount, run_tool
 
 DEADLINE_S = 600.0
@@ -53,13 +54,6 @@ def token() -> Iterator[str]:
     for identity in carriers([value]).get(value, ()):
         with suppress(ProcessLookupError):
             os.kill(identity.pid, signal.SIGKILL)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        await asyncio.sleep(0.02)
 
 
 @dataclass

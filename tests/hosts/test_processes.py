@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from migrator.hosts.proc import TOKEN_VARIABLE, carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from tests.hosts.local_pipe import LocalPipe
+from tests.support.waiting import until
 
 PYTHON = os.fsencode(sys.executable)
 DEADLINE_S = 600.0
@@ -84,13 +84,6 @@ def run(processes: Processes, *argv: bytes, **options: object) -> Completed:
 
 def shell(script: str) -> tuple[bytes, ...]:
     return (b"sh", b"-c", script.encode())
-
-
-async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not await condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        await asyncio.sleep(0.01)
 
 
 async def ignore_output(

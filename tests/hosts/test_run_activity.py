@@ -8,7 +8,7 @@ import pytest
 
 from migrator.hosts.far_looks import activity
 from migrator.hosts.proc import TOKEN_VARIABLE
-from tests.support.run_site import wait_for
+from tests.support.waiting import wait_for
 
 TOKEN = f"test-{os.getpid()}"
 

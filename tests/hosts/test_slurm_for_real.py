@@ -15,6 +15,7 @@ from migrator.hosts.ports import Command, Completed, Host, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.slurm import SlurmHosts
 from tests.support.slurm import DEADLINE_S, NODES, SITE_ID, Slurm
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -32,13 +33,6 @@ async def closing(hosts: SlurmHosts) -> AsyncIterator[SlurmHosts]:
         yield hosts
     finally:
         await hosts.close()
-
-
-async def until(condition: Callable[[], object], *, within_s: float = DEADLINE_S) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        await asyncio.sleep(0.02)
 
 
 class Stream:

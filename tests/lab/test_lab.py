@@ -15,7 +15,8 @@ from migrator.lab.machine import loops_beneath, mounts_beneath, processes_in
 from migrator.lab.model import LabKind, LabPhase, LabSpec, VolumeType
 from migrator.lab.record import read_record
 from tests.support.cluster.fixtures import MakeLab
-from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.handle import LabHandle, bring_up, take_down
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -61,7 +62,7 @@ def test_down_ends_a_cluster_that_hangs_and_who_stands_in_its_namespaces(make_la
     source_fd = os.open(handle.state.source, os.O_RDONLY)
     visitor = subprocess.Popen(["nsenter", f"--net=/run/netns/{handle.state.client_namespace}", "sleep", "infinity"])
     try:
-        wait_until(lambda: visitor.pid in processes_in(handle.state.namespaces), "somebody is in the namespace")
+        wait_for(lambda: visitor.pid in processes_in(handle.state.namespaces), "somebody is in the namespace")
         pids = handle.brick_pids().values()
         assert min(pids) > 0, "each is one process"
         for pid in pids:

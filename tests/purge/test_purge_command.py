@@ -13,7 +13,8 @@ from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverState
 from migrator.ledger.ledger import open_ledger
 from tests.purge.purge_world import freeze, retain, thaw
-from tests.support.run_site import RealSite, fill_tree, wait_for
+from tests.support.run_site import RealSite, fill_tree
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root

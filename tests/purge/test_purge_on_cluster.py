@@ -16,10 +16,11 @@ from migrator.hosts.process import LocalProcesses
 from migrator.purge.model import TreeOutcome
 from tests.cutover.test_freezing_on_cluster import gluster
 from tests.purge.purge_world import PurgeSite, purge_site
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.hosts import LabHosts
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
@@ -70,7 +71,7 @@ def neighbour(lab: LabHandle) -> Iterator[Path]:
     try:
         yield path
     finally:
-        wait_until(partial(removed, path), f"{path.name} is removed")
+        wait_for(partial(removed, path), f"{path.name} is removed")
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def site(lab: LabHandle, neighbour: Path, scratch: Path, xfs_target: XfsMount) -
     finally:
         source.close()
         for left in (lab.source / "home/purged", lab.source / ".migrator-purge"):
-            wait_until(partial(removed, left), f"{left.name} is removed")
+            wait_for(partial(removed, left), f"{left.name} is removed")
 
 
 def test_nothing_of_it_is_left_on_any_brick_and_the_others_are_untouched(
@@ -110,4 +111,4 @@ def test_nothing_of_it_is_left_on_any_brick_and_the_others_are_untouched(
     }
     # What Gluster keeps by gfid is what is named, and no more: files of the tree have left nothing behind. A brick keeps one that
     # is removed until the client has closed it, which is after the program has.
-    wait_until(lambda: not any(unnamed(lab)), "nothing is kept that has no name")
+    wait_for(lambda: not any(unnamed(lab)), "nothing is kept that has no name")

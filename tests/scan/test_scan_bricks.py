@@ -18,7 +18,8 @@ from migrator.lab.churn import lab_churn
 from migrator.lab.model import LabHost, VolumeType
 from tests.scan.brick_scans import BrickScans, brick_scans
 from tests.support.cluster.fixtures import SMALL, MakeLab
-from tests.support.cluster.handle import LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.handle import LabHandle, bring_up, take_down
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -76,7 +77,7 @@ def write_plainly(lab: LabHandle) -> None:
             return False
         return True
 
-    wait_until(made, "the client knows where names belong")
+    wait_for(made, "the client knows where names belong")
     for number in range(40):
         (directory / f"file-{number}").write_bytes(b"x" * number)
         (directory / f"link-{number}").symlink_to("file-0")
@@ -117,7 +118,7 @@ def test_both_ways_give_the_same_catalog_of_copied_volumes_unless_a_heal_is_due(
     lab = make_lab(volume_type=volume_type, users=2, files=60)
     write_plainly(lab)
     with brick_scans(lab, tmp_path / "site") as scans:
-        wait_until(lambda: not heals(lab), "nothing waits to be healed")
+        wait_for(lambda: not heals(lab), "nothing waits to be healed")
         mount, bricks = scans.scan("mount"), scans.scan("bricks")
         assert bricks.whole, bricks.reasons
         scans.compare(bricks, mount)
@@ -326,7 +327,7 @@ def test_nothing_is_trusted_while_files_move_between_bricks(own: BrickScans) -> 
     finally:
         lab.gluster("volume", "remove-brick", "vol1", leaving, "stop")
         # It is not waited for: a file that is being moved comes to its end first.
-        wait_until(lambda: not any(lab.movers(host) for host in lab.state.hosts), "nobody moves files any more")
+        wait_for(lambda: not any(lab.movers(host) for host in lab.state.hosts), "nobody moves files any more")
         lab.let_client_know()
     # The volume is quiet again; what was moved lies elsewhere, with its link-to files and left-overs.
     bricks = own.scan("bricks")

@@ -19,9 +19,10 @@ from migrator.hosts.proc import identity_of, lives
 from migrator.lab.churn import read_journal
 from tests.conftest import MakeXfs
 from tests.support.cluster.fixtures import MakeLab
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.sides import assert_equal, digests
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -153,7 +154,7 @@ def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
             (verified,) = site.json("verify", "--user-batch", "1")
             assert verified["differences"] == {}
             assert verified["whole"]
-            wait_until(lambda target=site.target: not streams_of(target), "no stream is left")  # type: ignore[misc]
+            wait_for(lambda target=site.target: not streams_of(target), "no stream is left")  # type: ignore[misc]
 
 
 @pytest.mark.exhaustive
@@ -173,7 +174,7 @@ def test_what_differs_after_a_run_beside_users_at_work_is_what_they_touched(
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            wait_until(lambda: journal.exists() and journal.stat().st_size > 2000, "the users are at work")
+            wait_for(lambda: journal.exists() and journal.stat().st_size > 2000, "the users are at work")
             assert site.call("scan").returncode == 0
             assert site.call("plan", "--activate").returncode == 0
             ended = site.call("run", "--user-batch", "1", "--deltas", "0")

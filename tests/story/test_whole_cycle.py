@@ -22,9 +22,10 @@ from migrator.lab.model import LabBrick, VolumeType
 from tests.bricks.drain.test_brick_drain import SETTINGS, Drains
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import SMALL, MakeLab
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, is_alive, take_down, wait_until
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, is_alive, take_down
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
+from tests.support.waiting import wait_for
 from tools.rehearsal import rehearse
 from tools.tree_contents import everything
 
@@ -139,7 +140,7 @@ class Glusterd:
         tools = LabTools(LocalProcesses(), self.lab.state.token)
         asyncio.run(cluster.wait_for_pool(self.lab.state, tools, SystemClock()))
         # It asks each brick anew whether it is up.
-        wait_until(lambda: min(self.lab.brick_pids().values(), default=-1) > 0, "every brick is known to be up")
+        wait_for(lambda: min(self.lab.brick_pids().values(), default=-1) > 0, "every brick is known to be up")
         return one.returncode, " ".join(output.split())
 
     def _do_as_told(self) -> None:

@@ -4,8 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,14 +144,6 @@ reserve = "1MiB"
 def _run_words(arguments: tuple[str, ...]) -> tuple[str, ...]:
     seed_only = () if "--deltas" in arguments else ("--deltas", "0")
     return ("run", "--user-batch", "1", *seed_only, *arguments)
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Poll until something holds; fail at the deadline."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
 
 
 def fill_tree(tree: Path, *, files: int, size_bytes: int, uid: int = 60001) -> None:

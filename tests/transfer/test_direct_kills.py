@@ -13,8 +13,8 @@ import pytest
 from migrator.core.units import MIB
 from migrator.transfer.rules import part_name
 from tests.support.native_builds import SANITIZED, built
-from tests.support.run_site import wait_for
 from tests.support.snapshots import names_of, snapshot
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 from tests.transfer.native_copy import ALL, listed, run_copy
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_site import RealSite, fill_tree, wait_for
+from tests.support.run_site import RealSite, fill_tree
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root

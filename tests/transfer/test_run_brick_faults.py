@@ -10,7 +10,8 @@ import pytest
 from migrator.core.units import MIB
 from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
 from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.handle import LabHandle, bring_up, take_down
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -67,8 +68,8 @@ def test_bricks_are_read_again_when_a_glusterd_that_was_down_is_back(leased: Bri
     process = leased.start(*SLOW)
     with leased.held_stream_on(process):
         with work.glusterd_down(work.state.hosts[2]):
-            wait_until(lambda: bool(leased.events("bricks-unfit")), "the mount is read")
-        wait_until(lambda: bool(leased.events("bricks-fit")), "the bricks are read again")
+            wait_for(lambda: bool(leased.events("bricks-unfit")), "the mount is read")
+        wait_for(lambda: bool(leased.events("bricks-fit")), "the bricks are read again")
     leased.wait_for(process)
     (said,) = leased.events("bricks-unfit")
     assert "until the volume is well" in said
@@ -139,7 +140,7 @@ def test_while_files_are_moved_between_bricks_the_mount_is_read(moving: BrickRun
         if task == "drain":
             lab.gluster("volume", "remove-brick", "vol1", leaving, "stop")
     # Before that a verification is not whole.
-    wait_until(lambda: is_quiet(lab), "the volume is quiet", deadline_s=3 * DEADLINE_S)
+    wait_for(lambda: is_quiet(lab), "the volume is quiet")
     lab.let_client_know()
     moving.assert_equal(but_times_of_directories=True)
     moving.prepare()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -58,7 +59,7 @@ def test_what_the_mount_shows_otherwise_than_the_bricks_arrives_as_the_mount_sho
         (tree / f"closed-{number}").chmod(0o1000)
     os.utime(tree / "old", ns=(0, -631_152_000 * 10**9))
     # The kernel shows the time that was set until its cache ends.
-    wait_until(lambda: (tree / "old").stat().st_mtime_ns == 0, "Gluster shows its own time")
+    wait_for(lambda: (tree / "old").stat().st_mtime_ns == 0, "Gluster shows its own time")
     plan = runs.prepare()
     assert any("4 files have both the setgid and the sticky bit" in problem for problem in plan["problems"])
     runs.run()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_site import RealSite, fill_tree, unfreeze, wait_for
+from tests.support.run_site import RealSite, fill_tree, unfreeze
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root

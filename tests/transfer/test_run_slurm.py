@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_site import RealSite, fill_tree, wait_for
+from tests.support.run_site import RealSite, fill_tree
 from tests.support.slurm import Slurm
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 from tests.transfer.test_run_faults import SLOWER, came_so_far
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.beegfs_tool import FakeTool, fake_tool, targets
-from tests.support.run_site import RealSite, unfreeze, wait_for
+from tests.support.run_site import RealSite, unfreeze
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 from tests.transfer.test_run_faults import SLOW, made_site
 

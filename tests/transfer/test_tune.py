@@ -3,14 +3,14 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from migrator.core.events import EventKind
 from migrator.ledger.ledger import open_ledger
 from tests.support.cli_site import Site
+from tests.support.waiting import wait_for
 
 DEADLINE_S = 600.0
 
@@ -19,13 +19,6 @@ def asked(site: Site, *arguments: str) -> Any:
     done = site.call(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @contextmanager
@@ -90,7 +83,7 @@ def test_a_pause_holds_a_run_and_a_cutover_and_status_says_so(planned: Site) -> 
     refused = site.call("cutover", "--all", "--dry-run")
     assert "the migration is paused" in refused.stdout + refused.stderr
     with running(site) as run:
-        until(lambda: asked(site, "status")["governing"]["at_work"])
+        wait_for(lambda: asked(site, "status")["governing"]["at_work"])
         governor = asked(site, "status")["governing"]["governor"]
         assert (governor["gate"], governor["streams"], governor["most"]) == ("paused", 0, 4)
         assert "exams" in site.call("status").stdout

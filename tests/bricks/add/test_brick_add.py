@@ -16,9 +16,10 @@ from tests.bricks.add.directory_users import DirectoryUsers
 from tests.bricks.drain.test_brick_drain import Users
 from tests.support.cluster.comparing import everything
 from tests.support.cluster.fixtures import MakeLab
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -55,7 +56,7 @@ def removed_by_hand(lab: LabHandle, *bricks: LabBrick) -> None:
         return lab.gluster("volume", "remove-brick", lab.state.spec.volume, *(brick.name for brick in bricks), *words)
 
     remove("start")
-    wait_until(lambda: b"completed" in remove("status"), "the drain is completed")
+    wait_for(lambda: b"completed" in remove("status"), "the drain is completed")
     remove("commit")
 
 
@@ -229,7 +230,7 @@ def exchange_in_its_place(lab: LabHandle, site: LabSite, brick: LabBrick, copy: 
             done = lab.on_host(host, *argv)
             assert done.returncode == 0, done.stderr
         running = site.start(*add)
-        wait_until(lambda: lab.brick_pids().get(brick.name, -1) > 0, "the brick is up on its new disk")
+        wait_for(lambda: lab.brick_pids().get(brick.name, -1) > 0, "the brick is up on its new disk")
         running.send_signal(signal.SIGKILL)
         running.wait()
         done = site.json(*add)

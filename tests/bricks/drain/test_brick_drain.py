@@ -23,9 +23,10 @@ from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -193,7 +194,7 @@ def not_found_by_name(lab: LabHandle, names: Iterable[str], point: Path) -> list
     subprocess.run(("nsenter", f"--net=/run/netns/{lab.state.client_namespace}", "--", *mount), check=True)
     try:
         # Before it has reached every brick it shows fewer files.
-        wait_until(lambda: reached_all(point), "the new client has reached every brick")
+        wait_for(lambda: reached_all(point), "the new client has reached every brick")
         return [name for name in names if not (point / name).is_file()]
     finally:
         subprocess.run(("umount", str(point)), check=True)
@@ -359,7 +360,7 @@ def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> 
     assert drains.option() == "lazy"
     watching = drains.site.start("brick", *words, "--no-commit")
     try:
-        wait_until(lambda: drains.state() in ("draining", "drained", "audited"), "it is watched")
+        wait_for(lambda: drains.state() in ("draining", "drained", "audited"), "it is watched")
         watching.kill()
     finally:
         watching.wait()

@@ -18,9 +18,10 @@ from migrator.lab.model import LabBrick
 from tests.bricks.drain.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down, wait_until
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down
 from tests.support.cluster.site import lab_site
 from tests.support.records import rows_of
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -112,7 +113,7 @@ def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
     """A drain that Gluster has just begun, and whose program waits until the mark `hold` goes."""
     drains.mark("hold")
     running = start(drains, brick)
-    wait_until(lambda: (drains.marks / "started").exists() or running.poll() is not None, "Gluster has begun")
+    wait_for(lambda: (drains.marks / "started").exists() or running.poll() is not None, "Gluster has begun")
     if running.poll() is not None:
         shown = drains.site.json("brick", "drain", brick.name, "--dry-run")
         raise AssertionError(f"it was not begun: {running.returncode}, {shown}")
@@ -204,7 +205,7 @@ def test_a_drain_whose_brick_dies_is_failed_and_goes_on_when_it_is_back(
         lab.gluster("volume", "start", lab.state.spec.volume, "force")
         return lab.brick_pids().get(brick.name, -1) > 0
 
-    wait_until(is_up, "the brick is up again")
+    wait_for(is_up, "the brick is up again")
     wait_until_is_there(lambda: digests(lab.source), before)
     state = to_its_end(drains, brick, before)
     assert drains.state() == state
@@ -218,7 +219,7 @@ def test_a_drain_whose_host_reboots_comes_to_its_end_by_itself(drains: Drains, b
     lab.crash_host(lab.host_of(brick))
     (drains.marks / "hold").unlink()
     # It is looked at while the host is away: nothing is concluded from that.
-    wait_until(lambda: drains.state() in ("started", "draining"), "it is watched")
+    wait_for(lambda: drains.state() in ("started", "draining"), "it is watched")
     lab.boot_host(lab.host_of(brick))
     ended(drains, brick, before, running)
 
@@ -247,10 +248,9 @@ def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_t
         file.write_text(f"{host.holder_pid}\n")
     lab.boot_host(host)
     (drains.marks / "hold").unlink()
-    wait_until(
+    wait_for(
         lambda: running.poll() is not None or "systemctl restart glusterd" in said(drains),
         "what helps is told",
-        deadline_s=3 * DEADLINE_S,
     )
     assert running.poll() is None, said(drains)
     assert f"on {host.address}, if `pgrep -f [r]ebalance/vol1` finds none" in said(drains)

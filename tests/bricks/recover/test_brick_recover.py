@@ -12,8 +12,9 @@ from migrator.lab.model import LabBrick
 from tests.bricks.drain.test_brick_drain import digests
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import MakeLab
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
@@ -80,7 +81,7 @@ def test_what_gluster_leaves_comes_back_and_the_brick_goes(lab: LabHandle, site:
     killed = site.start_patient("migrator.bricks.recover.stage.SETTLE_S", 3600.0, "brick", "drain", *words, "--recover")
     aside = Path(os.fsdecode(os.fsencode(lab.source) + b"/" + WORK_DIRECTORY)) / "aside/home/left"
     try:
-        wait_until(
+        wait_for(
             lambda: killed.poll() is not None or (aside.is_dir() and any(aside.iterdir())), "something is set aside"
         )
         assert killed.poll() is None, site.json("brick", "status")

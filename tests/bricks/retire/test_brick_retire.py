@@ -17,10 +17,11 @@ from migrator.core.units import MIB
 from migrator.lab.model import VolumeType
 from tests.support.cluster.brick_runs import brick_runs
 from tests.support.cluster.fixtures import MakeLab
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.opening import open_behind
 from tests.support.cluster.site import LabSite
 from tests.support.delta_changes import let_settle
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -42,12 +43,12 @@ def another_client(lab: LabHandle, directory: Path) -> Iterator[None]:
         return {brick for brick, _ in own} == {brick for brick, _ in before}
 
     try:
-        wait_until(is_seen, "every brick sees the other client")
+        wait_for(is_seen, "every brick sees the other client")
         yield
     finally:
         subprocess.run(["umount", str(directory)], check=True)
     # Its process ends by itself, and bricks hear of that when it has.
-    wait_until(lambda: not connected(lab) & own, "the other client has gone")
+    wait_for(lambda: not connected(lab) & own, "the other client has gone")
 
 
 def connected(lab: LabHandle) -> set[tuple[str, str]]:
@@ -161,4 +162,4 @@ def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make
         assert (lab.brick_directory(lab.bricks[0]) / "home" / second.name).is_dir(), "nothing is deleted"
         # So that the sentinel can be taken away.
         lab.gluster("volume", "start", "vol1")
-        wait_until(lambda: os.access(lab.source / "home", os.R_OK), "the mount is back")
+        wait_for(lambda: os.access(lab.source / "home", os.R_OK), "the mount is back")

@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from migrator.core.units import KIB, MIB
 from migrator.hosts.proc import carriers
 from migrator.lab.model import LabBrick, LabHost
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, wait_until
+from tests.support.cluster.handle import DEADLINE_S, LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
+from tests.support.waiting import wait_for
 
 WORK = "work"
 """The trees of these tests, beside those of the lab."""
@@ -79,7 +80,7 @@ def standing_still(found: Callable[[], Collection[int]]) -> Iterator[set[int]]:
                 with suppress(ProcessLookupError):
                     held[pid] = os.pidfd_open(pid)
                     signal.pidfd_send_signal(held[pid], signal.SIGSTOP)
-            wait_until(lambda: all(_state(pid) in "TZX" for pid in held), "they stand still, or have ended")
+            wait_for(lambda: all(_state(pid) in "TZX" for pid in held), "they stand still, or have ended")
         yield {pid for pid in held if _state(pid) == "T"}
     finally:
         for pidfd in held.values():
@@ -293,6 +294,6 @@ def brick_runs(
                 yield made
             finally:
                 made.close()
-                wait_until(lambda: not made.left_running(), "nothing is left running")
+                wait_for(lambda: not made.left_running(), "nothing is left running")
     finally:
         shutil.rmtree(target)

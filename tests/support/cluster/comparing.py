@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.cluster.handle import wait_until
+from tests.support.waiting import wait_for
 
 Name = TypeVar("Name", str, bytes)
 
@@ -40,6 +40,6 @@ def wait_until_is_there(
         return not other
 
     try:
-        wait_until(there, "everything is as it was")
+        wait_for(there, "everything is as it was")
     except AssertionError as error:
         raise AssertionError(f"{error}: {failed}, {len(other)} are not, as {other[:5]}") from error

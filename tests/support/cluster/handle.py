@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from migrator.lab.down import lab_down
 from migrator.lab.machine import LabTools, entering, processes_in
 from migrator.lab.model import LabBrick, LabHost, LabSpec, LabState
 from migrator.lab.up import lab_up
+from tests.support.waiting import wait_for
 
 DEADLINE_S = 200.0
 BUSY_DEADLINE_S = 600.0
@@ -37,15 +38,6 @@ def bring_up(spec: LabSpec) -> "LabHandle":
 
 def take_down(directory: Path) -> bool:
     return asyncio.run(lab_down(os.fsencode(directory), LocalProcesses(), SystemClock()))
-
-
-def wait_until(true: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S) -> None:
-    """Poll with a deadline."""
-    end = time.monotonic() + deadline_s
-    while not true():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {deadline_s} s: {what}")
-        time.sleep(0.05)
 
 
 def is_alive(pid: int) -> bool:
@@ -118,7 +110,7 @@ class LabHandle:
 
     def unmount_on(self, host: LabHost, point: str | bytes) -> None:
         """Unmount on a host, as soon as nobody uses it: what a run has left at work may need a moment to see that it is over."""
-        wait_until(lambda: self.on_host(host, "umount", point).returncode == 0, f"{point!r} is unmounted")
+        wait_for(lambda: self.on_host(host, "umount", point).returncode == 0, f"{point!r} is unmounted")
 
     def ssh(self, host: LabHost, command: str) -> "subprocess.CompletedProcess[bytes]":
         """Run a shell command on a host over ssh, as the program reaches it."""
@@ -134,7 +126,7 @@ class LabHandle:
         pid = self.brick_pids()[brick.name]
         assert pid > 0, f"{brick.name} is down already"
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: self.brick_pids().get(brick.name) == -1, f"{brick.name} is known to be down")
+        wait_for(lambda: self.brick_pids().get(brick.name) == -1, f"{brick.name} is known to be down")
 
     def start_bricks(self) -> None:
         """Start every brick that is down, and wait until the mount has reached them all."""
@@ -144,7 +136,7 @@ class LabHandle:
             self.gluster("volume", "start", self.state.spec.volume, "force")
             return min(self.brick_pids().values(), default=-1) > 0
 
-        wait_until(all_up, "every brick is up")
+        wait_for(all_up, "every brick is up")
         self.let_client_know()
 
     def let_client_know(self) -> None:
@@ -181,11 +173,11 @@ class LabHandle:
         assert pid is not None
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not is_alive(pid), "glusterd has ended")
+        wait_for(lambda: not is_alive(pid), "glusterd has ended")
         Path(f"/proc/{host.holder_pid}/root/run/glusterd.pid").unlink()
         others = [one for one in self.state.hosts if self.glusterd_pid(one) is not None]
         for other in others:
-            wait_until(lambda other=other: self._knows_fewer(other, len(others)), "the others know")  # type: ignore[misc]
+            wait_for(lambda other=other: self._knows_fewer(other, len(others)), "the others know")  # type: ignore[misc]
 
     def _knows_fewer(self, host: LabHost, count: int) -> bool:
         """Whether a host is connected to fewer other management daemons than so many, and says so."""
@@ -226,7 +218,7 @@ class LabHandle:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         # Nothing is left of them after a reboot either: glusterd takes whatever has the pid of its mover for that.
-        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in killed), "what was killed is gone")
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in killed), "what was killed is gone")
         for point in self._points(host):
             self.unmount_on(host, point)
         run = Path(f"/proc/{host.holder_pid}/root/run")
@@ -269,11 +261,11 @@ class LabHandle:
         """Nothing listens; open connections go on."""
         pid = int(sshd.pid_file(host).read_text())
         os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not is_alive(pid), "sshd has ended")
+        wait_for(lambda: not is_alive(pid), "sshd has ended")
 
     def start_sshd(self, host: LabHost) -> None:
         asyncio.run(sshd.start_sshd(self.state, host, LabTools(LocalProcesses(), self.state.token)))
-        wait_until(lambda: self.ssh(host, "true").returncode == 0 or self._refuses(host), "sshd answers")
+        wait_for(lambda: self.ssh(host, "true").returncode == 0 or self._refuses(host), "sshd answers")
 
     def _refuses(self, host: LabHost) -> bool:
         """Another key than before, or none that is let in: it does answer."""
@@ -323,7 +315,7 @@ class LabHandle:
         """Unmount the volume: an empty directory is in its place."""
         argv = ["umount", str(self.source)]
         # Whoever looks at all processes or mounts of this machine holds it for a moment.
-        wait_until(
+        wait_for(
             lambda: subprocess.run(argv, capture_output=True, check=False).returncode == 0, "nobody uses the mount"
         )
 

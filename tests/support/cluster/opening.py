@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from migrator.lab.model import LabBrick
-from tests.support.cluster.handle import LabHandle, wait_until
+from tests.support.cluster.handle import LabHandle
 from tests.support.holders import holding
+from tests.support.waiting import wait_for
 
 OPEN_BEHIND = "performance.open-behind"
 HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
@@ -16,7 +17,7 @@ HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
 def open_behind(lab: LabHandle, value: str) -> None:
     """Set the option, and wait until this machine's client does as it says."""
     lab.gluster("volume", "set", lab.state.spec.volume, OPEN_BEHIND, value)
-    wait_until(lambda: opens_late(lab) is (value == "on"), "the client has taken the option")
+    wait_for(lambda: opens_late(lab) is (value == "on"), "the client has taken the option")
 
 
 def opens_late(lab: LabHandle) -> bool:
