@@ -56,9 +56,9 @@ def purge_command(
     site = wiring.site
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
+        trees = _trees_of(ledger, plan, choice.users) if choice.users else choice.trees(plan)
         request = PurgeRequest(
-            plan=plan.name,
-            trees=_trees_of(ledger, plan, choice.users) if choice.users else choice.trees(plan),
+            trees=tuple(tree for _, of_batch in sorted(trees.items()) for tree in of_batch),
             pid=os.getpid(),
             named=bool(choice.users),
             confirm=confirm,

@@ -6,6 +6,7 @@ from enum import StrEnum
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode
 from migrator.cutover.model import CutoverRecord, PurgeSum
+from migrator.verify.model import VerificationRecord
 
 PURGE_NAME = b".migrator-purge"
 """The directory in the source's root that holds trees while they are purged. Only root can enter it; scans skip it."""
@@ -27,26 +28,15 @@ def purge_place(cutover: CutoverRecord) -> bytes:
     return b"%s/cutover-%s" % (PURGE_NAME, cutover.own_name.encode("ascii"))
 
 
-class Choice(StrEnum):
-    """What a purge does with a tree. `later`: its source is retained for longer; `not-moved`: the user does not work
-    on the target.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A tree of a purge: its newest cutover, and its proofs: the verification of that cutover, and those of what a
+    rollback carried to the source before it was given up, oldest first (None: nothing was carried).
     """
 
-    PURGE = "purge"
-    GO_ON = "go-on"
-    PURGED = "purged"
-    LATER = "later"
-    NOT_MOVED = "not-moved"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What a purge does with one tree, and why. `due_at_s`: when its retention ends."""
-
-    tree: UserTree
-    choice: Choice
-    words: str
-    due_at_s: float | None = None
+    record: CutoverRecord
+    proof: VerificationRecord | None
+    carried: tuple[VerificationRecord, ...] | None = None
 
 
 class Position(StrEnum):
@@ -119,7 +109,7 @@ class TreeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePurge:
-    """The result of one tree.
+    """The result of one tree. `due_at_s`: when its retention ends, if it is not over.
 
     `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their
     ctime or inode changed or on request. `changed` and `gone` count names that the user changed or removed on the
@@ -204,8 +194,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestSum:
-    """Totals of one tree in a manifest: names, regular files, and regular files without a digest."""
+    """Totals of one tree in a manifest: names, and regular files without a digest."""
 
     names: int
-    files: int
     without_digest: int

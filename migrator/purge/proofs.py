@@ -122,10 +122,10 @@ class IndexedProofs:
 
     def total(self) -> ManifestSum:
         """Totals of the tree in the manifest."""
-        query = "SELECT count(*), coalesce(sum(type = ?), 0), coalesce(sum(type = ? AND digest IS NULL), 0) FROM proofs"
+        query = "SELECT count(*), coalesce(sum(type = ? AND digest IS NULL), 0) FROM proofs"
         with self._lock:
-            names, files, without = self._database.execute(query, [EntryType.FILE.value] * 2).fetchone()
-        return ManifestSum(names=names, files=files, without_digest=without)
+            names, without = self._database.execute(query, [EntryType.FILE.value]).fetchone()
+        return ManifestSum(names=names, without_digest=without)
 
     def note_read(self, path: bytes, ino: int, ctime_ns: int) -> None:
         """Note that the content was read and matches: from now on the proof has this inode and ctime."""

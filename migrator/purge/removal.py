@@ -7,15 +7,16 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from migrator.beegfs.tool import NoStorageTargets, StorageTargets
+from migrator.catalog.manifest import ManifestDirectories
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
-from migrator.core.paths import is_beneath, join, parent, show
+from migrator.core.paths import is_beneath, join, parent
 from migrator.core.progress import Progress, PurgeProgress
 from migrator.core.tasks import Blocking
 from migrator.core.units import NS_PER_S, several
@@ -25,9 +26,13 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.hooks.stage import Hooks
 from migrator.ledger.call import say
+from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
+from migrator.ledger.measures import ControlRecords, ProbeRecords
+from migrator.ledger.model import SiteRecord
 from migrator.purge import model
 from migrator.purge.files import MountedPlaces
+from migrator.purge.proofs import IndexedProofs, ManifestFiles
 from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ReapRow, is_listed
@@ -35,13 +40,6 @@ from migrator.reap.rules import Releases
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 from migrator.verify.walk import WorkPool
-
-if TYPE_CHECKING:
-    from migrator.catalog.manifest import ManifestDirectories
-    from migrator.ledger.ledger import Ledger
-    from migrator.ledger.measures import ControlRecords, ProbeRecords
-    from migrator.purge.proofs import IndexedProofs, ManifestFiles
-
 
 LOG = logging.getLogger("migrator.purge")
 
@@ -64,8 +62,8 @@ class PurgeWorld:
     source: SourceFileSystem
     target: TargetFileSystem
     places: MountedPlaces
-    manifest: "ManifestFiles"
-    manifests: "ManifestDirectories"
+    manifest: ManifestFiles
+    manifests: ManifestDirectories
     storage: StorageTargets | NoStorageTargets
     writers: WriterSearch
     link: Callable[[UserTree], model.LeadsTo]
@@ -74,7 +72,7 @@ class PurgeWorld:
     archived: Callable[[], ProvenArchives]
     skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]
     hooks: Hooks | None
-    ledger: "Ledger"
+    ledger: Ledger
     locks: Locks
     files: RunFiles
     progress: Progress
@@ -86,15 +84,14 @@ class PurgeWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRequest:
-    """What to purge: trees of a plan, by batch. `confirm` is the checksum as given. `named`: the user was named, so a
+    """What to purge. `confirm` is the checksum as given. `named`: the user was named, so a
     tree that may not be purged is a refusal and is not left for later.
 
     `vouched`: the freeze hook vouches for writers that cannot be seen. `names_per_s` limits removals; fewer are
     removed while probes exceed `max_latency_s` (None: no limit).
     """
 
-    plan: str
-    trees: Mapping[int, tuple[UserTree, ...]]
+    trees: Sequence[UserTree]
     pid: int
     named: bool = False
     confirm: str | None = None
@@ -114,6 +111,7 @@ class Call:
 
     world: PurgeWorld
     request: PurgeRequest
+    site: SiteRecord
     run_id: int | None
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
@@ -151,8 +149,8 @@ class Pace:
     `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `say` gets changes of the rate.
     """
 
-    probes: "ProbeRecords"
-    controls: "ControlRecords"
+    probes: ProbeRecords
+    controls: ControlRecords
     clock: Clock
     most: int
     max_latency_s: float | None
@@ -209,48 +207,18 @@ class Pace:
             self.say(Severity.INFO, f"up to {several(now, 'name')} are removed per second again")
 
 
-# Words for what stays
-
-
-def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
-    """Why a tree may not be freed: `lacking` paths have no proof, and `skipped` more were skipped and not released.
-    `carried`: a rollback that was given up brought files to the source; `verified`: some of these are proven.
-    """
-    found: list[str] = []
-    if lacking:
-        found.append(
-            f"there is no proof on the target for {several(lacking, 'path')} of {show(tree.path)}: bring over by hand what is missed "
-            f"there, or remove it on the source; or move {tree.user} back with `migrator rollback`, and over again"
-        )
-    if lacking and carried:
-        unproven = "some are not proven" if verified else "nothing has verified them"
-        found.append(
-            f"a rollback of {tree.user} that was given up has carried files to the source, and {unproven}: `migrator verify --user {tree.user}` compares both sides again without moving the user; equal paths then "
-            "count as proven"
-        )
-    if skipped:
-        found.append(
-            f"the source alone has {several(skipped, 'file')} that the plan skipped: give up what may go with `migrator reap "
-            f"release --user {tree.user} PATH --confirm-loss`, or move the user back with `migrator rollback` and archive it"
-        )
-    return tuple(found)
-
-
-def released_words(released: int) -> str:
-    """Mentions released files, which exist nowhere else."""
-    return f"; with {several(released, 'file')} that the plan skipped and that were released" if released else ""
-
-
 # What is found in a tree
+
+
+_NOTHING = PurgeSum(names=0, inodes=0, size_bytes=0)
 
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """Counts and findings of a tree. Threads change it while they hold its `lock`."""
+    """Counts and findings of a tree. Threads change it while they hold its `lock`. `sum` is what a survey found."""
 
-    names: int = 0
-    inodes: int = 0
-    size_bytes: int = 0
+    sum: PurgeSum = _NOTHING
+    outside: int = 0
     read_again: int = 0
     changed: int = 0
     gone: int = 0
@@ -271,23 +239,11 @@ class Found:
             if len(self.findings) < model.FINDINGS_KEPT:
                 self.findings.append(model.PurgeFinding(path=path, words=words))
 
-    def see(self, entry: Entry) -> None:
-        """Count an existing path. `Proofs` counts the names of hard-linked files."""
+    def add(self, names: int, inodes: int, size_bytes: int) -> None:
+        """Count existing paths."""
         with self.lock:
-            if entry.type is EntryType.DIRECTORY or entry.nlink <= 1:
-                self.names += 1
-                self.inodes += 1
-                self.size_bytes += entry.size_bytes if entry.type is EntryType.FILE else 0
-
-    def sum(self, proofs: "IndexedProofs") -> tuple[PurgeSum, int]:
-        """What the tree holds, and how many of its files have names elsewhere."""
-        links, outside = proofs.link_sum()
-        whole = PurgeSum(
-            names=self.names + links.names,
-            inodes=self.inodes + links.inodes,
-            size_bytes=self.size_bytes + links.size_bytes,
-        )
-        return whole, outside
+            names, inodes = names + self.sum.names, inodes + self.sum.inodes
+            self.sum = PurgeSum(names=names, inodes=inodes, size_bytes=size_bytes + self.sum.size_bytes)
 
 
 # Judging one path by its proof and both sides. Blocking; thread-safe.
@@ -314,15 +270,14 @@ class Judge:
         call: Call,
         record: CutoverRecord,
         placed: Placed,
-        proofs: "IndexedProofs",
-        capabilities: TargetCapabilities,
+        proofs: IndexedProofs,
     ) -> None:
         world, again_s = call.world, record.times[CutoverState.THAWED]
         self._placed = placed
         self._source = world.source
         self._target = world.target
         self._proofs = proofs
-        self._capabilities = capabilities
+        self._capabilities = call.site.capabilities or TargetCapabilities()
         self._let_in_ns = int((again_s if record.thawed_at_s is None else record.thawed_at_s) * NS_PER_S)
         self._let_in_again_ns = int(again_s * NS_PER_S)
         # The owner of directories that this program has closed.
@@ -493,7 +448,7 @@ async def _progress_shown(
 class Survey:
     """Judges a whole tree at its current location. Changes nothing."""
 
-    def __init__(self, call: Call, placed: Placed, proofs: "IndexedProofs", judge: Judge) -> None:
+    def __init__(self, call: Call, placed: Placed, proofs: IndexedProofs, judge: Judge) -> None:
         self._call = call
         self._placed = placed
         self._source = call.world.source
@@ -513,6 +468,8 @@ class Survey:
             self._call, self.found, lambda: self._looked_at, user=user, step="looking at", total=total
         ):
             await self._pool.run()
+        links, self.found.outside = self._proofs.link_sum()
+        self.found.add(links.names, links.inodes, links.size_bytes)
         return self.found
 
     def _read_directory(self, path: bytes) -> None:
@@ -528,17 +485,16 @@ class Survey:
 
     def _judge_block(self, entries: Sequence[Entry]) -> None:
         proofs = self._proofs.of_block([self._placed.known_as(entry.path) for entry in entries])
-        linked: list[Entry] = []
+        linked = [entry for entry in entries if entry.nlink > 1 and entry.type is not EntryType.DIRECTORY]
+        self._proofs.note_links(linked)
+        sizes_bytes = [entry.size_bytes for entry in entries if entry.nlink <= 1 and entry.type is EntryType.FILE]
+        self.found.add(len(entries) - len(linked), len(entries) - len(linked), sum(sizes_bytes))
         for entry in entries:
             if self._pool.stopped:
                 return
             self._looked_at += 1
-            self.found.see(entry)
-            if entry.nlink > 1 and entry.type is not EntryType.DIRECTORY:
-                linked.append(entry)
             path = self._placed.known_as(entry.path)
             self._judge.may_go(entry, path, proofs.get(path), self.found)
-        self._proofs.note_links(linked)
 
 
 # The removal: every path is judged again by descriptor, and then removed
@@ -566,24 +522,15 @@ class _Directory:
     rounds: int = 0
 
 
-@dataclass(slots=True)
-class _Work:
-    """Waiting directories, the deepest last, and the number in progress."""
-
-    waiting: list[_Directory] = field(default_factory=list)
-    busy: int = 0
-    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-
-
 @dataclass(slots=True, kw_only=True)
 class Removal:
     """Removes a tree from its place. Paths that are not as verified stay, with the directories above them. `watch` is called at
-    intervals, and raises if nothing may be removed any more.
+    intervals, and raises if nothing may be removed any more. `_waiting` has directories, the deepest last; `_busy` are in progress.
     """
 
     call: Call
     placed: Placed
-    proofs: "IndexedProofs"
+    proofs: IndexedProofs
     judge: Judge
     pace: Pace
     watch: Callable[[], Awaitable[None]]
@@ -591,19 +538,19 @@ class Removal:
     _watched_s: float = field(init=False)
     _watching: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     _threads: asyncio.Semaphore = field(init=False)
-    _work: _Work = field(init=False, default_factory=_Work)
-    _place: bytes = field(init=False)
+    _waiting: list[_Directory] = field(init=False, default_factory=list)
+    _busy: int = 0
     _raised: dict[bytes, bytes] = field(init=False, default_factory=dict)
+    _changed: asyncio.Condition = field(init=False, default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
         self._watched_s = self.call.world.clock.monotonic_s()
         self._threads = asyncio.Semaphore(self.call.request.workers)
-        self._place = parent(self.placed.at)
 
     async def run(self, *, user: str, total: int) -> Found:
         """Remove every path that may be removed. May be called once; a new one resumes after a stop or a crash."""
-        self._raised.update(await asyncio.to_thread(self.call.world.places.raised, self._place))
-        self._work.waiting.append(_Directory(self.placed.at, None))
+        self._raised.update(await asyncio.to_thread(self.call.world.places.raised, parent(self.placed.at)))
+        self._waiting.append(_Directory(self.placed.at, None))
         async with _progress_shown(
             self.call, self.found, lambda: self.found.removed, user=user, step="removing", total=total
         ):
@@ -616,22 +563,25 @@ class Removal:
         return self.found
 
     async def _take_directories(self) -> None:
-        work = self._work
         while True:
-            async with work.changed:
-                await work.changed.wait_for(lambda: work.waiting or not work.busy)
-                if not work.waiting:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._waiting or not self._busy)
+                if not self._waiting:
                     return
-                directory = work.waiting.pop()
-                work.busy += 1
+                directory = self._waiting.pop()
+                self._busy += 1
             try:
-                inner = await self._empty(directory)
-                if not inner:
+                if not await self._empty(directory):
                     await self._leave(directory)
             finally:
-                async with work.changed:
-                    work.busy -= 1
-                    work.changed.notify_all()
+                async with self._changed:
+                    self._busy -= 1
+                    self._changed.notify_all()
+
+    async def _put(self, *directories: _Directory) -> None:
+        async with self._changed:
+            self._waiting += directories
+            self._changed.notify_all()
 
     async def _empty(self, directory: _Directory) -> bool:
         """Close a directory and remove the files in it; returns whether subdirectories have to be removed first."""
@@ -652,9 +602,7 @@ class Removal:
         if not inner:
             return False
         directory.waiting = len(inner)
-        async with self._work.changed:
-            self._work.waiting += inner
-            self._work.changed.notify_all()
+        await self._put(*inner)
         return True
 
     async def _leave(self, directory: _Directory) -> None:
@@ -668,8 +616,7 @@ class Removal:
                 if not await asyncio.to_thread(self._remove_directory, left) and left.rounds < _TRIES:
                     # Some file systems omit names from a listing while others are removed.
                     left.rounds += 1
-                    async with self._work.changed:
-                        self._work.waiting.append(left)
+                    await self._put(left)
                     return
             above = left.above
             if above is None:
@@ -711,18 +658,17 @@ class Removal:
         return True
 
     def _raise_up(self, directory: _Directory, entry: Entry) -> None:
-        known_as = self._known_as(directory.path)
+        place, known_as = parent(self.placed.at), self._known_as(directory.path)
         # File systems without room for a long attribute have no limit on paths either.
         with contextlib.suppress(OSError):
-            directory.path = self.call.world.places.raise_up(
-                directory.path, self._place, ino=entry.ino, known_as=known_as
-            )
+            directory.path = self.call.world.places.raise_up(directory.path, place, ino=entry.ino, known_as=known_as)
             self._raised[directory.path] = known_as
 
     def _known_as(self, path: bytes) -> bytes:
         """The path by which the user knew it, also below directories that were moved up."""
-        name, _, rest = path[len(self._place) + 1 :].partition(b"/")
-        above = self._raised.get(join(self._place, name))
+        place = parent(self.placed.at)
+        name, _, rest = path[len(place) + 1 :].partition(b"/")
+        above = self._raised.get(join(place, name))
         if above is None:
             return self.placed.known_as(path)
         return join(above, rest) if rest else above

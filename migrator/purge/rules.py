@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, xattr_digest
 from migrator.core.paths import percent_escape, show
@@ -23,67 +22,44 @@ from migrator.verify.model import VerificationRecord
 
 _OTHERS = 0o077
 
-NOTHING_CARRIED: Mapping[int, str] = MappingProxyType({})
 
-
-def choose(tree: UserTree, record: cutover.CutoverRecord | None, *, now_s: float, retain_s: float) -> model.Chosen:
-    """What a purge does with a tree, by its newest cutover in the ledger."""
+def left_alone(
+    tree: UserTree, record: cutover.CutoverRecord | None, *, now_s: float, retain_s: float
+) -> model.TreePurge | None:
+    """Why a tree is not purged, by its newest cutover in the ledger; None if its purge may begin, has begun, or is done."""
     user, due_at_s = tree.user, None
-    state = None if record is None else record.state
-    thawed_at_s = None if record is None else record.times.get(cutover.CutoverState.THAWED)
-    if state is None:
-        choice, words = model.Choice.NOT_MOVED, f"{user} was not cut over: see `migrator status`"
-    elif state is cutover.CutoverState.PURGED:
-        choice, words = model.Choice.PURGED, f"the source of {user} was purged before"
-    elif state is cutover.CutoverState.PURGING:
-        choice, words = model.Choice.GO_ON, f"the purge of {user} has begun, and goes on"
-    elif state is not cutover.CutoverState.RETAINED or thawed_at_s is None:
-        more = f"`migrator rollback --user {user}`" if state in cutover.ROLLBACK_STATES else "see `migrator status`"
-        choice, words = (
-            model.Choice.NOT_MOVED,
-            f"{user} does not work on the target for good ({state_words(state)}): {more}",
-        )
+    if record is None:
+        words = f"{user} was not cut over: see `migrator status`"
+    elif record.state in (cutover.CutoverState.PURGING, cutover.CutoverState.PURGED):
+        return None
+    elif record.state is not cutover.CutoverState.RETAINED or cutover.CutoverState.THAWED not in record.times:
+        back = record.state in cutover.ROLLBACK_STATES
+        more = f"`migrator rollback --user {user}`" if back else "see `migrator status`"
+        words = f"{user} does not work on the target for good ({state_words(record.state)}): {more}"
     else:
-        due_at_s = thawed_at_s + retain_s
+        due_at_s = record.times[cutover.CutoverState.THAWED] + retain_s
         if now_s >= due_at_s:
-            choice, words = (
-                model.Choice.PURGE,
-                f"{user} has worked on the target for {format_duration(now_s - thawed_at_s)}",
-            )
-        else:
-            left = format_duration(due_at_s - now_s)
-            choice, words = model.Choice.LATER, f"the source of {user} is kept for another {left} ([cutover] retain)"
-    return model.Chosen(tree=tree, choice=choice, words=words, due_at_s=due_at_s)
+            return None
+        words = f"the source of {user} is kept for another {format_duration(due_at_s - now_s)} ([cutover] retain)"
+    return model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=words, due_at_s=due_at_s)
 
 
-def plan_checksum(
-    site_id: str,
-    source: str,
-    target: str,
-    trees: Sequence[tuple[cutover.CutoverRecord, VerificationRecord | None]],
-    *,
-    carried: Mapping[int, str] = NOTHING_CARRIED,
-) -> str:
-    """The checksum of a purge: the site, its trees and their proofs. A resumed purge has the same one. `carried` maps
-    cutovers to the digests of manifests of rollbacks that were given up.
-    """
-    document = {
-        "site": site_id,
-        "source": source,
-        "target": target,
-        "trees": [
-            {
-                "tree": percent_escape(record.tree.path),
-                "user": percent_escape(record.tree.user.encode("utf-8", "surrogateescape")),
-                "cutover": record.id,
-                "attempt": record.attempt,
-                "verification": record.notes.verification_id,
-                "manifest": None if proof is None else proof.manifest_digest,
-            }
-            | ({"carried": carried[record.id]} if record.id in carried else {})
-            for record, proof in trees
-        ],
-    }
+def plan_checksum(site_id: str, source: str, target: str, items: Sequence[model.Item]) -> str:
+    """The checksum of a purge: the site, its trees and their proofs. A resumed purge has the same one."""
+
+    def facts(item: model.Item) -> dict[str, object]:
+        record, proof = item.record, item.proof
+        carried = [one.manifest_digest or "" for one in item.carried or ()]
+        return {
+            "tree": percent_escape(record.tree.path),
+            "user": percent_escape(record.tree.user.encode("utf-8", "surrogateescape")),
+            "cutover": record.id,
+            "attempt": record.attempt,
+            "verification": record.notes.verification_id,
+            "manifest": None if proof is None else proof.manifest_digest,
+        } | ({"carried": ",".join(carried)} if carried else {})
+
+    document = {"site": site_id, "source": source, "target": target, "trees": [facts(item) for item in items]}
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode("ascii"), digest_size=32).hexdigest()
 
@@ -254,6 +230,35 @@ def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) 
         f"{several(gone, 'name')} of {names:,} that were moved {'is' if gone == 1 else 'are'} not on the target any more: ask "
         f"{tree.user}; if it is right, allow it once with a larger [transfer] max_shrink (now {max_shrink:.0%})"
     )
+
+
+def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
+    """Why a tree may not be freed: `lacking` paths have no proof, and `skipped` more were skipped and not released.
+    `carried`: a rollback that was given up brought files to the source; `verified`: some of these are proven.
+    """
+    found: list[str] = []
+    if lacking:
+        found.append(
+            f"there is no proof on the target for {several(lacking, 'path')} of {show(tree.path)}: bring over by hand what is missed "
+            f"there, or remove it on the source; or move {tree.user} back with `migrator rollback`, and over again"
+        )
+    if lacking and carried:
+        unproven = "some are not proven" if verified else "nothing has verified them"
+        found.append(
+            f"a rollback of {tree.user} that was given up has carried files to the source, and {unproven}: `migrator verify --user {tree.user}` compares both sides again without moving the user; equal paths then "
+            "count as proven"
+        )
+    if skipped:
+        found.append(
+            f"the source alone has {several(skipped, 'file')} that the plan skipped: give up what may go with `migrator reap "
+            f"release --user {tree.user} PATH --confirm-loss`, or move the user back with `migrator rollback` and archive it"
+        )
+    return tuple(found)
+
+
+def released_words(released: int) -> str:
+    """Mentions released files, which exist nowhere else."""
+    return f"; with {several(released, 'file')} that the plan skipped and that were released" if released else ""
 
 
 # Whether a path of the source may be removed, by its proof and the current metadata on both sides.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused, UsageError
@@ -13,46 +13,21 @@ from migrator.core.paths import join, percent_escape, show
 from migrator.core.units import format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
-from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
 from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
+from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events
 from migrator.operations.model import Act, Finished, Halt
-from migrator.purge import model
-from migrator.purge.removal import (
-    LOG,
-    Call,
-    Found,
-    Judge,
-    Pace,
-    Placed,
-    PurgeRequest,
-    PurgeWorld,
-    Removal,
-    Survey,
-    open_words,
-    released_words,
-)
-from migrator.purge.rules import (
-    choose,
-    confirmation_problem,
-    counts_as_proof,
-    next_step,
-    plan_checksum,
-    purge_problems,
-    shrink_problem,
-)
+from migrator.purge import model, rules
+from migrator.purge.proofs import IndexedProofs
+from migrator.purge.removal import LOG, Call, Found, Judge, Pace, Placed, PurgeRequest, PurgeWorld, Removal, Survey
 from migrator.reap.model import ArchiveState
 from migrator.site.rules_guards import health_problems, mount_problems
 from migrator.verify.model import VerificationRecord
-
-if TYPE_CHECKING:
-    from migrator.ledger.operations import CutoverRecords
-    from migrator.purge.proofs import IndexedProofs
 
 VERB = "purge"
 LOCK = "run"
@@ -60,8 +35,8 @@ LOCK = "run"
 
 LOOK_TIMEOUT_S = 120.0
 
-_PURGED = (model.Choice.PURGE, model.Choice.GO_ON, model.Choice.PURGED)
-"""The trees of a plan. A resumed one counts, so that the checksum stays the same."""
+_REFUSED = "refused by a guard"
+
 _EVENTS = Events(step=EventKind.PURGE_FINISHED, failed=EventKind.PURGE_KEPT)
 
 _Act = Act[CutoverStep, CutoverState]
@@ -76,30 +51,16 @@ class PathsKept(MigratorError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A tree of the request, its newest cutover, and its proofs: the verification of that cutover, and those of what a
-    rollback carried to the source before it was given up, oldest first (None: nothing was carried).
-    """
-
-    chosen: model.Chosen
-    record: CutoverRecord
-    proof: VerificationRecord | None
-    carried: tuple[VerificationRecord, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A tree and every reason against freeing it, or resuming that. Without reasons, `proofs` None means that nothing of it is
-    left on the source. `found` and `sum` come from a survey, which a tree in its place no longer needs.
+    left on the source. `found` comes from a survey, which a tree in its place no longer needs.
     """
 
     placed: Placed
     reasons: tuple[str, ...] = ()
-    proofs: "IndexedProofs | None" = None
+    proofs: IndexedProofs | None = None
     names: int = 0
     found: Found | None = None
-    sum: PurgeSum | None = None
-    outside: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,11 +70,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     `prepare` calls the `pre` hooks, because the intent is final: `purging` has no way back. The `post` hooks follow the end.
     """
 
-    resumes: str = "the same command resumes; until then the source is partly freed"
     call: Call
-    site: SiteRecord
-    capabilities: TargetCapabilities
-    item: Item
+    item: model.Item
     hooks: StepHooks | None
     pace: Pace
     _seen: Snapshot = field(init=False)
@@ -123,17 +81,31 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     async def run(self) -> model.TreePurge:
         """Free the tree, or return the reasons against it. Raises errors that stop the whole purge."""
+        tree = self.item.record.tree
         try:
             return await self.drive(self.item.record)
         except Interrupted:
             raise
         except MigratorError as error:
-            record = self.records.read(self.item.record.id)
+            record, refused = self.records.read(self.item.record.id), isinstance(error, Refused)
             if self._hooked:
-                await self._post_hooks(record, HookState.REFUSED if isinstance(error, Refused) else HookState.FAILED)
+                await self._post_hooks(record, HookState.REFUSED if refused else HookState.FAILED)
             if isinstance(error, PathsKept):
                 return self._result(model.TreeOutcome.KEPT, words=error.message, whole=record.notes.purge)
-            raise
+            if isinstance(error, HookSkipped):
+                return model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=error.message)
+            if not refused:
+                raise
+            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, record, error.message)
+            return model.TreePurge(
+                tree=tree, outcome=model.TreeOutcome.REFUSED, words=_REFUSED, reasons=(error.message,)
+            )
+        except OSError as error:
+            raise MigratorError(
+                f"the purge of {tree.user} failed: {error.strerror or error}",
+                cause="a file system or the state directory does not answer, or has an error",
+                hint="check with `migrator doctor`, then run the same command again: it resumes",
+            ) from error
 
     # What the engine needs.
 
@@ -142,7 +114,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         return _EVENTS
 
     @property
-    def records(self) -> "CutoverRecords":
+    def records(self) -> CutoverRecords:
         return self.call.world.ledger.cutovers
 
     @property
@@ -167,7 +139,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         return self._seen
 
     def next_step(self, record: CutoverRecord, seen: Snapshot) -> CutoverAct | Halt | Finished:
-        return next_step(record, seen.reasons)
+        return rules.next_step(record, seen.reasons)
 
     def ends_before(self, record: CutoverRecord, act: _Act) -> model.TreePurge | None:
         del record, act
@@ -175,7 +147,9 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             return None
         found = self._seen.found
         words = (
-            "nothing of it is left on the source" if found is None else f"may be freed{released_words(found.released)}"
+            "nothing of it is left on the source"
+            if found is None
+            else f"may be freed{rules.released_words(found.released)}"
         )
         return self._result(model.TreeOutcome.WOULD_PURGE, words=words)
 
@@ -185,7 +159,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             await self.hooks.before(self._hooked_step(record), self._facts(record))
             self._hooked = True
         await asyncio.to_thread(self.call.world.back_up, f"purge-{record.own_name}")
-        return None if seen.sum is None else CutoverNotes(purge=seen.sum)
+        return None if seen.found is None else CutoverNotes(purge=seen.found.sum)
 
     def failing(self, record: CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
         del record, act, resumed
@@ -195,14 +169,15 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         del step
         await self._post_hooks(record, HookState.DONE)
         if not self._freed:
-            return self._result(model.TreeOutcome.DONE_BEFORE, words=self.item.chosen.words, whole=record.notes.purge)
+            words = f"the source of {record.tree.user} was purged before"
+            return self._result(model.TreeOutcome.DONE_BEFORE, words=words, whole=record.notes.purge)
         return self._result(model.TreeOutcome.PURGED, words=self._freed, whole=record.notes.purge)
 
     async def halted(self, record: CutoverRecord, step: Halt) -> model.TreePurge:
         self.say(
             EventKind.GUARD_REFUSED, Severity.ERROR, record, f"the source of {record.tree.user} stays: {step.words}"
         )
-        return self._result(model.TreeOutcome.REFUSED, words="refused by a guard", reasons=step.reasons)
+        return self._result(model.TreeOutcome.REFUSED, words=_REFUSED, reasons=step.reasons)
 
     def stuck(self, record: CutoverRecord, seen: Snapshot) -> model.TreePurge:
         del record, seen
@@ -233,9 +208,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if position is not model.Position.IN_PLACE and not self.call.request.dry_run:
             return seen
         found = await self._survey(record, placed, proofs, total.names)
-        whole, outside = found.sum(proofs)
         reasons = self._survey_problems(record, found, placed) or await self._outside_problems(before)
-        return replace(seen, reasons=reasons, found=found, sum=whole, outside=outside)
+        return replace(seen, reasons=reasons, found=found)
 
     async def _position(self, record: CutoverRecord) -> model.Position | None:
         """Where the tree lies; None if unknown."""
@@ -250,7 +224,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             (False, False): model.Position.GONE,
         }[stands]
 
-    async def _open_proofs(self, record: CutoverRecord) -> "IndexedProofs | None":
+    async def _open_proofs(self, record: CutoverRecord) -> IndexedProofs | None:
         """The proofs, until the end of the step; None if they cannot be read."""
         world, proof = self.call.world, self.item.proof
         if proof is None or proof.manifest is None:
@@ -283,7 +257,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         """The reasons against freeing the tree. `total` is None if the manifest cannot be read."""
         world, tree, proof = self.call.world, record.tree, self.item.proof
         manifest = None if proof is None else proof.manifest
-        problems = purge_problems(
+        problems = rules.purge_problems(
             record,
             position=position,
             top=await self._told(lambda: world.source.look(tree.path)) if position is model.Position.IN_PLACE else None,
@@ -313,8 +287,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         world = self.call.world
         capacity = await self._told(world.source.capacity)
         return (
-            *mount_problems(self.site.source, await self._told(world.source.identity), where="the source"),
-            *mount_problems(self.site.target, await self._told(world.target.identity), where="the target"),
+            *mount_problems(self.call.site.source, await self._told(world.source.identity), where="the source"),
+            *mount_problems(self.call.site.target, await self._told(world.target.identity), where="the target"),
             *(("the source is mounted read-only",) if capacity is not None and capacity.read_only else ()),
         )
 
@@ -345,19 +319,21 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         except (MigratorError, OSError, TimeoutError):
             return None
 
-    async def _survey(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs", names: int) -> Found:
+    async def _survey(self, record: CutoverRecord, placed: Placed, proofs: IndexedProofs, names: int) -> Found:
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)
         if top is None:
             raise self._stopped(record, f"{show(placed.at)} has gone from the source just now")
-        survey = Survey(self.call, placed, proofs, self._judge(record, placed, proofs))
+        survey = Survey(self.call, placed, proofs, Judge(self.call, record, placed, proofs))
         return await survey.run(top, user=record.tree.user, total=names)
 
     def _survey_problems(self, record: CutoverRecord, found: Found, placed: Placed) -> tuple[str, ...]:
         carried, tree = self.item.carried, record.tree
         if found.open_paths and not placed.moved:
             lacking = found.open_paths - found.skipped
-            return open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
-        lost = shrink_problem(tree, gone=found.gone, names=found.names, max_shrink=self.call.request.max_shrink)
+            return rules.open_words(tree, lacking, found.skipped, carried=carried is not None, verified=bool(carried))
+        lost = rules.shrink_problem(
+            tree, gone=found.gone, names=found.sum.names, max_shrink=self.call.request.max_shrink
+        )
         return () if lost is None else (lost,)
 
     # Acting.
@@ -377,7 +353,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                     f"there is no proof on the target for {several(self._removed.open_paths, 'path')}, kept in {show(closed.at)} of the source"
                 )
         await self._put_away(record, closed)
-        released = released_words(self._removed.released) if self._removed else ""
+        released = rules.released_words(self._removed.released) if self._removed else ""
         self._freed = f"the source of {record.tree.user} is free: {_sum_words(whole)}{released}"
         return Done(words=self._freed)
 
@@ -395,12 +371,12 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if reasons := await self._writing(closed.at):
             raise self._stopped(record, "; ".join(reasons))
 
-    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: "IndexedProofs") -> Found:
+    async def _remove(self, record: CutoverRecord, closed: Placed, proofs: IndexedProofs) -> Found:
         async def watch() -> None:
             if reasons := await self._outside_problems():
                 raise self._stopped(record, "; ".join(reasons))
 
-        judge = self._judge(record, closed, proofs)
+        judge = Judge(self.call, record, closed, proofs)
         removal = Removal(call=self.call, placed=closed, proofs=proofs, judge=judge, pace=self.pace, watch=watch)
         found = await removal.run(user=record.tree.user, total=self._seen.names)
         await watch()
@@ -418,9 +394,6 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
                 await asyncio.to_thread(places.remove_directory, model.PURGE_NAME)
         except OSError as error:
             raise self._stopped(record, f"the end of the purge cannot be seen: {error.strerror or error}") from error
-
-    def _judge(self, record: CutoverRecord, placed: Placed, proofs: "IndexedProofs") -> Judge:
-        return Judge(self.call, record, placed, proofs, self.capabilities)
 
     # Hooks and results.
 
@@ -460,12 +433,12 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             outcome=outcome,
             words=words,
             reasons=reasons,
-            sum=whole or seen.sum,
+            sum=whole or (None if seen.found is None else found.sum),
             removed=removed.removed,
             read_again=removed.read_again + found.read_again,
             changed=found.changed,
             gone=found.gone,
-            outside=seen.outside,
+            outside=found.outside,
             open_paths=listed.open_paths,
             findings=listed.listed,
             kept_in=_closed(self.item.record).at if outcome is model.TreeOutcome.KEPT else None,
@@ -509,48 +482,6 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
     nothing. Raises UsageError, Refused (no tree may be purged, or it was not confirmed), LockHeld, Interrupted,
     MigratorError; refusals of single trees are in the summary.
     """
-    if request.dry_run:
-        return await _purge(Call(world=world, request=request, run_id=None), _reviewed(request, world))
-    with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
-        # What was confirmed is purged, also if the retention of another tree ends just now.
-        reviewed = _reviewed(request, world)
-        if problem := confirmation_problem(request.confirm, reviewed.checksum):
-            raise Refused(
-                f"nothing was purged: {problem}; the plan's checksum is {reviewed.checksum}",
-                cause="a purge cannot be undone, so its plan has to be reviewed first",
-                hint=f"review it with --dry-run, then pass --confirm {reviewed.checksum[:12]}",
-            )
-        try:
-            async with recorded_run(
-                world.ledger.runs,
-                world.clock,
-                verb=VERB,
-                pid=request.pid,
-                directory=directory.path,
-                log=LOG,
-            ) as run:
-                summary = await _purge(Call(world=world, request=request, run_id=run.id), reviewed)
-                run.exit_code = summary.exit_code
-        except asyncio.CancelledError:
-            raise Interrupted(
-                "the purge was interrupted",
-                hint="the same command resumes; until then the source is partly freed",
-            ) from None
-    return summary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reviewed:
-    """The trees that are purged, and those that are left for later; `checksum` is that of the former and their proofs."""
-
-    site: SiteRecord
-    capabilities: TargetCapabilities
-    items: tuple[Item, ...]
-    left: tuple[model.Chosen, ...]
-    checksum: str
-
-
-def _reviewed(request: PurgeRequest, world: PurgeWorld) -> _Reviewed:
     site = world.ledger.site.read()
     if site is None:
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
@@ -560,31 +491,58 @@ def _reviewed(request: PurgeRequest, world: PurgeWorld) -> _Reviewed:
             cause="`migrator doctor`, which probes it, has not been run, or could not write there",
             hint="run `migrator doctor`",
         )
-    items, left = _items(request, world)
-    checksum = _checksum(world, site, items)
-    return _Reviewed(site=site, capabilities=site.capabilities, items=items, left=left, checksum=checksum)
+    if request.dry_run:
+        return await _purge(Call(world=world, request=request, site=site, run_id=None), *_chosen(request, world))
+    with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
+        # What was confirmed is purged, also if the retention of another tree ends just now.
+        items, left = _chosen(request, world)
+        checksum = _checksum(world, site, items)
+        if problem := rules.confirmation_problem(request.confirm, checksum):
+            raise Refused(
+                f"nothing was purged: {problem}; the plan's checksum is {checksum}",
+                cause="a purge cannot be undone, so its plan has to be reviewed first",
+                hint=f"review it with --dry-run, then pass --confirm {checksum[: model.CONFIRM_CHARACTERS]}",
+            )
+        try:
+            async with recorded_run(
+                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path, log=LOG
+            ) as run:
+                call = Call(world=world, request=request, site=site, run_id=run.id)
+                summary = await _purge(call, items, left)
+                run.exit_code = summary.exit_code
+        except asyncio.CancelledError:
+            raise Interrupted(
+                "the purge was interrupted",
+                hint="the same command resumes; until then the source is partly freed",
+            ) from None
+    return summary
 
 
-def _items(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[Item, ...], tuple[model.Chosen, ...]]:
-    """The trees that are purged, and those that are left for later. Raises Refused if none can be purged."""
-    items: list[Item] = []
-    left: list[model.Chosen] = []
-    for tree in (tree for _, trees in sorted(request.trees.items()) for tree in trees):
+_Later = dict[bytes, model.TreePurge]
+
+
+def _chosen(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[model.Item, ...], _Later]:
+    """The trees that are purged, and those that are left for later. Trees whose purge has begun or is done are among
+    the former, so that the checksum stays the same. Raises Refused if none can be purged.
+    """
+    items: list[model.Item] = []
+    left: _Later = {}
+    for tree in request.trees:
         record = world.ledger.cutovers.latest(tree.path)
-        chosen = choose(tree, record, now_s=world.clock.now_s(), retain_s=request.retain_s)
-        if record is None or chosen.choice not in _PURGED:
-            left.append(chosen)
-            continue
-        known, wanted = world.ledger.verifications.of_plan(record.plan), record.notes.verification_id
-        proof = next((one for one in known if one.id == wanted), None)
-        items.append(Item(chosen=chosen, record=record, proof=proof, carried=_carried_proofs(world, record)))
+        later = rules.left_alone(tree, record, now_s=world.clock.now_s(), retain_s=request.retain_s)
+        if later is not None:
+            left[tree.path] = later
+        elif record is not None:
+            known, wanted = world.ledger.verifications.of_plan(record.plan), record.notes.verification_id
+            proof = next((one for one in known if one.id == wanted), None)
+            items.append(model.Item(record=record, proof=proof, carried=_carried_proofs(world, record)))
     if left and (request.named or not items):
         raise Refused(
-            f"nothing was purged: {'; '.join(one.words for one in left)}",
+            f"nothing was purged: {'; '.join(one.words for one in left.values())}",
             cause="the source is freed of users who have worked on the target for [cutover] retain, and of no others",
             hint="see `migrator status` for where each user works",
         )
-    return tuple(items), tuple(left)
+    return tuple(items), left
 
 
 def _carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[VerificationRecord, ...] | None:
@@ -602,25 +560,20 @@ def _carried_proofs(world: PurgeWorld, record: CutoverRecord) -> tuple[Verificat
         found = world.carried(record)
     except MigratorError:
         return ()
+    if found is None:
+        return None
     newer_than = record.notes.proofs_before
-    return (
-        None
-        if found is None
-        else tuple(one for one in found if counts_as_proof(one, newer_than=newer_than) and is_as_written(one))
-    )
+    return tuple(one for one in found if rules.counts_as_proof(one, newer_than=newer_than) and is_as_written(one))
 
 
-def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[Item]) -> str:
-    carried = {
-        item.record.id: ",".join(one.manifest_digest or "" for one in item.carried) for item in items if item.carried
-    }
-    roots = percent_escape(world.source.root), percent_escape(world.target.root)
-    return plan_checksum(site.site_id, *roots, [(item.record, item.proof) for item in items], carried=carried)
+def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[model.Item]) -> str:
+    source, target = percent_escape(world.source.root), percent_escape(world.target.root)
+    return rules.plan_checksum(site.site_id, source, target, items)
 
 
-async def _purge(call: Call, reviewed: _Reviewed) -> model.PurgeSummary:
-    world, request, site = call.world, call.request, reviewed.site
-    hooks = _hooks(call, site)
+async def _purge(call: Call, items: Sequence[model.Item], left: _Later) -> model.PurgeSummary:
+    world, request = call.world, call.request
+    hooks = _hooks(call)
     if hooks is not None:
         await hooks.begin((HookStep.PURGE,))
     pace = Pace(
@@ -631,50 +584,25 @@ async def _purge(call: Call, reviewed: _Reviewed) -> model.PurgeSummary:
         max_latency_s=request.max_latency_s,
         say=lambda severity, message: call.say(EventKind.THROTTLE_SET, severity, VERB, message),
     )
-    done = {
-        one.tree.path: model.TreePurge(
-            tree=one.tree, outcome=model.TreeOutcome.LATER, words=one.words, due_at_s=one.due_at_s
-        )
-        for one in reviewed.left
-    }
-    for item in reviewed.items:
-        machine = TreeMachine(
-            call=call, site=site, capabilities=reviewed.capabilities, item=item, hooks=hooks, pace=pace
-        )
-        done[item.chosen.tree.path] = await _one(call, machine)
-    trees = (done[tree.path] for _, trees in sorted(request.trees.items()) for tree in trees)
+    done = dict(left)
+    for item in items:
+        done[item.record.tree.path] = await TreeMachine(call=call, item=item, hooks=hooks, pace=pace).run()
     return model.PurgeSummary(
-        run_id=call.run_id, dry_run=request.dry_run, checksum=reviewed.checksum, trees=tuple(trees)
+        run_id=call.run_id,
+        dry_run=request.dry_run,
+        checksum=_checksum(world, call.site, items),
+        trees=tuple(done[tree.path] for tree in request.trees),
     )
 
 
-async def _one(call: Call, machine: TreeMachine) -> model.TreePurge:
-    tree = machine.item.chosen.tree
-    try:
-        return await machine.run()
-    except HookSkipped as skipped:
-        return model.TreePurge(tree=tree, outcome=model.TreeOutcome.LATER, words=skipped.message)
-    except Refused as refused:
-        call.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree.user, refused.message)
-        return model.TreePurge(
-            tree=tree, outcome=model.TreeOutcome.REFUSED, words="refused by a guard", reasons=(refused.message,)
-        )
-    except OSError as error:
-        raise MigratorError(
-            f"the purge of {tree.user} failed: {error.strerror or error}",
-            cause="a file system or the state directory does not answer, or has an error",
-            hint="check with `migrator doctor`, then run the same command again: it resumes",
-        ) from error
-
-
-def _hooks(call: Call, site: SiteRecord) -> StepHooks | None:
+def _hooks(call: Call) -> StepHooks | None:
     world = call.world
     if world.hooks is None or call.run_id is None:
         return None
     return StepHooks(
         ports=world,
         hooks=world.hooks,
-        site=site,
+        site=call.site,
         source_root=world.source.root,
         target_root=world.target.root,
         run_id=call.run_id,

@@ -168,8 +168,7 @@ class PurgeSite:
 
     def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = False) -> PurgeRequest:
         return PurgeRequest(
-            plan=self.world.plan.name,
-            trees={1: (self.tree,)},
+            trees=(self.tree,),
             pid=os.getpid(),
             confirm=confirm,
             dry_run=dry_run,

@@ -1,118 +1,152 @@
-"""A purge that is killed anywhere goes on by the same command, and frees what is proven and nothing else.
-
-It is killed before a given call of what changes the source, and resumes from what that left.
-"""
+"""A purge that is killed anywhere goes on by the same command, and frees what is proven and nothing else."""
 
 import asyncio
 import gc
 import os
-import random
+import shutil
+import sqlite3
+import subprocess
 from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from migrator.cutover.model import CutoverState
+from migrator.ledger.ledger import Ledger
 from migrator.purge import removal
 from migrator.purge.model import TreeOutcome
+from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from tests.purge.purge_world import PurgeSite, purge_site
-from tests.support.kills import Death, Killed, dying
+from tests.support.kills import Death, Killed, dying, killed_everywhere, ticking
 from tests.support.run_site import fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
-FILES = 30
+S = CutoverState
 
 
 def fill(tree: Path) -> None:
     tree.rmdir()
-    fill_tree(tree, files=FILES, size_bytes=500)
+    fill_tree(tree, files=9, size_bytes=500)
     deep = tree.joinpath("d" * 20, "d" * 20)
     deep.mkdir(parents=True)
     (deep / "f").write_text("deep")
 
 
+@dataclass
+class Dying(PurgeSite):
+    """A site whose source, places and ledger may be killed; `confirm` is the checksum that its purge needs."""
+
+    death: Death = field(default_factory=lambda: Death(left=1 << 30))
+    confirm: str = ""
+
+    def ports(self) -> PurgeWorld:
+        world = super().ports()
+        return replace(
+            world,
+            places=dying(world.places, self.death),
+            ledger=dying(world.ledger, self.death),
+            back_up=ticking(world.back_up, self.death),
+        )
+
+    def request(self, *, dry_run: bool = False, confirm: str | None = None, reread: bool = False) -> PurgeRequest:
+        # With one thread its calls come in one order.
+        return replace(super().request(dry_run=dry_run, confirm=confirm, reread=reread), workers=1)
+
+    def killed(self, death: Death) -> None:
+        self.death = death
+        try:
+            asyncio.run(purge(self.request(confirm=self.confirm), self.ports()))
+        finally:
+            self.death = Death(left=1 << 30)
+
+    def has_left(self) -> tuple[object, ...]:
+        gc.collect()  # what the killed one held open on the source would keep it mounted
+        return (sorted(snapshot(self.world.source_root)),)
+
+    def begun(self) -> Path:
+        """Killed when it has moved the tree, and has removed some of it: the tree in its place."""
+        places, self.places = self.places, dying(self.places, Death(left=6))
+        with suppress(Killed):
+            self.killed(self.death)
+        self.places = places
+        gc.collect()
+        assert not self.source.exists()
+        return self.closed / "tree"
+
+
 @pytest.fixture
-def site(
-    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[PurgeSite]:
+def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dying]:
     monkeypatch.setattr(removal, "DEEP_BYTES", 77)
     other = xfs_source.path / "home" / "bob"
     other.mkdir(parents=True)
     (other / "own").write_text("bob's")
     with purge_site(scratch / "site", xfs_source.path, xfs_target.path, fill) as made:
-        yield made
+        confirm = made.dry_run().checksum
+        yield Dying(made.world, made.proof, made.record, made.places, made.clock, confirm=confirm)
 
 
-def killed_at(site: PurgeSite, confirm: str, number: int) -> bool:
-    """Purge until the given change of the source, before which it is killed; whether it came so far."""
-    places, death = site.places, Death(left=number)
-    site.places = dying(places, death)
-    try:
-        asyncio.run(purge(site.request(confirm=confirm), site.ports()))
-    except Killed:
-        pass
-    finally:
-        site.places = places
-    gc.collect()  # what the killed one held open on the source would keep it mounted
-    return death.happened
-
-
-def test_it_goes_on_after_a_kill_at_any_step(site: PurgeSite) -> None:
-    """One after the other, until one comes to the end: each begins where the one before was killed."""
-    confirm = site.dry_run().checksum
+def test_it_goes_on_after_a_kill_at_any_step(site: Dying, scratch: Path) -> None:
+    prepared, tree = scratch / "prepared.db", scratch / "tree"
+    with closing(sqlite3.connect(site.world.directory / "state/ledger.db")) as ledger:
+        ledger.execute("VACUUM INTO ?", (str(prepared),))
+    subprocess.run(["cp", "-a", site.source, tree], check=True)
     bob, there = snapshot(os.fsencode(site.world.source_path / "home/bob")), snapshot(os.fsencode(site.target))
-    order = random.Random(7)
-    kills = 0
-    # The early steps one by one, then wherever: a step that is undone by the kill is done again by the next one.
-    while killed_at(site, confirm, number := (kills + 3 if kills < 6 else order.randint(5, 25))):
-        kills += 1
-        assert site.state in (CutoverState.PURGING, CutoverState.PURGED), number
-        assert kills < 200
-    assert kills > 10
-    record = site.world.ledger.cutovers.read(site.record.id)
-    assert (record.state, record.failure) == (CutoverState.PURGED, "")
-    assert record.notes.purge is not None
-    assert not site.source.exists()
-    assert not site.closed.exists()
-    assert snapshot(os.fsencode(site.world.source_path / "home/bob")) == bob
-    assert snapshot(os.fsencode(site.target)) == there
-    assert site.purge().outcome is TreeOutcome.DONE_BEFORE
+    died_in: set[S] = set()
+
+    def again(ledger: Ledger) -> Dying:
+        """The same beginning: the tree as it was verified."""
+        for left in (site.source, site.closed.parent):
+            shutil.rmtree(left, ignore_errors=True)
+        subprocess.run(["cp", "-a", tree, site.source], check=True)
+        return replace(site, world=replace(site.world, ledger=ledger), backups=[])
+
+    for one, _ in killed_everywhere(prepared, again, Dying.killed, died_in):
+        done = one.purge()
+        assert done.outcome in (TreeOutcome.PURGED, TreeOutcome.DONE_BEFORE), done
+        record = one.world.ledger.cutovers.read(one.record.id)
+        assert (record.state, record.failure) == (S.PURGED, "")
+        assert record.notes.purge is not None
+        assert one.backups
+        assert not one.source.exists()
+        assert not one.closed.parent.exists()
+        assert snapshot(os.fsencode(one.world.source_path / "home/bob")) == bob
+        assert snapshot(os.fsencode(one.target)) == there
+    assert died_in == {S.RETAINED, S.PURGING, S.PURGED}
 
 
-def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: PurgeSite) -> None:
-    confirm = site.dry_run().checksum
-    assert killed_at(site, confirm, 6)
-    closed = site.closed / "tree"
-    assert not site.source.exists()
+def test_what_changed_between_two_kills_stays_where_only_root_gets_to(site: Dying) -> None:
+    closed = site.begun()
     left = sorted(path for path in closed.rglob("f*") if path.is_file() and path.stat().st_nlink == 1)
+    late = left[1].parent / "made-late"
     left[0].write_text("written by somebody who had it open")
-    (left[1].parent / "made-late").write_text("and this is new")
+    late.write_text("and this is new")
     done = site.purge()
     assert done.outcome is TreeOutcome.KEPT
     assert {finding.path for finding in done.findings} == {
-        b"home/alice/" + os.fsencode(path.relative_to(closed)) for path in (left[0], left[1].parent / "made-late")
+        b"home/alice/" + os.fsencode(path.relative_to(closed)) for path in (left[0], late)
     }
     assert done.kept_in == os.fsencode(closed.relative_to(site.world.source_path))
-    assert {path for path in closed.rglob("*") if path.is_file()} == {left[0], left[1].parent / "made-late"}
+    assert {path for path in closed.rglob("*") if path.is_file()} == {left[0], late}
     assert left[0].read_text() == "written by somebody who had it open"
     assert [path.stat().st_mode & 0o777 for path in (site.closed, site.closed.parent)] == [0o700, 0o700]
-    assert site.state is CutoverState.PURGING
-    assert "kept in" in site.world.ledger.cutovers.read(site.record.id).failure
+    record = site.world.ledger.cutovers.read(site.record.id)
+    assert (record.state, "kept in" in record.failure) == (S.PURGING, True)
     # Somebody looks at them and takes them away; then the same command comes to the end.
     left[0].unlink()
-    (left[1].parent / "made-late").unlink()
+    late.unlink()
     assert site.purge().outcome is TreeOutcome.PURGED
     assert not site.closed.exists()
-    assert site.world.ledger.cutovers.read(site.record.id).state is CutoverState.PURGED
+    assert site.state is S.PURGED
 
 
-def test_a_new_tree_at_the_old_path_is_not_touched(site: PurgeSite) -> None:
-    confirm = site.dry_run().checksum
-    assert killed_at(site, confirm, 6)
+def test_a_new_tree_at_the_old_path_is_not_touched(site: Dying) -> None:
+    site.begun()
     site.source.mkdir()
     (site.source / "new").write_text("somebody's")
     before = snapshot(os.fsencode(site.world.source_path))

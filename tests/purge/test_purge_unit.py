@@ -7,8 +7,8 @@ import pytest
 
 from migrator.core.entry import ACL_ACCESS, EntryType, UserTree
 from migrator.cutover.model import BackupSeen, CutoverNotes, CutoverRecord, CutoverState
-from migrator.purge.model import Choice, LeadsTo, ManifestSum, Position
-from migrator.purge.rules import choose, confirmation_problem, plan_checksum, purge_problems, shrink_problem
+from migrator.purge.model import Item, LeadsTo, ManifestSum, Position
+from migrator.purge.rules import confirmation_problem, left_alone, plan_checksum, purge_problems, shrink_problem
 from migrator.verify.model import VerificationRecord
 from tests.support.entries import entry
 from tests.support.records import verification
@@ -33,7 +33,7 @@ TOP = entry(TREE.path, type=EntryType.DIRECTORY, uid=0, gid=100, mode=0o2500)
 PROOF = verification(
     id=3, started_at_s=900.0, finished_at_s=950.0, paths=10, size_bytes=10, digested_files=9, digested_bytes=10
 )
-TOTAL = ManifestSum(names=10, files=9, without_digest=0)
+TOTAL = ManifestSum(names=10, without_digest=0)
 WELL: dict[str, Any] = {
     "position": Position.IN_PLACE,
     "top": TOP,
@@ -96,22 +96,26 @@ def test_each_guard_is_one_sentence(changes: dict[str, Any], words: str) -> None
 
 
 def test_a_tree_is_due_when_its_time_is_over_since_the_last_thaw() -> None:
-    for state in set(S) - {S.RETAINED, S.PURGING, S.PURGED}:
-        record = replace(RECORD, state=state, times={**RECORD.times, state: 2.0})
-        assert choose(TREE, record, now_s=1e12, retain_s=0).choice is Choice.NOT_MOVED
     due_s = 1000.0 + 30 * DAY_S
-    assert choose(TREE, None, now_s=1e12, retain_s=0).choice is Choice.NOT_MOVED
-    assert choose(TREE, RECORD, now_s=due_s - 1, retain_s=30 * DAY_S).choice is Choice.LATER
-    assert choose(TREE, RECORD, now_s=due_s, retain_s=30 * DAY_S).choice is Choice.PURGE
-    again = replace(RECORD, times={**RECORD.times, S.THAWED: 5000.0})
-    assert choose(TREE, again, now_s=due_s, retain_s=30 * DAY_S).choice is Choice.LATER
-    for state, choice in ((S.PURGING, Choice.GO_ON), (S.PURGED, Choice.PURGED)):
-        assert choose(TREE, replace(RECORD, state=state), now_s=0, retain_s=30 * DAY_S).choice is choice
+
+    def due_at_s(record: CutoverRecord | None, now_s: float) -> float | None:
+        later = left_alone(TREE, record, now_s=now_s, retain_s=30 * DAY_S)
+        return 0 if later is None else later.due_at_s
+
+    for state in set(S) - {S.RETAINED, S.PURGING, S.PURGED}:
+        assert due_at_s(replace(RECORD, state=state, times={**RECORD.times, state: 2.0}), 1e12) is None
+    assert due_at_s(None, 1e12) is None
+    assert due_at_s(replace(RECORD, times={S.RETAINED: 1001.0}), 1e12) is None
+    assert due_at_s(RECORD, due_s - 1) == due_s
+    assert due_at_s(RECORD, due_s) == 0
+    assert due_at_s(replace(RECORD, times={**RECORD.times, S.THAWED: 5000.0}), due_s) == due_s + 4000
+    for state in (S.PURGING, S.PURGED):
+        assert due_at_s(replace(RECORD, state=state), 0) == 0
 
 
 def test_the_checksum_is_of_the_trees_and_their_proofs_and_stays_while_it_goes_on() -> None:
     def checksum(*trees: tuple[CutoverRecord, VerificationRecord | None], site: str = "s") -> str:
-        return plan_checksum(site, "/src", "/dst", trees)
+        return plan_checksum(site, "/src", "/dst", [Item(record=record, proof=proof) for record, proof in trees])
 
     one = checksum((RECORD, PROOF))
     assert checksum((replace(RECORD, state=S.PURGING), PROOF)) == one
@@ -121,6 +125,7 @@ def test_the_checksum_is_of_the_trees_and_their_proofs_and_stays_while_it_goes_o
         checksum((RECORD, None)),
         checksum((replace(RECORD, id=8), PROOF)),
         checksum((RECORD, replace(PROOF, manifest_digest="e"))),
+        plan_checksum("s", "/src", "/dst", [Item(record=RECORD, proof=PROOF, carried=(PROOF,))]),
         checksum((replace(RECORD, tree=UserTree(path=b"home/\xff", user="\udcff")), PROOF)),
     ]
     assert len({one, *others}) == 1 + len(others)
