@@ -13,6 +13,7 @@ from migrator.bench.model import BENCH_NAME, SuiteName
 from migrator.bench.suites import suite
 from migrator.hosts.proc import carriers
 from migrator.ledger.ledger import open_ledger
+from tests.support.cluster.fixtures import with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.waiting import wait_for
@@ -26,8 +27,7 @@ ON_NAMES = ("make-directories", "remove-directories", "make-files", "remove-file
 
 @pytest.fixture
 def site(lab: LabHandle, tmp_path: Path) -> Iterator[LabSite]:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     target = lab.target / "bench"
     target.mkdir()
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.fs.model import SENTINEL_NAME
+from tests.support.cluster.fixtures import with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 
@@ -16,8 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustiv
 
 @pytest.fixture
 def site(lab: LabHandle, tmp_path: Path) -> Iterator[LabSite]:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     target = lab.target / "brick-list"
     target.mkdir(exist_ok=True)
     try:

@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,8 @@ import pytest
 from migrator.core.paths import percent_unescape
 from migrator.core.units import MIB
 from tests.support.cluster.brick_runs import BrickRuns, brick_runs
-from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import LabHandle, bring_up, take_down
+from tests.support.cluster.fixtures import lab_of, with_ssh
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.sides import assert_equal
 from tests.support.delta_changes import build, let_settle, standing
 
@@ -26,19 +25,15 @@ ANN = Path("home", "ann")
 @pytest.fixture(scope="module")
 def changing(lab_parent: Path) -> Iterator[LabHandle]:
     """A lab whose users may be let loose."""
-    directory = lab_parent / "changing"
-    spec = replace(SMALL, directory=os.fsencode(directory), hosts=2, users=3, files=250, data_bytes=8 * MIB)
-    try:
-        yield bring_up(spec)
-    finally:
-        take_down(directory)
+    with lab_of(lab_parent / "changing", hosts=2, users=3, files=250, data_bytes=8 * MIB) as made:
+        yield made
 
 
 @contextmanager
 def seeded(lab: LabHandle, scratch: Path, via: str, *, code: tuple[int, ...] = (0,)) -> Iterator[BrickRuns]:
     """A site whose users have been copied once."""
-    if via == "bricks" and not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    if via == "bricks":
+        with_ssh(lab)
     with brick_runs(lab, scratch / "site", trees="home/*", via=via, hosts=via == "bricks") as runs:
         assert runs.site.call("scan").returncode == 0
         assert runs.site.call("plan", "--activate").returncode == 0

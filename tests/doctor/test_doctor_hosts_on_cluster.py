@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster.fixtures import with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import lab_site
 
@@ -12,8 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustiv
 
 
 def test_hosts_that_are_fit(lab: LabHandle, tmp_path: Path) -> None:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     target = lab.target / "doctor"
     target.mkdir()
     try:

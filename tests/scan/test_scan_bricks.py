@@ -17,8 +17,8 @@ from migrator.gluster.model import Brick
 from migrator.lab.churn import lab_churn
 from migrator.lab.model import LabHost, VolumeType
 from tests.scan.brick_scans import BrickScans, brick_scans
-from tests.support.cluster.fixtures import SMALL, MakeLab
-from tests.support.cluster.handle import LabHandle, bring_up, take_down
+from tests.support.cluster.fixtures import MakeLab, lab_of
+from tests.support.cluster.handle import LabHandle
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
@@ -34,22 +34,8 @@ def scans(lab: LabHandle, tmp_path: Path) -> Iterator[BrickScans]:
 @pytest.fixture(scope="module")
 def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
     """A distributed volume that the tests of this module may change, each leaving it up, healed and quiet."""
-    directory = lab_parent / "bricks"
-    try:
-        yield bring_up(
-            SMALL.__class__(
-                directory=os.fsencode(directory),
-                hosts=2,
-                users=2,
-                files=400,
-                data_bytes=SMALL.data_bytes,
-                brick_size_bytes=SMALL.brick_size_bytes,
-                target_size_bytes=SMALL.target_size_bytes,
-                reference_time_s=SMALL.reference_time_s,
-            )
-        )
-    finally:
-        take_down(directory)
+    with lab_of(lab_parent / "bricks", hosts=2, users=2, files=400) as made:
+        yield made
 
 
 @pytest.fixture

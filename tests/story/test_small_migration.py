@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.core.units import MIB
-from tests.support.cluster.fixtures import MakeLab
+from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite
 from tools import demo
@@ -57,8 +57,7 @@ def go_back_and_come_again(lab: LabHandle, site: LabSite, user: str) -> None:
 @pytest.mark.guarantee("retire")
 def test_a_source_is_emptied_brick_by_brick_and_its_disks_are_room_of_the_target(make_lab: MakeLab) -> None:
     lab = make_lab(hosts=2, bricks_per_host=1, users=2, files=60, data_bytes=MIB, odd=False)
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     directory = Path(os.fsdecode(lab.state.spec.directory))
     site = LabSite(directory=directory, source=lab.source, target=lab.target)
     demo.prepare(site.file, directory)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,8 @@ from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick, VolumeType
 from tests.bricks.drain.test_brick_drain import SETTINGS, Drains
 from tests.support.cluster.comparing import wait_until_is_there
-from tests.support.cluster.fixtures import SMALL, MakeLab
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, is_alive, take_down
+from tests.support.cluster.fixtures import MakeLab, lab_of, with_ssh
+from tests.support.cluster.handle import DEADLINE_S, LabHandle, is_alive
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
 from tests.support.waiting import wait_for
@@ -65,17 +65,8 @@ def small(**fields: object) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def single_bricks(lab_parent: Path) -> Iterator[LabHandle]:
-    directory = lab_parent / "cycle"
-    try:
-        yield with_ssh(bring_up(replace(SMALL, directory=os.fsencode(directory), **small())))  # type: ignore[arg-type]
-    finally:
-        take_down(directory)
-
-
-def with_ssh(lab: LabHandle) -> LabHandle:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
-    return lab
+    with lab_of(lab_parent / "cycle", **small()) as made:
+        yield with_ssh(made)
 
 
 def rehearsed(lab: LabHandle, layout: VolumeType) -> None:

@@ -1,6 +1,5 @@
 """What happens to migrations over bricks when bricks, hosts, connections or the program itself go down on the way."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,8 +8,8 @@ import pytest
 
 from migrator.core.units import MIB
 from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
-from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import LabHandle, bring_up, take_down
+from tests.support.cluster.fixtures import lab_of, with_ssh
+from tests.support.cluster.handle import LabHandle
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
@@ -21,8 +20,7 @@ SLOW = ("--bwlimit", str(3 * MIB), "--jobs", "2")
 
 @pytest.fixture(scope="module")
 def work(lab: LabHandle) -> Iterator[LabHandle]:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     with work_trees(lab) as made:
         yield made
 
@@ -81,29 +79,13 @@ def test_bricks_are_read_again_when_a_glusterd_that_was_down_is_back(leased: Bri
 @pytest.fixture(scope="module")
 def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
     """A volume whose files may be moved between bricks."""
-    directory = lab_parent / "moving"
-    try:
-        yield bring_up(
-            SMALL.__class__(
-                directory=os.fsencode(directory),
-                hosts=2,
-                users=1,
-                files=10,
-                data_bytes=MIB,
-                odd=False,
-                brick_size_bytes=SMALL.brick_size_bytes,
-                target_size_bytes=SMALL.target_size_bytes,
-                reference_time_s=SMALL.reference_time_s,
-            )
-        )
-    finally:
-        take_down(directory)
+    with lab_of(lab_parent / "moving", hosts=2, users=1, files=10, data_bytes=MIB, odd=False) as made:
+        yield made
 
 
 @pytest.fixture
 def moving(own_lab: LabHandle, scratch: Path) -> Iterator[BrickRuns]:
-    if not own_lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(own_lab.state.notes))
+    with_ssh(own_lab)
     with work_trees(own_lab), brick_runs(own_lab, scratch / "site") as made:
         yield made
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster.brick_runs import BrickRuns, brick_runs, work_trees
+from tests.support.cluster.fixtures import with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.waiting import wait_for
 
@@ -16,8 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 @pytest.fixture(scope="module")
 def work(lab: LabHandle) -> Iterator[LabHandle]:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     with work_trees(lab) as made:
         yield made
 

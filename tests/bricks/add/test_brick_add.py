@@ -15,7 +15,7 @@ from migrator.lab.model import LabBrick, VolumeType
 from tests.bricks.add.directory_users import DirectoryUsers
 from tests.bricks.drain.test_brick_drain import Users
 from tests.support.cluster.comparing import everything
-from tests.support.cluster.fixtures import MakeLab
+from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
@@ -90,8 +90,7 @@ exit $code
 
 @contextmanager
 def site_of(lab: LabHandle, directory: Path) -> Iterator[LabSite]:
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     target = lab.target / "brick-add"
     target.mkdir()
     with lab_site(lab, directory, target, hosts=True, more=MORE) as site:

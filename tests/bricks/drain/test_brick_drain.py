@@ -10,7 +10,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,8 +22,8 @@ from migrator.lab import cluster
 from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick
 from tests.support.cluster.comparing import wait_until_is_there
-from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down
+from tests.support.cluster.fixtures import lab_of, with_ssh
+from tests.support.cluster.handle import DEADLINE_S, LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
 from tests.support.waiting import wait_for
@@ -55,17 +55,8 @@ exit $code
 
 @pytest.fixture(scope="module")
 def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
-    directory = lab_parent / "drains"
-    try:
-        spec = replace(
-            SMALL, directory=os.fsencode(directory), hosts=3, bricks_per_host=2, users=2, files=240, odd=False
-        )
-        lab = bring_up(spec)
-        if not lab.state.ssh_config:
-            pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
-        yield lab
-    finally:
-        take_down(directory)
+    with lab_of(lab_parent / "drains", hosts=3, bricks_per_host=2, users=2, files=240, odd=False) as lab:
+        yield with_ssh(lab)
 
 
 @dataclass

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ from migrator.core.units import MIB
 from migrator.lab.model import LabBrick
 from tests.bricks.drain.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
 from tests.support.cluster.comparing import wait_until_is_there
-from tests.support.cluster.fixtures import SMALL
-from tests.support.cluster.handle import DEADLINE_S, LabHandle, bring_up, take_down
+from tests.support.cluster.fixtures import lab_of, with_ssh
+from tests.support.cluster.handle import DEADLINE_S, LabHandle
 from tests.support.cluster.site import lab_site
 from tests.support.records import rows_of
 from tests.support.waiting import wait_for
@@ -45,24 +44,9 @@ exec "%(gluster)s" "$@"
 @pytest.fixture(scope="module")
 def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drains]:
     """A cluster of six bricks, which these tests drain: every test has a brick of its own."""
-    directory = lab_parent / "mishaps"
-    try:
-        lab = bring_up(
-            replace(
-                SMALL,
-                directory=os.fsencode(directory),
-                hosts=2,
-                bricks_per_host=3,
-                users=2,
-                files=320,
-                data_bytes=40 * MIB,
-                brick_size_bytes=320 * MIB,
-                target_size_bytes=320 * MIB,
-                odd=False,
-            )
-        )
-        if not lab.state.ssh_config:
-            pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    small = {"brick_size_bytes": 320 * MIB, "target_size_bytes": 320 * MIB, "data_bytes": 40 * MIB, "odd": False}
+    with lab_of(lab_parent / "mishaps", hosts=2, bricks_per_host=3, users=2, files=320, **small) as lab:
+        with_ssh(lab)
         place = tmp_path_factory.mktemp("mishaps")
         with lab_site(lab, place / "site", lab.target, via="auto", hosts=True, more=SETTINGS) as site:
             marks = place / "marks"
@@ -73,8 +57,6 @@ def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             site.file.write_text(site.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
             site.json("init")
             yield Drains(lab, site, marks)
-    finally:
-        take_down(directory)
 
 
 @pytest.fixture(autouse=True)

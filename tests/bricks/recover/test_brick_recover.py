@@ -11,7 +11,7 @@ from migrator.bricks.recover.model import WORK_DIRECTORY
 from migrator.lab.model import LabBrick
 from tests.bricks.drain.test_brick_drain import digests
 from tests.support.cluster.comparing import wait_until_is_there
-from tests.support.cluster.fixtures import MakeLab
+from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.waiting import wait_for
@@ -25,8 +25,7 @@ TIME_NS = 1_577_934_245_678_901_234
 @pytest.fixture
 def lab(make_lab: MakeLab) -> LabHandle:
     lab = make_lab(hosts=3, bricks_per_host=1, users=2, files=60, odd=False)
-    if not lab.state.ssh_config:
-        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    with_ssh(lab)
     return lab
 
 

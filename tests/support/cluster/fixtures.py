@@ -5,6 +5,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,26 +41,35 @@ def lab_parent() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.fixture(scope="session")
-def lab(lab_parent: Path) -> Iterator[LabHandle]:
-    """A cluster of 3 hosts with 2 bricks each, for the whole session of a process: leave it as it was, the source above all."""
-    directory = lab_parent / "session"
+@contextmanager
+def lab_of(directory: Path, **fields: Any) -> Iterator[LabHandle]:
+    """A cluster for the length of the block, with some fields of LabSpec changed: `hosts=1, files=0, odd=False`."""
     try:
-        yield bring_up(replace(SMALL, directory=os.fsencode(directory)))
+        yield bring_up(replace(SMALL, directory=os.fsencode(directory), **fields))
     finally:
         take_down(directory)
 
 
+def with_ssh(lab: LabHandle) -> LabHandle:
+    """The lab; the test is skipped where its hosts run no sshd."""
+    if not lab.state.ssh_config:
+        pytest.skip("the lab has no sshd: " + "; ".join(lab.state.notes))
+    return lab
+
+
+@pytest.fixture(scope="session")
+def lab(lab_parent: Path) -> Iterator[LabHandle]:
+    """A cluster of 3 hosts with 2 bricks each, for the whole session of a process: leave it as it was, the source above all."""
+    with lab_of(lab_parent / "session") as made:
+        yield made
+
+
 @pytest.fixture
 def make_lab(lab_parent: Path) -> Iterator[MakeLab]:
-    """Make a cluster of one's own: `make_lab(hosts=1, files=0, odd=False)`; fields of LabSpec."""
-    made: list[Path] = []
+    """Make a cluster of one's own by `lab_of`."""
+    with ExitStack() as stack:
 
-    def make(**fields: Any) -> LabHandle:
-        directory = lab_parent / f"own-{len(made)}-{secrets.token_hex(4)}"
-        made.append(directory)
-        return bring_up(replace(SMALL, directory=os.fsencode(directory), **fields))
+        def make(**fields: Any) -> LabHandle:
+            return stack.enter_context(lab_of(lab_parent / f"own-{secrets.token_hex(4)}", **fields))
 
-    yield make
-    for directory in made:
-        take_down(directory)
+        yield make
