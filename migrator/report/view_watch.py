@@ -1,5 +1,6 @@
 """`status --watch`: the whole screen of a terminal, and plain lines elsewhere."""
 
+import os
 import select
 import signal
 from collections import Counter
@@ -65,6 +66,13 @@ def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float
     with ExitStack() as stack:
         stack.enter_context(suppress(KeyboardInterrupt))
         stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _end))
+        # A signal right before `poll` would only be handled after it: the pipe ends the wait.
+        woken, wake = os.pipe()
+        for end in (woken, wake):
+            stack.callback(os.close, end)
+        os.set_blocking(wake, False)
+        stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(wake))
+        poll.register(woken, select.POLLIN)
         live = None
         if stream.isatty() and not console.is_dumb_terminal:
             live = stack.enter_context(Live(console=console, screen=True, auto_refresh=False))
