@@ -119,12 +119,6 @@ def tiny_xfs(make_xfs: MakeXfs) -> XfsMount:
 
 
 @pytest.fixture
-def few_inodes_xfs(make_xfs: MakeXfs) -> XfsMount:
-    """A fresh XFS with about 25 MiB of room and some 640 inodes, for ENOSPC with bytes left."""
-    return make_xfs(size_bytes=32 * MIB, max_inodes=640)
-
-
-@pytest.fixture
 def odd_tree(xfs_source: XfsMount) -> tuple[Path, OddFiles]:
     """`home/odd` on a fresh XFS, holding every odd kind, beside `home/other` (a hard link leads there)."""
     tree, neighbour = xfs_source.path / "home" / "odd", xfs_source.path / "home" / "other"

@@ -9,6 +9,7 @@ from migrator.app import Wiring
 from migrator.core.errors import ToolFailed
 from migrator.core.probe import ProbeSide
 from migrator.core.windows import WindowStanding, standings
+from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
 from migrator.hosts.local import LocalHost
 from migrator.hosts.site import HostSpec, SiteHosts, expand
@@ -16,8 +17,6 @@ from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
-    from migrator.fs.reading import PosixSource
-    from migrator.gluster.volume import GlusterSource
     from migrator.ledger.ledger import Ledger
 
 
@@ -98,14 +97,12 @@ async def beside_probes(wiring: Wiring, ledger: "Ledger", work: Coroutine[Any, A
 # The volume, for the schedule
 
 
-async def look_for_schedule(source: "PosixSource | GlusterSource", *, kind: str) -> PlanScheduling | None:
-    """The current volume; None if the source (`[source] kind`) has no bricks."""
-    if kind != "gluster":
-        return None
+async def look_for_schedule(source: SourceFileSystem) -> PlanScheduling | None:
+    """The current volume; None if the source has no bricks."""
     from migrator.gluster.volume import GlusterSource
 
     if not isinstance(source, GlusterSource):
-        raise TypeError(f"a source of kind {kind} is no volume")
+        return None
     try:
         return PlanScheduling(volume=await source.overview())
     except ToolFailed as error:

@@ -1,11 +1,11 @@
 """Wiring of scans of bricks: the volume, and the walkers on the hosts in site.toml."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring
-from migrator.app.hosts import site_hosts
+from migrator.app.hosts import reached
 from migrator.catalog.model import CatalogRecord
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
@@ -33,18 +33,13 @@ async def bricks(
     if not isinstance(source, GlusterSource):
         yield None
         return
-    if hosts is None:
-        own = site_hosts(site)
-        try:
-            async with bricks(site, source, via=via, hosts=own) as found:
-                yield found
-        finally:
-            await own.close()
-        return
-    source.begin()
-    if via != "mount":
-        hosts.begin(hosts.names)
-    yield HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
+    async with AsyncExitStack() as own:
+        if hosts is None:
+            hosts = await own.enter_async_context(reached(site))
+        source.begin()
+        if via != "mount":
+            hosts.begin(hosts.names)
+        yield HostBrickWalks(hosts, native_program().place, names=tuple(hosts.names))
 
 
 def user_map(site: Site) -> dict[bytes, str]:

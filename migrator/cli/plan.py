@@ -79,9 +79,7 @@ def plan_command(
             looking = look_at_quotas(asked, wiring.target_root, uids)
             return run_to_end(looking, when_interrupted="run the command again")
 
-        scheduling = run_to_end(
-            look_for_schedule(source, kind=site.source.kind), when_interrupted="run the command again"
-        )
+        scheduling = run_to_end(look_for_schedule(source), when_interrupted="run the command again")
         atime_problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         result = make_plan(
             request,

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -194,17 +194,8 @@ class TargetCapabilities:
 
 def mount_fingerprint(identity: MountIdentity) -> str:
     """The fingerprint of a source without bricks: it changes if another file system is mounted."""
-    digest = hashlib.blake2b(digest_size=16)
-    facts = (
-        identity.filesystem,
-        identity.mounted_from,
-        identity.device,
-        identity.fsid,
-        identity.root_ino,
-        identity.sentinel,
-    )
-    digest.update(repr(facts).encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    facts = repr(astuple(identity)).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(facts, digest_size=16).hexdigest()
 
 
 # Usage of both file systems over time.

@@ -127,12 +127,21 @@ _GROUP_MASK = 0o070
 _ALL_BITS = 0o7777
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Comparison:
     """The result of comparing one path."""
 
+    path: bytes
     differences: list[Difference] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
+
+    def difference(self, kind: DifferenceKind, source: str, target: str) -> None:
+        """Add a difference."""
+        self.differences.append(Difference(path=self.path, kind=kind, source=source, target=target))
+
+    def loss(self, kind: SurpriseKind, detail: str) -> None:
+        """Add an expected loss."""
+        self.losses.append(Loss(path=self.path, kind=kind, detail=detail))
 
 
 def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> Comparison:
@@ -140,26 +149,26 @@ def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> C
 
     Where the types differ nothing else is compared.
     """
-    found = _Findings(source.path)
+    found = Comparison(source.path)
     if source.type is not target.type:
         found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
-        return found.comparison
+        return found
     _compare_type_facts(found, source, target, capabilities)
     _compare_time(found, source, target, capabilities)
     _compare_owner(found, source, target, capabilities)
     _compare_acls_and_mode(found, source, target, capabilities)
     _compare_xattrs(found, source, target, capabilities)
-    return found.comparison
+    return found
 
 
 def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -> Comparison:
     """Compare the root of a user tree, which is closed on the target until the switch: the owner's (`owner`, uid and
     gid), mode 0700, no ACL. An open root is a difference; the source's own attributes are the manifest's business.
     """
-    found = _Findings(source.path)
+    found = Comparison(source.path)
     if source.type is not target.type:
         found.difference(DifferenceKind.TYPE, source.type.value, target.type.value)
-        return found.comparison
+        return found
     if (target.uid, target.gid) != owner:
         found.difference(DifferenceKind.OWNER, f"closed: {owner[0]}:{owner[1]}", f"{target.uid}:{target.gid}")
     if target.mode != CLOSED_MODE:
@@ -167,24 +176,10 @@ def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -
     for name in (ACL_ACCESS, ACL_DEFAULT):
         if name in target.xattrs:
             found.difference(DifferenceKind.ACL, "closed: none", _acl_words(target.xattrs[name]))
-    return found.comparison
+    return found
 
 
-class _Findings:
-    """Collects what is found at one path."""
-
-    def __init__(self, path: bytes) -> None:
-        self._path = path
-        self.comparison = Comparison()
-
-    def difference(self, kind: DifferenceKind, source: str, target: str) -> None:
-        self.comparison.differences.append(Difference(path=self._path, kind=kind, source=source, target=target))
-
-    def loss(self, kind: SurpriseKind, detail: str) -> None:
-        self.comparison.losses.append(Loss(path=self._path, kind=kind, detail=detail))
-
-
-def _compare_type_facts(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_type_facts(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     match source.type:
         case EntryType.FILE:
             if source.size_bytes != target.size_bytes:
@@ -209,7 +204,7 @@ def _compare_type_facts(found: _Findings, source: Entry, target: Entry, capabili
             pass
 
 
-def _compare_sparseness(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_sparseness(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     source_bytes, target_bytes = source.blocks * BLOCK_BYTES, target.blocks * BLOCK_BYTES
     if source_bytes >= source.size_bytes:
         return
@@ -222,7 +217,7 @@ def _compare_sparseness(found: _Findings, source: Entry, target: Entry, capabili
         found.loss(SurpriseKind.LOSS_SPARSENESS, f"{before} become {after}")
 
 
-def _compare_time(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_time(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     if source.mtime_ns == target.mtime_ns:
         return
     floored_ns = floored_time_ns(source.mtime_ns, capabilities)
@@ -234,7 +229,7 @@ def _compare_time(found: _Findings, source: Entry, target: Entry, capabilities: 
         found.difference(DifferenceKind.MTIME, f"{source.mtime_ns} ns", f"{target.mtime_ns} ns")
 
 
-def _compare_owner(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_owner(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     if (source.uid, source.gid) == (target.uid, target.gid):
         return
     before, after = f"{source.uid}:{source.gid}", f"{target.uid}:{target.gid}"
@@ -244,7 +239,7 @@ def _compare_owner(found: _Findings, source: Entry, target: Entry, capabilities:
         found.difference(DifferenceKind.OWNER, before, after)
 
 
-def _compare_acls_and_mode(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     """The access ACL and the mode are compared together, because the one changes what the other's group bits mean."""
     source_acl, target_acl = _access_acl(source), _access_acl(target)
     compared, modes, target_mode = _ALL_BITS, {source.mode}, target.mode
@@ -274,7 +269,7 @@ def _compare_acls_and_mode(found: _Findings, source: Entry, target: Entry, capab
         found.difference(DifferenceKind.MODE, f"{min(modes):04o}", f"{target_mode:04o}")
 
 
-def _compare_xattrs(found: _Findings, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
+def _compare_xattrs(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
     for name in sorted(source.xattrs.keys() | target.xattrs.keys()):
         if name in (ACL_ACCESS, ACL_DEFAULT):
             continue

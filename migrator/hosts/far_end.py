@@ -27,7 +27,6 @@ from typing import Any
 
 from migrator.hosts import far_wire as wire
 from migrator.hosts.far_looks import (
-    TOKEN_VARIABLE,
     Look,
     Snapshot,
     activity,
@@ -35,7 +34,6 @@ from migrator.hosts.far_looks import (
     boot_id,
     carriers,
     look_at,
-    token_of,
 )
 
 _PR_SET_PDEATHSIG = 1
@@ -513,7 +511,8 @@ class Calls:
             tokens = [wire.raw(token) for token in fields["tokens"]]
             self._end(number, lambda snapshot: [x for token in tokens for x in snapshot.with_token(token)], fields)
         elif operation == "end_predecessors":
-            self._end(number, Predecessors(wire.raw(fields["own"]), wire.raw(fields["prefix"])), fields)
+            tokens = [wire.raw(token) for token in fields["tokens"]]
+            self._end(number, predecessors(wire.raw(fields["own"]), wire.raw(fields["prefix"]), tokens), fields)
         elif operation in self._operations:
             body = self._operations[operation]
             threading.Thread(target=self._run, args=(number, body, fields, content), daemon=True).start()
@@ -601,39 +600,18 @@ def facts() -> dict[str, Any]:
     }
 
 
-class Predecessors:
-    """Finds far ends of the same caller whose connections were lost, and all processes that they started: their descendants,
-    and the carriers of any token seen on a descendant, since a process that is ending may start others.
-
-    The token of a far end itself belongs to another run, which started that far end. Descendants of a foreign far end are in
-    use, whatever token they carry.
+def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> Callable[[Snapshot], list[Look]]:
+    """Finds far ends of the same caller whose connections were lost, their descendants, and the carriers of the tokens of what
+    they were told to start: those may be orphans by now. `own` marks this far end, `prefix` all of the caller's.
     """
 
-    def __init__(self, own: bytes, prefix: bytes) -> None:
-        self._own = own
-        self._prefix = prefix
-        self._tokens: set[bytes] = set()
-        self._others = {b"", os.environb.get(TOKEN_VARIABLE, b"")}
-
-    def __call__(self, snapshot: Snapshot) -> list[Look]:
-        older, others = self._far_ends(snapshot)
+    def find(snapshot: Snapshot) -> list[Look]:
+        marks = [(look, arguments_of(look.pid)) for look in snapshot.looks]
+        older = [look for look, words in marks if own not in words and any(word.startswith(prefix) for word in words)]
         beneath = snapshot.beneath(look.pid for look in older)
-        self._others.update(map(token_of, older))
-        self._tokens.update(map(token_of, beneath))
-        passed = {look.pid for look in (*older, *beneath, *snapshot.beneath(look.pid for look in others))}
-        carriers = (look for token in self._tokens - self._others for look in snapshot.with_token(token))
-        return [*older, *beneath, *(look for look in carriers if look.pid not in passed)]
+        return [*older, *beneath, *(look for token in tokens for look in snapshot.with_token(token))]
 
-    def _far_ends(self, snapshot: Snapshot) -> tuple[list[Look], list[Look]]:
-        """The far ends whose connections were lost, and the others."""
-        older, others = [], []
-        for look in snapshot.looks:
-            arguments = arguments_of(look.pid)
-            if self._own not in arguments and any(word.startswith(self._prefix) for word in arguments):
-                older.append(look)
-            elif any(word.startswith(_PREFIX.encode("ascii")) for word in arguments):
-                others.append(look)
-        return older, others
+    return find
 
 
 _INPUT, _OUTPUT = 0, 1

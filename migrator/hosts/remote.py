@@ -33,6 +33,8 @@ class RemoteProcesses(CollectingProcesses):
     ) -> None:
         super().__init__(grace_s=grace_s, output_limit_bytes=output_limit_bytes)
         self._connected = connected
+        self.doubtful: dict[RemoteStream, str] = {}
+        """The tokens of programs that were requested over a connection which did not report their end."""
 
     async def stream(
         self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
@@ -45,6 +47,8 @@ class RemoteProcesses(CollectingProcesses):
             stream = connection.start(command.argv, environment, token=token, with_input=bool(command.stdin))
         except HostLost as error:
             raise again(error) from error
+        self.doubtful[stream] = token
+        stream.exited.add_done_callback(lambda exited: self._ended(stream, exited))
         finished = False
         try:
             timed_out = await self._supervise(connection, stream, command, on_start, (on_stdout, on_stderr))
@@ -77,6 +81,10 @@ class RemoteProcesses(CollectingProcesses):
         connection = await self._connected()
         fields, _ = await connection.call("end", tokens=[token], grace_s=grace_s)
         return bool(fields["ended"])
+
+    def _ended(self, stream: RemoteStream, exited: "asyncio.Future[tuple[int, bool]]") -> None:
+        if not isinstance(exited.exception(), HostLost):
+            del self.doubtful[stream]
 
     async def _supervise(
         self,
@@ -313,8 +321,13 @@ class RemoteHost:
         self._files.clear()
         if self._opened > 1:
             ended = await connection.call(
-                "end_predecessors", own=wire.text(own.encode()), prefix=self._key, grace_s=min(self._grace_s, 1.0)
+                "end_predecessors",
+                own=own,
+                prefix=self._key,
+                tokens=sorted(set(self._processes.doubtful.values())),
+                grace_s=min(self._grace_s, 1.0),
             )
+            self._processes.doubtful.clear()
             if not ended[0]["ended"]:
                 _log.error("a process of an earlier connection to %s cannot be ended", self.name)
         return connection

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from migrator.bricks.drain.model import PlaceSeen
 from migrator.gluster import far_blamed
-from migrator.gluster.looks import blamed_in_set, look_at_new_places
+from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_places
 from migrator.gluster.model import Brick, VolumeState
 from tests.conftest import MakeXfs
 from tests.support.hand_brick import HandBrick
@@ -114,3 +115,28 @@ def test_a_file_system_is_told_by_its_uuid(make_xfs: MakeXfs) -> None:
     ]
     name = f"gl1:{mount.path}/data"
     assert asyncio.run(look_at_new_places(OneHost(), [name]))[name].filesystem_id == told.replace("-", "")
+
+
+def test_what_lies_where_a_brick_was_is_told(make_xfs: MakeXfs) -> None:
+    mount = make_xfs()
+    path, volume_id = mount.path / "bricks" / "data", str(uuid.UUID(int=7))
+    brick = Brick(name=f"gl1:{path}", host="gl1", path=os.fsencode(path), online=None)
+
+    def place() -> PlaceSeen:
+        return asyncio.run(look_at_places(OneHost(), [brick], volume_id=volume_id))[brick.name]
+
+    assert place() is PlaceSeen.EMPTY
+    path.parent.mkdir()
+    assert place() is PlaceSeen.UNMOUNTED, "as where the mount point of the brick is a directory of another file system"
+    path.mkdir()
+    assert place() is PlaceSeen.EMPTY
+    (mount.path / "lost+found").mkdir()
+    assert place() is PlaceSeen.EMPTY
+    for other in (mount.path / "other", path / "file", path / ".glusterfs"):
+        other.mkdir()
+        assert place() is PlaceSeen.OTHER
+        other.rmdir()
+    os.setxattr(path, "trusted.glusterfs.volume-id", uuid.UUID(int=8).bytes)
+    assert place() is PlaceSeen.OTHER
+    os.setxattr(path, "trusted.glusterfs.volume-id", uuid.UUID(int=7).bytes)
+    assert place() is PlaceSeen.BRICK

@@ -1,7 +1,6 @@
 """A look that takes longer than the wait for what was killed: it is no sign that something cannot be ended."""
 
 import asyncio
-import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from migrator.hosts import far_end, process
-from migrator.hosts.far_looks import Look, Snapshot, look_at, looks
+from migrator.hosts.far_looks import Look, Snapshot, looks
 
 WAIT_S, LOOK_S = 0.05, 0.2
 EndAll = Callable[[Callable[[Snapshot], list[Look]], float], bool]
@@ -45,10 +44,3 @@ def test_a_slow_look(stubborn: subprocess.Popen[bytes], end_all: EndAll) -> None
 
     assert end_all(find, 0.0)
     assert [look for look in looks() if look.session == stubborn.pid] == []
-
-
-def test_what_is_never_ended_is_given_up_after_its_wait(end_all: EndAll, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_end, "_signal", lambda *_: None)
-    myself = look_at(os.getpid())
-    assert myself is not None
-    assert not end_all(lambda _: [myself], 0.0)

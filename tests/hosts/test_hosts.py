@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import stat
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -125,18 +125,29 @@ def test_the_files_of_a_program(reached: Reached) -> None:
             reached.do(reached.host.files_of(path))
 
 
-def test_activity_changes_while_something_works(reached: Reached) -> None:
+def test_activity_changes_while_something_works_and_not_while_it_waits(reached: Reached) -> None:
     async def look() -> None:
         token = secrets.token_hex(16)
-        command = Command(argv=(b"sh", b"-c", b"while :; do :; done"), token=token, timeout_s=None)
-        task = asyncio.create_task(reached.host.processes.run(command))
-        while not (before := await reached.host.activity([token])):  # noqa: ASYNC110 - asked anew each time
+
+        async def activity() -> Mapping[str, int]:
             await asyncio.sleep(0.01)
-        while await reached.host.activity([token, "unknown"]) == before:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert await reached.host.activity([token]) == {}
+            return await reached.host.activity([token, "unknown"])
+
+        for script in (b"while :; do :; done", b"exec sleep 1000"):
+            command = Command(argv=(b"sh", b"-c", script), token=token, timeout_s=None)
+            task = asyncio.create_task(reached.host.processes.run(command))
+            while not (before := await activity()):
+                pass
+            if script.startswith(b"exec"):
+                while before != (before := await activity()):
+                    pass
+                assert [await activity() for _ in range(20)] == [before] * 20
+            else:
+                while await activity() == before:
+                    pass
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert await activity() == {}
 
     reached.do(look())
 
