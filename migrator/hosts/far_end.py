@@ -22,7 +22,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from migrator.hosts import far_wire as wire
@@ -421,11 +421,11 @@ class PrivateDirectory:
     the next far end can remove one that a killed far end left behind.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, places: Sequence[str] = _PLACES) -> None:
         self._path = ""
         self._lock_fd = -1
         self._placed: dict[str, bytes] = {}
-        place = next((path for path in _PLACES if _fits(path)), tempfile.gettempdir())
+        place = next((path for path in places if _fits(path)), tempfile.gettempdir())
         for name in os.listdir(place):
             if name.startswith(_PREFIX):
                 _remove_if_left(os.path.join(place, name))

@@ -110,6 +110,10 @@ def facts_of(name: str, told: Mapping[str, Any], *, offset_s: float = 0.0, round
     )
 
 
+_IN_MEMORY = ("/dev/shm",)  # noqa: S108 - a directory of mode 0700 is made in it
+"""Not /run: where programs are entered into the namespaces of a lab's host, that host has its own."""
+
+
 class LocalHost:
     """The `Host` port for this machine, which is never lost."""
 
@@ -145,7 +149,7 @@ class LocalHost:
 
     async def place(self, name: str, content: bytes) -> bytes:
         if self._private is None:
-            self._private = PrivateDirectory()
+            self._private = PrivateDirectory(_IN_MEMORY)
         return self._private.place(name, content)
 
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
