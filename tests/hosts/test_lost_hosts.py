@@ -25,10 +25,9 @@ from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
 from migrator.transfer.executors import HostExecutor
 from tests.hosts.local_pipe import LocalPipe
-from tests.hosts.test_executors import DEADLINE_S, until
 from tests.support.native_builds import placing
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 from tests.support.xfs import XfsMount, run_tool
 
 LEASE_S = 4.0

@@ -14,7 +14,6 @@ import pytest
 from migrator.hosts.ports import Command, Completed, Host, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.slurm import SlurmHosts
-from tests.hosts.test_executors import until
 from tests.support.slurm import DEADLINE_S, NODES, SITE_ID, Slurm
 from tests.support.waiting import until
 
