@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from migrator.fs.reading import PosixSource
     from migrator.fs.writing import MountedTarget
     from migrator.gluster.volume import GlusterSource
-    from migrator.hooks.stage import HookPrograms
+    from migrator.hooks.stage import Hooks
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.model import SiteRecord
     from migrator.plan.chunk_lists import ChunkListFiles
@@ -81,7 +81,7 @@ def new_token() -> str:
 class OperationPorts(TypedDict):
     """The ports that all tracked operations have."""
 
-    hooks: "HookPrograms"
+    hooks: "Hooks"
     ledger: "Ledger"
     locks: FlockLocks
     files: "RunFiles"
@@ -277,12 +277,12 @@ class Wiring:
 
         return RunFiles(self.site.runs_dir)
 
-    def hooks(self) -> "HookPrograms":
-        from migrator.hooks.stage import HookPrograms
+    def hooks(self) -> "Hooks":
+        from migrator.hooks.stage import Hooks
         from migrator.hosts.process import LocalProcesses
 
-        return HookPrograms(
-            LocalProcesses(one_output=True),
+        return Hooks(
+            processes=LocalProcesses(one_output=True),
             directory=os.fsencode(self.site.site.hooks_dir),
             site_file=os.fsencode(self.site.file),
             timeout_s=self.site.hooks.timeout_s,

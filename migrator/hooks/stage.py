@@ -24,33 +24,6 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 
-class Hooks(Protocol):
-    """The hooks of a site."""
-
-    @property
-    def directory(self) -> bytes:
-        """The directory of hooks."""
-
-    @property
-    def site_file(self) -> bytes:
-        """The absolute path of site.toml, with which a hook can run this program."""
-
-    @property
-    def timeout_s(self) -> float:
-        """The time limit of a call."""
-
-    def find(self) -> model.HooksFound:
-        """All hooks now, with their problems. Blocking; starts nothing."""
-
-    async def call(self, call: model.HookCall) -> model.HookResult:
-        """Call one hook, and end everything that it started at its time limit or on cancellation. A hook that cannot
-        be started is a value.
-        """
-
-    async def end(self, token: str) -> bool:
-        """End the rest of a call; False if a process of it cannot be ended (in D state)."""
-
-
 # Reading `hooks_dir`
 
 
@@ -110,9 +83,11 @@ def find_below(directory: bytes) -> model.HooksFound:
 _GRACE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class HookPrograms:
-    """The `Hooks` port. Hooks are executed directly, without a shell."""
+@dataclass(slots=True, kw_only=True)
+class Hooks:
+    """The hooks of a site. `site_file` is the absolute path of site.toml, with which a hook can run this program; `timeout_s`
+    limits each call. Hooks are executed directly, without a shell.
+    """
 
     processes: Processes
     directory: bytes
@@ -120,12 +95,16 @@ class HookPrograms:
     timeout_s: float
 
     def find(self) -> model.HooksFound:
+        """All hooks now, with their problems. Blocking; starts nothing."""
         try:
             return find_below(self.directory)
         except FileNotFoundError:  # something was removed between two looks
             return find_below(self.directory)
 
     async def call(self, call: model.HookCall) -> model.HookResult:
+        """Call one hook, and end everything that it started at its time limit or on cancellation. A hook that cannot
+        be started is a value.
+        """
         output = bytearray()
 
         def take(piece: bytes) -> None:
@@ -149,6 +128,7 @@ class HookPrograms:
         return model.HookResult(exit_code=completed.exit_code, timed_out=completed.timed_out, output=bytes(output))
 
     async def end(self, token: str) -> bool:
+        """End the rest of a call; False if a process of it cannot be ended (in D state)."""
         return await self.processes.end(token, grace_s=_GRACE_S)
 
 

@@ -4,21 +4,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from migrator.hooks.model import Hook, HookCall, HookProblem, HookResult, HooksFound, all_stages
+from migrator.hooks.stage import Hooks
+from migrator.hosts.ports import Processes
 
 STAGES = {stage.name: stage for stage in all_stages()}
 
 
 @dataclass
-class FakeHooks:
-    """The `Hooks` port. `hooks` gives the exit code of each, as `pre-freeze.d/10-a`; `calls` are what was called, with the state and
+class FakeHooks(Hooks):
+    """`hooks` gives the exit code of each, as `pre-freeze.d/10-a`; `calls` are what was called, with the state and
     the reason that it was told; `tokens` are those that were ended.
     """
 
+    processes: Processes = field(init=False, repr=False)
     hooks: dict[str, int] = field(default_factory=dict)
     problems: tuple[HookProblem, ...] = ()
-    directory: bytes = b"/hooks"
-    site_file: bytes = b"/site.toml"
-    timeout_s: float = 600.0
+    directory: bytes = field(default=b"/hooks", kw_only=True)
+    site_file: bytes = field(default=b"/site.toml", kw_only=True)
+    timeout_s: float = field(default=600.0, kw_only=True)
     before_find: Callable[[], None] = lambda: None
     in_call: Callable[[HookCall], None] = lambda _: None
     calls: list[str] = field(default_factory=list)

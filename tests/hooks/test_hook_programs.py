@@ -10,7 +10,7 @@ import pytest
 
 from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HookStage, HookStep
 from migrator.hooks.rules import problem_words, would_be_called
-from migrator.hooks.stage import HookPrograms
+from migrator.hooks.stage import Hooks
 from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
 from tests.support.waiting import wait_for
@@ -24,8 +24,8 @@ class Directory:
 
     def __init__(self, path: Path, timeout_s: float = 60.0) -> None:
         self.path = path
-        self.programs = HookPrograms(
-            LocalProcesses(grace_s=0.5, one_output=True),
+        self.programs = Hooks(
+            processes=LocalProcesses(grace_s=0.5, one_output=True),
             directory=os.fsencode(path),
             site_file=b"/site.toml",
             timeout_s=timeout_s,

@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from migrator.app import new_token
 from migrator.beegfs.tool import NoStorageTargets
-from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.ports import Scratch
 from migrator.core.clock import SystemClock
 from migrator.core.entry import UserTree
@@ -38,9 +38,7 @@ from tests.support.verify_world import TREE, World, verify_world
 DAY_S = 86_400.0
 
 
-def retain(
-    ledger: Ledger, plan: str, tree: UserTree, verification: int, *, let_in_s: float, scan_whole: bool = True
-) -> cutover.CutoverRecord:
+def retain(ledger: Ledger, plan: str, tree: UserTree, verification: int, *, let_in_s: float) -> cutover.CutoverRecord:
     """What a cutover leaves: every step of it, up to `retained`."""
     catalog = f"final-{verification}"
     at_s = let_in_s - 60
@@ -52,8 +50,6 @@ def retain(
             trees=(tree,),
             started_at_s=at_s,
             finished_at_s=at_s,
-            whole=scan_whole,
-            reasons=() if scan_whole else ("a directory could not be read",),
             scope=(tree.path,),
         )
     )
@@ -98,12 +94,9 @@ class PurgeSite:
     places: MountedPlaces
     clock: LaterClock
     leads_to: LeadsTo | OSError = LeadsTo.TARGET
-    backup: cutover.BackupSeen = cutover.BackupSeen.NOT_ASKED
-    writers: cutover.Writers | None = None
     search: WriterSearch | None = None
     read_by: SourceFileSystem | None = None
     storage: tuple[str, ...] = ()
-    manifests: ManifestDirectories | None = None
     backups: list[str] = field(default_factory=list)
 
     @property
@@ -138,21 +131,16 @@ class PurgeSite:
             async def problems(_self) -> tuple[str, ...]:  # noqa: N805
                 return self.storage
 
-        async def search(trees: Sequence[bytes]) -> cutover.Writers:
-            return (
-                self.writers if self.writers is not None else await local_writers(LocalProcesses(), world.source, trees)
-            )
-
         return PurgeWorld(
             source=self.read_by or world.source,
             target=world.target,
             places=self.places,
             manifest=ManifestFiles(scratch=Scratch(world.directory / "temporary")),
-            manifests=self.manifests or world.manifests,
+            manifests=world.manifests,
             storage=Storage(),
-            writers=self.search or search,
+            writers=self.search or partial(local_writers, LocalProcesses(), world.source),
             link=link,
-            backup=lambda _record: self.backup,
+            backup=lambda _record: cutover.BackupSeen.NOT_ASKED,
             back_up=self.backups.append,
             archived=lambda: ProvenArchives(world.ledger.archives, MountedArchiveFolders(world.target_root)),
             skipped=lambda _record: (),

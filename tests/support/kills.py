@@ -14,6 +14,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import Hook, HookCall, HookEvent, HookResult, HooksFound, HookStep, all_stages
+from migrator.hooks.stage import Hooks
+from migrator.hosts.ports import Processes
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import IDENTITY
@@ -161,15 +163,16 @@ def killed_everywhere(
 
 
 @dataclass
-class DoingHooks:
-    """The `Hooks` port: one hook on every side of these steps; the `pre` ones do something on what is simulated. `exit_codes` are by
+class DoingHooks(Hooks):
+    """One hook on every side of these steps; the `pre` ones do something on what is simulated. `exit_codes` are by
     stage, where they are not 0. `reasons` is what `post` hooks were told besides the state.
     """
 
+    processes: Processes = field(init=False, repr=False)
     deeds: Mapping[HookStep, Callable[[], None]] = field(repr=False)
-    directory: bytes = b"/hooks"
-    site_file: bytes = b"/site.toml"
-    timeout_s: float = 600.0
+    directory: bytes = field(default=b"/hooks", kw_only=True)
+    site_file: bytes = field(default=b"/site.toml", kw_only=True)
+    timeout_s: float = field(default=600.0, kw_only=True)
     calls: list[tuple[str, str]] = field(default_factory=list)
     exit_codes: dict[str, int] = field(default_factory=dict)
     reasons: list[tuple[str, str, str]] = field(default_factory=list)

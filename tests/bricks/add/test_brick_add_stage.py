@@ -14,7 +14,7 @@ from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, UsageError
 from migrator.core.tasks import DaemonThreads
 from migrator.core.units import GIB
-from migrator.hooks.stage import HookPrograms
+from migrator.hooks.stage import Hooks
 from migrator.hosts.process import LocalProcesses
 from migrator.operations.model import StepResult
 from migrator.report.status import read_status
@@ -51,8 +51,8 @@ def with_hook(site: Site, directory: Path, where: str, text: str) -> Path:
     words = "$MIGRATOR_STAGE $MIGRATOR_SIDE $MIGRATOR_BRICK $MIGRATOR_STATE"
     file.write_text(f'#!/bin/sh\necho "{words}" >>{calls}\n{text}\n')
     file.chmod(0o755)
-    hooks = HookPrograms(
-        LocalProcesses(grace_s=0.5, one_output=True),
+    hooks = Hooks(
+        processes=LocalProcesses(grace_s=0.5, one_output=True),
         directory=os.fsencode(directory / "hooks"),
         site_file=os.fsencode(directory / "site.toml"),
         timeout_s=60.0,

@@ -14,7 +14,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import Writers
 from migrator.gluster.model import VolumeState, VolumeTask
-from migrator.hooks.stage import HookPrograms
+from migrator.hooks.stage import Hooks
 from migrator.ledger.ledger import Ledger
 from migrator.purge.model import Proof
 from tests.support.catalogs import whole_catalog
@@ -108,7 +108,7 @@ class Site:
     scans: int = 0
     locks: FakeLocks = field(default_factory=FakeLocks)
     clock: Clock = field(default_factory=VirtualClock)
-    hooks: HookPrograms | None = None
+    hooks: Hooks | None = None
     listed: list[retire_model.Uncovered] = field(default_factory=list)
     backups: list[str] = field(default_factory=list)
 

@@ -34,7 +34,7 @@ class Dying(Site):
             world,
             volume=dying(world.volume, death),
             source=dying(world.source, death),
-            writers=dying(world.writers, death),
+            writers=ticking(world.writers, death),
             endpoints=ticking(world.endpoints, death),
             scan=ticking(world.scan, death),
             cover=ticking(world.cover, death),

@@ -19,7 +19,7 @@ from migrator.core.probe import PROBE_NAME
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import Brick
-from migrator.hooks.stage import HookPrograms
+from migrator.hooks.stage import Hooks
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import open_ledger
 from migrator.purge.model import PURGE_NAME
@@ -258,8 +258,8 @@ def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Pa
 def hooked(site: Site, directory: Path, **texts: str) -> Path:
     """Real hooks that note their calls."""
     site.clock = SystemClock()
-    site.hooks = HookPrograms(
-        LocalProcesses(grace_s=0.5, one_output=True),
+    site.hooks = Hooks(
+        processes=LocalProcesses(grace_s=0.5, one_output=True),
         directory=os.fsencode(directory / "hooks"),
         site_file=os.fsencode(directory / "site.toml"),
         timeout_s=60.0,
