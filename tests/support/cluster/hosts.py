@@ -1,8 +1,12 @@
 """The lab's hosts as the program's `Hosts`, entered by their namespaces: no connection, no daemon."""
 
 import asyncio
+import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, OnStart
@@ -28,6 +32,28 @@ class _Inside(LocalProcesses):
         return await super().stream(inside, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
 
 
+class _LabHost(LocalHost):
+    """What is placed there lies where this machine and the hosts of a lab see it: each has a /run of its own."""
+
+    async def place(self, name: str, content: bytes) -> bytes:
+        if self._shared is None:
+            self._shared = Path(tempfile.mkdtemp(prefix="migrator-test-", dir="/dev/shm"))
+        path = self._shared / name
+        with path.with_suffix(".new").open("wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), 0o700)
+        path.with_suffix(".new").rename(path)
+        return os.fsencode(path)
+
+    async def close(self) -> None:
+        await super().close()
+        if self._shared is not None:
+            shutil.rmtree(self._shared)
+            self._shared = None
+
+    _shared: Path | None = None
+
+
 class LabHosts:
     """The `Hosts` port over a lab. `absent` are hosts that cannot be reached; `inside` names the process by host whose namespaces
     are entered, where it is not the one that holds the host's.
@@ -49,7 +75,7 @@ class LabHosts:
         if name not in self._hosts:
             holder_pid = self.inside.get(name, self._by_name[name].holder_pid)
             assert holder_pid is not None
-            self._hosts[name] = LocalHost(_Inside(holder_pid), name=name)
+            self._hosts[name] = _LabHost(_Inside(holder_pid), name=name)
         return self._hosts[name]
 
     async def close(self) -> None:
