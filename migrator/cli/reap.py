@@ -22,106 +22,13 @@ from migrator.render.progress import open_progress
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
 
-# --- `reap archive`, `reap restore`
-
-
-@click.command("archive")
-@users
-@call.batches
-@call.verb
-def archive_command(
-    invocation: Invocation,
-    *,
-    choice: call.Choice,
-) -> ExitCode:
-    """Pack the files that the plan archives into archives on the target.
-
-    Each archive is read back before it counts. The same command resumes.
-    """
-    wiring = call.open_wiring(invocation)
-    site = wiring.site
-    done: list[TreeArchived] = []
-    limits = ArchiveLimits(max_bytes=site.reap.archive_size_bytes, max_members=site.reap.archive_files)
-    with (
-        wiring.ledger() as ledger,
-        wiring.locks().hold("run", "reap archive"),
-        open_progress(sys.stderr, wiring.clock) as shown,
-    ):
-        plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
-        for number, trees in choice.trees(plan).items():
-            request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
-            with wiring.source() as source, wiring.target(ledger.site.read()) as target:
-                world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
-                done += call.run_to_end(beside_probes(wiring, ledger, archive.archive_trees(request, world)))
-    call.present(invocation, done, "reap.view:archived_document")
-    return archive.exit_code(done)
-
-
-@click.command("restore")
-@click.argument("patterns", nargs=-1, required=True, metavar="PATH|GLOB...")
-@click.option("--user", "user", required=True, metavar="NAME", help="Owner of the files.")
-@click.option(
-    "--to",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Restore below this directory (default: original places on the target).",
-)
-@click.option("--overwrite", is_flag=True, help="Replace existing files.")
-@call.plan_option
-@call.verb
-def restore_command(
-    invocation: Invocation,
-    *,
-    patterns: Sequence[str],
-    user: str,
-    to: Path | None,
-    overwrite: bool,
-    plan_name: str | None,
-) -> ExitCode:
-    """Restore archived files with content and all attributes.
-
-    Paths and globs are relative to the user's trees, or begin with the path of one: `letters/2014` with its content, or
-    `*.log` anywhere.
-    """
-    wiring = call.open_wiring(invocation)
-    with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
-        known = ledger.site.read()
-        plan = call.open_plan(wiring, ledger, choose_plan(ledger, plan_name))
-        request = restore.RestoreRequest(
-            trees=tuple(tree.path for trees in call.chosen_trees(plan, [user]).values() for tree in trees),
-            patterns=tuple(pattern.encode("utf-8", "surrogateescape") for pattern in patterns),
-            in_place=to is None,
-            overwrite=overwrite,
-        )
-        capabilities = known.capabilities if known else None
-        with wiring.target(known) as target:
-            _check_target(known, target)
-        world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
-        done = call.run_to_end(
-            beside_probes(wiring, ledger, restore.restore(request, world)),
-            when_interrupted="restored files stay; the same command restores the rest",
-        )
-    call.present(invocation, done, "reap.view:restored_document")
-    return restore.exit_code(done)
-
-
-def _check_target(known: SiteRecord | None, target: FileSystem) -> None:
-    try:
-        now = target.identity()
-    except OSError:
-        now = None
-    if problems := mount_problems(known.target if known else None, now, where="the target"):
-        raise Refused(
-            "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
-        )
-
-
-# --- `reap list`, `reap release`
-
 
 @click.group("reap")
 def reap() -> None:
     """List, archive, restore and release old and tiny files."""
+
+
+# --- `reap list`, `reap release`
 
 
 @reap.command("list")
@@ -208,5 +115,95 @@ def release_command(
     return ExitCode.DONE
 
 
-reap.add_command(archive_command)
-reap.add_command(restore_command)
+# --- `reap archive`, `reap restore`
+
+
+@reap.command("archive")
+@users
+@call.batches
+@call.verb
+def archive_command(
+    invocation: Invocation,
+    *,
+    choice: call.Choice,
+) -> ExitCode:
+    """Pack the files that the plan archives into archives on the target.
+
+    Each archive is read back before it counts. The same command resumes.
+    """
+    wiring = call.open_wiring(invocation)
+    site = wiring.site
+    done: list[TreeArchived] = []
+    limits = ArchiveLimits(max_bytes=site.reap.archive_size_bytes, max_members=site.reap.archive_files)
+    with (
+        wiring.ledger() as ledger,
+        wiring.locks().hold("run", "reap archive"),
+        open_progress(sys.stderr, wiring.clock) as shown,
+    ):
+        plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
+        for number, trees in choice.trees(plan).items():
+            request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
+            with wiring.source() as source, wiring.target(ledger.site.read()) as target:
+                world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
+                done += call.run_to_end(beside_probes(wiring, ledger, archive.archive_trees(request, world)))
+    call.present(invocation, done, "reap.view:archived_document")
+    return archive.exit_code(done)
+
+
+@reap.command("restore")
+@click.argument("patterns", nargs=-1, required=True, metavar="PATH|GLOB...")
+@click.option("--user", "user", required=True, metavar="NAME", help="Owner of the files.")
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Restore below this directory (default: original places on the target).",
+)
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+@call.plan_option
+@call.verb
+def restore_command(
+    invocation: Invocation,
+    *,
+    patterns: Sequence[str],
+    user: str,
+    to: Path | None,
+    overwrite: bool,
+    plan_name: str | None,
+) -> ExitCode:
+    """Restore archived files with content and all attributes.
+
+    Paths and globs are relative to the user's trees, or begin with the path of one: `letters/2014` with its content, or
+    `*.log` anywhere.
+    """
+    wiring = call.open_wiring(invocation)
+    with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
+        known = ledger.site.read()
+        plan = call.open_plan(wiring, ledger, choose_plan(ledger, plan_name))
+        request = restore.RestoreRequest(
+            trees=tuple(tree.path for trees in call.chosen_trees(plan, [user]).values() for tree in trees),
+            patterns=tuple(pattern.encode("utf-8", "surrogateescape") for pattern in patterns),
+            in_place=to is None,
+            overwrite=overwrite,
+        )
+        capabilities = known.capabilities if known else None
+        with wiring.target(known) as target:
+            _check_target(known, target)
+        world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
+        done = call.run_to_end(
+            beside_probes(wiring, ledger, restore.restore(request, world)),
+            when_interrupted="restored files stay; the same command restores the rest",
+        )
+    call.present(invocation, done, "reap.view:restored_document")
+    return restore.exit_code(done)
+
+
+def _check_target(known: SiteRecord | None, target: FileSystem) -> None:
+    try:
+        now = target.identity()
+    except OSError:
+        now = None
+    if problems := mount_problems(known.target if known else None, now, where="the target"):
+        raise Refused(
+            "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
+        )

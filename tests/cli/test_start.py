@@ -33,15 +33,6 @@ def test_a_verb_that_does_nothing_loads_no_large_library(words: list[str]) -> No
     assert not packages & LARGE
 
 
-def test_the_version_is_told_without_any_verb() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "migrator", "--version"], check=True, capture_output=True, text=True
-    )
-    assert "version" in shown.stdout
-    assert "migrator.cli.main" in shown.stderr
-    assert "migrator.app" not in shown.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
