@@ -7,7 +7,7 @@ import pytest
 from migrator.catalog.model import StrangeFiles
 from migrator.core.events import Finding, FindingStatus
 from migrator.core.units import GIB
-from migrator.doctor import rules as doctor_rules
+from migrator.doctor import rules
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
@@ -39,7 +39,7 @@ def statuses(findings: list[Finding]) -> dict[str, FindingStatus]:
 def test_mounts(
     recorded: MountIdentity | None, current: MountIdentity | None, status: FindingStatus, said: str
 ) -> None:
-    finding = doctor_rules.check_mount("source", "gluster", recorded, current, "gone")
+    finding = rules.check_mount("source", "gluster", recorded, current, "gone")
     assert (finding.check, finding.status) == ("source mount", status)
     assert said in finding.message
     assert bool(finding.fix) == (status is not FindingStatus.OK)
@@ -48,22 +48,22 @@ def test_mounts(
 def test_health() -> None:
     state = volume("gl1:/b", "gl2:/b")
     well = SourceHealth(problems=(), fingerprint="f", state=state)
-    (finding,) = doctor_rules.check_health(well)
+    (finding,) = rules.check_health(well)
     assert (finding.status, finding.message) == (FindingStatus.OK, "all 2 bricks are up")
-    (finding,) = doctor_rules.check_health(SourceHealth(problems=(), fingerprint="f"))
+    (finding,) = rules.check_health(SourceHealth(problems=(), fingerprint="f"))
     assert finding.status is FindingStatus.OK
     down = replace(well, state=replace(state, bricks=(brick("gl1:/b"), brick("gl2:/b", online=False))))
-    assert [finding.message for finding in doctor_rules.check_health(down)] == ["brick gl2:/b is down"]
-    assert statuses(doctor_rules.check_health(down)) == {"source health": FindingStatus.FAILURE}
+    assert [finding.message for finding in rules.check_health(down)] == ["brick gl2:/b is down"]
+    assert statuses(rules.check_health(down)) == {"source health": FindingStatus.FAILURE}
     moving = replace(well, state=replace(state, tasks=("Rebalance",)))
-    assert statuses(doctor_rules.check_health(moving)) == {"source health": FindingStatus.WARNING}
-    assert statuses(doctor_rules.check_health(None, "no answer")) == {"source health": FindingStatus.FAILURE}
+    assert statuses(rules.check_health(moving)) == {"source health": FindingStatus.WARNING}
+    assert statuses(rules.check_health(None, "no answer")) == {"source health": FindingStatus.FAILURE}
 
 
 def test_acls_of_the_source() -> None:
-    assert doctor_rules.check_source_acls(shown=True).status is FindingStatus.OK
-    assert "shows no ACLs" in doctor_rules.check_source_acls(shown=False).message
-    assert doctor_rules.check_source_acls(shown=None).status is FindingStatus.WARNING
+    assert rules.check_source_acls(shown=True).status is FindingStatus.OK
+    assert "shows no ACLs" in rules.check_source_acls(shown=False).message
+    assert rules.check_source_acls(shown=None).status is FindingStatus.WARNING
 
 
 @pytest.mark.parametrize(
@@ -79,26 +79,24 @@ def test_acls_of_the_source() -> None:
     ],
 )
 def test_room(room: Capacity | None, inodes_free: int | None, expected: dict[str, str]) -> None:
-    found = doctor_rules.check_target_room(room, None, inodes_free=inodes_free, reserve_bytes=GIB, error="no answer")
+    found = rules.check_target_room(room, None, inodes_free=inodes_free, reserve_bytes=GIB, error="no answer")
     assert statuses(found) == expected
 
 
 def test_a_source_that_does_not_fit_is_told() -> None:
     source = Capacity(total_bytes=100 * GIB, free_bytes=40 * GIB, total_inodes=None, free_inodes=None)
-    bytes_finding, _ = doctor_rules.check_target_room(ROOM, source, inodes_free=None, reserve_bytes=GIB)
+    bytes_finding, _ = rules.check_target_room(ROOM, source, inodes_free=None, reserve_bytes=GIB)
     assert bytes_finding.status is FindingStatus.WARNING
     assert "the source uses 60.0 GiB" in bytes_finding.message
 
 
 def test_what_the_target_keeps() -> None:
-    assert statuses(doctor_rules.check_capabilities(TargetCapabilities(), None, "")) == {
-        "target keeps": FindingStatus.OK
-    }
+    assert statuses(rules.check_capabilities(TargetCapabilities(), None, "")) == {"target keeps": FindingStatus.OK}
     xfs = TargetCapabilities(max_symlink_target_bytes=1023, max_acl_entries=5461)
-    assert statuses(doctor_rules.check_capabilities(xfs, xfs, "")) == {"target keeps": FindingStatus.OK}
+    assert statuses(rules.check_capabilities(xfs, xfs, "")) == {"target keeps": FindingStatus.OK}
     short = replace(xfs, max_symlink_target_bytes=255)
-    assert statuses(doctor_rules.check_capabilities(short, short, "")) == {"target keeps": FindingStatus.WARNING}
-    (synced, finding) = doctor_rules.check_capabilities(BEEGFS_CAPABILITIES, BEEGFS_CAPABILITIES, "")
+    assert statuses(rules.check_capabilities(short, short, "")) == {"target keeps": FindingStatus.WARNING}
+    (synced, finding) = rules.check_capabilities(BEEGFS_CAPABILITIES, BEEGFS_CAPABILITIES, "")
     assert (synced.check, synced.status) == ("target sync", FindingStatus.OK)
     assert finding.status is FindingStatus.WARNING
     assert "times are cut to whole seconds" in finding.message
@@ -106,10 +104,10 @@ def test_what_the_target_keeps() -> None:
     assert "hard links" not in finding.message
     assert "ACLs of more than 400 entries" in finding.message
     off = replace(BEEGFS_CAPABILITIES, keeps_acls=False, keeps_user_xattrs=False)
-    assert any("sysACLsEnabled" in finding.fix for finding in doctor_rules.check_capabilities(off, None, ""))
-    changed = doctor_rules.check_capabilities(TargetCapabilities(), BEEGFS_CAPABILITIES, "")
+    assert any("sysACLsEnabled" in finding.fix for finding in rules.check_capabilities(off, None, ""))
+    changed = rules.check_capabilities(TargetCapabilities(), BEEGFS_CAPABILITIES, "")
     assert statuses(changed) == {"target keeps": FindingStatus.WARNING}
-    assert statuses(doctor_rules.check_capabilities(None, None, "read-only")) == {"target keeps": FindingStatus.FAILURE}
+    assert statuses(rules.check_capabilities(None, None, "read-only")) == {"target keeps": FindingStatus.FAILURE}
 
 
 @pytest.mark.parametrize(
@@ -131,15 +129,15 @@ def test_the_state_directory(
     directory: bytes, filesystem: str | None, free_bytes: int | None, status: FindingStatus
 ) -> None:
     roots = (("source", b"/mnt/source"), ("target", b"/mnt/target"))
-    found = doctor_rules.check_state_directory(directory, filesystem=filesystem, free_bytes=free_bytes, roots=roots)
+    found = rules.check_state_directory(directory, filesystem=filesystem, free_bytes=free_bytes, roots=roots)
     assert statuses(found) == {"state directory": status}
 
 
 def test_the_clock() -> None:
-    assert doctor_rules.check_clock(1_800_000_000, None).status is FindingStatus.OK
-    assert doctor_rules.check_clock(1_800_000_000, 1_800_000_030).status is FindingStatus.OK
-    assert doctor_rules.check_clock(1_800_000_000, 1_800_003_600).status is FindingStatus.FAILURE
-    assert doctor_rules.check_clock(86_400, None).status is FindingStatus.FAILURE
+    assert rules.check_clock(1_800_000_000, None).status is FindingStatus.OK
+    assert rules.check_clock(1_800_000_000, 1_800_000_030).status is FindingStatus.OK
+    assert rules.check_clock(1_800_000_000, 1_800_003_600).status is FindingStatus.FAILURE
+    assert rules.check_clock(86_400, None).status is FindingStatus.FAILURE
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -150,7 +148,7 @@ def test_names_that_clients_may_not_find_are_told_where_bricks_were_drained_or_a
 ) -> None:
     options = () if value is None else (("cluster.lookup-optimize", value),)
     state = volume(options=options, tasks=tasks)
-    found = doctor_rules.check_lookups(state, moved=moved)
+    found = rules.check_lookups(state, moved=moved)
     if value == "off":
         assert [one.status for one in found] == [FindingStatus.OK]
     elif moved or tasks:
@@ -161,6 +159,6 @@ def test_names_that_clients_may_not_find_are_told_where_bricks_were_drained_or_a
 
 
 def test_files_that_were_put_on_bricks_past_gluster_are_told_with_what_to_do() -> None:
-    assert doctor_rules.check_strange_files(()) == []
-    (found,) = doctor_rules.check_strange_files((StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),))
+    assert rules.check_strange_files(()) == []
+    (found,) = rules.check_strange_files((StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/placed",)),))
     assert (found.status, found.check) == (FindingStatus.WARNING, "files without a gfid")

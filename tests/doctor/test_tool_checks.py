@@ -3,7 +3,7 @@
 import pytest
 
 from migrator.core.events import FindingStatus
-from migrator.doctor import rules as doctor_rules
+from migrator.doctor import rules
 from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES
 
 # As rsync 3.5.0 prints it, and as older ones do (3.1.3 of Debian 10; 3.2.3 of Debian 11 has the same words).
@@ -43,7 +43,7 @@ rsync comes with ABSOLUTELY NO WARRANTY.
     ],
 )
 def test_an_rsync_that_does_not_serve(output: bytes | None, said: str) -> None:
-    for finding in (doctor_rules.check_rsync("/usr/bin/rsync", output), doctor_rules.check_rsync(None, None)):
+    for finding in (rules.check_rsync("/usr/bin/rsync", output), rules.check_rsync(None, None)):
         assert finding.status is FindingStatus.FAILURE
         assert "3.2.3" in finding.fix
-    assert said in doctor_rules.check_rsync("/usr/bin/rsync", output).message
+    assert said in rules.check_rsync("/usr/bin/rsync", output).message

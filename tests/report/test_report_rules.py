@@ -17,8 +17,7 @@ from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState
 from migrator.plan.model import Plan, TransferCost
-from migrator.report import model as report_model
-from migrator.report import rules
+from migrator.report import model, rules
 from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from tests.support.facts import report, verification
 from tests.support.plans import small_plan
@@ -31,20 +30,18 @@ SEED = replace(BATCH.passes[0], state=PassState.RUNNING)
 ENDED = replace(SEED, state=PassState.DONE)
 
 
-def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> report_model.PlannedTree:
+def planned(path: bytes = b"t", user: str = "u", **reaped: int) -> model.PlannedTree:
     tree = UserTree(path=path, user=user)
-    return report_model.PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, **reaped)
+    return model.PlannedTree(tree=tree, batch=1, rank=1, size_bytes=1000, files=10, **reaped)
 
 
 def chunk(
     state: ChunkState, size_bytes: int = 500, kind: ChunkKind = ChunkKind.FILES, tree: bytes = b"t"
-) -> report_model.ChunkSum:
-    return report_model.ChunkSum(tree=tree, kind=kind, state=state, chunks=1, files=5, size_bytes=size_bytes)
+) -> model.ChunkSum:
+    return model.ChunkSum(tree=tree, kind=kind, state=state, chunks=1, files=5, size_bytes=size_bytes)
 
 
-def tree_of(
-    *sums: report_model.ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False
-) -> report_model.TreeFacts:
+def tree_of(*sums: model.ChunkSum, state: BatchState = BatchState.SEEDING, over: bool = False) -> model.TreeFacts:
     [facts] = rules.tree_facts([planned()], sums, state, ENDED if over else SEED, "p")
     return facts
 
@@ -58,32 +55,28 @@ TIMES = chunk(PENDING, 0, ChunkKind.DIRECTORY_TIMES)
 @pytest.mark.parametrize(
     ("sums", "batch", "over", "state"),
     [
-        ([chunk(DONE), TIMES], BatchState.SEEDING, False, report_model.TreeState.COPYING),
-        ([chunk(DONE)], BatchState.SEEDING, False, report_model.TreeState.COPIED),
-        ([chunk(DONE)], BatchState.VERIFIED, False, report_model.TreeState.VERIFIED),
-        ([chunk(FAILED)], BatchState.VERIFIED, True, report_model.TreeState.ATTENTION),
-        ([chunk(FAILED), chunk(DONE)], BatchState.SEEDED, True, report_model.TreeState.ATTENTION),
-        ([chunk(FAILED), chunk(PENDING)], BatchState.SEEDING, False, report_model.TreeState.COPYING),
-        ([], BatchState.SEEDING, False, report_model.TreeState.COPYING),
-        ([], BatchState.SEEDED, True, report_model.TreeState.COPIED),
+        ([chunk(DONE), TIMES], BatchState.SEEDING, False, model.TreeState.COPYING),
+        ([chunk(DONE)], BatchState.SEEDING, False, model.TreeState.COPIED),
+        ([chunk(DONE)], BatchState.VERIFIED, False, model.TreeState.VERIFIED),
+        ([chunk(FAILED)], BatchState.VERIFIED, True, model.TreeState.ATTENTION),
+        ([chunk(FAILED), chunk(DONE)], BatchState.SEEDED, True, model.TreeState.ATTENTION),
+        ([chunk(FAILED), chunk(PENDING)], BatchState.SEEDING, False, model.TreeState.COPYING),
+        ([], BatchState.SEEDING, False, model.TreeState.COPYING),
+        ([], BatchState.SEEDED, True, model.TreeState.COPIED),
     ],
 )
-def test_the_state_of_a_tree(
-    sums: list[report_model.ChunkSum], batch: BatchState, over: bool, state: report_model.TreeState
-) -> None:
+def test_the_state_of_a_tree(sums: list[model.ChunkSum], batch: BatchState, over: bool, state: model.TreeState) -> None:
     found = tree_of(*sums, state=batch, over=over)
     assert found.state is state
-    assert found.tally.done_users == (state in (report_model.TreeState.COPIED, report_model.TreeState.VERIFIED))
+    assert found.tally.done_users == (state in (model.TreeState.COPIED, model.TreeState.VERIFIED))
 
 
 def test_reaped_files_split_chunks_and_directories_are_not_counted() -> None:
     [facts] = rules.tree_facts([planned(reaped_bytes=700, reaped_files=9)], (), BatchState.PLANNED, None, "p")
-    assert facts.tally == report_model.Tally(total_bytes=300, total_files=1, total_users=1)
+    assert facts.tally == model.Tally(total_bytes=300, total_files=1, total_users=1)
     directories = chunk(DONE, 7, ChunkKind.DIRECTORIES)
     found = tree_of(chunk(SPLIT, 800), chunk(DONE, 300), chunk(PENDING), directories, chunk(DONE, 9, tree=b"other"))
-    assert found.tally == report_model.Tally(
-        total_bytes=800, done_bytes=300, total_files=10, done_files=5, total_users=1
-    )
+    assert found.tally == model.Tally(total_bytes=800, done_bytes=300, total_files=10, done_files=5, total_users=1)
 
 
 def test_a_user_is_done_when_all_their_trees_are() -> None:
@@ -97,19 +90,19 @@ def test_a_user_is_done_when_all_their_trees_are() -> None:
     tally = rules.add_up(trees)
     assert (tally.total_users, tally.done_users) == (2, 1)
     assert (tally.total_bytes, tally.done_bytes, tally.left_bytes) == (1500, 1000, 500)
-    none = rules.add_up(trees, counts=frozenset({report_model.TreeState.VERIFIED}))
+    none = rules.add_up(trees, counts=frozenset({model.TreeState.VERIFIED}))
     assert (none.done_bytes, none.done_users) == (0, 0)
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
 def test_only_everything_is_a_hundred_percent(one: int, other: int) -> None:
     done, total = sorted((one, other))
-    share = report_model.Tally(total_bytes=total, done_bytes=done).percent_bytes
+    share = model.Tally(total_bytes=total, done_bytes=done).percent_bytes
     assert (share is None) == (total == 0)
     assert share is None or (0 <= share <= 100 and (share == 100) == (done == total))
 
 
-T, C = report_model.TreeState, CutoverState
+T, C = model.TreeState, CutoverState
 
 
 @pytest.mark.parametrize(
@@ -132,9 +125,9 @@ T, C = report_model.TreeState, CutoverState
     ],
 )
 def test_the_state_of_a_tree_in_the_whole_migration(
-    states: list[report_model.TreeState | None], cutover: CutoverState | None, found: tuple[report_model.TreeState, str]
+    states: list[model.TreeState | None], cutover: CutoverState | None, found: tuple[model.TreeState, str]
 ) -> None:
-    tally = report_model.Tally(total_bytes=9, done_bytes=3, total_files=2, done_files=1, total_users=1)
+    tally = model.Tally(total_bytes=9, done_bytes=3, total_files=2, done_files=1, total_users=1)
     facts = replace(tree_of(), tally=tally)
     by_plan = [
         [] if state is None else [replace(facts, plan=plan, state=state)]
@@ -151,22 +144,22 @@ def test_the_state_of_a_tree_in_the_whole_migration(
 
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-6, streams=2, basis="assumed")
-TALLY = report_model.Tally(total_bytes=9_000, total_files=30)
+TALLY = model.Tally(total_bytes=9_000, total_files=30)
 
 
-def asked(tally: report_model.Tally = TALLY, now_s: float = 10_000.0, **changed: Any) -> list[tuple[float, str]]:
+def asked(tally: model.Tally = TALLY, now_s: float = 10_000.0, **changed: Any) -> list[tuple[float, str]]:
     facts: dict[str, Any] = {"cost": COST, "done": (), "started_at_s": None}
     found = rules.estimates(now_s=now_s, tally=tally, **(facts | changed))
     assert all(one.finish_at_s == pytest.approx(now_s + one.left_s) for one in found)
     return [(one.left_s, one.basis) for one in found]
 
 
-def done(*points: tuple[float, int, int]) -> tuple[report_model.DonePoint, ...]:
-    return tuple(report_model.DonePoint(at_s=at_s, done_files=files, done_bytes=size) for at_s, files, size in points)
+def done(*points: tuple[float, int, int]) -> tuple[model.DonePoint, ...]:
+    return tuple(model.DonePoint(at_s=at_s, done_files=files, done_bytes=size) for at_s, files, size in points)
 
 
-THIRD = report_model.Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
-EMPTY_LEFT = report_model.Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100)
+THIRD = model.Tally(total_bytes=3000, done_bytes=1000, total_files=3, done_files=1)
+EMPTY_LEFT = model.Tally(total_bytes=1000, done_bytes=1000, total_files=300, done_files=100)
 LATE = done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700))
 
 
@@ -182,8 +175,8 @@ LATE = done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700))
     ],
 )
 def test_the_pace_includes_pauses(
-    tally: report_model.Tally,
-    points: tuple[report_model.DonePoint, ...],
+    tally: model.Tally,
+    points: tuple[model.DonePoint, ...],
     started_s: float,
     now_s: float,
     left_s: float | None,
@@ -203,7 +196,7 @@ def test_an_estimate_by_cost_divides_the_work_by_the_streams() -> None:
 
 
 SCAN, PLAN = REPORT.status.scan, REPORT.status.plan
-RUN = replace(REPORT.status.runs[0], pid=4, silent_s=90.0, life=report_model.RunLife.ENDED, started_at_s=0.0)
+RUN = replace(REPORT.status.runs[0], pid=4, silent_s=90.0, life=model.RunLife.ENDED, started_at_s=0.0)
 
 
 def blocked(**facts: Any) -> list[tuple[str, str, str]]:
@@ -241,16 +234,14 @@ def test_advice_after_differences_copies_them(
     assert not any(words in hint for words in not_said)
 
 
-def run(
-    life: report_model.RunLife, exit_code: int | None = None, verb: str = "run", **changed: Any
-) -> report_model.RunFacts:
+def run(life: model.RunLife, exit_code: int | None = None, verb: str = "run", **changed: Any) -> model.RunFacts:
     return replace(RUN, life=life, exit_code=exit_code, verb=verb, **changed)
 
 
 @pytest.mark.parametrize(("verb", "undoing"), [("brick-drain", "brick-stop"), ("cutover", "rollback")])
 def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str) -> None:
-    failed = run(report_model.RunLife.ENDED, int(ExitCode.INTERRUPTED), verb)
-    undone = run(report_model.RunLife.ENDED, 0, undoing, started_at_s=5.0)
+    failed = run(model.RunLife.ENDED, int(ExitCode.INTERRUPTED), verb)
+    undone = run(model.RunLife.ENDED, 0, undoing, started_at_s=5.0)
     assert blocked(runs=[undone, failed]) == []
     assert len(blocked(runs=[replace(undone, exit_code=4), failed])) == 2
     assert len(blocked(runs=[replace(failed, started_at_s=9.0), undone])) == 1
@@ -259,18 +250,18 @@ def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str)
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        ([run(report_model.RunLife.ENDED, 0), run(report_model.RunLife.ENDED, 1)], []),
-        ([run(report_model.RunLife.ENDED, 3), run(report_model.RunLife.AT_WORK, verb="scan")], []),
-        ([run(report_model.RunLife.KILLED)], ["process 4 was killed: it is gone and recorded no end"]),
+        ([run(model.RunLife.ENDED, 0), run(model.RunLife.ENDED, 1)], []),
+        ([run(model.RunLife.ENDED, 3), run(model.RunLife.AT_WORK, verb="scan")], []),
+        ([run(model.RunLife.KILLED)], ["process 4 was killed: it is gone and recorded no end"]),
         (
-            [run(report_model.RunLife.SILENT)],
+            [run(model.RunLife.SILENT)],
             ["process 4 has had no heartbeat for 1 min 30 s: it was killed, or it hangs"],
         ),
-        ([run(report_model.RunLife.ENDED, 130)], ["it ended with exit code 130 (interrupted, resumable)"]),
-        ([run(report_model.RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
+        ([run(model.RunLife.ENDED, 130)], ["it ended with exit code 130 (interrupted, resumable)"]),
+        ([run(model.RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
     ],
 )
-def test_the_newest_run_of_each_verb_counts(runs: list[report_model.RunFacts], said: list[str]) -> None:
+def test_the_newest_run_of_each_verb_counts(runs: list[model.RunFacts], said: list[str]) -> None:
     assert [on for _, on, _ in blocked(runs=runs)] == said
 
 
@@ -280,8 +271,8 @@ def test_the_newest_run_of_each_verb_counts(runs: list[report_model.RunFacts], s
 K, INFO, WARNING = EventKind, Severity.INFO, Severity.WARNING
 
 
-def group(kind: EventKind, subject: str, at_s: float, severity: Severity = WARNING) -> report_model.Incident:
-    return report_model.Incident(
+def group(kind: EventKind, subject: str, at_s: float, severity: Severity = WARNING) -> model.Incident:
+    return model.Incident(
         kind=kind, severity=severity, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
     )
 
@@ -310,7 +301,7 @@ def group(kind: EventKind, subject: str, at_s: float, severity: Severity = WARNI
         (K.VERIFY_FINISHED, "b", group(K.VERIFY_FINISHED, "b", 20.0), ""),
     ],
 )
-def test_what_ends_an_incident(kind: EventKind, subject: str, ending: report_model.Incident, resolution: str) -> None:
+def test_what_ends_an_incident(kind: EventKind, subject: str, ending: model.Incident, resolution: str) -> None:
     never = group(K.HOST_LOST, "host z", 5.0)
     said = rules.incidents([group(kind, subject, 10.0), never], [ending])
     [one] = [one for one in said if one.subject == subject]
@@ -380,7 +371,7 @@ def test_bricks_are_free_by_their_drain_the_schedule_or_the_end_of_the_volume(
     assert all(one.basis.startswith("late: ") for one in late)
 
 
-def servers(*bricks: report_model.BrickOutlook, plan: Plan = SCHEDULED) -> dict[str, report_model.ServerOutlook]:
+def servers(*bricks: model.BrickOutlook, plan: Plan = SCHEDULED) -> dict[str, model.ServerOutlook]:
     return {one.server: one for one in rules.server_outlooks(bricks, plan)}
 
 
@@ -403,7 +394,7 @@ def test_a_server_is_free_with_the_last_of_its_bricks() -> None:
 
 
 THEN_S, NOW_S = 1e9, 1e9 + 7 * DAY_S
-EARLIER = report_model.EarlierReport(
+EARLIER = model.EarlierReport(
     at_s=THEN_S,
     plan="p",
     total_bytes=1000 * GIB,
@@ -415,28 +406,28 @@ EARLIER = report_model.EarlierReport(
 NO_FORECAST = replace(EARLIER, likely_at_s=None)
 
 
-def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40, files: int = 1000) -> report_model.ThroughputPoint:
+def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40, files: int = 1000) -> model.ThroughputPoint:
     size = round(gib_per_day * days * GIB)
-    return report_model.ThroughputPoint(
+    return model.ThroughputPoint(
         at_s=0.0, span_s=days * DAY_S, busy_s=busy * days * DAY_S, streams=4.0, files=files, size_bytes=size
     )
 
 
 def compared(
-    earlier: report_model.EarlierReport = EARLIER,
+    earlier: model.EarlierReport = EARLIER,
     *,
     done_gib: int = 480,
     total_gib: int = 1000,
     likely_s: float | None = THEN_S + 20 * DAY_S,
-    since: report_model.ThroughputPoint | None = work(7),  # noqa: B008 - frozen
-) -> report_model.SinceReport:
+    since: model.ThroughputPoint | None = work(7),  # noqa: B008 - frozen
+) -> model.SinceReport:
     assert REPORT.forecast is not None
     left = 0 if likely_s is None else 50
     return rules.since_report(
         earlier,
         now_s=NOW_S,
         plan="p",
-        overall=report_model.Tally(
+        overall=model.Tally(
             total_bytes=total_gib * GIB, done_bytes=done_gib * GIB, total_files=100, done_files=100 - left
         ),
         forecast=None if likely_s is None else replace(REPORT.forecast, likely_at_s=likely_s),
@@ -448,19 +439,19 @@ def compared(
 @pytest.mark.parametrize(
     ("earlier", "likely_days", "standing", "moved_days"),
     [
-        (EARLIER, 20.0, report_model.Standing.AS_EXPECTED, 0.0),
-        (EARLIER, 20.9, report_model.Standing.AS_EXPECTED, 0.9),
-        (EARLIER, 21.5, report_model.Standing.BEHIND, 1.5),
-        (EARLIER, 18.5, report_model.Standing.AHEAD, -1.5),
+        (EARLIER, 20.0, model.Standing.AS_EXPECTED, 0.0),
+        (EARLIER, 20.9, model.Standing.AS_EXPECTED, 0.9),
+        (EARLIER, 21.5, model.Standing.BEHIND, 1.5),
+        (EARLIER, 18.5, model.Standing.AHEAD, -1.5),
         # Everything is copied: the end is now.
-        (EARLIER, None, report_model.Standing.AHEAD, -13.0),
-        (NO_FORECAST, 20.0, report_model.Standing.UNKNOWN, None),
+        (EARLIER, None, model.Standing.AHEAD, -13.0),
+        (NO_FORECAST, 20.0, model.Standing.UNKNOWN, None),
     ],
 )
 def test_the_standing_is_how_far_the_end_has_moved(
-    earlier: report_model.EarlierReport,
+    earlier: model.EarlierReport,
     likely_days: float | None,
-    standing: report_model.Standing,
+    standing: model.Standing,
     moved_days: float | None,
 ) -> None:
     found = compared(earlier, likely_s=None if likely_days is None else THEN_S + likely_days * DAY_S)
@@ -483,7 +474,7 @@ def test_the_standing_is_how_far_the_end_has_moved(
         ),
     ],
 )
-def test_reasons(found: report_model.SinceReport, reason: str) -> None:
+def test_reasons(found: model.SinceReport, reason: str) -> None:
     assert reason in found.reasons
 
 

@@ -5,17 +5,16 @@ from dataclasses import replace
 import pytest
 
 from migrator.core.units import TIB
-from migrator.schedule import model as schedule_model
-from migrator.schedule import rules as schedule_rules
+from migrator.schedule import model, rules
 from migrator.schedule.rules_play import play
 from tests.schedule.schedules import Replay, batch, facts, subvolume
 
 
-def outcome(site: schedule_model.ScheduleFacts) -> schedule_model.Outcome:
-    return schedule_rules.best_outcome(site, range(len(site.batches)))
+def outcome(site: model.ScheduleFacts) -> model.Outcome:
+    return rules.best_outcome(site, range(len(site.batches)))
 
 
-def obstacle(site: schedule_model.ScheduleFacts) -> schedule_model.Obstacle:
+def obstacle(site: model.ScheduleFacts) -> model.Obstacle:
     found = outcome(site).obstacle
     assert found is not None
     return found
@@ -51,7 +50,7 @@ def test_growth_is_copied_and_counts_on_both_sides() -> None:
     # 100 grow by 10 a day; what is there after 1.25 days takes 1.25 times as long: begins 0, ends at 1 / (1 - 0.1).
     site = facts([subvolume(1, total=200, free=100)], [batch(1, [100], days=1)], target=112, growth=10, retain=0)
     assert outcome(site).batches[0].moved_day == pytest.approx(1 / 0.9)
-    assert obstacle(replace(site, target_free_bytes=111)).kind is schedule_model.ObstacleKind.TARGET_BYTES
+    assert obstacle(replace(site, target_free_bytes=111)).kind is model.ObstacleKind.TARGET_BYTES
 
 
 def test_the_last_brick_is_retired_and_a_replica_set_leaves_as_one() -> None:
@@ -67,7 +66,7 @@ def test_the_last_brick_is_retired_and_a_replica_set_leaves_as_one() -> None:
 
 
 def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_they_are_purged() -> None:
-    kept = schedule_model.KeptFacts(placed=schedule_model.Placed(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
+    kept = model.KeptFacts(placed=model.Placed(size_bytes=(60, 60), files=(0, 0)), freed_day=7)
     site = facts([subvolume(1, free=20), subvolume(2, free=20)], [batch(1, [20, 20], days=1)], kept=(kept,), retain=30)
     found = outcome(site)
     assert found.subvolumes[0].drain_begins_day == 7
@@ -77,28 +76,23 @@ def test_sources_that_are_kept_of_users_who_moved_before_stand_in_the_way_until_
 def test_every_obstacle() -> None:
     volumes = [subvolume(1, free=10), subvolume(2, free=10)]
     big = batch(1, [90, 90], files=[5, 5])
-    assert obstacle(facts(volumes, [big], target=179)) == schedule_model.Obstacle(
-        kind=schedule_model.ObstacleKind.TARGET_BYTES, day=0, batch=1, lacking_bytes=1
+    assert obstacle(facts(volumes, [big], target=179)) == model.Obstacle(
+        kind=model.ObstacleKind.TARGET_BYTES, day=0, batch=1, lacking_bytes=1
     )
-    assert obstacle(facts(volumes, [big], target_inodes=9)) == schedule_model.Obstacle(
-        kind=schedule_model.ObstacleKind.TARGET_INODES, day=0, batch=1, lacking_inodes=1
+    assert obstacle(facts(volumes, [big], target_inodes=9)) == model.Obstacle(
+        kind=model.ObstacleKind.TARGET_INODES, day=0, batch=1, lacking_inodes=1
     )
-    assert (
-        obstacle(facts(volumes, [batch(1, [1, 1])], outside=[80, 80])).kind is schedule_model.ObstacleKind.SOURCE_ROOM
-    )
-    assert (
-        obstacle(facts(volumes, [batch(1, [10, 10], days=20)], growth=1)).kind
-        is schedule_model.ObstacleKind.COPY_TOO_SLOW
-    )
+    assert obstacle(facts(volumes, [batch(1, [1, 1])], outside=[80, 80])).kind is model.ObstacleKind.SOURCE_ROOM
+    assert obstacle(facts(volumes, [batch(1, [10, 10], days=20)], growth=1)).kind is model.ObstacleKind.COPY_TOO_SLOW
     grown = facts(volumes, [batch(1, [90, 90], days=9)], growth=3)
     found = obstacle(grown)
-    assert (found.kind, found.subvolume) == (schedule_model.ObstacleKind.SOURCE_GROWTH, 1)
+    assert (found.kind, found.subvolume) == (model.ObstacleKind.SOURCE_GROWTH, 1)
     assert found.day == pytest.approx(20 / 3)
     target = facts([subvolume(1, total=1000, free=900)], [batch(1, [100], days=0)], target=101, growth=1, retain=9)
     found = obstacle(target)
-    assert found.kind is schedule_model.ObstacleKind.TARGET_GROWTH
-    for kind in schedule_model.ObstacleKind:
-        assert schedule_rules.obstacle_words(schedule_model.Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
+    assert found.kind is model.ObstacleKind.TARGET_GROWTH
+    for kind in model.ObstacleKind:
+        assert rules.obstacle_words(model.Obstacle(kind=kind, day=3, batch=2, subvolume=1), 0.0)
 
 
 def test_remedies_are_enough_and_less_is_not() -> None:
@@ -106,27 +100,27 @@ def test_remedies_are_enough_and_less_is_not() -> None:
     one = replace(
         batch(1, [90 * TIB, 90 * TIB], files=[5000, 5000]),
         old=(
-            schedule_model.OldFiles(user="ada", size_bytes=70 * TIB),
-            schedule_model.OldFiles(user="bob", size_bytes=50 * TIB),
+            model.OldFiles(user="ada", size_bytes=70 * TIB),
+            model.OldFiles(user="bob", size_bytes=50 * TIB),
         ),
     )
     site = facts(volumes, [one], target=80 * TIB, target_inodes=8000)
-    found = schedule_rules.remedies(site, (0,))
+    found = rules.remedies(site, (0,))
     assert found.more_bytes is not None
     assert found.more_inodes is not None
     assert 100 * TIB <= found.more_bytes <= 101 * TIB
     assert 2000 <= found.more_inodes <= 2100
-    assert schedule_rules.is_possible(schedule_rules.with_room(site, found.more_bytes, found.more_inodes), (0,))
+    assert rules.is_possible(rules.with_room(site, found.more_bytes, found.more_inodes), (0,))
     # There are not the inodes either way.
     assert (found.reap_bytes, found.reap_users, found.max_fill) == (None, (), None)
     enough = replace(site, target_inodes_free=None)
-    found = schedule_rules.remedies(enough, (0,))
+    found = rules.remedies(enough, (0,))
     assert (found.more_inodes, found.reap_users, found.reap_bytes) == (0, ("ada", "bob"), 120 * TIB)
-    assert not schedule_rules.is_possible(schedule_rules.without_old(enough, ["ada"]), (0,))
+    assert not rules.is_possible(rules.without_old(enough, ["ada"]), (0,))
     fuller = facts([subvolume(1)], [batch(1, [50])], target=60, max_fill=0.8)
-    assert schedule_rules.remedies(fuller, (0,)).max_fill == 0.84
+    assert rules.remedies(fuller, (0,)).max_fill == 0.84
     hopeless = facts([subvolume(1)], [batch(1, [50], days=60)], growth=1)
-    assert schedule_rules.remedies(hopeless, (0,)).more_bytes is None
+    assert rules.remedies(hopeless, (0,)).more_bytes is None
 
 
 def test_orders_stand_side_by_side() -> None:
@@ -134,8 +128,8 @@ def test_orders_stand_side_by_side() -> None:
     volumes = [subvolume(1, free=90), subvolume(2, free=0)]
     batches = [batch(1, [0, 90], days=50), batch(2, [10, 10], days=1)]
     site = facts(volumes, batches, max_fill=0.9, retain=1)
-    schedule = schedule_rules.make_schedule(site)
-    assert [one.order for one in schedule.orders] == list(schedule_model.ScheduleOrder)
+    schedule = rules.make_schedule(site)
+    assert [one.order for one in schedule.orders] == list(model.ScheduleOrder)
     planned, heaviest, soonest = (one.outcome for one in schedule.orders)
     assert planned == heaviest
     assert [step.batch for step in soonest.batches] == [2, 1]
@@ -146,5 +140,5 @@ def test_orders_stand_side_by_side() -> None:
     assert sooner < first
     assert schedule.remedies is None
     assert schedule.every_drain_order
-    assert schedule_rules.schedule_problem(schedule, 0.0) is None
-    assert schedule_rules.make_schedule(site) == schedule
+    assert rules.schedule_problem(schedule, 0.0) is None
+    assert rules.make_schedule(site) == schedule

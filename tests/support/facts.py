@@ -5,7 +5,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover.model import CutoverFacts, CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
-from migrator.report import model as report_model
+from migrator.report import model
 from migrator.transfer.model import (
     ConvergenceOutcome,
     ConvergenceRecord,
@@ -74,17 +74,15 @@ def convergence(path: bytes = b"home/alice") -> ConvergenceRecord:
     )
 
 
-def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.ReportFacts:
+def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFacts:
     """A migration half way; `path` and `text` are in every place where a user's may be."""
     trees = (UserTree(path=path, user=text), UserTree(path=path + b"2", user=text + "2"))
-    tally = report_model.Tally(
-        total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0
-    )
-    run = report_model.RunFacts(
+    tally = model.Tally(total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0)
+    run = model.RunFacts(
         id=1,
         verb="run",
         pid=4711,
-        life=report_model.RunLife.SILENT,
+        life=model.RunLife.SILENT,
         started_at_s=AT_S - 1000,
         heartbeat_at_s=AT_S - 400,
         silent_s=400.0,
@@ -93,7 +91,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
         directory=text,
     )
     plan = small_plan("week1", trees=trees)
-    status = report_model.StatusFacts(
+    status = model.StatusFacts(
         at_s=AT_S,
         site=text,
         scan=whole_catalog(
@@ -110,7 +108,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
             size_bytes=1500,
             problems=1,
         ),
-        plan=report_model.PlanFacts(
+        plan=model.PlanFacts(
             name=text,
             path="plans/week1.json",
             checksum="c",
@@ -119,21 +117,19 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
             forecast_s=90.0,
             basis="assumed",
         ),
-        overall=report_model.Tally(
+        overall=model.Tally(
             total_bytes=1500, done_bytes=620, total_files=15, done_files=4, total_users=2, done_users=0
         ),
-        verified=report_model.Tally(
-            total_bytes=1500, done_bytes=0, total_files=15, done_files=0, total_users=2, done_users=0
-        ),
+        verified=model.Tally(total_bytes=1500, done_bytes=0, total_files=15, done_files=0, total_users=2, done_users=0),
         batches=(
-            report_model.BatchFacts(
+            model.BatchFacts(
                 number=1,
                 state=BatchState.SEEDED,
                 tally=tally,
                 users=(text,),
                 chunks={ChunkState.DONE: 3, ChunkState.FAILED: 1},
                 passes=(
-                    report_model.PassFacts(
+                    model.PassFacts(
                         id=1,
                         batch=1,
                         kind=PassKind.SEED,
@@ -154,23 +150,21 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
                     ),
                 ),
                 forecast_s=60.0,
-                attention=report_model.AttentionCount(bad=7, vanished=3),
+                attention=model.AttentionCount(bad=7, vanished=3),
                 verification=verification(text),
                 convergence=convergence(path),
             ),
         ),
         trees=tuple(
-            report_model.TreeFacts(
-                tree=tree, plan=text, batch=1, rank=rank, state=report_model.TreeState.COPYING, tally=tally
-            )
+            model.TreeFacts(tree=tree, plan=text, batch=1, rank=rank, state=model.TreeState.COPYING, tally=tally)
             for rank, tree in enumerate(trees, 1)
         ),
-        estimates=(report_model.Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),
-        rate=report_model.ThroughputPoint(
+        estimates=(model.Estimate(left_s=3600.0, finish_at_s=AT_S + 3600, basis=text),),
+        rate=model.ThroughputPoint(
             at_s=AT_S, span_s=300.0, busy_s=300.0, streams=4.0, files=600, size_bytes=300 * 2**20
         ),
         attention=(
-            report_model.AttentionFile(
+            model.AttentionFile(
                 batch=1, problem=FileProblem(path=path, kind=FileProblemKind.BAD, errno=5, reason=f"no: {text}")
             ),
         ),
@@ -178,7 +172,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
         vanished_total=3,
         runs=(run,),
         events=(
-            report_model.SeenEvent(
+            model.SeenEvent(
                 at_s=AT_S, kind=EventKind.FILE_BAD, severity=Severity.ERROR, subject=text, message=f"m {text}"
             ),
         ),
@@ -197,12 +191,12 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
                 failure=f"no: {text}",
             ),
         ),
-        blocked=(report_model.Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
+        blocked=(model.Blocker(subject=text, on=f"on {text}", hint="migrator verify --user-batch 1"),),
     )
-    return report_model.ReportFacts(
+    return model.ReportFacts(
         status=status,
         done=tuple(
-            report_model.DonePoint(at_s=AT_S - 900 + 100 * index, done_files=index, done_bytes=100 * index)
+            model.DonePoint(at_s=AT_S - 900 + 100 * index, done_files=index, done_bytes=100 * index)
             for index in range(7)
         ),
         verifications=(verification(text),),
@@ -211,7 +205,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
         forecast=forecast(text),
         since=since(text),
         days=tuple(
-            report_model.ThroughputPoint(
+            model.ThroughputPoint(
                 at_s=AT_S - 86400 * index, span_s=86400.0, busy_s=4e4, streams=2.0, files=5, size_bytes=2**40 + index
             )
             for index in range(5, 0, -1)
@@ -221,16 +215,14 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
             side=Side.TARGET, at_s=AT_S + 9000, used_bytes=2**45, total_bytes=2**44, used_inodes=90, total_inodes=100
         ),
         bricks=(
-            report_model.BrickOutlook(
+            model.BrickOutlook(
                 brick=f"gl1:/{text}", state="draining", left_files=5, left_bytes=7, free_at_s=AT_S, basis=f"by {text}"
             ),
         ),
         servers=(
-            report_model.ServerOutlook(
-                server=f"gl1{text}", bricks=2, free_bricks=1, free_at_s=AT_S, basis=f"by {text}"
-            ),
+            model.ServerOutlook(server=f"gl1{text}", bricks=2, free_bricks=1, free_at_s=AT_S, basis=f"by {text}"),
         ),
-        reaped=report_model.ReapedFacts(
+        reaped=model.ReapedFacts(
             to_archive_bytes=2**30,
             to_archive_inodes=7,
             skipped_bytes=2**20,
@@ -242,7 +234,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
             released=2,
         ),
         incidents=tuple(
-            report_model.Incident(
+            model.Incident(
                 kind=EventKind.HOST_LOST,
                 severity=Severity.WARNING,
                 subject=text,
@@ -259,8 +251,8 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> report_model.Rep
     )
 
 
-def forecast(text: str) -> report_model.CopyForecast:
-    return report_model.CopyForecast(
+def forecast(text: str) -> model.CopyForecast:
+    return model.CopyForecast(
         made_at_s=AT_S,
         likely_at_s=AT_S + 9000,
         earliest_at_s=AT_S + 8000,
@@ -269,7 +261,7 @@ def forecast(text: str) -> report_model.CopyForecast:
         history_s=5e5,
         basis=(f"from {text}", "by replays"),
         cone=tuple(
-            report_model.ConePoint(
+            model.ConePoint(
                 at_s=AT_S + 1200 * turn,
                 left_bytes=880 - 88.0 * turn,
                 least_bytes=880 - 88.0 * turn,
@@ -280,9 +272,9 @@ def forecast(text: str) -> report_model.CopyForecast:
     )
 
 
-def since(text: str) -> report_model.SinceReport:
-    return report_model.SinceReport(
-        earlier=report_model.EarlierReport(
+def since(text: str) -> model.SinceReport:
+    return model.SinceReport(
+        earlier=model.EarlierReport(
             at_s=AT_S - 6e5,
             plan=text,
             total_bytes=1400,
@@ -291,7 +283,7 @@ def since(text: str) -> report_model.SinceReport:
             done_files=1,
             likely_at_s=AT_S + 8000,
         ),
-        standing=report_model.Standing.BEHIND,
+        standing=model.Standing.BEHIND,
         done_bytes=600,
         done_files=3,
         expected_bytes=700.0,
