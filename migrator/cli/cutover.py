@@ -1,7 +1,6 @@
 """`cutover` and `rollback`: move users to the target, or back to the source."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,17 +15,13 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.cutover.model import CutoverRequest, CutoverSummary
-from migrator.cutover.stage import CutoverCall, attempts_of_users
+from migrator.cutover.stage import ByBatch, CutoverCall, attempts_of_users
 from migrator.plan.model import Plan
-from migrator.site.config import Site
 from migrator.transfer.bases import active_plan
 from migrator.verify.model import DigestPolicy
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-
-
-ByBatch = Mapping[int, tuple[UserTree, ...]]
 
 
 @click.command("cutover")
@@ -50,7 +45,7 @@ def cutover_command(
 
     A failure before the switch thaws the user on the source. The same command resumes after a kill.
     """
-    return _move(invocation, choice, dry_run=dry_run, accept_freeze=accept_freeze, back=False)
+    return _move(invocation, choice, dry_run=dry_run, accept_freeze=accept_freeze)
 
 
 @click.command("rollback")
@@ -82,7 +77,7 @@ def _move(
     choice: Choice,
     *,
     dry_run: bool,
-    back: bool,
+    back: bool = False,
     accept_freeze: bool = False,
     overwrite_source: bool = False,
 ) -> ExitCode:
@@ -96,9 +91,18 @@ def _move(
         name_plans(ledger, chosen)
         summaries: list[CutoverSummary] = []
         for name, trees in chosen.items():
-            request = replace(
-                _request(site, name, trees, dry_run=dry_run, accept_freeze=accept_freeze),
+            request = CutoverRequest(
+                plan=name,
+                trees=trees,
+                run=run_request(site, name, tuple(trees), engine=pass_engine(site), dry_run=dry_run),
+                vouched=site.cutover.freeze == "hook",
+                max_freeze_s=site.cutover.max_freeze_s,
+                settle_s=site.cutover.settle_s,
+                accept_freeze=accept_freeze,
+                wants_backup=site.cutover.wait_for_backup,
+                require_rollback=site.cutover.require_rollback,
                 overwrite_source=overwrite_source,
+                dry_run=dry_run,
             )
 
             async def work(shown: Progress, request: CutoverRequest = request) -> CutoverSummary:
@@ -138,18 +142,3 @@ def _chosen(ledger: "Ledger", plan: Plan, choice: Choice, *, back: bool) -> Mapp
             by_batch = found.setdefault(plan.name, {})
             by_batch[batch] = (*by_batch.get(batch, ()), *left)
     return found
-
-
-def _request(site: Site, plan: str, trees: ByBatch, *, dry_run: bool, accept_freeze: bool) -> CutoverRequest:
-    return CutoverRequest(
-        plan=plan,
-        trees=trees,
-        run=run_request(site, plan, tuple(trees), engine=pass_engine(site), dry_run=dry_run),
-        vouched=site.cutover.freeze == "hook",
-        max_freeze_s=site.cutover.max_freeze_s,
-        settle_s=site.cutover.settle_s,
-        accept_freeze=accept_freeze,
-        wants_backup=site.cutover.wait_for_backup,
-        require_rollback=site.cutover.require_rollback,
-        dry_run=dry_run,
-    )

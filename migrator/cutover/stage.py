@@ -66,16 +66,138 @@ def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, By
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
 
 
-# Preflight checks.
+# Hooks that are still owed for an attempt that has ended.
+
+
+async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> None:
+    """Call the `post` hooks of every step of an attempt whose calls have not come to their end. Nobody is frozen by it any
+    more, so they may take their time. May be called again; mostly there is nothing to do.
+    """
+    hooking, records = machine.hooking(), machine.cutting.ledger.hooks
+    for place, step, done in _steps(record):
+        if hooking is not None and records.open_since(place.step, place.hooked.key) is not None:
+            act = model.CutoverAct(step=step, intent=record.state, result=record.state)
+            facts = machine.facts(place, HookEvent.POST, record, act)
+            await hooking.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
+
+
+def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.CutoverStep, bool]]:
+    """The steps that hooks are called around, in order, and whether each was done."""
+    state = record.state
+    for way, stays in (
+        (THERE, state is model.CutoverState.REVERTED),
+        (BACK, state is not model.CutoverState.ROLLED_BACK),
+    ):
+        for step in (way.freeze, way.switch, way.revert if stays else way.thaw):
+            hooked = steps.HOOKED[step]
+            done = hooked is HookStep.THAW or model.STEP_STATES[step][1] in record.times
+            yield CutoverPlace(step=hooked, record=record, back=not way.forward), step, done
+
+
+# Beginning and resuming.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarding:
-    """The preflight checks of one tree."""
+class Beginning:
+    """Begins or resumes the cutover or rollback of one tree. `no_way_back` is why users could not be moved back (empty: they
+    could).
+    """
 
     sight: steps.Sight
+    no_way_back: str = ""
 
-    async def problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
+    async def cut_over(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
+        """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
+        cutting = machine.cutting
+        cutovers = cutting.ledger.cutovers
+        record = cutovers.latest(tree.path)
+        own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
+        # A call that was killed right after the thaw has not recorded the user as retained.
+        comparison = steps.TreeComparison(cutting=cutting)
+        if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
+            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"goes on: {state_words(record.state)}")
+            return await comparison.after(machine, await machine.drive(record), record)
+        if record is not None:
+            await call_owed(machine, record)
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, tree, "preflight checks")
+        found = await self.preview(tree, batch)
+        for problem in found.problems:
+            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, problem)
+        if found.ending is not model.Ending.PLANNED:
+            return found
+        await comparison.before(tree)
+        record = cutovers.plan(
+            plan=cutting.plan.name,
+            batch=batch,
+            tree=tree,
+            predicted_freeze_s=found.predicted_freeze_s,
+            at_s=cutting.now_s(),
+        )
+        predicted_s = record.predicted_freeze_s
+        predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
+        message = f"{tree.user} is moved to the target; of the freeze {predicted}"
+        if self.no_way_back:
+            message += f"; {tree.user} cannot be moved back: {self.no_way_back}"
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, message)
+        comparison.keep(record)
+        return await comparison.after(machine, await machine.drive(record), record)
+
+    async def roll_back(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
+        """Move a user back, from any state."""
+        cutting = machine.cutting
+        record = cutting.ledger.cutovers.latest(tree.path)
+        if record is None or record.state in model.ENDED_STATES:
+            if record is not None:
+                await call_owed(machine, record)
+            return _on_source(tree, batch, record)
+        # Asked before a user who works on the target is frozen.
+        unseen = await self.sight.against_rollback() if record.state in model.SETTLED_STATES else ""
+        if problem := unseen or await steps.retained_source_problem(cutting, record):
+            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record.tree, problem)
+            return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
+        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"{tree.user} is moved back to the source")
+        return await machine.drive(record)
+
+    async def preview(self, tree: UserTree, batch: int) -> model.TreeOutcome:
+        """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
+        record = self.sight.ledger.cutovers.latest(tree.path)
+        if record is not None and record.state in model.SETTLED_STATES:
+            return outcome_of(
+                record, model.Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
+            )
+        predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
+        problems = await self._problems(tree, batch, predicted_freeze_s=predicted_s)
+        back = f"could not be moved back: {self.no_way_back}" if self.no_way_back else "could be moved back"
+        if self.no_way_back and self.sight.request.require_rollback:
+            problems = (*problems, f"{tree.user} {back}; {_WITHOUT}")
+        return model.TreeOutcome(
+            tree=tree,
+            batch=batch,
+            ending=model.Ending.REFUSED if problems else model.Ending.PLANNED,
+            cutover=None if record is None else cutover_facts(record),
+            words="; ".join(problems) or f"{tree.user} would be moved, and {back}",
+            hint="mend each as it says, then run the same command again" if problems else "",
+            problems=problems,
+            predicted_freeze_s=predicted_s,
+        )
+
+    async def preview_back(self, tree: UserTree, batch: int) -> model.TreeOutcome:
+        """The first step of a rollback. Changes nothing."""
+        record = self.sight.ledger.cutovers.latest(tree.path)
+        if record is None or record.state in model.ENDED_STATES:
+            return _on_source(tree, batch, record)
+        if record.state in model.SETTLED_STATES and (problem := await self.sight.against_rollback()):
+            return _not_back(record, problem, _ASK_AGAIN)
+        step = begin_rollback(record, await self.sight.see(record))
+        if isinstance(step, model.CutoverAct):
+            words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
+            return outcome_of(record, model.Ending.PLANNED, words)
+        hint = step.hint if isinstance(step, Halt) else ""
+        return outcome_of(record, model.Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
+
+    # Preflight checks.
+
+    async def _problems(self, tree: UserTree, batch: int, *, predicted_freeze_s: float | None) -> tuple[str, ...]:
         """Every failed check, as a sentence."""
         sight, ledger = self.sight, self.sight.ledger
         plan = ledger.plans.read(sight.plan.name)
@@ -109,7 +231,7 @@ class Guarding:
         limits = await self._limits(tree) if capacity == () else ()
         return (*paused, *problems, *limits)
 
-    def predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
+    def _predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
         """How long the user would be frozen now; None if no delta pass went over their tree. Blocking."""
         sight, ledger = self.sight, self.sight.ledger
         lanes = sight.run.lanes.all
@@ -232,140 +354,6 @@ class Guarding:
             return await find_hooks(hooks, self.sight.run.blocking)
         except MigratorError:
             return None
-
-
-# Hooks that are still owed for an attempt that has ended.
-
-
-async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> None:
-    """Call the `post` hooks of every step of an attempt whose calls have not come to their end. Nobody is frozen by it any
-    more, so they may take their time. May be called again; mostly there is nothing to do.
-    """
-    hooking, records = machine.hooking(), machine.cutting.ledger.hooks
-    for place, step, done in _steps(record):
-        if hooking is not None and records.open_since(place.step, place.hooked.key) is not None:
-            act = model.CutoverAct(step=step, intent=record.state, result=record.state)
-            facts = machine.facts(place, HookEvent.POST, record, act)
-            await hooking.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
-
-
-def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.CutoverStep, bool]]:
-    """The steps that hooks are called around, in order, and whether each was done."""
-    state = record.state
-    for way, stays in (
-        (THERE, state is model.CutoverState.REVERTED),
-        (BACK, state is not model.CutoverState.ROLLED_BACK),
-    ):
-        for step in (way.freeze, way.switch, way.revert if stays else way.thaw):
-            hooked = steps.HOOKED[step]
-            done = hooked is HookStep.THAW or model.STEP_STATES[step][1] in record.times
-            yield CutoverPlace(step=hooked, record=record, back=not way.forward), step, done
-
-
-# Beginning and resuming.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
-    """Begins or resumes the cutover or rollback of one tree. `no_way_back` is why users could not be moved back (empty: they
-    could).
-    """
-
-    sight: steps.Sight
-    no_way_back: str = ""
-
-    async def cut_over(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
-        """Move a user, unless a preflight check fails. A cutover that is in flight resumes without the checks."""
-        cutting = machine.cutting
-        cutovers = cutting.ledger.cutovers
-        record = cutovers.latest(tree.path)
-        own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
-        # A call that was killed right after the thaw has not recorded the user as retained.
-        comparison = steps.TreeComparison(cutting=cutting)
-        if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
-            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"goes on: {state_words(record.state)}")
-            return await comparison.after(machine, await machine.drive(record), record)
-        if record is not None:
-            await call_owed(machine, record)
-        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, tree, "preflight checks")
-        found = await self.preview(tree, batch)
-        for problem in found.problems:
-            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, tree, problem)
-        if found.ending is not model.Ending.PLANNED:
-            return found
-        await comparison.before(tree)
-        record = cutovers.plan(
-            plan=cutting.plan.name,
-            batch=batch,
-            tree=tree,
-            predicted_freeze_s=found.predicted_freeze_s,
-            at_s=cutting.now_s(),
-        )
-        predicted_s = record.predicted_freeze_s
-        predicted = "nothing is predicted" if predicted_s is None else f"{format_duration(predicted_s)} are predicted"
-        message = f"{tree.user} is moved to the target; of the freeze {predicted}"
-        if self.no_way_back:
-            message += f"; {tree.user} cannot be moved back: {self.no_way_back}"
-        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, message)
-        comparison.keep(record)
-        return await comparison.after(machine, await machine.drive(record), record)
-
-    async def roll_back(self, machine: steps.TreeMachine, tree: UserTree, batch: int) -> model.TreeOutcome:
-        """Move a user back, from any state."""
-        cutting = machine.cutting
-        record = cutting.ledger.cutovers.latest(tree.path)
-        if record is None or record.state in model.ENDED_STATES:
-            if record is not None:
-                await call_owed(machine, record)
-            return _on_source(tree, batch, record)
-        unseen = await self._unseen_back(record)
-        if problem := unseen or await steps.retained_source_problem(cutting, record):
-            cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record.tree, problem)
-            return _not_back(record, problem, _ASK_AGAIN if unseen else _BRING_OVER)
-        cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"{tree.user} is moved back to the source")
-        return await machine.drive(record)
-
-    async def preview(self, tree: UserTree, batch: int) -> model.TreeOutcome:
-        """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
-        record = self.sight.ledger.cutovers.latest(tree.path)
-        if record is not None and record.state in model.SETTLED_STATES:
-            return outcome_of(
-                record, model.Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
-            )
-        guarding = Guarding(sight=self.sight)
-        predicted_s = await asyncio.to_thread(guarding.predicted_freeze_s, tree, batch)
-        problems = await guarding.problems(tree, batch, predicted_freeze_s=predicted_s)
-        back = f"could not be moved back: {self.no_way_back}" if self.no_way_back else "could be moved back"
-        if self.no_way_back and self.sight.request.require_rollback:
-            problems = (*problems, f"{tree.user} {back}; {_WITHOUT}")
-        return model.TreeOutcome(
-            tree=tree,
-            batch=batch,
-            ending=model.Ending.REFUSED if problems else model.Ending.PLANNED,
-            cutover=None if record is None else cutover_facts(record),
-            words="; ".join(problems) or f"{tree.user} would be moved, and {back}",
-            hint="mend each as it says, then run the same command again" if problems else "",
-            problems=problems,
-            predicted_freeze_s=predicted_s,
-        )
-
-    async def _unseen_back(self, record: model.CutoverRecord) -> str:
-        """Asked before a user who works on the target is frozen."""
-        return await self.sight.against_rollback() if record.state in model.SETTLED_STATES else ""
-
-    async def preview_back(self, tree: UserTree, batch: int) -> model.TreeOutcome:
-        """The first step of a rollback. Changes nothing."""
-        record = self.sight.ledger.cutovers.latest(tree.path)
-        if record is None or record.state in model.ENDED_STATES:
-            return _on_source(tree, batch, record)
-        if problem := await self._unseen_back(record):
-            return _not_back(record, problem, _ASK_AGAIN)
-        step = begin_rollback(record, await self.sight.see(record))
-        if isinstance(step, model.CutoverAct):
-            words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
-            return outcome_of(record, model.Ending.PLANNED, words)
-        hint = step.hint if isinstance(step, Halt) else ""
-        return outcome_of(record, model.Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
 
 
 _BRING_OVER = (
