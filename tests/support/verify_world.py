@@ -163,10 +163,16 @@ class World:
 
 @contextmanager
 def verify_world(
-    directory: Path, source: Path, target: Path, capabilities: TargetCapabilities | None = None
+    directory: Path,
+    source: Path | None = None,
+    target: Path | None = None,
+    capabilities: TargetCapabilities | None = None,
 ) -> Iterator[World]:
-    """A site over two existing roots; the plan is one batch with the tree `home/alice`."""
+    """A site over two roots, in `directory` if they are not given; the plan is one batch with the tree `home/alice`."""
     state = directory / "state"
+    source, target = source or directory / "source", target or directory / "target"
+    for side in (source, target):
+        side.mkdir(exist_ok=True)
     source_side = Source(os.fsencode(source))
     target_side = MountedTarget(os.fsencode(target))
     with open_ledger(state / "ledger.db", create=True) as ledger:

@@ -36,10 +36,7 @@ def grow_old() -> None:
 
 @pytest.fixture
 def world(scratch: Path) -> Iterator[World]:
-    source, target = scratch / "source", scratch / "target"
-    source.mkdir()
-    target.mkdir()
-    with verify_world(scratch, source, target) as made:
+    with verify_world(scratch) as made:
         (made.tree / "sub").mkdir(parents=True)
         for name in NAMES[:4]:
             (made.tree / name).write_bytes(name.encode() * 1000)
@@ -252,10 +249,8 @@ def test_names_with_every_byte_are_found_in_manifests_of_many_row_groups(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("migrator.catalog.manifest._ROW_GROUP_ROWS", 2048)
-    source, target = scratch / "source", scratch / "target"
-    (source / os.fsdecode(TREE)).mkdir(parents=True)
-    target.mkdir()
-    with verify_world(scratch, source, target, TargetCapabilities()) as world:
+    with verify_world(scratch, capabilities=TargetCapabilities()) as world:
+        world.tree.mkdir(parents=True)
         root = os.fsencode(world.tree)
         for directory in (b"d", b"d-", b"d\xff", b"d/e", b"d0"):
             os.makedirs(root + b"/" + directory)

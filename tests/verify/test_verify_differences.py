@@ -36,10 +36,7 @@ NAMED_ACL = build_acl((
 @pytest.fixture
 def world(scratch: Path) -> Iterator[World]:
     """A tree with some of everything, not copied yet."""
-    source, target = scratch / "source", scratch / "target"
-    source.mkdir()
-    target.mkdir()
-    with verify_world(scratch, source, target) as made:
+    with verify_world(scratch) as made:
         tree = made.tree
         (tree / "sub" / "deeper").mkdir(parents=True)
         (made.source_path / os.fsdecode(OTHER_TREE)).mkdir()

@@ -32,10 +32,7 @@ BRICK_DOWN = SourceHealth(problems=("brick gl2:/b1 is down",), fingerprint="same
 
 @pytest.fixture
 def world(scratch: Path) -> Iterator[World]:
-    source, target = scratch / "source", scratch / "target"
-    source.mkdir()
-    target.mkdir()
-    with verify_world(scratch, source, target) as made:
+    with verify_world(scratch) as made:
         (made.tree / "sub").mkdir(parents=True)
         for name in ("a", "b", "sub/c"):
             (made.tree / name).write_text(name)
@@ -241,6 +238,16 @@ def test_a_state_directory_that_cannot_be_written_is_one_clear_error(
     with pytest.raises(MigratorError, match="Input/output error"):
         world.verify()
     assert list((world.directory / "state" / "manifests").iterdir()) == []
+
+
+def test_a_defect_in_a_worker_thread_ends_the_work_and_is_raised(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: bytes, algorithm: str) -> Digest:
+        raise ZeroDivisionError("a defect")
+
+    world.copy_trees()
+    monkeypatch.setattr(world.source, "digest", fail)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        world.verify()
 
 
 def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

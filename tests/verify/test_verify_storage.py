@@ -30,13 +30,10 @@ class QuickClock(SystemClock):
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    source, target = tmp_path / "source", tmp_path / "target"
-    for number in range(5):
-        file = source / "home" / "alice" / f"f{number}"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"content {number}")
-    target.mkdir()
-    with verify_world(tmp_path, source, target) as made:
+    with verify_world(tmp_path) as made:
+        made.tree.mkdir(parents=True)
+        for number in range(5):
+            (made.tree / f"f{number}").write_text(f"content {number}")
         made.copy_trees()
         made.set_trees([b"home/alice"])
         yield made

@@ -17,14 +17,11 @@ from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world
 @pytest.fixture
 def world(scratch: Path) -> Iterator[World]:
     """A batch of two trees, which share one hard-linked file."""
-    source, target = scratch / "source", scratch / "target"
-    source.mkdir()
-    target.mkdir()
-    with verify_world(scratch, source, target) as made:
+    with verify_world(scratch) as made:
         for tree in (TREE, OTHER_TREE):
-            (source / os.fsdecode(tree) / "sub").mkdir(parents=True)
-            (source / os.fsdecode(tree) / "sub" / "file").write_bytes(tree)
-        os.link(made.tree / "sub" / "file", source / os.fsdecode(OTHER_TREE) / "linked")
+            (made.source_path / os.fsdecode(tree) / "sub").mkdir(parents=True)
+            (made.source_path / os.fsdecode(tree) / "sub" / "file").write_bytes(tree)
+        os.link(made.tree / "sub" / "file", made.source_path / os.fsdecode(OTHER_TREE) / "linked")
         made.set_trees((OTHER_TREE, TREE))
         made.copy_trees(OTHER_TREE, TREE)
         yield made
