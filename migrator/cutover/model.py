@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import ExitCode, LedgerCorrupt
@@ -90,19 +90,37 @@ SETTLED_STATES = frozenset({_S.THAWED, _S.RETAINED, _S.PURGING, _S.PURGED})
 UNDER_WAY_STATES = frozenset(_S) - ENDED_STATES - SETTLED_STATES - {_S.PLANNED}
 """The user may be frozen, and the cutover or rollback has to be resumed."""
 
-ROLLBACK_STATES = frozenset(
-    {
-        _S.ROLLBACK_FREEZING,
-        _S.ROLLBACK_FROZEN,
-        _S.CARRYING_BACK,
-        _S.ROLLBACK_VERIFYING,
-        _S.ROLLBACK_VERIFIED,
-        _S.SWITCHING_BACK,
-        _S.SWITCHED_BACK,
-        _S.ROLLBACK_THAWING,
-        _S.ROLLBACK_REVERTING,
-    }
-)
+
+class Phase(Enum):
+    """How far a tree is on its way."""
+
+    START = auto()
+    FREEZING = auto()
+    FROZEN = auto()
+    COPYING = auto()
+    VERIFYING = auto()
+    VERIFIED = auto()
+    SWITCHING = auto()
+    SWITCHED = auto()
+    THAWING = auto()
+    ARRIVED = auto()
+    REVERTING = auto()
+
+
+PHASES = {
+    Phase.FREEZING: (_S.FREEZING, _S.ROLLBACK_FREEZING),
+    Phase.FROZEN: (_S.FROZEN, _S.ROLLBACK_FROZEN),
+    Phase.COPYING: (_S.FINAL_PASS, _S.CARRYING_BACK),
+    Phase.VERIFYING: (_S.VERIFYING, _S.ROLLBACK_VERIFYING),
+    Phase.VERIFIED: (_S.VERIFIED, _S.ROLLBACK_VERIFIED),
+    Phase.SWITCHING: (_S.SWITCHING, _S.SWITCHING_BACK),
+    Phase.SWITCHED: (_S.SWITCHED, _S.SWITCHED_BACK),
+    Phase.THAWING: (_S.THAWING, _S.ROLLBACK_THAWING),
+    Phase.REVERTING: (_S.REVERTING, _S.ROLLBACK_REVERTING),
+}
+"""The states of each phase, on the way there and on the way back."""
+
+ROLLBACK_STATES = frozenset(back for _, back in PHASES.values())
 """A rollback is under way."""
 
 

@@ -4,7 +4,6 @@ import json
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import Enum, auto
 from typing import Any, assert_never
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType, UserTree
@@ -14,6 +13,7 @@ from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
+from migrator.cutover.model import Phase
 from migrator.cutover.rules_guards import state_words
 from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
@@ -23,22 +23,6 @@ from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt
 
 # The two ways, there and back. Both have the same phases under different names of states and steps, so each rule is written once.
-
-
-class Phase(Enum):
-    """How far a tree is on its way."""
-
-    START = auto()
-    FREEZING = auto()
-    FROZEN = auto()
-    COPYING = auto()
-    VERIFYING = auto()
-    VERIFIED = auto()
-    SWITCHING = auto()
-    SWITCHED = auto()
-    THAWING = auto()
-    ARRIVED = auto()
-    REVERTING = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +78,14 @@ BACK = Way(
     revert=model.CutoverStep.ROLLBACK_REVERT,
 )
 
-_PHASES = {
-    Phase.FREEZING: (State.FREEZING, State.ROLLBACK_FREEZING),
-    Phase.FROZEN: (State.FROZEN, State.ROLLBACK_FROZEN),
-    Phase.COPYING: (State.FINAL_PASS, State.CARRYING_BACK),
-    Phase.VERIFYING: (State.VERIFYING, State.ROLLBACK_VERIFYING),
-    Phase.VERIFIED: (State.VERIFIED, State.ROLLBACK_VERIFIED),
-    Phase.SWITCHING: (State.SWITCHING, State.SWITCHING_BACK),
-    Phase.SWITCHED: (State.SWITCHED, State.SWITCHED_BACK),
-    Phase.THAWING: (State.THAWING, State.ROLLBACK_THAWING),
-    Phase.REVERTING: (State.REVERTING, State.ROLLBACK_REVERTING),
-}
 PLACES: Mapping[State, tuple[Way, Phase]] = {
     State.PLANNED: (THERE, Phase.START),
     State.THAWED: (THERE, Phase.ARRIVED),
-} | {state: (way, phase) for phase, states in _PHASES.items() for way, state in zip((THERE, BACK), states, strict=True)}
+} | {
+    state: (way, phase)
+    for phase, states in model.PHASES.items()
+    for way, state in zip((THERE, BACK), states, strict=True)
+}
 """The way and phase of every state in which something is left to do."""
 
 _MOVED = (State.SWITCHED, State.THAWED, State.RETAINED)

@@ -114,7 +114,7 @@ class CutoverWorld:
     comparing: Comparing | None = None
 
 
-_SEARCHED = frozenset({rules.Phase.FROZEN, rules.Phase.VERIFIED, rules.Phase.SWITCHING})
+_SEARCHED = frozenset({model.Phase.FROZEN, model.Phase.VERIFIED, model.Phase.SWITCHING})
 """Where it counts whether somebody writes: before what is there is carried over, and right before the switch."""
 
 _THAWING_BACK = frozenset({model.CutoverState.SWITCHED_BACK, model.CutoverState.ROLLBACK_THAWING})
