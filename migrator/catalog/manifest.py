@@ -5,6 +5,7 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -272,33 +273,28 @@ class ParquetDraft:
         temporary.replace(file)
 
 
+@dataclass(slots=True)
 class _Parts(Generic[Row]):
     """Rows of one kind, written to a file of their own whenever there are enough. Thread-safe."""
 
-    def __init__(
-        self,
-        directory: Path,
-        name: str,
-        schema: pa.Schema,
-        columns: Callable[[Sequence[Row]], pa.RecordBatch],
-        part_rows: int,
-    ) -> None:
-        self._directory = directory
-        self._name = name
-        self.schema = schema
-        self._columns = columns
-        self._part_rows = part_rows
-        self._lock = threading.Lock()
-        self._rows: list[Row] = []
-        self._written = 0
-        self._stopped = False
+    directory: Path
+    name: str
+    schema: pa.Schema
+    columns: Callable[[Sequence[Row]], pa.RecordBatch]
+    part_rows: int
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _rows: list[Row] = field(init=False, default_factory=list)
+    _written: int = field(init=False, default=0)
+    _stopped: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
         # A file without rows, so that a query always has one to read.
-        self._write(schema.empty_table())
+        self._write(self.schema.empty_table())
 
     def add(self, rows: Sequence[Row]) -> None:
         with self._lock:
             self._rows.extend(rows)
-            if len(self._rows) >= self._part_rows:
+            if len(self._rows) >= self.part_rows:
                 self._flush()
 
     def flush(self) -> None:
@@ -313,15 +309,15 @@ class _Parts(Generic[Row]):
 
     def files(self) -> list[str]:
         with self._lock:
-            return sorted(str(file) for file in self._directory.glob(f"{self._name}-*.parquet"))
+            return sorted(str(file) for file in self.directory.glob(f"{self.name}-*.parquet"))
 
     def _flush(self) -> None:
         if self._rows and not self._stopped:
-            self._write(pa.Table.from_batches([self._columns(self._rows)]))
+            self._write(pa.Table.from_batches([self.columns(self._rows)]))
             self._rows = []
 
     def _write(self, table: pa.Table) -> None:
-        file = self._directory / f"{self._name}-{self._written:06d}.parquet"
+        file = self.directory / f"{self.name}-{self._written:06d}.parquet"
         pq.write_table(table, file, compression="zstd")
         self._written += 1
 
@@ -450,36 +446,35 @@ _NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.U
 """What sending a path again does not put right."""
 
 
+@dataclass(frozen=True)
 class ManifestDirectories:
     """The manifests of a site; `catalogs` are its catalogs. Reading raises Refused if a file is missing."""
 
-    def __init__(
-        self, directory: Path, *, catalogs: ClosedCatalogs, scratch: Scratch, part_rows: int = PART_ROWS
-    ) -> None:
-        self._directory = directory
-        self._catalogs = catalogs
-        self._scratch = scratch
-        self._part_rows = part_rows
+    directory: Path
+    _: KW_ONLY
+    catalogs: ClosedCatalogs
+    scratch: Scratch
+    part_rows: int = PART_ROWS
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
         """Begin a manifest, after removing the leftovers of a killed one of the same name. Raises OSError."""
-        directory = self._directory / name
+        directory = self.directory / name
         if directory.exists():
             shutil.rmtree(directory)
         (directory / DRAFT_DIRECTORY).mkdir(parents=True)
-        sync(self._directory)
+        sync(self.directory)
         return ParquetDraft(
             directory,
-            catalogs=self._catalogs,
-            scratch=self._scratch,
+            catalogs=self.catalogs,
+            scratch=self.scratch,
             algorithm=algorithm,
-            part_rows=self._part_rows,
+            part_rows=self.part_rows,
         )
 
     def examples(self, manifest: str, *, per_kind: int = 5) -> Examples:
         """Some findings of each kind, in order of path."""
         directory = Path(manifest).parent
-        with connect(self._scratch) as database:
+        with connect(self.scratch) as database:
             differences = _first_of_each_kind(database, directory / DIFFERENCES_FILE, per_kind)
             losses = _first_of_each_kind(database, directory / EXPECTED_FILE, per_kind)
         return Examples(
@@ -493,7 +488,7 @@ class ManifestDirectories:
     def differing(self, manifest: str, *, digest: str | None) -> Iterator[bytes]:
         """The paths of the source that differ on the target or are missing there, in order. `digest` as for `differences_of`."""
         file = differences_of(manifest, digest=digest)
-        with connect(self._scratch) as database:
+        with connect(self.scratch) as database:
             cursor = database.execute(
                 "SELECT DISTINCT path FROM read_parquet(?) WHERE kind NOT IN (SELECT unnest(?)) ORDER BY path",
                 [str(file), [kind.value for kind in _NOT_MENDED]],

@@ -40,35 +40,35 @@ _LOOK_EVERY_S = 10.0
 _STOP_WITHIN_S = 1.0
 
 
+@dataclass(slots=True)
 class StorageWait:
     """Polls the storage targets. If a poll fails, nothing is known and nothing is waited for.
 
     To be created in the event loop of the verification. `say` reports what is lost, and that it is back.
     """
 
-    def __init__(self, storage: StorageTargets, clock: Clock, say: Callable[[EventKind, Severity, str], None]) -> None:
-        self._storage = storage
-        self._clock = clock
-        self._say = say
-        self._loop = asyncio.get_running_loop()
-        self._told = False
+    storage: StorageTargets
+    clock: Clock
+    say: Callable[[EventKind, Severity, str], None]
+    _loop: asyncio.AbstractEventLoop = field(init=False, default_factory=asyncio.get_running_loop)
+    _told: bool = field(init=False, default=False)
 
     async def until_back(self, *, stopped: Callable[[], bool] = lambda: False) -> bool:
         """Wait while a storage or metadata target is lost; return whether one was. Returns soon if the work is `stopped`."""
         was_lost = False
-        while not stopped() and (lost := (await look_at_storage(self._storage)).lost):
+        while not stopped() and (lost := (await look_at_storage(self.storage)).lost):
             was_lost = True
             if not self._told:
                 self._told = True
                 message = f"storage of the target is lost, the verification waits for it: {'; '.join(lost)}"
-                self._say(EventKind.STORAGE_LOST, Severity.ERROR, message)
+                self.say(EventKind.STORAGE_LOST, Severity.ERROR, message)
             waited_s = 0.0
             while waited_s < _LOOK_EVERY_S and not stopped():
-                await self._clock.sleep(_STOP_WITHIN_S)
+                await self.clock.sleep(_STOP_WITHIN_S)
                 waited_s += _STOP_WITHIN_S
         if was_lost and self._told and not stopped():
             self._told = False
-            self._say(EventKind.STORAGE_BACK, Severity.INFO, "all storage targets of the target answer again")
+            self.say(EventKind.STORAGE_BACK, Severity.INFO, "all storage targets of the target answer again")
         return was_lost
 
     def was_lost(self, *, stopped: Callable[[], bool]) -> bool:
@@ -428,26 +428,24 @@ def _changed(entry: Entry, words: str, *, on_source: bool) -> model.Difference:
 # --- Carrying over readings of earlier verifications
 
 
+@dataclass(slots=True)
 class Carrying:
     """The manifests of earlier verifications, one per tree. Thread-safe; `close` may be called again.
 
     `problems` are manifests that could not be opened: the content that only they prove is read again.
     """
 
-    def __init__(
-        self, manifests: "ManifestDirectories", records: "VerificationRecords", policy: model.DigestPolicy
-    ) -> None:
-        self._manifests = manifests
-        self._records = records
-        self._policy = policy
-        self._opened: dict[int, ParquetEarlierManifest | None] = {}
-        self._by_tree: dict[bytes, ParquetEarlierManifest] = {}
-        self.problems: list[str] = []
+    manifests: "ManifestDirectories"
+    records: "VerificationRecords"
+    policy: model.DigestPolicy
+    problems: list[str] = field(init=False, default_factory=list)
+    _opened: dict[int, "ParquetEarlierManifest | None"] = field(init=False, default_factory=dict)
+    _by_tree: dict[bytes, "ParquetEarlierManifest"] = field(init=False, default_factory=dict)
 
     def open(self, trees: Sequence[bytes]) -> None:
         """Open the best manifest of each tree whose digest is the ledger's. Reads each once. Blocking."""
         for tree in trees:
-            for record in model.earlier_verifications(self._records.covering(tree), self._policy):
+            for record in model.earlier_verifications(self.records.covering(tree), self.policy):
                 manifest = self._open(record.id, record.manifest or "", record.manifest_digest or "")
                 if manifest is not None:
                     self._by_tree[tree] = manifest
@@ -474,7 +472,7 @@ class Carrying:
     def _open(self, number: int, manifest: str, digest: str) -> "ParquetEarlierManifest | None":
         if number not in self._opened:
             try:
-                self._opened[number] = self._manifests.open_earlier(manifest, digest=digest)
+                self._opened[number] = self.manifests.open_earlier(manifest, digest=digest)
             except (Refused, OSError) as error:
                 self._opened[number] = None
                 words = error.cause if isinstance(error, Refused) else error.strerror
