@@ -1,9 +1,12 @@
 """What the run stage relies on in an engine; run against every adapter of the port."""
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
+from migrator.catalog.model import SETTLED_BEFORE_SCAN_S
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
@@ -15,6 +18,7 @@ from tests.transfer.native_copy import direct_engine
 
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"
+FUTURE_S = 4_000_000_000
 
 
 @pytest.fixture(params=[engine_of, direct_engine], ids=["rsync", "direct"])
@@ -52,5 +56,24 @@ def test_it_copies_and_a_second_time_it_has_nothing_to_do(engine: Engine, scratc
     first = streams.run([TREE + b"/file"], tree=TREE)
     assert (first.outcome.verdict, first.outcome.counters) == (Verdict.DONE, StreamCounters(files=1, size_bytes=7))
     assert (target / "file").read_bytes() == b"content"
+    time.sleep(SETTLED_BEFORE_SCAN_S + 0.1)
+    (target / "file").chmod(0o600)  # a ctime that is later than the source's beyond doubt
     second = streams.run([TREE + b"/file"], tree=TREE)
-    assert (second.outcome.verdict, second.outcome.counters) == (Verdict.DONE, StreamCounters())
+    assert second.outcome.verdict is Verdict.DONE
+    assert second.outcome.counters.size_bytes == 0
+
+
+@pytest.mark.needs_root
+@pytest.mark.guarantee("ctime")
+def test_the_built_in_engine_copies_a_file_again_that_was_rewritten_with_equal_size_and_mtime(scratch: Path) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    engine = direct_engine()
+    streams = Streams(engine, scratch / "s", scratch / "t")
+    (source / "file").write_bytes(b"before")
+    os.utime(source / "file", (FUTURE_S, FUTURE_S))
+    streams.run([TREE + b"/file"], tree=TREE)
+    # On a volume of Gluster a write alone keeps an mtime in the future.
+    (source / "file").write_bytes(b"after!")
+    os.utime(source / "file", (FUTURE_S, FUTURE_S))
+    streams.run([TREE + b"/file"], tree=TREE)
+    assert (target / "file").read_bytes() == b"after!"

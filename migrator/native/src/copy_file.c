@@ -118,12 +118,18 @@ static enum result fill(struct copier *copier, int in, int out) {
     return same ? RESULT_FINE : RESULT_CHANGED;
 }
 
-/* Whether the target has this very file already, by its size and time: only its attributes are to be seen to. */
+/* Clocks of two hosts differ by less than this (the same figure as SETTLED_BEFORE_SCAN_S of catalogs). */
+#define CLOCKS_DIFFER_NS INT64_C(2000000000)
+
+/* Whether the target has this very file already, by its size and mtime: only its attributes are left to set. A file that
+ * changed after it was copied is copied again even if both match: Gluster keeps an mtime in the future when the file is
+ * written to, and users set mtimes. */
 bool is_there(const struct copier *copier, const char *name, struct stat *existing) {
     const struct attributes *wanted = &copier->attributes;
     return !copier->options->recopy && fstatat(copier->target_directory, name, existing, AT_SYMLINK_NOFOLLOW) == 0 &&
            S_ISREG(existing->st_mode) && existing->st_size == wanted->facts.st_size &&
-           same_time(copier, existing, wanted->mtime_ns);
+           same_time(copier, existing, wanted->mtime_ns) &&
+           time_ns(&wanted->facts.st_ctim) + CLOCKS_DIFFER_NS <= time_ns(&existing->st_ctim);
 }
 
 static enum result copy_open_file(struct copier *copier, const struct record *record, int in) {
