@@ -41,7 +41,7 @@ from migrator.transfer.hooks import Hooking
 from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
 from migrator.transfer.recovery import recover
-from migrator.transfer.rules_convergence import predict_freeze
+from migrator.transfer.rules_convergence import predict
 from migrator.transfer.run import VERB as RUN_LOCK
 from migrator.transfer.run import moves_of
 
@@ -235,13 +235,14 @@ class Beginning:
         """How long the user would be frozen now; None if no delta pass went over their tree. Blocking."""
         sight, ledger = self.sight, self.sight.ledger
         lanes = sight.run.lanes.all
-        return predict_freeze(
+        found = predict(
             facts_of_passes(ledger, sight.plan.name, batch, lambda one: moves_of(sight.world.deltas, one)),
-            tree.path,
+            tree=tree.path,
             at_s=sight.now_s(),
             cost=choose_cost(ledger.samples.measured_cost(), max(sum(lane.jobs for lane in lanes), 1)),
             check=check_of_trees(ledger, sight.plan, batch, [tree.path], sight.world.policy),
         )
+        return None if found is None else found.freeze_s
 
     def _failed(self, tree: UserTree, batch: int) -> tuple[int, int]:
         """Chunks and files of the tree that the newest pass over it could not bring. What only changed or moved meanwhile

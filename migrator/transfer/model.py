@@ -8,7 +8,7 @@ from migrator.beegfs.model import StripeSettings
 from migrator.core.errors import ExitCode, MigratorError
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
 from migrator.core.windows import WindowStanding
-from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
+from migrator.delta.model import Changes, TreeChanges
 from migrator.hosts.model import ProcessIdentity
 
 # Passes, attempts, and the fate of every file of a chunk.
@@ -167,8 +167,7 @@ class PassFacts:
     the plan. The pass itself ran from `started_at_s` to `finished_at_s`.
 
     `number` is 0 for the seed; deltas and finals of a batch count from 1. Its streams copied `sent_files` and `sent_bytes`;
-    `changes` are those of all trees together, `trees` the same by tree if known. `renames` were made on the target, and
-    `gone` paths moved to its trash, a directory counted once.
+    `trees` are the changes. `renames` were made on the target, and `gone` paths moved to its trash, a directory counted once.
     """
 
     kind: PassKind
@@ -179,7 +178,6 @@ class PassFacts:
     finished_at_s: float
     sent_files: int
     sent_bytes: int
-    changes: Mapping[ChangeKind, ChangeTally] = field(default_factory=dict)
     renames: int = 0
     gone: int = 0
     trees: tuple[TreeChanges, ...] = ()
@@ -191,7 +189,8 @@ class PassFacts:
 
     @property
     def nothing_changed(self) -> bool:
-        return not (self.renames or self.gone or any(tally.paths for tally in self.changes.values()))
+        tallies = (tally for tree in self.trees for tally in tree.by_kind.values())
+        return not (self.renames or self.gone or any(tally.paths for tally in tallies))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from migrator.core.states import (
 )
 from migrator.core.tasks import SharedCall
 from migrator.core.units import several
-from migrator.delta.model import SENT, ChangeKind
+from migrator.delta.model import SENT
 from migrator.fs.model import Need, TargetCapabilities
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.model import PassRecord, SiteRecord
@@ -124,7 +124,6 @@ def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord, moves_of: 
         finished_at_s=finished_at_s,
         sent_files=totals.done_files,
         sent_bytes=totals.done_bytes,
-        changes={} if changes is None else {kind: changes.tally(kind) for kind in ChangeKind},
         renames=renames,
         gone=gone,
         trees=() if changes is None else changes.trees,

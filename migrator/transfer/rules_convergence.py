@@ -1,7 +1,7 @@
 """Whether another delta pass is worth while, and how long the freeze will be. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from itertools import accumulate, pairwise
 
 from migrator.core.states import PassKind
@@ -51,50 +51,60 @@ _SHORTEST_S = 1.0
 """A clock that was set back must not make the churn endless."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Churn:
-    """Per second; moves are renames and paths that are gone. `unsettled` ones are counted a pass."""
-
-    files: float = 0.0
-    size_bytes: float = 0.0
-    moves: float = 0.0
-    unsettled_files: float = 0.0
-    unsettled_bytes: float = 0.0
-
-
 def predict(
     passes: Sequence[transfer.PassFacts],
     *,
     at_s: float,
     cost: TransferCost,
     check: transfer.FreezeCheck,
-    changed_in: Sequence[transfer.PassFacts] | None = None,
+    tree: bytes | None = None,
 ) -> transfer.Prediction | None:
     """The next pass and the freeze, if either began at `at_s`; None before there is a delta pass to go by.
 
-    `changed_in` are the same passes with a part of their changes, those of one tree, say: then only those are expected
-    again, and what a pass takes is learnt from all of them.
+    With `tree`, the freeze of this tree alone: passes over it count, and only its changes are expected again. Scans, and the
+    rest of a pass that does not depend on what it sends, count in full: the freeze is rather said too long than too short.
     """
+    if tree is not None:
+        passes = [one for one in passes if one.kind is PassKind.SEED or any(of.tree == tree for of in one.trees)]
     pairs = _last_pairs(passes)
     if not pairs:
         return None
-    changed_pairs = pairs if changed_in is None else _last_pairs(changed_in)
     weights = _weights(len(pairs))
     deltas = [later for _, later in pairs]
     scan_s = _mean([max(one.scan_s, 0.0) for one in deltas], weights)
     fixed_s, factor = _rest_of_a_pass(deltas, weights, cost)
-    churn = _churn(changed_pairs, weights)
+    churn: defaultdict[bytes, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+    moves = unsettled_files = unsettled_bytes = 0.0
+    for (earlier, later), weight in zip(pairs, weights, strict=True):
+        per_s = weight / max(later.scanned_at_s - earlier.scanned_at_s, _SHORTEST_S)
+        trees = [of for of in later.trees if tree in (None, of.tree)]
+        moved = {ChangeKind.RENAMED: later.renames, ChangeKind.VANISHED: later.gone}
+        if tree is not None:
+            moved = {kind: min(count, *(of.tally(kind).paths for of in trees)) for kind, count in moved.items()}
+        for of in trees:
+            files, size_bytes = _changed(of, SENT - {ChangeKind.UNSETTLED})
+            so_far = churn[of.tree]
+            churn[of.tree] = so_far[0] + per_s * files, so_far[1] + per_s * size_bytes
+            files, size_bytes = _changed(of, {ChangeKind.UNSETTLED})
+            unsettled_files += weight * files
+            unsettled_bytes += weight * size_bytes
+        moves += per_s * sum(moved.values())
+    files_per_s, bytes_per_s = (sum(one[place] for one in churn.values()) for place in (0, 1))
     window_s = max(at_s - passes[-1].scanned_at_s, 0.0)
-    files = churn.files * window_s + churn.unsettled_files
-    size_bytes = churn.size_bytes * window_s + churn.unsettled_bytes
-    next_pass_s = scan_s + fixed_s + factor * copy_s(files + churn.moves * window_s, size_bytes, cost)
+    sent_files, sent_bytes = files_per_s * window_s + unsettled_files, bytes_per_s * window_s + unsettled_bytes
+    next_pass_s = scan_s + fixed_s + factor * copy_s(sent_files + moves * window_s, sent_bytes, cost)
+    by_tree = [
+        transfer.TreeChurn(tree=path, files_per_h=files * HOUR_S, bytes_per_h=size_bytes * HOUR_S)
+        for path, (files, size_bytes) in churn.items()
+        if files > 0
+    ]
     return transfer.Prediction(
         next_pass_s=next_pass_s,
-        freeze_s=MARGIN * next_pass_s + _check_s(check, files, size_bytes),
+        freeze_s=MARGIN * next_pass_s + _check_s(check, sent_files, sent_bytes),
         least_freeze_s=MARGIN * (scan_s + fixed_s) + _check_s(check, 0.0, 0.0),
-        churn_files_per_h=churn.files * HOUR_S,
-        churn_bytes_per_h=churn.size_bytes * HOUR_S,
-        trees=_by_tree(changed_pairs, weights),
+        churn_files_per_h=files_per_s * HOUR_S,
+        churn_bytes_per_h=bytes_per_s * HOUR_S,
+        trees=tuple(sorted(by_tree, key=lambda one: (-one.bytes_per_h, -one.files_per_h, one.tree))),
     )
 
 
@@ -114,62 +124,10 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True))
 
 
-def _between_scans_s(earlier: transfer.PassFacts, later: transfer.PassFacts) -> float:
-    return max(later.scanned_at_s - earlier.scanned_at_s, _SHORTEST_S)
-
-
-def _churn(pairs: Sequence[tuple[transfer.PassFacts, transfer.PassFacts]], weights: Sequence[float]) -> _Churn:
-    files = size_bytes = moves = unsettled_files = unsettled_bytes = 0.0
-    for (earlier, later), weight in zip(pairs, weights, strict=True):
-        per_s = weight / _between_scans_s(earlier, later)
-        for kind, tally in later.changes.items():
-            changed = tally.paths - tally.directories
-            if kind is ChangeKind.UNSETTLED:
-                unsettled_files += weight * changed
-                unsettled_bytes += weight * tally.size_bytes
-            elif kind in SENT:
-                files += per_s * changed
-                size_bytes += per_s * tally.size_bytes
-        moves += per_s * (later.renames + later.gone)
-    return _Churn(
-        files=files,
-        size_bytes=size_bytes,
-        moves=moves,
-        unsettled_files=unsettled_files,
-        unsettled_bytes=unsettled_bytes,
-    )
-
-
-def _by_tree(
-    pairs: Sequence[tuple[transfer.PassFacts, transfer.PassFacts]], weights: Sequence[float]
-) -> tuple[transfer.TreeChurn, ...]:
-    """Only over the passes that know it; trees without a change are left out."""
-    known = [
-        (pair, weight) for pair, weight in zip(pairs, weights, strict=True) if pair[1].trees or pair[1].nothing_changed
-    ]
-    total = sum(weight for _, weight in known)
-    files: dict[bytes, float] = {}
-    size_bytes: dict[bytes, float] = {}
-    for (earlier, later), weight in known:
-        per_h = weight / total * HOUR_S / _between_scans_s(earlier, later)
-        for tree in later.trees:
-            changed_files, changed_bytes = _changed(tree)
-            files[tree.tree] = files.get(tree.tree, 0.0) + per_h * changed_files
-            size_bytes[tree.tree] = size_bytes.get(tree.tree, 0.0) + per_h * changed_bytes
-    found = [
-        transfer.TreeChurn(tree=tree, files_per_h=files[tree], bytes_per_h=size_bytes[tree])
-        for tree in files
-        if files[tree] > 0
-    ]
-    return tuple(sorted(found, key=lambda one: (-one.bytes_per_h, -one.files_per_h, one.tree)))
-
-
-def _changed(tree: TreeChanges) -> tuple[int, int]:
-    tallies = [tree.tally(kind) for kind in SENT if kind is not ChangeKind.UNSETTLED]
-    return (
-        sum(tally.paths - tally.directories for tally in tallies),
-        sum(tally.size_bytes for tally in tallies),
-    )
+def _changed(tree: TreeChanges, kinds: Collection[ChangeKind]) -> tuple[int, int]:
+    """Files and bytes of these kinds."""
+    tallies = [tree.tally(kind) for kind in kinds]
+    return sum(one.paths - one.directories for one in tallies), sum(one.size_bytes for one in tallies)
 
 
 def _rest_of_a_pass(
@@ -302,41 +260,6 @@ def _outcome_words(
             if limits.max_delta_passes == 0:
                 return "no delta pass is wanted"
             return f"the limit of {several(limits.max_delta_passes, 'delta pass', 'delta passes')} is reached"
-
-
-# The predicted freeze of one tree of a batch.
-
-
-def predict_freeze(
-    passes: Sequence[transfer.PassFacts], tree: bytes, *, at_s: float, cost: TransferCost, check: transfer.FreezeCheck
-) -> float | None:
-    """Seconds, as `predict` says it of a batch, by the changes of this tree alone; None before a delta pass over it.
-
-    Scans and what a pass takes whatever it sends count in full, though a final pass goes over one tree: it is rather said
-    too long than too short.
-    """
-    over_it = [one for one in passes if one.kind is PassKind.SEED or _changes_of(one, tree) is not None]
-    alone = [_alone(one, tree) for one in over_it]
-    found = predict(over_it, at_s=at_s, cost=cost, check=check, changed_in=alone)
-    return None if found is None else found.freeze_s
-
-
-def _changes_of(one: transfer.PassFacts, tree: bytes) -> TreeChanges | None:
-    return next((changes for changes in one.trees if changes.tree == tree), None)
-
-
-def _alone(one: transfer.PassFacts, tree: bytes) -> transfer.PassFacts:
-    """A pass as if nothing but this tree had changed."""
-    changes = _changes_of(one, tree)
-    if changes is None:
-        return one
-    return replace(
-        one,
-        changes={kind: changes.tally(kind) for kind in ChangeKind},
-        renames=min(one.renames, changes.tally(ChangeKind.RENAMED).paths),
-        gone=min(one.gone, changes.tally(ChangeKind.VANISHED).paths),
-        trees=(changes,),
-    )
 
 
 # The cost of verifying in the freeze, from earlier verifications.

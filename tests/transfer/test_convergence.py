@@ -1,6 +1,6 @@
 """When delta passes end, what is predicted of the next one and of the freeze, and how that is said."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,15 +12,19 @@ from migrator.core.units import HOUR_S
 from migrator.delta.model import ChangeKind, ChangeTally, TreeChanges
 from migrator.plan.model import TransferCost
 from migrator.transfer import model as transfer
-from migrator.transfer.rules_convergence import MARGIN, decide, predict, predict_freeze
+from migrator.transfer.rules_convergence import MARGIN, decide, predict
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=1, basis="measured here")
 LIMITS = transfer.PassLimits(max_freeze_s=600.0, max_delta_passes=5)
 NO_CHECK = transfer.FreezeCheck()
 
 
-def rewritten(files: int, size_bytes: int = 0) -> dict[ChangeKind, ChangeTally]:
-    return {ChangeKind.REWRITTEN: ChangeTally(paths=files, size_bytes=size_bytes)}
+ALICE, BOB = b"home/alice", b"home/bob"
+
+
+def changed(tree: bytes = ALICE, **by_kind: ChangeTally) -> TreeChanges:
+    kinds = {ChangeKind(name): tally for name, tally in by_kind.items()}
+    return TreeChanges(tree=tree, names_before=9, bytes_before=9, by_kind=kinds)
 
 
 SEED = transfer.PassFacts(
@@ -43,7 +47,7 @@ def delta(
     size_bytes: int = 0,
     scan_s: float = 50.0,
     fixed_s: float = 10.0,
-    changes: Mapping[ChangeKind, ChangeTally] | None = None,
+    trees: tuple[TreeChanges, ...] | None = None,
 ) -> transfer.PassFacts:
     """A pass that took what `COST` says."""
     took_s = fixed_s + files * COST.s_per_file + size_bytes * COST.s_per_byte
@@ -56,7 +60,7 @@ def delta(
         finished_at_s=scanned_at_s + scan_s + took_s,
         sent_files=files,
         sent_bytes=size_bytes,
-        changes=rewritten(files, size_bytes) if changes is None else changes,
+        trees=(changed(rewritten=ChangeTally(paths=files, size_bytes=size_bytes)),) if trees is None else trees,
     )
 
 
@@ -108,15 +112,14 @@ def test_the_freeze_has_its_verification() -> None:
 
 
 def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
-    unsettled = {ChangeKind.UNSETTLED: ChangeTally(paths=500)}
-    one = delta(1, scanned_at_s=7200.0, files=500, changes=unsettled)
+    one = delta(1, scanned_at_s=7200.0, files=500, trees=(changed(unsettled=ChangeTally(paths=500)),))
     for later_s in (0.0, 5000.0):
         found = predicted([SEED, one], one.finished_at_s + later_s)
         assert found.churn_files_per_h == 0.0
         assert found.next_pass_s == pytest.approx(50 + 10 + 5)
 
 
-NOTHING = replace(delta(1, scanned_at_s=7200.0, files=0), changes={})
+NOTHING = delta(1, scanned_at_s=7200.0, files=0, trees=())
 SHORT = transfer.PassLimits(max_freeze_s=60.0, max_delta_passes=5)
 
 
@@ -181,7 +184,7 @@ def histories(draw: st.DrawFn) -> list[transfer.PassFacts]:
                 finished_at_s=scanned_at_s + scan_s + work_s,
                 sent_files=draw(amounts),
                 sent_bytes=draw(amounts),
-                changes=draw(st.dictionaries(st.sampled_from(ChangeKind), tallies)),
+                trees=(changed(ALICE, **draw(st.dictionaries(st.sampled_from(ChangeKind), tallies))),),
                 renames=draw(amounts),
                 gone=draw(amounts),
             )
@@ -218,13 +221,14 @@ def test_more_churn_never_predicts_a_shorter_freeze(
     less = predict(passes, at_s=at_s, cost=cost, check=check)
     number = data.draw(st.integers(min_value=1, max_value=len(passes) - 1))
     kind, more_changes = data.draw(st.sampled_from(ChangeKind)), data.draw(tallies)
-    before = passes[number].changes.get(kind, ChangeTally())
+    (tree,) = passes[number].trees
+    before = tree.tally(kind)
     grown = ChangeTally(
         paths=before.paths + more_changes.paths,
         directories=before.directories + more_changes.directories,
         size_bytes=before.size_bytes + more_changes.size_bytes,
     )
-    passes[number] = replace(passes[number], changes={**passes[number].changes, kind: grown})
+    passes[number] = replace(passes[number], trees=(replace(tree, by_kind={**tree.by_kind, kind: grown}),))
     more = predict(passes, at_s=at_s, cost=cost, check=check)
     assert less is not None
     assert more is not None
@@ -235,24 +239,20 @@ def test_more_churn_never_predicts_a_shorter_freeze(
     assert more.churn_bytes_per_h >= less.churn_bytes_per_h * (1 - 1e-12)
 
 
-ALICE, BOB = b"home/alice", b"home/bob"
-
-
 def of_trees(number: int, scanned_at_s: float, **files: int) -> transfer.PassFacts:
     """A delta pass over trees, each with so many files of 1,000 bytes rewritten."""
     trees = tuple(
-        TreeChanges(
-            tree=b"home/" + user.encode(), names_before=9, bytes_before=9, by_kind=rewritten(count, 1000 * count)
-        )
+        changed(b"home/" + user.encode(), rewritten=ChangeTally(paths=count, size_bytes=1000 * count))
         for user, count in files.items()
     )
     sent = sum(files.values())
-    return replace(delta(number, scanned_at_s=scanned_at_s, files=sent, size_bytes=1000 * sent), trees=trees)
+    return delta(number, scanned_at_s=scanned_at_s, files=sent, size_bytes=1000 * sent, trees=trees)
 
 
 def test_the_freeze_of_a_single_tree() -> None:
     def freeze_s(passes: Sequence[transfer.PassFacts], tree: bytes) -> float | None:
-        return predict_freeze(passes, tree, at_s=9000.0, cost=COST, check=NO_CHECK)
+        found = predict(passes, tree=tree, at_s=9000.0, cost=COST, check=NO_CHECK)
+        return found.freeze_s if found is not None else None
 
     first, second = of_trees(1, 7200.0, alice=90, bob=10), of_trees(2, 8000.0, alice=300, bob=0)
     # Before a delta pass over the tree nothing is predicted.

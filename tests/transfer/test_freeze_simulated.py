@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from migrator.core.states import PassKind
-from migrator.delta.model import ChangeKind, ChangeTally
+from migrator.delta.model import ChangeKind, ChangeTally, TreeChanges
 from migrator.plan.model import TransferCost
 from migrator.transfer.model import ConvergenceOutcome, Decision, FreezeCheck, PassFacts, PassLimits
 from migrator.transfer.rules_convergence import decide
@@ -91,7 +91,7 @@ class ChangingSite:
                 finished_at_s=now_s,
                 sent_files=files,
                 sent_bytes=tally.size_bytes,
-                changes={ChangeKind.REWRITTEN: tally} if files else {},
+                trees=(TreeChanges(tree=b"t", names_before=9, bytes_before=9, by_kind={ChangeKind.REWRITTEN: tally}),),
             )
             kind, number, scan_s = PassKind.DELTA, number + 1, self.about(self.scan_s)
             files = self.listed(scanned_at_s, now_s)
