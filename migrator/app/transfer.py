@@ -34,9 +34,9 @@ from migrator.transfer.context import World
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
-from migrator.transfer.executors import HostExecutor, LocalExecutor, PlaceCompiled
+from migrator.transfer.executors import HostExecutor, LocalExecutor
 from migrator.transfer.governor import Governing
-from migrator.transfer.lanes import HostLane, Lanes, MakeWay, MoverLane, VolumeGuard
+from migrator.transfer.lanes import HostLane, VolumeGuard
 from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges
 from migrator.transfer.ports import BrickRefused, Driving, Engine, Way
 
@@ -78,7 +78,11 @@ class WayMaker:
         source = places.source if brick is None else _path_of(brick)
         if not places.own:
             await self._prove(host, brick, places)
-        compiled = _compiled(host, own=places.own)
+
+        async def compiled() -> bytes:
+            native = native_program()
+            return native.path if places.own else await native.place(host)
+
         facts = await host.identity()
         privileged = facts.effective_uid == 0
         direct = DirectEngine(program=await compiled(), privileged=privileged)
@@ -93,13 +97,8 @@ class WayMaker:
             if places.own
             else HostExecutor(host, source_root=source, target_root=places.target, compiled=compiled)
         )
-        if brick is None:
-            return Way(executor=executor, engines=engines)
-        return Way(
-            executor=executor,
-            engines=engines,
-            brick=brick_rules(await self._volume_state()),
-        )
+        rules = None if brick is None else brick_rules(await self._volume_state())
+        return Way(executor=executor, engines=engines, brick=rules)
 
     async def _prove(self, host: Host, brick: str | None, places: Places) -> None:
         """An empty directory is not the target, and not every directory is a brick."""
@@ -177,7 +176,7 @@ async def lanes_of(
     engine: str,
     ahead: bool = False,
     hosts: SiteHosts | None = None,
-) -> AsyncIterator[Lanes]:
+) -> AsyncIterator[Sequence[HostLane]]:
     """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` from the
     command line applies to every host. `known` is the site in the ledger. `ahead`: connect to the brick servers at
     once, because they will be needed; `hosts` of the caller are used instead, and stay open.
@@ -203,7 +202,7 @@ async def lanes_of(
             jobs=0 if movers else jobs or site.transfer.jobs,
             reads_mount=True,
             hosts=OneHost(own),
-            make_way=_make(maker, mount),
+            make_way=partial(maker.way, places=mount),
         )
     ]
     if movers is not None:
@@ -213,7 +212,15 @@ async def lanes_of(
         )
         streams = jobs or site.slurm.jobs or site.transfer.jobs
         found += [
-            MoverLane(name, jobs=streams, movers=movers, make_way=_make(maker, on_nodes)) for name in movers.names
+            HostLane(
+                name,
+                jobs=streams,
+                reads_mount=True,
+                hosts=movers,
+                movers=movers,
+                make_way=partial(maker.way, places=on_nodes),
+            )
+            for name in movers.names
         ]
     brick_hosts = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
     sections = [(name, section) for section in brick_hosts for name in names(section.name)]
@@ -227,7 +234,7 @@ async def lanes_of(
                 jobs=jobs or section.jobs or site.transfer.jobs,
                 reads_mount=False,
                 hosts=hosts,
-                make_way=_make(maker, there),
+                make_way=partial(maker.way, places=there),
             )
         )
     try:
@@ -235,7 +242,7 @@ async def lanes_of(
             if isinstance(source, GlusterSource):
                 source.begin()
             hosts.begin(name for name, section in sections if section.target is not None)
-        yield Lanes(found)
+        yield found
     finally:
         if movers is not None:
             await movers.close()
@@ -257,23 +264,6 @@ def _movers(site: Site, known: SiteRecord | None, jobs: int | None) -> "SlurmHos
         cpus=jobs or site.slurm.jobs or site.transfer.jobs,
         lease_s=site.transfer.lease_s,
     )
-
-
-def _make(maker: WayMaker, places: Places) -> MakeWay:
-    async def make(host: Host, brick: str | None) -> Way:
-        return await maker.way(host, brick, places)
-
-    return make
-
-
-def _compiled(host: Host, *, own: bool) -> PlaceCompiled:
-    """The path of the compiled program on a host. Raises ToolFailed."""
-    native = native_program()
-
-    async def place() -> bytes:
-        return native.path if own else await native.place(host)
-
-    return place
 
 
 class OneHost:
@@ -321,7 +311,7 @@ def run_world(
     wiring: Wiring,
     source: SourceFileSystem,
     target: MountedTarget,
-    lanes: Lanes,
+    lanes: Sequence[HostLane],
     *,
     known: SiteRecord | None,
     ledger: "Ledger",

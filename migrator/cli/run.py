@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,13 +16,9 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.transfer.bases import choose_plan
-from migrator.transfer.governor import Tuning, read_governing
+from migrator.transfer.governor import Tuning
 from migrator.transfer.model import DRIVERS, Limits, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
-
-if TYPE_CHECKING:
-    from migrator.site.config import Site
-
 
 # --- `run`
 
@@ -174,21 +169,9 @@ def tune_command(
     They override site.toml and the command line for all runs until `--reset`. Without options it shows the limits.
     """
     limits = Limits(jobs=jobs, bwlimit_bytes_per_s=bwlimit, max_latency_s=max_latency, max_load=max_load)
-    if limits.nothing and not reset:
-        site = call.open_site(invocation)
-        wiring = app.Wiring(site)
-        with wiring.ledger(read_only=True) as ledger:
-            now_s = wiring.clock.now_s()
-            shown = read_governing(
-                ledger,
-                now_s=now_s,
-                is_gone=app.process_is_gone,
-                given=_given(site),
-                windows=window_standings(site, now_s),
-            )
-    else:
-        with _tuning(invocation) as tuning:
-            shown = tuning.tune(limits, reset=reset)
+    only_shown = limits.nothing and not reset
+    with _tuning(invocation, read_only=only_shown) as tuning:
+        shown = tuning.facts() if only_shown else tuning.tune(limits, reset=reset)
     call.present(invocation, shown, "transfer.view:governing_document")
     return ExitCode.DONE
 
@@ -215,24 +198,20 @@ def resume_command(invocation: Invocation) -> ExitCode:
 
 
 @contextmanager
-def _tuning(invocation: Invocation) -> Iterator[Tuning]:
+def _tuning(invocation: Invocation, *, read_only: bool = False) -> Iterator[Tuning]:
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
-    with wiring.ledger() as ledger:
+    with wiring.ledger(read_only=read_only) as ledger:
         yield Tuning(
             ledger=ledger,
             clock=wiring.clock,
             by=call.who(),
-            given=_given(site),
+            given=Limits(
+                jobs=site.transfer.jobs,
+                bwlimit_bytes_per_s=site.transfer.bwlimit_bytes_per_s,
+                max_latency_s=site.governor.max_latency_s,
+                max_load=site.governor.max_load,
+            ),
             windows=partial(window_standings, site),
             is_gone=app.process_is_gone,
         )
-
-
-def _given(site: "Site") -> Limits:
-    return Limits(
-        jobs=site.transfer.jobs,
-        bwlimit_bytes_per_s=site.transfer.bwlimit_bytes_per_s,
-        max_latency_s=site.governor.max_latency_s,
-        max_load=site.governor.max_load,
-    )

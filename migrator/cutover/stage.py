@@ -234,12 +234,11 @@ class Beginning:
     def _predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
         """How long the user would be frozen now; None if no delta pass went over their tree. Blocking."""
         sight, ledger = self.sight, self.sight.ledger
-        lanes = sight.run.lanes.all
         found = predict(
             facts_of_passes(ledger, sight.plan.name, batch, lambda one: moves_of(sight.world.deltas, one)),
             tree=tree.path,
             at_s=sight.now_s(),
-            cost=choose_cost(ledger.samples.measured_cost(), max(sum(lane.jobs for lane in lanes), 1)),
+            cost=choose_cost(ledger.samples.measured_cost(), sight.run.streams),
             check=check_of_trees(ledger, sight.plan, batch, [tree.path], sight.world.policy),
         )
         return None if found is None else found.freeze_s

@@ -23,7 +23,6 @@ from migrator.transfer.lanes import Routes
 from migrator.transfer.meter import LiveStream, Meter
 from migrator.transfer.ports import ChunkWork, Engine, Executor, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
-from migrator.transfer.run_files import AttemptFiles
 
 if TYPE_CHECKING:
     from migrator.transfer.executors import SystemExecutor
@@ -35,7 +34,7 @@ Stop = tuple[model.StopReason, str]
 
 
 Start = Callable[..., Coroutine[Any, Any, Completed]]
-"""Runs a program to its end on some host; it takes `on_start`, `on_stdout` and `on_stderr`."""
+"""Runs a command to its end on some host; it takes `tree`, `on_start`, `on_stdout` and `on_stderr`."""
 
 
 class Unended(Exception):
@@ -71,35 +70,75 @@ class OpenAttempt:
         )
 
 
-@dataclass(kw_only=True)
-class Stream(OpenAttempt):
-    """The streams of one attempt, one after the other. `token` is in the environment of every process."""
+BY_DESCRIPTOR = "descriptor"
+"""The engine name of attempts that start no process."""
 
-    under_way: PassUnderWay
-    meter: Meter
-    chunk: model.ChunkRecord
-    token: str
-    slot: int
-    executor: "Executor | SystemExecutor"
-    stalled: bool = field(default=False, init=False)
+
+def intend(
+    under_way: PassUnderWay,
+    chunk: model.ChunkRecord,
+    *,
+    engine: str = "",
+    host: str = "",
+    command: Command | None = None,
+) -> int:
+    """Record an attempt before it starts: from here on the ledger has the token that every process of it carries.
+
+    Without a command this process does the work itself: a crash leaves no other process behind.
+    """
+    world, passes = under_way.world, under_way.world.ledger.passes
+    attempt_id = passes.intend(
+        chunk_id=chunk.id,
+        token=str(command.token) if command else world.tokens(),
+        host=host or world.own_host,
+        engine=engine if command else BY_DESCRIPTOR,
+        argv=[show(word) for word in command.argv] if command else (),
+        at_s=world.clock.now_s(),
+    )
+    if command is None:
+        passes.started(attempt_id, ProcessIdentity(pid=under_way.request.pid, start_ticks=0, boot_id=""))
+    return attempt_id
+
+
+class Stream(OpenAttempt):
+    """The streams of one attempt, one after the other; the attempt is in the ledger."""
+
+    def __init__(
+        self,
+        under_way: PassUnderWay,
+        meter: Meter,
+        chunk: model.ChunkRecord,
+        *,
+        slot: int,
+        executor: "Executor | SystemExecutor",
+        engine: str,
+        command: Command | None,
+    ) -> None:
+        super().__init__(id=intend(under_way, chunk, engine=engine, host=executor.host, command=command))
+        self.under_way = under_way
+        self.meter = meter
+        self.chunk = chunk
+        self.command = command
+        self.slot = slot
+        self.executor = executor
+        self.stalled = False
+
+    @property
+    def token(self) -> str:
+        """It is in the environment of every process of the attempt."""
+        return str(self.command.token) if self.command else ""
 
     async def follow(
-        self,
-        start: Start,
-        reader: StreamReader,
-        *,
-        files: AttemptFiles | None = None,
-        on_start: Callable[[ProcessIdentity], None] = lambda _: None,
-        trouble: Callable[[], Stop | None] = lambda: None,
+        self, command: Command, start: Start, reader: StreamReader, trouble: Callable[[], Stop | None] = lambda: None
     ) -> model.Outcome:
         """Run a stream to its end, and judge it. It is ended as soon as `trouble` is found in its output. Raises CancelledError
         after it has ended, Unended if it could not be ended, HostLost if that is unknown.
         """
+        files = self.under_way.invocation.directory.attempt(self.chunk.number, self.id, command)
 
-        def taking(keep: Callable[[bytes], None] | None, read: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        def taking(keep: Callable[[bytes], None], read: Callable[[bytes], None]) -> Callable[[bytes], None]:
             def take(piece: bytes) -> None:
-                if keep is not None:
-                    keep(piece)
+                keep(piece)
                 read(piece)
                 if trouble() is not None:
                     stream.cancel()
@@ -108,9 +147,11 @@ class Stream(OpenAttempt):
 
         stream: asyncio.Task[Completed] = asyncio.create_task(
             start(
-                on_start=on_start,
-                on_stdout=taking(files.stdout if files else None, reader.stdout),
-                on_stderr=taking(files.stderr if files else None, reader.stderr),
+                command,
+                tree=self.chunk.tree,
+                on_start=partial(self.under_way.world.ledger.passes.started, self.id),
+                on_stdout=taking(files.stdout, reader.stdout),
+                on_stderr=taking(files.stderr, reader.stderr),
             )
         )
         live = self.meter.begin(
@@ -153,8 +194,7 @@ class Stream(OpenAttempt):
                 outcome = replace(outcome, verdict=model.Verdict.STOP, stop=model.StopReason.TOOL_MISSING)
         finally:
             self.meter.ended(live)
-            if files is not None:
-                files.close(keep_list=not arrived)
+            files.close(keep_list=not arrived)
         return outcome
 
     async def _end(self, stream: "asyncio.Task[Completed]") -> bool:
@@ -533,10 +573,6 @@ def _vanished(path: bytes) -> model.FileProblem:
 # One attempt at one chunk.
 
 
-BY_DESCRIPTOR = "descriptor"
-"""The engine name of attempts that start no process."""
-
-
 class Attempt(Stream):
     """One attempt that is in the ledger. Call `copy` once, then `confirm`."""
 
@@ -558,7 +594,6 @@ class Attempt(Stream):
         self._way = way
         self._engine = engine
         self._from_brick = way.brick is not None
-        self._world = world
         self._listed = tuple(paths)
         of_stream: list[ListedPath] = []
         self._by_descriptor: list[ListedPath] = []
@@ -588,28 +623,10 @@ class Attempt(Stream):
             recopy=self._again or under_way.kind is not PassKind.SEED,
             brick=way.brick,
         )
-        token = world.tokens()
-        self._command: Command | None = None
+        command = None
         if of_stream:
-            self._command = replace(engine.command(self._work, self._view), token=token)
-        # Intent before the act: from here on the ledger has the token that every process of it carries.
-        attempt_id = world.ledger.passes.intend(
-            chunk_id=chunk.id,
-            token=token,
-            host=way.executor.host,
-            engine=engine.name if self._command else BY_DESCRIPTOR,
-            argv=[show(word) for word in self._command.argv] if self._command else (),
-            at_s=world.clock.now_s(),
-        )
-        super().__init__(
-            id=attempt_id,
-            under_way=under_way,
-            meter=meter,
-            chunk=chunk,
-            token=token,
-            slot=slot,
-            executor=way.executor,
-        )
+            command = replace(engine.command(self._work, self._view), token=world.tokens())
+        super().__init__(under_way, meter, chunk, slot=slot, executor=way.executor, engine=engine.name, command=command)
         LOG.info("attempt begins", extra=self.facts)
 
     @property
@@ -630,17 +647,18 @@ class Attempt(Stream):
         that is unknown.
         """
         result = Result()
-        if self._command is None:
-            # This process does the work itself: a crash leaves no other process behind.
-            own = ProcessIdentity(pid=self.under_way.request.pid, start_ticks=0, boot_id="")
-            self._world.ledger.passes.started(self.id, own)
-        else:
+        if self.command is not None:
             parts = self._engine.name != model.DIRECT and self.chunk.kind is ChunkKind.RANGED_FILES
             if parts or (self._again and self.chunk.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES)):
                 await remove_before_stream(self.under_way, [listed.path for listed in self._work.paths], parts=parts)
-            outcome = await self._copy_by_stream(self._command)
+            start = partial(self._way.executor.execute, program=self._engine.program)
+            outcome = await self.follow(self.command, start, self._engine.reader(self._work, self._view))
+            if self.stalled:
+                outcome = await self._of_stalled(outcome)
+            if outcome.verdict is model.Verdict.STOP:
+                return result.stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)
             if outcome.verdict is not model.Verdict.DONE:
-                return self._as_it_is(outcome)
+                return Result(verdict=outcome.verdict, message=outcome.message)
             by_kind: dict[model.FileProblemKind, list[model.FileProblem]] = {kind: [] for kind in model.FileProblemKind}
             for suspect in outcome.suspects:
                 by_kind[suspect.kind].append(suspect)
@@ -674,23 +692,13 @@ class Attempt(Stream):
 
     async def _synced(self, result: Result) -> Result:
         # Done means that a sync which started after the end of the stream has reached the disks.
-        syncs = [self.under_way.sync_of(self._way.executor)] if self._command is not None else []
-        if self._command is None or self._by_descriptor:
+        syncs = [self.under_way.sync_of(self._way.executor)] if self.command is not None else []
+        if self.command is None or self._by_descriptor:
             syncs.append(self.under_way.sync)
         for sync in syncs:
             if (stop := await sync_problem(sync)) is not None:
                 return Result().stop_for(*stop)
         return result
-
-    async def _copy_by_stream(self, command: Command) -> model.Outcome:
-        start: Start = partial(self._way.executor.execute, command, program=self._engine.program, tree=self.chunk.tree)
-        outcome = await self.follow(
-            start,
-            self._engine.reader(self._work, self._view),
-            files=self.under_way.invocation.directory.attempt(self.chunk.number, self.id, command),
-            on_start=partial(self._world.ledger.passes.started, self.id),
-        )
-        return await self._of_stalled(outcome) if self.stalled else outcome
 
     async def _of_stalled(self, outcome: model.Outcome) -> model.Outcome:
         """What a stalled stream means: it stops the pool, unless one file explains it or both sides answer. Then it costs its
@@ -727,8 +735,3 @@ class Attempt(Stream):
             self.counters += made
             self.meter.wrote(made)
         return result
-
-    def _as_it_is(self, outcome: model.Outcome) -> Result:
-        if outcome.verdict is not model.Verdict.STOP:
-            return Result(verdict=outcome.verdict, message=outcome.message)
-        return Result().stop_for(outcome.stop or model.StopReason.IO_ERROR, outcome.message)

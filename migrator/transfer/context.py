@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from migrator.transfer.run_files import RunDirectory
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
-    from migrator.transfer.lanes import Lanes, VolumeGuard
+    from migrator.transfer.lanes import HostLane, VolumeGuard
 
 # The end of an attempt after its stream: the sync that makes it count, and the health check of the volume. Streams do not
 # wait for it; the slot starts its next chunk meanwhile.
@@ -185,11 +185,11 @@ LOG = logging.getLogger("migrator.run")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything outside the program that a run touches. `storage` None: the target has no storage targets of its own."""
+    """Everything outside the program that a run touches. The first lane reads the mount on this machine. `storage` None: the target has no storage targets of its own."""
 
     source: SourceFileSystem
     target: TargetFileSystem
-    lanes: "Lanes"
+    lanes: "Sequence[HostLane]"
     bricks: "VolumeGuard | None"
     driving: Driving | None
     chunk_lists: "ChunkListFiles"
@@ -205,7 +205,12 @@ class World:
     @property
     def own_host(self) -> str:
         """This machine, as the ledger names it."""
-        return self.lanes.all[0].host
+        return self.lanes[0].host
+
+    @property
+    def streams(self) -> int:
+        """The most streams that all hosts may have together."""
+        return max(sum(lane.jobs for lane in self.lanes), 1)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -132,40 +132,13 @@ class _Step:
         self, chunk: ChunkRecord, command: Command, reader: "DriverReader"
     ) -> tuple[Stream, Outcome | None]:
         """Run the driver once, with its intent in the ledger; no outcome if it cannot be ended."""
-        executor, token = self._driving.executor, str(command.token)
-        attempt_id = self._passes.intend(
-            chunk_id=chunk.id,
-            token=token,
-            host=executor.host,
-            engine=self._name,
-            argv=[show(word) for word in command.argv],
-            at_s=self._world.clock.now_s(),
-        )
-        LOG.info("driver begins", extra={"tree": chunk.tree, "attempt": attempt_id, "driver": self._name})
-        stream = Stream(
-            id=attempt_id,
-            under_way=self._pass,
-            meter=self._meter,
-            chunk=chunk,
-            token=token,
-            slot=1,
-            executor=executor,
-        )
-        start = partial(
-            executor.execute,
-            command,
-            files=self._driving.driver.files,
-            tree=chunk.tree,
-            directory=self._driving.states.directory(chunk.pass_id, chunk.number),
-        )
+        executor = self._driving.executor
+        stream = Stream(self._pass, self._meter, chunk, slot=1, executor=executor, engine=self._name, command=command)
+        LOG.info("driver begins", extra={"tree": chunk.tree, "attempt": stream.id, "driver": self._name})
+        directory = self._driving.states.directory(chunk.pass_id, chunk.number)
+        start = partial(executor.execute, files=self._driving.driver.files, directory=directory)
         try:
-            outcome = await stream.follow(
-                start,
-                reader,
-                files=self._pass.invocation.directory.attempt(chunk.number, attempt_id, command),
-                on_start=partial(self._passes.started, attempt_id),
-                trouble=lambda: reader.trouble,
-            )
+            outcome = await stream.follow(command, start, reader, trouble=lambda: reader.trouble)
             if outcome.verdict not in (Verdict.STOP, Verdict.INTERRUPTED) and (
                 problem := await sync_problem(self._pass.sync)
             ):

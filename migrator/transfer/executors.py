@@ -28,13 +28,6 @@ def _beneath(root: bytes, tree: bytes) -> bytes:
     return root.rstrip(b"/") + b"/" + tree if tree else root
 
 
-def _is_confined(confined: bool | None) -> bool:
-    """`confined` None: if this is root, whose streams are always confined."""
-    if confined is False and os.geteuid() == 0:
-        raise Refused("streams of root are confined to their trees, always")
-    return os.geteuid() == 0 if confined is None else confined
-
-
 def _jail(compiled: bytes, parent: int, *, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
     """The beginning of a confined command; files to show and `--` follow."""
     source_root, target_root = roots
@@ -173,16 +166,15 @@ class LocalExecutor(HostExecutor):
         compiled: PlaceCompiled,
         host: str = "localhost",
         grace_s: float = 5.0,
-        confined: bool | None = None,
     ) -> None:
-        confining = _is_confined(confined)
+        confined = os.geteuid() == 0
         super().__init__(
             LocalHost(processes, name=host),
             # An rsync that confines itself compares resolved paths; the confinement resolves nothing below the roots.
-            source_root=source_root if confining else os.path.realpath(source_root),
-            target_root=target_root if confining else os.path.realpath(target_root),
+            source_root=source_root if confined else os.path.realpath(source_root),
+            target_root=target_root if confined else os.path.realpath(target_root),
             grace_s=grace_s,
-            confined=confining,
+            confined=confined,
             compiled=compiled,
         )
 
@@ -212,13 +204,12 @@ class SystemExecutor:
         compiled: bytes,
         host: str = "localhost",
         grace_s: float = 5.0,
-        confined: bool | None = None,
     ) -> None:
         """`compiled` is the program that confines."""
         self._processes = processes
         self.host = host
         self._grace_s = grace_s
-        self._confined = _is_confined(confined)
+        self._confined = os.geteuid() == 0
         self._roots = source_root, target_root
         self._compiled = compiled
         self.activity = stream_activity

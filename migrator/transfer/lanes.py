@@ -40,11 +40,16 @@ class HostLane:
     reads_mount: bool
     hosts: Hosts
     make_way: MakeWay
-    ends_by_lease: bool = True
-    """The far end on a host sees to it; a batch system instead reports the end of its job."""
+    movers: "SlurmHosts | None" = None
+    """The batch system of the host, which reports what is left there after a loss."""
     _connection: tuple[int, int] | None = None
     _ways: dict[str | None, Way] = field(default_factory=dict)
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def ends_by_lease(self) -> bool:
+        """The far end on a host sees to it; a batch system instead reports the end of its job."""
+        return self.movers is None
 
     def reads(self, brick: str) -> bool:
         """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
@@ -67,33 +72,12 @@ class HostLane:
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """Reconnect if needed, and end orphaned processes of attempts there; returns the tokens of those that could not be
-        ended. Raises HostLost.
+        ended. Raises HostLost, also while the batch system does not know.
         """
+        if self.movers is not None:
+            return await self.movers.end_orphans(self.host, tokens)
         host = await self.hosts.reach(self.host)
         return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
-
-
-class MoverLane(HostLane):
-    """A lane over a host of a batch system, which reports what is left there after a loss."""
-
-    def __init__(self, host: str, *, jobs: int, movers: "SlurmHosts", make_way: MakeWay) -> None:
-        super().__init__(host, jobs=jobs, reads_mount=True, hosts=movers, make_way=make_way, ends_by_lease=False)
-        self._movers = movers
-
-    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """The tokens that cannot be ended there. Raises HostLost while the batch system does not know."""
-        return await self._movers.end_orphans(self.host, tokens)
-
-
-class Lanes:
-    """All lanes of a run, in the order in which they are filled. The first reads the mount on this machine."""
-
-    def __init__(self, lanes: Sequence[HostLane]) -> None:
-        self.all = tuple(lanes)
-
-    def of_host(self, host: str) -> HostLane | None:
-        """The lane of a host as the ledger names it."""
-        return next((lane for lane in self.all if lane.host == host), None)
 
 
 # Which lane may take which chunk: bricks on their own hosts while the volume is quiet, everything else through the mount.

@@ -464,7 +464,7 @@ class Copying:
         scan = next((scan for scan in world.ledger.scans.all() if scan.name == record.catalog), None)
         return Routes(
             invocation=self.invocation,
-            lanes=world.lanes.all,
+            lanes=world.lanes,
             guard=world.bricks,
             catalog_fingerprint=scan.health_fingerprint if scan else "",
         )

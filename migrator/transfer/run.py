@@ -196,7 +196,7 @@ class BatchRun:
             batch=batch.number,
             trees=trees,
             at_s=world.clock.now_s(),
-            streams=max(sum(lane.jobs for lane in world.lanes.all), 1),
+            streams=world.streams,
             check=transfer_passes.check_of_trees(world.ledger, plan, batch.number, trees),
             limits=deltas.limits,
             made=made,
@@ -450,7 +450,7 @@ async def governed(invocation: Invocation, governing: Governing | None) -> Async
 
     invocation.governor = Governor(
         governing=replace(governing, limits=replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)),
-        hosts={lane.host: lane.jobs for lane in world.lanes.all},
+        hosts={lane.host: lane.jobs for lane in world.lanes},
         run_id=invocation.run_id,
         clock=world.clock,
         say=say,

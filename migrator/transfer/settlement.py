@@ -6,9 +6,8 @@ from migrator.catalog.rules_packing import Paths, divisible, halves, set_apart, 
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
-from migrator.hosts.model import ProcessIdentity
 from migrator.plan.model import Chunk, ListedPath
-from migrator.transfer.attempt import BY_DESCRIPTOR, Attempt, OpenAttempt, Result
+from migrator.transfer.attempt import Attempt, OpenAttempt, Result, intend
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict
@@ -153,17 +152,7 @@ class Settlement:
 
     def without_stream(self, chunk: ChunkRecord) -> OpenAttempt:
         """An attempt for the record only: nothing is started."""
-        attempt_id = self._passes.intend(
-            chunk_id=chunk.id,
-            token=self._world.tokens(),
-            host=self._world.own_host,
-            engine=BY_DESCRIPTOR,
-            argv=(),
-            at_s=self._world.clock.now_s(),
-        )
-        own = ProcessIdentity(pid=self._pass.request.pid, start_ticks=0, boot_id="")
-        self._passes.started(attempt_id, own)
-        return OpenAttempt(id=attempt_id)
+        return OpenAttempt(id=intend(self._pass, chunk))
 
     def divide(
         self,

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from migrator.core.errors import Refused
 from migrator.hosts.far_looks import activity
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Host
@@ -206,11 +205,6 @@ class TestConfined:
         finally:
             unmount(below)
         assert world.stdout == b""
-
-    def test_root_cannot_do_without(self, world: World) -> None:
-        assert world.executor.confined
-        with pytest.raises(Refused):
-            LocalExecutor(world.processes, source_root=b"/a", target_root=b"/b", compiled=placing(), confined=False)
 
     def test_a_target_that_is_not_there_cannot_be_synced(self, world: World) -> None:
         world.target_root.rename(world.target_root.with_name("elsewhere"))

@@ -17,7 +17,6 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, ListedPath, Plan
 from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
-from migrator.transfer.lanes import Lanes
 from migrator.transfer.model import DIRECT, FileProblem, RetryPolicy, RunRequest, RunSummary
 from migrator.transfer.run import run_batches
 from tests.support import fakes
@@ -99,7 +98,7 @@ class World:
         streams = ports.pop("streams")
         own = FakeLane(streams, streams, request.jobs, engine_name=self.engine_name)
         lanes: Any = [own, *self.more_lanes]
-        ports["lanes"] = Lanes(lanes)
+        ports["lanes"] = lanes
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
         locks, files = ports.pop("locks"), ports.pop("files")
         world = Outside(clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
