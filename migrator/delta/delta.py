@@ -24,19 +24,11 @@ from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
 from migrator.plan.rules import after_delta, moved_trees
 from migrator.site.rules_guards import health_problems
-from migrator.transfer.bases import (
-    base_catalog,
-    covered,
-    has_open_moves,
-    newest_cutovers,
-    part_of,
-    pass_number,
-    unfinished_delta,
-)
+from migrator.transfer import bases
 from migrator.transfer.context import Invocation, PassUnderWay, World
 from migrator.transfer.guards import mount_findings, mounts_changed
 from migrator.transfer.model import BatchSummary, FileProblemKind, PassLimits
-from migrator.transfer.passes import Copying, remaining_of
+from migrator.transfer.passes import Copying, remaining
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
@@ -145,11 +137,11 @@ class DeltaPass:
         """Raises Refused if a guard trips before anything is changed; a later stop is in the summary."""
         record = None
         if self.kind is PassKind.DELTA:
-            record = unfinished_delta(self.invocation.world.ledger.passes, self.plan, self.batch)
+            record = bases.unfinished_delta(self.invocation.world.ledger.passes, self.plan, self.batch)
         if record is None:
             await self.end_earlier()
             record = await self._begin()
-        left = remaining_of(self.invocation.world, self.plan, self.batch, record)
+        left = remaining(self.invocation.world, self.plan, self.batch, record)
         ready = await self._copying.ready(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
         await self._copying.make_trees()
         record = self._go_on(record)
@@ -178,14 +170,14 @@ class DeltaPass:
         for record in passes.of_batch(self.plan.name, self.batch.number):
             if record.kind is PassKind.SEED or record.state is PassState.DONE:
                 continue
-            its_own = covered(passes, record) or frozenset()
+            its_own = bases.covered(passes, record) or frozenset()
             if its_own and its_own.isdisjoint(self._trees):
                 continue
             if record.state is PassState.RUNNING:
                 passes.set_state(record.id, PassState.STOPPED, world.clock.now_s())
             others = its_own - set(self._trees)
             # Nothing is moved in a tree whose user works on the target: then the other trees are sent again as a whole.
-            if has_open_moves(record) and not moved_trees(newest_cutovers(world.ledger.cutovers, others)):
+            if bases.has_open_moves(record) and not moved_trees(bases.newest_cutovers(world.ledger.cutovers, others)):
                 await self._end_moves(record)
 
     async def _end_moves(self, record: PassRecord) -> None:
@@ -208,9 +200,9 @@ class DeltaPass:
     async def _begin(self) -> PassRecord:
         """Scan, compare, write the lists, check the guards, and only then record the pass."""
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
-        number = pass_number(passes, self.plan, self.batch, self.kind)
+        number = bases.pass_number(passes, self.plan, self.batch, self.kind)
         trees = self._trees
-        base = base_catalog(passes, self.plan.name, self.batch.number, trees)
+        base = bases.base_catalog(passes, self.plan.name, self.batch.number, trees)
         began_s = world.clock.monotonic_s()
         catalog = await self.deltas.scan(trees)
         self.set_apart = catalog.set_apart
@@ -223,7 +215,7 @@ class DeltaPass:
                 hint="solve that, then run the same command again: nothing was changed on the target",
             )
         if self.set_apart:
-            self.batch = part_of(self.plan, self.batch, trees)
+            self.batch = bases.part_of(self.plan, self.batch, trees)
             self._say_set_apart(catalog)
         extras_found = search_extras(
             self.deltas.extras,
@@ -401,7 +393,7 @@ async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> 
             hint="solve that, then run the same command again",
         )
     passes = world.ledger.passes
-    number = pass_number(passes, plan, batch, PassKind.FINAL)
+    number = bases.pass_number(passes, plan, batch, PassKind.FINAL)
     trees = tuple(TreeChanges(tree=tree.path, names_before=0, bytes_before=0) for tree in batch.trees)
     written = await asyncio.to_thread(
         deltas.pass_lists.write_pass, plan.name, batch.number, number, (), kind=PassKind.FINAL
@@ -470,7 +462,7 @@ def unfinished_places(ledger: "Ledger") -> frozenset[str]:
         for record in ledger.passes.of_plan(plan)
         if record.move_list is not None
         and record.state is not PassState.DONE
-        and (record.kind is not PassKind.FINAL or has_open_moves(record))
+        and (record.kind is not PassKind.FINAL or bases.has_open_moves(record))
     )
 
 

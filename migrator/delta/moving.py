@@ -135,7 +135,9 @@ class _Carrying:
             if next(self._renames(), None) is not None:
                 # Everything before the mark must be on the disks before the mark, and the mark before everything after it.
                 await self._sync()
-                await self._call("making a directory in the trash of the target", self._set_mark)
+                await self._call(
+                    "making a directory in the trash of the target", lambda: self._moves.make_directory(self._mark)
+                )
                 await self._sync()
         await self._each(sorted(directories, key=lambda numbered: numbered[1].new), self._put)
         files = ((number, one) for number, one in self._renames() if one.type is not EntryType.DIRECTORY)
@@ -145,9 +147,6 @@ class _Carrying:
     def _open(self) -> tuple[bool, bool]:
         self._moves.open_place(self._place)
         return self._moves.look(self._staged) is not None, self._moves.look(self._mark) is not None
-
-    def _set_mark(self) -> None:
-        self._moves.make_directory(self._mark)
 
     def _renames(self) -> Iterator[tuple[int, Rename]]:
         for number, rename in enumerate(self._world.lists.renames(self._list)):

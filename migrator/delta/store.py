@@ -25,16 +25,8 @@ from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import NS_PER_S
-from migrator.delta.model import (
-    ChangeKind,
-    Changes,
-    ChangeTally,
-    ExtrasOfTree,
-    Gone,
-    Rename,
-    TreeChanges,
-    WrittenMoves,
-)
+from migrator.delta import model
+from migrator.delta.model import ChangeKind, Gone, Rename, TreeChanges
 from migrator.verify.model import DifferenceKind
 
 # The SQL of a comparison.
@@ -474,14 +466,14 @@ class Comparison:
         self._bricks = sorted(walk.brick for walk in now.bricks)
         self._chosen = False
         before = {tree: (names, size) for tree, names, size in connection.execute(_BEFORE).fetchall()}
-        tallies: defaultdict[bytes, dict[ChangeKind, ChangeTally]] = defaultdict(dict)
+        tallies: defaultdict[bytes, dict[ChangeKind, model.ChangeTally]] = defaultdict(dict)
         for tree, kind, paths, directories, size in connection.execute(_TALLIES).fetchall():
-            tallies[tree][ChangeKind(kind)] = ChangeTally(paths=paths, directories=directories, size_bytes=size)
+            tallies[tree][ChangeKind(kind)] = model.ChangeTally(paths=paths, directories=directories, size_bytes=size)
         changed = []
         for tree in trees:
             names, size = before.get(tree, (0, 0))
             changed.append(TreeChanges(tree=tree, names_before=names, bytes_before=size, by_kind=tallies[tree]))
-        self.changes = Changes(base=base.name, now=now.name, trees=tuple(changed))
+        self.changes = model.Changes(base=base.name, now=now.name, trees=tuple(changed))
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         for block in self._connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
@@ -549,7 +541,7 @@ class MoveListFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> WrittenMoves:
+    def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> model.WrittenMoves:
         """Write a list durably, in the given order; some thousand rows are in memory. Replaces a list of the same name by an interrupted
         pass. Raises UsageError for an unusable name, and OSError.
         """
@@ -568,7 +560,7 @@ class MoveListFiles:
                 writer.write_batch(pa.RecordBatch.from_pylist(block, schema=MOVES_SCHEMA))
                 counts.update(row["what"] for row in block)
         digest = self.digest(move_list)
-        return WrittenMoves(move_list=move_list, digest=digest, renames=counts[_RENAME], gone=counts[_GONE])
+        return model.WrittenMoves(move_list=move_list, digest=digest, renames=counts[_RENAME], gone=counts[_GONE])
 
     def renames(self, move_list: str) -> Iterator[Rename]:
         for row in takewhile(lambda row: row["what"] == _RENAME, self._rows(move_list)):
@@ -704,13 +696,13 @@ class Extras:
         self._scratch = scratch
 
     @contextmanager
-    def open(self, wanted: Sequence[ExtrasOfTree], *, base: str, now: str) -> Iterator["FoundExtras"]:
+    def open(self, wanted: Sequence[model.ExtrasOfTree], *, base: str, now: str) -> Iterator["FoundExtras"]:
         """Find paths that the catalog `now` no longer lists, or that changed from a directory to something else or the
         reverse, except those that vanished since `base`. Missing catalogs of `brought` and `earlier` are skipped: then less
         is found. Blocking. Raises UsageError and Refused as a comparison does, and Refused if the differences of the
         verification are missing or were changed.
         """
-        groups: defaultdict[ExtrasOfTree, list[bytes]] = defaultdict(list)
+        groups: defaultdict[model.ExtrasOfTree, list[bytes]] = defaultdict(list)
         for one in wanted:
             groups[replace(one, tree=b"")].append(one.tree)
         with connect(self._scratch) as connection:
@@ -756,7 +748,7 @@ class FoundExtras:
             tree=tree,
             names_before=names_before + names,
             bytes_before=bytes_before + size_bytes,
-            by_kind={ChangeKind.VANISHED: ChangeTally(paths=names, size_bytes=size_bytes)},
+            by_kind={ChangeKind.VANISHED: model.ChangeTally(paths=names, size_bytes=size_bytes)},
         )
 
     def gone(self) -> Iterator[Gone]:

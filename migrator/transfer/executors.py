@@ -13,7 +13,8 @@ from migrator.hosts import proc
 from migrator.hosts.far_looks import activity
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Command, Completed, Host, HostLost, OnOutput, OnStart, Processes
-from migrator.transfer.ports import DriverView, StreamView
+from migrator.transfer.model import StreamView
+from migrator.transfer.ports import DriverView
 
 PlaceCompiled = Callable[[], Awaitable[bytes]]
 """Returns the path of the compiled program on a host, and places it again after a new connection. Raises HostLost and

@@ -317,9 +317,7 @@ class Tuning:
         before = self.ledger.controls.now().hold
         self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
         if before is None:
-            self._say(
-                Severity.WARNING, subject=_PAUSE, message=f"paused by {self.by}" + (f": {reason}" if reason else "")
-            )
+            self._say(Severity.WARNING, _PAUSE, f"paused by {self.by}" + (f": {reason}" if reason else ""))
         return self.facts()
 
     def resume(self) -> transfer.GoverningFacts:
@@ -327,7 +325,7 @@ class Tuning:
         before = self.ledger.controls.now().hold
         self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
         if before is not None:
-            self._say(Severity.INFO, subject=_PAUSE, message=f"resumed by {self.by}")
+            self._say(Severity.INFO, _PAUSE, f"resumed by {self.by}")
         return self.facts()
 
     def tune(self, limits: transfer.Limits, *, reset: bool) -> transfer.GoverningFacts:
@@ -337,11 +335,8 @@ class Tuning:
         now = _joined(limits, transfer.Limits() if reset else was)
         self.ledger.controls.tune(now, by=self.by, at_s=self.clock.now_s())
         if now != was:
-            self._say(
-                Severity.INFO,
-                subject=_SUBJECT,
-                message=f"tuned by {self.by}: {limits_in_words(now) or 'limits are as given at the start'}",
-            )
+            words = limits_in_words(now) or "limits are as given at the start"
+            self._say(Severity.INFO, _SUBJECT, f"tuned by {self.by}: {words}")
         return self.facts()
 
     def facts(self) -> transfer.GoverningFacts:
@@ -351,7 +346,7 @@ class Tuning:
             self.ledger, now_s=now_s, is_gone=self.is_gone, given=self.given, windows=self.windows(now_s)
         )
 
-    def _say(self, severity: Severity, *, subject: str, message: str) -> None:
+    def _say(self, severity: Severity, subject: str, message: str) -> None:
         event = Event(
             at_s=self.clock.now_s(), kind=EventKind.LIMITS_SET, severity=severity, subject=subject, message=message
         )

@@ -1,6 +1,7 @@
 """What must hold before and after a batch is copied. A guard that cannot be evaluated counts as tripped."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from migrator.beegfs.rules import QuotaWords, owner_needs, quota_words, stripe_words
 from migrator.beegfs.tool import StorageLook, look_at_quotas, look_at_storage
@@ -8,7 +9,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.units import by_numbers, format_size
-from migrator.fs.model import Capacity, MountIdentity, Need
+from migrator.fs.model import MountIdentity, Need
 from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.model import SiteRecord
@@ -81,7 +82,9 @@ async def find_problems(
         GuardFinding(guard="source health", problems=health_problems(health, health, tasks_count=False)),
         GuardFinding(guard="moved users", problems=await _moved_problems(world, batch, timeout_s)),
     ]
-    capacity = await _capacity(world, timeout_s)
+    capacity = None
+    with suppress(OSError, TimeoutError):
+        capacity = await world.blocking(world.target.capacity, timeout_s=timeout_s)
     findings.append(
         GuardFinding(
             guard=TARGET_ROOM,
@@ -94,7 +97,10 @@ async def find_problems(
             ),
         )
     )
-    findings.append(GuardFinding(guard="target writable", problems=_write_problems(capacity)))
+    unwritable: tuple[str, ...] = ("whether the target can be written is not known",)
+    if capacity is not None:
+        unwritable = ("the target is mounted read-only",) if capacity.read_only else ()
+    findings.append(GuardFinding(guard="target writable", problems=unwritable))
     return tuple(findings), health
 
 
@@ -172,19 +178,6 @@ def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
     if digest != batch.chunk_list_digest:
         return (f"the chunk list {batch.chunk_list} is not the one that the plan was written with",)
     return ()
-
-
-def _write_problems(capacity: Capacity | None) -> tuple[str, ...]:
-    if capacity is None:
-        return ("whether the target can be written is not known",)
-    return ("the target is mounted read-only",) if capacity.read_only else ()
-
-
-async def _capacity(world: World, timeout_s: float) -> Capacity | None:
-    try:
-        return await world.blocking(world.target.capacity, timeout_s=timeout_s)
-    except (OSError, TimeoutError):
-        return None
 
 
 # Whether a seed pass fits within the quotas of the users.

@@ -83,6 +83,14 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """Where a stream sees the tree: absolute paths of the tree itself on both sides, inside the confinement."""
+
+    source_tree: bytes
+    target_tree: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRecord:
     """A chunk as the ledger has it. `list_path` is set for the halves of a split chunk."""
 

@@ -199,18 +199,12 @@ class Remaining:
         return sum(self.chunks_by_kind.values())
 
 
-def remaining(world: World, plan: Plan, batch: Batch, *, left_alone: Collection[bytes] = ()) -> Remaining:
-    """What a seed pass over the batch would copy. Failed chunks, and those in flight when a run was killed, count: both are
-    tried again.
-    """
-    record = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
-    return remaining_of(world, plan, batch, record, left_alone=left_alone)
-
-
-def remaining_of(
+def remaining(
     world: World, plan: Plan, batch: Batch, record: PassRecord | None, *, left_alone: Collection[bytes] = ()
 ) -> Remaining:
-    """What is left of a pass over the batch, except some trees; None: of a seed pass that has not started."""
+    """What is left of a pass over the batch, except some trees; None: of a seed pass that has not started. Failed chunks, and
+    those in flight when a run was killed, count: both are tried again.
+    """
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
@@ -381,7 +375,7 @@ class Copying:
             vanished=passes.vanished_count(record.id),
             bad=tuple(passes.attention(record.id)),
             trees_gone=tuple(sorted(under_way.trees_gone)),
-            left=remaining_of(world, self.plan, self.batch, record, left_alone=self.left_alone).trees,
+            left=remaining(world, self.plan, self.batch, record, left_alone=self.left_alone).trees,
             stopped=under_way.explain_stop(),
             guards=ready.findings,
         )
@@ -433,10 +427,7 @@ class Copying:
         trusted, and the file would not be checked again). Times of directories, which change with every file, are set after
         everything else is confirmed. Unconfirmed chunks are copied again, and then the steps after them.
         """
-        in_place, times = (
-            CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)),
-            len(CHUNK_STEPS) - 1,
-        )
+        in_place, times = CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)), len(CHUNK_STEPS) - 1
         passes = under_way.world.ledger.passes
 
         async def run(steps: Sequence[Sequence[ChunkKind]]) -> None:
@@ -452,11 +443,7 @@ class Copying:
                 ):
                     return
 
-        for steps in (
-            CHUNK_STEPS[:in_place],
-            CHUNK_STEPS[in_place:times],
-            CHUNK_STEPS[times:],
-        ):
+        for steps in (CHUNK_STEPS[:in_place], CHUNK_STEPS[in_place:times], CHUNK_STEPS[times:]):
             await run(steps)
 
     def _routes(self, record: PassRecord) -> Routes:
@@ -519,7 +506,8 @@ class SeedPass:
     async def run(self) -> transfer.BatchSummary:
         """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
         copying, world = self.copying, self.copying.invocation.world
-        left = remaining(world, copying.plan, copying.batch, left_alone=copying.left_alone)
+        seed = world.ledger.passes.find(copying.plan.name, copying.batch.number, PassKind.SEED)
+        left = remaining(world, copying.plan, copying.batch, seed, left_alone=copying.left_alone)
         if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
             # Also repairs the state of the batch after a crash between the two records.
             self._advance(BatchState.SEEDED)
@@ -576,10 +564,7 @@ class SeedPass:
         passes = copying.invocation.world.ledger.passes.of_batch(copying.plan.name, copying.batch.number)
         steps = {
             (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
-            (BatchState.PLANNED, BatchState.SEEDED): (
-                BatchState.SEEDING,
-                BatchState.SEEDED,
-            ),
+            (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
             (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
             (BatchState.VERIFIED, BatchState.SEEDING): (unverified(one.kind for one in passes),),
         }

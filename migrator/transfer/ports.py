@@ -11,7 +11,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import Command, Completed, OnStart
 from migrator.plan.model import ListedPath
-from migrator.transfer.model import Outcome, StreamCounters
+from migrator.transfer.model import Outcome, StreamCounters, StreamView
 
 if TYPE_CHECKING:
     from migrator.transfer.engines.drivers import Driver, DriverDirectories
@@ -47,14 +47,6 @@ def name_in_tree(tree: bytes, path: bytes) -> bytes:
     if not is_beneath(path, tree):
         raise ValueError("a path outside its chunk's tree")
     return path if not tree else path[len(tree) + 1 :]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamView:
-    """Where a stream sees the tree: absolute paths of the tree itself on both sides, inside the confinement."""
-
-    source_tree: bytes
-    target_tree: bytes
 
 
 class StreamReader(Protocol):

@@ -409,9 +409,10 @@ async def _preview(
         return transfer.BatchSummary(batch=batch.number, nothing_to_do=True, left_alone=left_alone)
     begun = bases.unfinished_delta(world.ledger.passes, plan, batch) if deltas else None
     if begun is not None:
-        left = transfer_passes.remaining_of(world, plan, batch, begun)
+        left = transfer_passes.remaining(world, plan, batch, begun)
     elif chosen.whole:
-        left = transfer_passes.remaining(world, plan, batch, left_alone=chosen.left_alone)
+        seed = world.ledger.passes.find(plan.name, batch.number, PassKind.SEED)
+        left = transfer_passes.remaining(world, plan, batch, seed, left_alone=chosen.left_alone)
     else:
         left = transfer_passes.Remaining(record=None)
     findings, _ = await find_problems(world, request, site, batch, left.need)

@@ -112,9 +112,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
                 pass
 
 
-# Renames, and the names of a link group.
-
-
 # Paths on the reap list, which are not on the target.
 
 

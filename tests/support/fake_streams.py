@@ -12,8 +12,17 @@ from migrator.core.states import ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost, OnStart
-from migrator.transfer.model import DIRECT, FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
-from migrator.transfer.ports import BrickRefused, ChunkWork, Engine, Executor, StreamView, Way
+from migrator.transfer.model import (
+    DIRECT,
+    FileProblem,
+    FileProblemKind,
+    Outcome,
+    StopReason,
+    StreamCounters,
+    StreamView,
+    Verdict,
+)
+from migrator.transfer.ports import BrickRefused, ChunkWork, Engine, Executor, Way
 from tests.support.fake_filesystem import FakeFileSystem, Node
 
 

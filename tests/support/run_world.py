@@ -105,6 +105,15 @@ class World:
         governing = None if self.governing is None else self.governing()
         return await run_batches(request, world, locks=locks, files=files, governing=governing)
 
+    def leave_attempt(self, host: str = "here", at_s: float = 1.0) -> int:
+        """A seed pass with an attempt at its first chunk of files that a killed run has left unfinished; its chunk."""
+        passes = self.ledger.passes
+        chunks = self.lists.chunks(LIST)
+        passes.start(plan="plan", batch=1, kind=PassKind.SEED, catalog="c", chunk_list=LIST, chunks=chunks, at_s=at_s)
+        chunk = passes.pending(1, "files", 9)[0].id
+        passes.intend(chunk_id=chunk, token="old", host=host, engine="fake", argv=(), at_s=at_s)
+        return chunk
+
     @property
     def pass_state(self) -> PassState:
         record = self.ledger.passes.find("plan", 1, PassKind.SEED)

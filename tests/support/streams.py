@@ -20,8 +20,8 @@ from migrator.plan.model import ListedPath
 from migrator.transfer.engines import rsync as rsync_program
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.executors import LocalExecutor
-from migrator.transfer.model import Outcome, Verdict
-from migrator.transfer.ports import ChunkWork, Engine, StreamView
+from migrator.transfer.model import Outcome, StreamView, Verdict
+from migrator.transfer.ports import ChunkWork, Engine
 from tests.support.native_builds import placing
 from tests.support.snapshots import names_of
 

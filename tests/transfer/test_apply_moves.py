@@ -23,19 +23,6 @@ def world(scratch: Path) -> Iterator[MoveWorld]:
     made.close()
 
 
-def test_applied_again_it_does_nothing_and_says_the_same_to_send(world: MoveWorld) -> None:
-    for name in (b"a", b"b", b"v"):
-        world.file(name)
-    world.renamed((b"a", b"b"), (b"b", b"a"), (b"none", b"there"))
-    world.vanished(b"v")
-    first = world.apply()
-    names, trashed = world.names(), world.trashed()
-    again = world.apply()
-    assert (world.names(), world.trashed()) == (names, trashed)
-    assert again.to_send == first.to_send == [world.lists.kept_renames[2]]
-    assert (first.renamed, again.renamed, again.trashed, again.displaced) == (2, 0, 0, 0)
-
-
 @pytest.mark.parametrize("differs", ["type", "size", "time"])
 def test_what_is_not_as_listed_is_sent_and_the_old_one_goes_to_the_trash(world: MoveWorld, differs: str) -> None:
     match differs:

@@ -1,14 +1,11 @@
-"""The records that the engine of our own writes, and the lines that it reads."""
-
-import pytest
+"""The records that the engine of our own writes."""
 
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
-from migrator.hosts.ports import Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.model import Verdict
-from migrator.transfer.ports import ChunkWork, StreamView
+from migrator.transfer.model import StreamView
+from migrator.transfer.ports import ChunkWork
 
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 TREE = b"home/alice"
@@ -27,11 +24,3 @@ def test_a_record_has_what_a_path_needs_and_no_more() -> None:
     listed = (path(b"plain", mtime_ns=5), path(b"linked", link_group=2**70 + 3))
     assert ENGINE.command(work(*listed), VIEW).stdin == b":plain\0l3:linked\0"
     assert ENGINE.command(work(*listed, keeps_hard_links=False), VIEW).stdin == b":plain\0:linked\0"
-
-
-@pytest.mark.parametrize("said", [b"F 1 bad source 2 open\n", b"hello\n", b"F 0 bad", b"x" * 10000])
-def test_what_cannot_be_understood_is_never_done(said: bytes) -> None:
-    reader = ENGINE.reader(work(path(b"one")), VIEW)
-    reader.stdout(said)
-    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
-    assert outcome.verdict is Verdict.RETRY

@@ -6,48 +6,40 @@ from collections.abc import Sequence
 
 import pytest
 
+from migrator.core.states import ChunkKind
+from migrator.fs.model import TargetCapabilities
+from migrator.hosts.ports import Completed
+from migrator.plan.model import ListedPath
+from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge_direct, parse_event
-from migrator.transfer.model import FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import FileProblemKind, Outcome, StopReason, StreamCounters, StreamView, Verdict
+from migrator.transfer.ports import ChunkWork
 
 PATHS = [b"home/alice/one", b"home/alice/two", b"home/alice/three"]
 COUNTERS = StreamCounters(files=1, size_bytes=2)
 
 
-def judged(
-    *lines: bytes, exit_code: int = 0, stderr: bytes = b"", garbled: bool = False, timed_out: bool = False
-) -> Outcome:
+def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:
     events: Sequence[PathEvent] = [event for line in lines if (event := parse_event(line, os.strerror)) is not None]
     assert len(events) == len(lines)
-    return judge_direct(
-        EndedDirect(
-            exit_code=exit_code,
-            events=events,
-            stderr=stderr,
-            paths=PATHS,
-            counters=COUNTERS,
-            garbled=garbled,
-            timed_out=timed_out,
-        )
-    )
+    return judge_direct(EndedDirect(exit_code=exit_code, events=events, stderr=stderr, paths=PATHS, counters=COUNTERS))
 
 
 @pytest.mark.parametrize(
-    "line",
+    "said",
     [
-        b"",
-        b"F",
-        b"F 1 bad",
-        b"F 1 lost source 2 open",
-        b"F x bad source 2 open",
-        b"F 1 bad nowhere 2 open",
-        b"F 1 bad source 2 open; rm",
-        b"P 1 2",
-        b"F 1 bad source 2 open\n",
-        b"F -1 bad source 2 open",
+        *(b"F", b"F 1 bad", b"F 1 lost source 2 open", b"F x bad source 2 open", b"F 1 bad nowhere 2 open"),
+        *(b"F 1 bad source 2 open; rm", b"F -1 bad source 2 open", b"F 9 bad source 2 open", b"hello", b"x" * 10000),
     ],
 )
-def test_other_lines_are_no_events(line: bytes) -> None:
-    assert parse_event(line, os.strerror) is None
+def test_what_cannot_be_understood_is_never_done(said: bytes) -> None:
+    tree, paths = b"home/alice", [ListedPath(path=path, size_bytes=1) for path in PATHS]
+    work = ChunkWork(kind=ChunkKind.FILES, tree=tree, paths=paths, capabilities=TargetCapabilities())
+    view = StreamView(source_tree=b"/source", target_tree=b"/target")
+    reader = DirectEngine(program=b"/opt/migrator-native", privileged=True).reader(work, view)
+    reader.stdout(said + b"\n")
+    outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
+    assert outcome.verdict is Verdict.RETRY
 
 
 def test_what_became_of_paths() -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from migrator.transfer.engines import rules_drivers as rules
-from migrator.transfer.model import StopReason, StreamCounters, Verdict
+from migrator.transfer.model import StopReason, StreamCounters, StreamView, Verdict
 
+VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 FULL = (
     b'rsync: [receiver] write failed on "/target/d1/f0001": No space left on device (28)\n'
     b"rsync error: error in file IO (code 11) at receiver.c(380) [receiver=3.5.0]\n"
@@ -33,8 +34,7 @@ def fpsync(
         stderr=stderr,
         parts=[rules.PartLog(number=number, stderr=said) for number, said in enumerate(parts, start=1)],
         counters=StreamCounters(files=3, size_bytes=4),
-        source_tree=b"/source",
-        target_tree=b"/target",
+        view=VIEW,
     )
 
 
@@ -69,8 +69,7 @@ def parsyncfp2(exit_code: int = 0, *, stdout: bytes = b"", stderr: bytes = b"") 
         stdout=stdout,
         stderr=stderr,
         counters=StreamCounters(),
-        source_tree=b"/source",
-        target_tree=b"/target",
+        view=VIEW,
     )
 
 

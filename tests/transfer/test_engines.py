@@ -11,8 +11,8 @@ from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
 from migrator.plan.model import ListedPath
-from migrator.transfer.model import StreamCounters, Verdict
-from migrator.transfer.ports import ChunkWork, Engine, StreamView
+from migrator.transfer.model import StreamCounters, StreamView, Verdict
+from migrator.transfer.ports import ChunkWork, Engine
 from tests.support.streams import Streams, engine_of, make_trees
 from tests.transfer.native_copy import direct_engine
 

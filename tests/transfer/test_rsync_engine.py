@@ -10,8 +10,8 @@ from migrator.hosts.ports import Command
 from migrator.plan.model import ListedPath
 from migrator.transfer.engines.rsync import ProgressParser, RsyncEngine
 from migrator.transfer.engines.rules_rsync import RsyncFeatures, parse_features
-from migrator.transfer.model import StreamCounters
-from migrator.transfer.ports import ChunkWork, StreamView
+from migrator.transfer.model import StreamCounters, StreamView
+from migrator.transfer.ports import ChunkWork
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures" / "rsync"

@@ -1,6 +1,5 @@
 """The judgement of rsync's end, on what real rsyncs said, and on lines that want to be something else."""
 
-import errno
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from migrator.core.paths import percent_unescape
 from migrator.transfer.engines.rules_rsync import EndedRsync, judge_rsync
-from migrator.transfer.model import Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import Outcome, StopReason, StreamCounters, StreamView, Verdict
 from tests.transfer.rsync_errors import SCENARIOS, TREE, matches
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures" / "rsync"
@@ -24,8 +23,7 @@ def _judge(stderr: bytes, *names: bytes, exit_code: int = 23, groups: dict[bytes
             stderr=stderr,
             tree=TREE,
             names=names,
-            source_tree=b"/source",
-            target_tree=b"/target",
+            view=StreamView(source_tree=b"/source", target_tree=b"/target"),
             counters=_COUNTERS,
             link_groups=groups or {},
         )
@@ -45,8 +43,7 @@ def test_real_ends(version: str, name: str) -> None:
             stderr=(directory / f"{name}.stderr").read_bytes(),
             tree=TREE,
             names=[path.removeprefix(TREE + b"/") for path in paths],
-            source_tree=percent_unescape(facts["source_tree"]),
-            target_tree=percent_unescape(facts["target_tree"]),
+            view=StreamView(**{side: percent_unescape(facts[side]) for side in ("source_tree", "target_tree")}),
             counters=_COUNTERS,
             link_groups={
                 percent_unescape(path).removeprefix(TREE + b"/"): group for path, group in facts["link_groups"].items()
@@ -105,8 +102,7 @@ def test_output_that_could_not_be_kept_is_unexplained() -> None:
         stderr_cut=True,
         tree=TREE,
         names=[b"a"],
-        source_tree=b"/source",
-        target_tree=b"/target",
+        view=StreamView(source_tree=b"/source", target_tree=b"/target"),
         counters=_COUNTERS,
     )
     assert judge_rsync(ended).verdict is Verdict.RETRY
@@ -117,15 +113,6 @@ def test_a_program_that_cannot_be_used_stops(exit_code: int) -> None:
     outcome = _judge(b"rsync: --frobnicate: unknown option\n", b"a", exit_code=exit_code)
     assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.TOOL_MISSING)
     assert "frobnicate" in outcome.message
-
-
-def test_all_names_of_a_linked_file_are_suspects_when_one_fails() -> None:
-    line = b'rsync: [sender] send_files failed to open "/source/one": Permission denied (13)\n'
-    outcome = _judge(line, b"one", b"two", b"three", groups={b"one": 7, b"two": 7, b"three": 8})
-    assert [(suspect.path, suspect.errno) for suspect in outcome.suspects] == [
-        (TREE + b"/one", errno.EACCES),
-        (TREE + b"/two", errno.EACCES),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Which engine copies a chunk, when a chunk is tried again, which errors stop the pool, and when a copy will be done."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from migrator.core.states import ChunkKind
 from migrator.transfer.model import choose_engine
@@ -55,9 +53,3 @@ def test_the_slower_of_files_and_bytes_counts() -> None:
     assert seconds_left(10, 5000, rate) == 5.0
     assert seconds_left(5, 10, Rate(files_per_s=0.0, bytes_per_s=10.0)) is None
     assert seconds_left(0, 0, None) == 0.0
-
-
-@given(st.integers(0, 10**9), st.integers(0, 10**15), st.floats(0, 10**6), st.floats(0, 10**10))
-def test_no_estimate_is_negative(files: int, size_bytes: int, files_per_s: float, bytes_per_s: float) -> None:
-    left_s = seconds_left(files, size_bytes, Rate(files_per_s=files_per_s, bytes_per_s=bytes_per_s))
-    assert left_s is None or left_s >= 0.0

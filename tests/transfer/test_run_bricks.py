@@ -9,14 +9,14 @@ import pytest
 from migrator.core.errors import Refused
 from migrator.core.events import Event, EventKind
 from migrator.core.paths import join, name, parent
-from migrator.core.states import AttemptState, BatchState, ChunkKind, PassKind
+from migrator.core.states import AttemptState, BatchState, ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.ports import HostLost
 from migrator.transfer.ports import BrickLook
 from migrator.transfer.rules import marks_name, part_name
 from tests.support.fake_streams import FakeLane, FakeStreams, Fault
 from tests.support.fakes import FakeProgress
-from tests.support.run_world import ALICE, LIST, World, in_loop, plan_in_ranges, small_world
+from tests.support.run_world import ALICE, World, in_loop, plan_in_ranges, small_world
 
 ONE, TWO = "gl1:/bricks/1", "gl2:/bricks/1"
 QUIET = BrickLook(reasons=(), fingerprint="")
@@ -216,26 +216,14 @@ async def test_a_brick_that_is_none_is_read_through_the_mount_and_its_host_is_no
 @in_loop
 async def test_an_attempt_on_a_host_that_is_away_is_waited_for_until_its_lease_is_over(world: World) -> None:
     await world.run(dry_run=True)
-    world.ledger.passes.start(
-        plan="plan",
-        batch=1,
-        kind=PassKind.SEED,
-        catalog="c",
-        chunk_list=LIST,
-        chunks=world.lists.chunks(LIST),
-        at_s=world.clock.now_s(),
-    )
-    chunk = world.ledger.passes.pending(1, "files", 9)[0]
-    now_s = world.clock.now_s()
-    attempt = world.ledger.passes.intend(chunk_id=chunk.id, token="old", host="gl1", engine="fake", argv=(), at_s=now_s)
+    chunk = world.leave_attempt("gl1", world.clock.now_s())
     world.more_lanes[0].lost = HostLost("gl1 cannot be reached")
     with pytest.raises(Refused, match="may still be at work on host gl1"):
         await world.run(lease_s=30.0)
     # The clock of the next run begins anew: a lease that is over is one of no length here.
     await world.run(lease_s=-60.0)
     assert world.is_copied()
-    states = {record.id: record.state for record in world.ledger.passes.attempts_of_chunk(chunk.id)}
-    assert states[attempt] is AttemptState.INTERRUPTED
+    assert world.ledger.passes.attempts_of_chunk(chunk)[0].state is AttemptState.INTERRUPTED
 
 
 @in_loop

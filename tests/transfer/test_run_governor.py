@@ -19,8 +19,8 @@ from migrator.core.windows import Window
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import TransferCost
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy
-from migrator.transfer.ports import ChunkWork, StreamView
+from migrator.transfer.model import Bound, GovernorRecord, Limits, StreamsBy, StreamView
+from migrator.transfer.ports import ChunkWork
 from tests.support.fake_streams import FakeStreams
 from tests.support.fakes import VirtualClock
 from tests.support.run_world import World, in_loop, small_world

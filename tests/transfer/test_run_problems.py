@@ -8,10 +8,10 @@ import pytest
 
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
-from migrator.core.states import BatchState, ChunkKind, PassKind, PassState
+from migrator.core.states import BatchState, ChunkKind, PassState
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
-from tests.support.run_world import ALICE, LIST, World, in_loop, plan_chunks, small_world
+from tests.support.run_world import ALICE, World, in_loop, plan_chunks, small_world
 
 
 @in_loop
@@ -120,17 +120,7 @@ async def test_leftovers_of_a_killed_stream_are_removed_and_users_files_are_not(
     world.source.add(users, b"a user's file of that name")
     world.lists.lists.clear()
     plan_chunks(world, (ALICE,), 20)
-    world.ledger.passes.start(
-        plan="plan",
-        batch=1,
-        kind=PassKind.SEED,
-        catalog="c",
-        chunk_list=LIST,
-        chunks=world.lists.chunks(LIST),
-        at_s=1.0,
-    )
-    (chunk,) = world.ledger.passes.pending(1, "files", 9)
-    world.ledger.passes.intend(chunk_id=chunk.id, token="old", host="here", engine="fake", argv=(), at_s=1.0)
+    world.leave_attempt()
     leftover, unrelated = ALICE + b"/sub/.f01.abc123", ALICE + b"/sub/.notes.abc123"
     for path in (users, leftover, unrelated):
         world.target.add(path, b"?")

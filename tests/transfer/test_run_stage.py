@@ -9,7 +9,7 @@ import pytest
 
 from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind
-from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
+from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.fs.model import TargetCapabilities
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
@@ -187,17 +187,7 @@ async def test_links_across_trees_are_made_and_fall_back_to_copies(tmp_path: Pat
 
 @in_loop
 async def test_a_lost_plan_of_a_killed_run_does_not_hold_up_others(world: World) -> None:
-    world.ledger.passes.start(
-        plan="plan",
-        batch=1,
-        kind=PassKind.SEED,
-        catalog="c",
-        chunk_list=LIST,
-        chunks=world.lists.chunks(LIST),
-        at_s=1.0,
-    )
-    chunk = world.ledger.passes.pending(1, "files", 9)[0]
-    world.ledger.passes.intend(chunk_id=chunk.id, token="old", host="here", engine="fake", argv=(), at_s=1.0)
+    world.leave_attempt()
     newer = replace(world.documents.plans.pop("plan")[0], name="newer")
     path, checksum = world.documents.write(newer)
     world.ledger.plans.record(newer, path=path, checksum=checksum)

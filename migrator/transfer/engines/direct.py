@@ -14,8 +14,8 @@ from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.engines.output import Lines, OutputReader
 from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge_direct, parse_event
-from migrator.transfer.model import Outcome, StreamCounters
-from migrator.transfer.ports import ChunkWork, StreamReader, StreamView
+from migrator.transfer.model import Outcome, StreamCounters, StreamView
+from migrator.transfer.ports import ChunkWork, StreamReader
 
 # Parsing the standard output of `migrator-native copy` (`copy_events.c` describes the lines).
 

@@ -119,9 +119,7 @@ class DriverReader(OutputReader, ABC):
         """Judge the run, once it has ended. DONE with a message: it left something out."""
 
     def _look_for_trouble(self, part: PartLog) -> None:
-        self.trouble = self.trouble or rules.stop_of(
-            (part,), source_tree=self._view.source_tree, target_tree=self._view.target_tree
-        )
+        self.trouble = self.trouble or rules.stop_of((part,), self._view)
 
     def _ended(self, completed: Completed) -> EndedDriver:
         return EndedDriver(
@@ -129,8 +127,7 @@ class DriverReader(OutputReader, ABC):
             stderr=self._stderr.content,
             counters=self.counters,
             timed_out=completed.timed_out,
-            source_tree=self._view.source_tree,
-            target_tree=self._view.target_tree,
+            view=self._view,
         )
 
 
@@ -242,10 +239,9 @@ class FpsyncReader(DriverReader):
         return self._stderr.last(half) + self._last_complaint[-half:]
 
     def outcome(self, completed: Completed) -> Outcome:
-        ended = self._ended(completed)
-        return rules.judge_fpsync(
-            replace(ended, parts=self._complaints(), completed=self._completed, crawl_failed=self._crawl_failed)
-        )
+        ended, parts = self._ended(completed), self._complaints()
+        ended = replace(ended, parts=parts, completed=self._completed, crawl_failed=self._crawl_failed)
+        return rules.judge_fpsync(ended)
 
     def _line(self, line: bytes) -> None:
         if match := rules.FPSYNC_STARTED.fullmatch(line):

@@ -14,8 +14,8 @@ from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.transfer.engines import rules_rsync as rules
 from migrator.transfer.engines.output import Lines, OutputReader
-from migrator.transfer.model import Outcome, StreamCounters
-from migrator.transfer.ports import ChunkWork, StreamReader, StreamView, name_in_tree
+from migrator.transfer.model import Outcome, StreamCounters, StreamView
+from migrator.transfer.ports import ChunkWork, StreamReader, name_in_tree
 
 # Querying rsync's capabilities.
 
@@ -173,8 +173,7 @@ class RsyncReader(OutputReader):
                     for listed in self._work.paths
                     if listed.link_group is not None
                 },
-                source_tree=self._view.source_tree,
-                target_tree=self._view.target_tree,
+                view=self._view,
                 counters=self.counters,
             )
         )

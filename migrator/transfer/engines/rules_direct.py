@@ -10,14 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from migrator.core.paths import show
-from migrator.transfer.engines.rules_rsync import (
-    ENDED_BY_SIGNAL,
-    GONE,
-    JAIL_FAILED,
-    Ended,
-    jail_message,
-    judge_jail,
-)
+from migrator.transfer.engines import rules_rsync as rules
+from migrator.transfer.engines.rules_rsync import Ended
 from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, Verdict
 from migrator.transfer.rules import stop_reason
 
@@ -75,12 +69,12 @@ def judge_direct(ended: EndedDirect) -> Outcome:
     STOP for errors that no chunk is to blame for; DONE where the list was taken to its end; RETRY where something is
     left unexplained; INTERRUPTED where a signal from outside ended it.
     """
-    if ended.exit_code == JAIL_FAILED and (jail := jail_message(ended.stderr)) is not None:
-        return judge_jail(jail, ended.paths, ended.counters)
+    if ended.exit_code == rules.JAIL_FAILED and (jail := rules.jail_message(ended.stderr)) is not None:
+        return rules.judge_jail(jail, ended.paths, ended.counters)
     if (stopped := _stop(ended)) is not None:
         return stopped
     description = _describe(ended)
-    if (cut := ended.cut_short(description, by_signal=ENDED_BY_SIGNAL, unusable=_UNUSABLE)) is not None:
+    if (cut := ended.cut_short(description, by_signal=rules.ENDED_BY_SIGNAL, unusable=_UNUSABLE)) is not None:
         return cut
     if ended.exit_code != _LIST_DONE or ended.garbled:
         return ended.outcome(Verdict.RETRY, description)
@@ -116,7 +110,7 @@ def _suspects(ended: EndedDirect) -> tuple[FileProblem, ...]:
 
 def _problem(path: bytes, event: PathEvent) -> FileProblem:
     kind = event.kind
-    if kind is FileProblemKind.BAD and not event.on_target and event.errno in GONE:
+    if kind is FileProblemKind.BAD and not event.on_target and event.errno in rules.GONE:
         kind = FileProblemKind.VANISHED
     return FileProblem(path=path, kind=kind, errno=event.errno or None, reason=_reason(event))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED, Ended, EndedRsync, judge_rsync
-from migrator.transfer.model import Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import Outcome, StopReason, StreamCounters, StreamView, Verdict
 
 _STOPPING = (
     StopReason.TARGET_FULL,
@@ -40,45 +40,35 @@ class EndedDriver(Ended):
     `completed`, `crawl_failed`: what fpsync reported of the whole.
     """
 
-    source_tree: bytes
-    target_tree: bytes
+    view: StreamView
     parts: Sequence[PartLog] = ()
     stdout: bytes = b""
     completed: bool = False
     crawl_failed: bool = False
 
 
-def stop_of(parts: Sequence[PartLog], *, source_tree: bytes, target_tree: bytes) -> tuple[StopReason, str] | None:
+def stop_of(parts: Sequence[PartLog], view: StreamView) -> tuple[StopReason, str] | None:
     """The first error that no file is to blame for, with the stream's message; None if there is none."""
     for part in parts:
-        outcome = _judge_stream(part.stderr, source_tree=source_tree, target_tree=target_tree, exit_code=_PARTIAL)
+        outcome = _judge_stream(part.stderr, view, exit_code=_PARTIAL)
         if outcome.verdict is Verdict.STOP and outcome.stop in _STOPPING:
             return outcome.stop, f"{part}{outcome.message}"
     return None
 
 
-def _judge_stream(stderr: bytes, *, source_tree: bytes, target_tree: bytes, exit_code: int) -> Outcome:
+def _judge_stream(stderr: bytes, view: StreamView, *, exit_code: int) -> Outcome:
+    nothing = StreamCounters()
     return judge_rsync(
-        EndedRsync(
-            exit_code=exit_code,
-            stderr=stderr,
-            stderr_cut=True,
-            tree=b"",
-            names=(),
-            source_tree=source_tree,
-            target_tree=target_tree,
-            counters=StreamCounters(),
-        )
+        EndedRsync(exit_code=exit_code, stderr=stderr, stderr_cut=True, tree=b"", names=(), view=view, counters=nothing)
     )
 
 
 def _cut_short(name: str, ended: EndedDriver) -> Outcome | None:
     """The outcome of a run that the confinement, an error that no file is to blame for, or a signal ended."""
-    trees = {"source_tree": ended.source_tree, "target_tree": ended.target_tree}
     if ended.exit_code == JAIL_FAILED:
-        jail = _judge_stream(ended.stderr, exit_code=JAIL_FAILED, **trees)
+        jail = _judge_stream(ended.stderr, ended.view, exit_code=JAIL_FAILED)
         return ended.outcome(jail.verdict, jail.message, jail.stop)
-    if (stop := stop_of(ended.parts, **trees)) is not None:
+    if (stop := stop_of(ended.parts, ended.view)) is not None:
         return ended.outcome(Verdict.STOP, stop[1], stop[0])
     if ended.timed_out or ended.exit_code < 0 or ended.exit_code > _SIGNALLED:
         return ended.outcome(Verdict.INTERRUPTED, f"{name} was ended with {ended.exit_code}")

@@ -8,7 +8,15 @@ from enum import StrEnum
 
 from migrator.core.paths import join, show
 from migrator.fs.model import syncfs_reaches_disks
-from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
+from migrator.transfer.model import (
+    FileProblem,
+    FileProblemKind,
+    Outcome,
+    StopReason,
+    StreamCounters,
+    StreamView,
+    Verdict,
+)
 from migrator.transfer.rules import stop_reason
 
 # rsync's version and capabilities, from its own output.
@@ -222,9 +230,9 @@ def _quoted_names(text: bytes) -> tuple[bytes, ...]:
 class ListedNames:
     """The names that a stream was given, relative to the tree, and how messages show them."""
 
-    def __init__(self, names: Sequence[bytes], *, source_tree: bytes, target_tree: bytes) -> None:
+    def __init__(self, names: Sequence[bytes], view: StreamView) -> None:
         self._names = dict.fromkeys(names)
-        self._prefixes = tuple(tree.rstrip(b"/") + b"/" for tree in (source_tree, target_tree))
+        self._prefixes = tuple(tree.rstrip(b"/") + b"/" for tree in (view.source_tree, view.target_tree))
         self._by_directory: Mapping[bytes, Sequence[bytes]] | None = None
         self._directories = _directories_above(self._names)
 
@@ -379,8 +387,7 @@ class EndedRsync(Ended):
 
     tree: bytes
     names: Sequence[bytes]
-    source_tree: bytes
-    target_tree: bytes
+    view: StreamView
     link_groups: Mapping[bytes, int] = field(default_factory=dict)
     stderr_cut: bool = False
 
@@ -392,7 +399,7 @@ def judge_rsync(ended: EndedRsync) -> Outcome:
     something is left unexplained; INTERRUPTED where a signal from outside ended it.
     """
     messages = parse_messages(ended.stderr)
-    listed = ListedNames(ended.names, source_tree=ended.source_tree, target_tree=ended.target_tree)
+    listed = ListedNames(ended.names, ended.view)
     if ended.exit_code == JAIL_FAILED and (jail := jail_message(ended.stderr)) is not None:
         return judge_jail(jail, [join(ended.tree, name) for name in listed.all()], ended.counters)
     if (stopped := _stop(ended, listed, messages)) is not None:
@@ -494,7 +501,7 @@ def _shown(ended: EndedRsync, message: Message) -> str:
     if message.kind is MessageKind.UNVERIFIED:
         return "changed while it was copied"
     text = message.text
-    for seen in (ended.source_tree, ended.target_tree):
+    for seen in (ended.view.source_tree, ended.view.target_tree):
         # Names stand in quotes, those of ACLs in brackets.
         for opening in (b'"', b"("):
             text = text.replace(opening + seen.rstrip(b"/") + b"/", opening + join(ended.tree, b""))
