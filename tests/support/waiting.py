@@ -11,7 +11,7 @@ def wait_for(
     condition: Callable[[], object], what: str = "what has to come", *, deadline_s: float = DEADLINE_S
 ) -> None:
     """Poll until something holds; fail at the deadline."""
-    end_s = time.monotonic() + DEADLINE_S
+    end_s = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end_s, f"waited in vain for {what}"
         time.sleep(0.02)

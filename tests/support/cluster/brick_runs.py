@@ -65,7 +65,13 @@ def work_trees(lab: LabHandle) -> Iterator[LabHandle]:
         make_work(lab)
         yield lab
     finally:
-        shutil.rmtree(lab.source / WORK)
+        # A file that is moved between bricks meanwhile is listed twice, or comes back once.
+        wait_for(lambda: _removed(lab.source / WORK), "the trees are gone")
+
+
+def _removed(directory: Path) -> bool:
+    shutil.rmtree(directory, ignore_errors=True)
+    return not directory.exists()
 
 
 @contextmanager
