@@ -48,7 +48,7 @@ def leave(code: int) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001 - it has no public name
     try:
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # closed by whoever called
+            if stream is not None:  # closed by the caller
                 stream.flush()
     except (OSError, ValueError):
         return

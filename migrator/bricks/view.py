@@ -401,7 +401,7 @@ def retirement_document(summary: retire.RetirementSummary) -> document.Document:
 
 
 def retirement_facts(record: retire.RetirementRecord) -> document.Facts:
-    """How an attempt stands, for whoever reports."""
+    """The state of an attempt, for reports."""
     pairs = [
         ("volume", record.volume),
         ("state", _STATES[record.state]),

@@ -52,7 +52,7 @@ class MountedTops:
         return judge_top(top, self.read_top(tree))
 
     def freeze(self, tree: bytes, top: FrozenTop) -> None:
-        """Close the top to everybody but root: nobody can enter by path any more, but whoever is inside stays inside.
+        """Close the top to everybody but root: nobody can enter by path any more, but processes inside stay inside.
 
         May be called again, also after a crash in the middle. `judge_top` knows each state that a crash can leave, so it
         depends on the order of these calls. Raises TopChanged.

@@ -377,8 +377,8 @@ class Seen:
     """What a look at the world says, after the record was read.
 
     `writing`, `copied` and `proof` are those of the direction under way: of the final pass on the source, or of the
-    carrying back from the target. `writing` are the sentences that speak against nobody writing to the frozen tree; None
-    where that was not looked for, which speaks against it too. None elsewhere stands for what is not there.
+    carrying back from the target. `writing` lists the reasons why somebody may still write to the frozen tree; None
+    if that was not checked, which counts as a reason too. None elsewhere means that the thing is missing.
 
     For people: `link_holds` is what the path holds now, `top_differences` say what is wrong with a top that is `other`.
     """
@@ -778,7 +778,8 @@ class CutoverFacts:
 class CutoverRequest:
     """Which trees of a plan, by batch. `run` says how passes are made.
 
-    `vouched`: the site's freeze hook answers for it that nobody writes where this program cannot look. `accept_freeze`: also where the freeze is predicted to last longer than `max_freeze_s`, or is not predicted.
+    `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`: move users even if the
+    predicted freeze exceeds `max_freeze_s`, or there is no prediction.
     `settle_s`: how long clients on other machines may pass a closed top by what they remember of it. `wants_backup`: a backup of the target has to be recorded before the switch.
     `require_rollback`: only users who could be moved back are moved. `overwrite_source`: a rollback overwrites what somebody changed on the retained source.
     """

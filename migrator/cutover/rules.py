@@ -613,7 +613,7 @@ def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
     """What a top is now, against what was written down before it was frozen.
 
     A crash in the middle of freezing or thawing leaves each attribute as it was or as it is frozen; everything else was somebody
-    else's doing. (Whoever sets an ACL may lose setgid by it: setxattr(2) of a caller that is not in the group.)
+    else's doing. (Setting an ACL may clear setgid: setxattr(2) by a caller outside the group does.)
     """
     frozen = frozen_form(before)
     if now in (before, frozen):

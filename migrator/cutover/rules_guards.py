@@ -79,7 +79,7 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -
             yield Blocker(
                 subject=f"{record.tree.user}: purge",
                 on=f"the purge of the source has begun and not ended: {record.failure or 'it was stopped or killed'}",
-                hint=f"migrator purge --user {record.tree.user} --dry-run, then with --confirm (it goes on where it was)",
+                hint=f"migrator purge --user {record.tree.user} --dry-run, then with --confirm (it resumes)",
             )
         elif record.state is model.CutoverState.REVERTED and record.failure:
             yield Blocker(

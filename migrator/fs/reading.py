@@ -164,7 +164,7 @@ def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
     # One byte more than the file has, so that growth shows in the first read already.
     buffer = memoryview(bytearray(min(before.st_size + 1, _READ_BYTES)))
     size_bytes = 0
-    # No further than that: whoever goes on writing to it must not keep the reader for ever.
+    # No further than that: a process that keeps appending must not keep the reader for ever.
     while size_bytes <= before.st_size and (count := os.readv(fd, [buffer])):
         hasher.update(buffer[:count])
         size_bytes += count

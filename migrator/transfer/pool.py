@@ -373,7 +373,7 @@ class Worker:
             if self.lane.host not in self.routes.lost:
                 return
             if not self.lane.reads_mount and self._brick is None:
-                continue  # whoever lost it knows what to try; that a host answers does not make it usable
+                continue  # the lane that lost it retries it; a host that answers may still be unusable
             try:
                 await self.lane.end_orphans(())
                 with suppress(BrickRefused):

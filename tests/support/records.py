@@ -38,7 +38,7 @@ def site_record(source: MountIdentity, target: MountIdentity | None = None, **ch
 
 
 def rows_of(ledger: Path, query: str, *values: object) -> list[tuple[Any, ...]]:
-    """What the ledger of a site says now, in that file or below that directory of a site; beside whoever writes it."""
+    """The rows of a site's ledger (its file, or the site's directory), read while a writer may be at work."""
     file = ledger / "state" / "ledger.db" if ledger.is_dir() else ledger
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=600)) as database:
         return database.execute(query, values).fetchall()

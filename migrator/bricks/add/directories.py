@@ -129,7 +129,7 @@ def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
 
 
 async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> AdditionRecord:
-    """Of an addition that is over: what is still shut stays listed. Whoever gives the command again was told of the others."""
+    """Of an addition that is over: what is still shut stays listed. The others were reported to the caller that repeats the command."""
     world, waiting = _world(call, record), record.notes.directories
     if world is None or not waiting:
         return record

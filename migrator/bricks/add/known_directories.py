@@ -129,7 +129,7 @@ class MountedDirectories:
             os.fchown(fd, wanted.uid, wanted.gid)
             _write(fd, ACL_ACCESS, wanted.access)
             _write(fd, ACL_DEFAULT, wanted.default)
-            # Last: whoever changes an owner or an ACL changes bits of the mode.
+            # Last: changing an owner or an ACL changes bits of the mode.
             os.fchmod(fd, wanted.mode)
             now = _facts(fd, seen.path, seen.gfid)
             return now if now is not None and same_owner(now, wanted) else None

@@ -326,9 +326,9 @@ def _busy(record: model.AdditionRecord, reason: str) -> Halt:
 # after a crash, a reboot or a restart of glusterd too. Only the record is remembered: Gluster's own brick list and status decide
 # what has happened. When an act failed and the answer is the same act again, the caller ends with that failure.
 #
-# - Bricks in the volume count as added, whoever added them. If only some of them are in it, somebody else is at work: do nothing.
+# - Bricks in the volume count as added, by any command. If only some of them are in it, another command is at work: do nothing.
 # - A task is started only when none runs. It is done when every host that reports it says so, without a failure. Any task that is
-#   newer than those listed before the start counts as ours, whoever started it.
+#   newer than those listed before the start counts as ours.
 # - Nothing here ever takes a brick out again.
 
 

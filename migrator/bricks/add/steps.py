@@ -342,7 +342,7 @@ class AdditionMachine(
         return self._task_begun(record, await self.call.world.volume.fix_layout())
 
     async def _balance(self, record: model.AdditionRecord) -> _Done:
-        # Moving files may take days: whoever lost a directory to the new layout does not wait for it.
+        # Moving files may take days: users who lost a directory to the new layout do not wait for it.
         await put_right_everywhere(self.call, record)
         await self.throttle.follow(record)
         return self._task_begun(record, await self.call.world.volume.rebalance())

@@ -69,7 +69,7 @@ def bricks_seen(record: model.DrainRecord, seen: model.DrainSeen) -> Bricks:
 
 
 def own_task(record: model.DrainRecord, seen: model.DrainSeen) -> VolumeTask | None:
-    """The remove-brick of any of these bricks, whoever began it."""
+    """The remove-brick of any of these bricks, begun by this program or not."""
     return remove_brick_of(seen.tasks or (), record.bricks)
 
 
@@ -279,7 +279,7 @@ def _in_place(step: model.DrainStep, record: model.DrainRecord) -> model.DrainAc
 
 
 def _adopt(task: VolumeTask) -> model.DrainAct:
-    """Continue the drain that Gluster shows, whoever began it."""
+    """Continue the drain that Gluster shows, even if another program began it."""
     return _act(_D.START, seen_done=True, task_id=task.id)
 
 

@@ -29,7 +29,7 @@ class DrainRate:
 
 
 def samples_of(progress: TaskProgress, at_s: float) -> tuple[model.DrainSample, ...]:
-    """Gluster's counters as they are kept. `localhost` is whoever was asked: the id of its glusterd is the same for all."""
+    """Gluster's counters as they are kept. `localhost` is the host that was asked: the id of its glusterd is the same for all."""
     return tuple(
         model.DrainSample(
             task_id=progress.task_id,

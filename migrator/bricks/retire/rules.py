@@ -36,7 +36,7 @@ def next_step(
         )
     state = None if record is None else record.state
     if state is model.RetirementState.STOPPING:
-        # One that was killed before its last look has not stopped it: whoever did may have done so days later.
+        # One that was killed before its last look has not stopped it: somebody else may have done so days later.
         return Act(step=model.RetireStep.STOP, intent=state, result=model.RetirementState.RETIRED, seen_done=True)
     if state is model.RetirementState.RETIRED:
         return Finished(state=state, words="it is stopped")

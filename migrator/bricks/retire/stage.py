@@ -553,7 +553,7 @@ class _Retirement(
             state, _ = await call.world.volume.state_and_tasks()
         except ToolFailed:
             if newest is not None and newest.state is model.RetirementState.RETIRED:
-                # Whoever deleted it may have done so; that it was retired stands in the ledger.
+                # An operator may have deleted it; the ledger records that it was retired.
                 return self._done_before(newest)
             raise
         if newest is not None and newest.volume_id != state.volume_id:

@@ -116,7 +116,7 @@ def _problem(path: bytes, event: PathEvent) -> FileProblem:
 
 
 def _reason(event: PathEvent) -> str:
-    """What is wrong with a file, without its name: whoever shows it names the file."""
+    """What is wrong with a file, without its name: the caller names the file."""
     match event.kind:
         case FileProblemKind.VANISHED:
             return "gone from the source"
