@@ -51,7 +51,7 @@ def build_acl(entries: tuple[AclEntry, ...]) -> bytes:
 
 
 def is_minimal(entries: tuple[AclEntry, ...]) -> bool:
-    """Whether an access ACL has no named user or group, so that a mode can express it. `rsync -A` counts it as no ACL."""
+    """Whether an access ACL has no named user or group, so that a mode can express it. `rsync -A` treats it as no ACL."""
     return not any(entry.tag in _NAMED for entry in entries)
 
 

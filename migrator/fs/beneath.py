@@ -73,7 +73,7 @@ def _open_by_component(directory_fd: int, path: bytes, flags: int) -> int:
 
 
 def _has_openat2() -> bool:
-    """Not before Linux 5.6 (ENOSYS), nor where a container's filter refuses what it does not know (EPERM)."""
+    """False before Linux 5.6 (ENOSYS), and if a container's filter refuses unknown system calls (EPERM)."""
     with held(os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)) as root:
         try:
             os.close(_openat2(root, b"proc", os.O_PATH))
@@ -158,7 +158,7 @@ class Root:
 
 
 class HeldRoot:
-    """A root that the first use opens, and that stays open: a mount that appears over it later is not seen. Thread-safe."""
+    """A root that is opened at the first use and stays open: later mounts over it are not seen. Thread-safe."""
 
     def __init__(self, root: bytes) -> None:
         self._path = os.path.abspath(root)
@@ -193,7 +193,7 @@ def read_mounts() -> tuple[Mount, ...]:
 
 
 def entry_path(directory_fd: int, name: bytes) -> bytes:
-    """A path for calls without `dir_fd` (the xattr calls): through the descriptor, so that nothing on the way can be swapped.
+    """A path through the descriptor, for calls without `dir_fd` (the xattr calls): no component above can be swapped.
     Use it with `follow_symlinks=False`.
     """
     return b"/proc/self/fd/%d/%s" % (directory_fd, name)
@@ -249,7 +249,7 @@ def walk(directory: bytes, way: Way) -> Iterator[int]:
                 raise
             os.close(fd)
             fd = deeper
-        if way.looks[-1].type is not EntryType.DIRECTORY:  # a symlink to a place that was passed before
+        if way.looks[-1].type is not EntryType.DIRECTORY:  # a symlink to a directory already recorded
             _note(way, fd)
         yield fd
     finally:
@@ -257,10 +257,10 @@ def walk(directory: bytes, way: Way) -> Iterator[int]:
 
 
 def why_not_trusted(path: bytes) -> tuple[bytes, str, str] | None:
-    """How someone other than root and this user could change what a path leads to: which part of it is why, and the remedy. None
-    if nobody can.
+    """The part of a path through which a user other than root and this one could change where the path leads, the
+    reason, and the remedy; None if there is none.
 
-    A path that does not exist is as safe as the directories above it. Raises OSError if it cannot be looked at.
+    A path that does not exist is as safe as the directories above it. Raises OSError if it cannot be examined.
     """
     way, last = Way(), b""
     try:
@@ -322,8 +322,8 @@ def remove_tree(root: Root, path: bytes, mount_points: Collection[bytes]) -> Rem
     except OSError as error:
         removed.note(path, error.strerror or str(error))
         return removed
-    # Each directory comes twice: first its files are removed and its directories listed, then it is removed itself. It is
-    # opened by path each time, so that no descriptors stay open.
+    # Each directory is processed twice: first its files are removed and its directories listed, then it is removed
+    # itself. It is opened by path each time, so that no descriptors stay open.
     stack = [(path, False)]
     while stack:
         directory, emptied = stack.pop()
@@ -362,7 +362,7 @@ def _take_out(root: Root, path: bytes, device: int, removed: Removed) -> list[by
 
 def _take_out_listed(fd: int, path: bytes, removed: Removed) -> list[bytes]:
     directories: list[bytes] = []
-    # By the descriptor's path, which gives names as bytes; a descriptor would give decoded names.
+    # The descriptor's path gives names as bytes; the descriptor itself would give decoded names.
     with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
         for listed in listing:
             try:

@@ -1,8 +1,7 @@
-"""Finding out what a file system keeps of a file, by trying.
+"""Probes which properties of a file a file system keeps.
 
-Everything is tried in a directory of its own, which is removed afterwards, also when the probe fails. An answer says
-what happens when this process tries: without root nothing that only root may do (owners, device nodes, file
-capabilities) is kept, and a probe by another user says so.
+The probe works in a directory of its own, which it removes afterwards, also after a failure. The result holds for this
+process: without root, the operations reserved to root (owners, device nodes, file capabilities) count as not kept.
 """
 
 import errno
@@ -51,12 +50,12 @@ _NO_ANSWER = frozenset(
         errno.ENOMEM,
     }
 )
-"""Errors that say nothing about what a file system keeps: the probe fails instead of taking them for an answer."""
+"""Errors that prove nothing about the file system: the probe fails instead of treating them as an answer."""
 
 
 def probe(root: Root, *, filesystem: str) -> TargetCapabilities:
-    """What the file system at the root keeps; `filesystem` is its type as `mountinfo` names it. Raises OSError where nothing can
-    be written there, or is not answered.
+    """The capabilities of the file system at the root; `filesystem` is its type in `mountinfo`. Raises OSError if the
+    file system cannot be written or does not answer.
     """
     name = TEMPORARY_PREFIX + b"probe-" + secrets.token_hex(8).encode()
     with (
@@ -102,8 +101,8 @@ def _probe_in(fd: int) -> TargetCapabilities:
 
 
 def _time_granularity_ns(fd: int) -> int:
-    """The smallest step to which every tried time was floored; where none fits, the largest: then verification
-    reports the times that differ from what flooring would give, which is right.
+    """The smallest step to which every tried time was floored. If no step fits, the largest: verification then
+    correctly reports each time that differs from the floored one.
     """
     with _file(fd) as name:
         shown = [(time_ns, _shown_time_ns(fd, name, time_ns)) for time_ns in _PROBED_TIMES_NS]
@@ -114,7 +113,7 @@ def _time_granularity_ns(fd: int) -> int:
 
 
 def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:
-    """None where the file system has no such time (before 1970)."""
+    """None if the file system does not support such a time (before 1970)."""
     with _Trial():
         os.utime(name, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
         seen_ns = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
@@ -123,7 +122,7 @@ def _shown_time_ns(fd: int, name: bytes, time_ns: int) -> int | None:
 
 
 def _symlinks(fd: int, granularity_ns: int) -> tuple[int, bool, bool]:
-    """Mode as shown, and whether time and owner are kept."""
+    """The mode as shown, and whether time and owner are kept."""
     name, time_ns = b"symlink", _PROBED_TIMES_NS[0]
     mode, keeps_times, keeps_owner = TargetCapabilities().symlink_mode, False, False
     with _removed(fd, name), _Trial():
@@ -149,7 +148,7 @@ def _keeps_symlink_target(fd: int, size: int) -> bool:
 
 
 def _devices(fd: int) -> tuple[bool, bool]:
-    """Whether device nodes can be made, and keep their numbers."""
+    """Whether device nodes can be made and keep their numbers."""
     number = os.makedev(1, 3)
     seen = [_makes_node(fd, kind, number) for kind in (stat.S_IFCHR, stat.S_IFBLK)]
     return None not in seen, all(rdev == number for rdev in seen)
@@ -166,7 +165,7 @@ def _makes_node(fd: int, kind: int, number: int) -> int | None:
 
 
 def _keeps_hard_links(fd: int) -> bool:
-    """Also across directories, which BeeGFS refuses before 7.4."""
+    """Whether hard links are kept, also across directories (BeeGFS refuses those before 7.4)."""
     with (
         _file(fd) as name,
         _directory(fd) as beside_name,
@@ -199,7 +198,7 @@ def _keeps_xattr(fd: int, attribute: bytes, value: bytes) -> bool:
 
 
 def _keeps_acl(fd: int, attribute: bytes, entries: int) -> bool:
-    """Whether an ACL of so many entries is kept; of fewer than five, the smallest that is no mode."""
+    """Whether an ACL with this many entries is kept; at least five are tried, because fewer express only a mode."""
     fixed = (
         AclEntry(tag=USER_OBJ, id=0, permissions=6),
         AclEntry(tag=GROUP_OBJ, id=0, permissions=4),
@@ -225,7 +224,7 @@ def _takes_name(fd: int, name: bytes) -> bool:
 
 
 def _largest(limit: int, works: Callable[[int], bool]) -> int:
-    """The largest number up to the limit that works, assuming that smaller ones work, too; 0 if none does."""
+    """The largest number up to the limit that works, assuming that all smaller ones work too; 0 if none does."""
     if works(limit):
         return limit
     low, high = 0, limit
@@ -239,12 +238,14 @@ def _largest(limit: int, works: Callable[[int], bool]) -> int:
 
 
 def _first(ladder: Sequence[int], works: Callable[[int], bool]) -> int:
-    """The first of a falling series that works; 0 if none does."""
+    """The first number of a falling series that works; 0 if none does."""
     return next((step for step in ladder if works(step)), 0)
 
 
 class _Trial:
-    """A try: an error ends the block as a no, unless it says nothing about what is tried. ENOSPC is an answer only on request."""
+    """A block that an OSError ends silently, unless the error proves nothing about the file system. `no_space_answers`
+    also accepts ENOSPC as an answer.
+    """
 
     def __init__(self, *, no_space_answers: bool = False) -> None:
         self._no_answer = _NO_ANSWER if no_space_answers else _NO_ANSWER | {errno.ENOSPC}
@@ -276,7 +277,7 @@ def _directory(fd: int, name: bytes = b"directory") -> Iterator[bytes]:
 
 @contextmanager
 def _removed(fd: int, name: bytes) -> Iterator[None]:
-    """What the block makes under this name is removed at its end."""
+    """Remove the entry with this name at the end of the block."""
     try:
         yield
     finally:
@@ -285,7 +286,7 @@ def _removed(fd: int, name: bytes) -> Iterator[None]:
 
 
 def _empty(fd: int) -> None:
-    """Remove whatever a failed trial left; it holds no directory that is not empty."""
+    """Remove everything that a failed trial left; its directories are empty."""
     with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
         left = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing]
     for name, is_directory in left:

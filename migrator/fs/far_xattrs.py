@@ -16,13 +16,13 @@ _INTERNAL_PREFIXES = (
     b"trusted.distribute.",
     b"trusted.io-stats-dump",
 )
-"""What Gluster and XFS keep for themselves: `trusted.SGI_ACL_FILE` is how XFS stores the ACL that is read as
-`system.posix_acl_access` as well, and Gluster's FUSE mount shows it to root."""
+"""The prefixes that Gluster and XFS reserve. XFS stores the ACL in `trusted.SGI_ACL_FILE` and also shows it as
+`system.posix_acl_access`; Gluster's FUSE mount shows both to root."""
 
 
 def is_carried(name: bytes) -> bool:
-    """Whether an attribute is user data: not a file system's internal one, and not the SELinux label, which belongs to the
-    policy of a machine.
+    """Whether an attribute is user data: neither a file system's internal attribute nor the SELinux label, which
+    belongs to the machine's policy.
     """
     if name.startswith(b"user.") or name in (ACL_ACCESS, ACL_DEFAULT):
         return True

@@ -76,7 +76,7 @@ def _plain(escaped: bytes) -> bytes:
 
 
 LOCAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "tmpfs", "bcachefs"})
-"""Types that only one machine mounts. All others may have clients elsewhere."""
+"""Types that only one machine mounts. All other types may have clients elsewhere."""
 
 
 _REACHING = LOCAL_FILESYSTEMS | {"overlay", "ceph", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2"}
@@ -96,10 +96,10 @@ def syncfs_reaches_disks(filesystem: str) -> bool:
 
 
 TRASH_NAME = b".migrator-trash"
-"""The directory in the target's root. Only root can enter it, and nothing scans or compares it."""
+"""The directory in the target's root. Only root can enter it; scans and comparisons skip it."""
 
 STAGED_NAME = b".migrator-staged"
-"""The directory in a place of the trash where renamed paths wait for their new names."""
+"""The directory in a place of the trash in which renamed paths wait for their new names."""
 
 _FORM = "%Y%m%dT%H%M%SZ"
 _PLACE = re.compile(r"([0-9]{8}T[0-9]{6}Z)-[a-z0-9-]{1,100}", re.ASCII)
@@ -125,7 +125,7 @@ def place_time_s(place: str) -> float | None:
 
 
 SENTINEL_NAME = b".migrator-sentinel"
-"""The file that `init` leaves in the root of both file systems. No scan lists it, and nothing copies it."""
+"""The file that `init` writes into the root of both file systems. Scans skip it, and it is never copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ class TargetCapabilities:
     max_name_bytes: int = 255
     reserved_names: tuple[bytes, ...] = ()
     syncfs_reaches_disks: bool = True
-    """Whether `syncfs(2)` on a client makes its servers write to their disks. If not, files are synced one by one."""
+    """Whether `syncfs(2)` on a client makes the servers write to their disks. If not, files are synced one by one."""
 
 
 def mount_fingerprint(identity: MountIdentity) -> str:
@@ -252,7 +252,7 @@ class CapacityOutlook:
         return self.used_bytes > self.total_bytes or too_many
 
 
-# Who can change what a path leads to.
+# Who can change where a path leads.
 
 
 _WRITABLE_BY_OTHERS = 0o022
@@ -270,9 +270,11 @@ class FileLook:
 
 
 def untrusted(way: Sequence[FileLook], euid: int, *, reached: bool) -> tuple[bytes, str, str] | None:
-    """The first step of a way that someone other than root and this user could change, why, and the remedy; None if there is none.
+    """The first step of a way that a user other than root and this one could change, the reason, and the remedy; None
+    if there is none.
 
-    In the last directory, if the way was `reached` to its end, a sticky bit does not help: every user may create names there.
+    If the way was `reached` to its end, a sticky bit on the last directory does not help: every user may create names
+    there.
     """
     for position, look in enumerate(way):
         last, shown = reached and position == len(way) - 1, show(look.path)

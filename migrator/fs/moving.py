@@ -28,8 +28,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """The places removed from the trash, and the number of names in them. `problems` are sentences about entries that could not
-    be removed; the next call retries them.
+    """The removed places of the trash, and the number of names in them. `problems` are sentences about entries that
+    could not be removed; the next call retries them.
     """
 
     places: int = 0
@@ -43,7 +43,7 @@ _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME_LIMIT_BYTES = 255
 _SUFFIXES = 10_000
-"""How many names are tried in the trash for one path."""
+"""The number of names that are tried in the trash for one path."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -51,21 +51,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class MovingTarget(HeldRoot):
     """Moves paths on a mounted target. Thread-safe. `close` may be called again.
 
-    A rename never overwrites: `renameat2(2)` with RENAME_NOREPLACE. Where the file system does not know the flag (BeeGFS,
-    some FUSE and NFS mounts), the new name is looked at and then taken by a plain rename. Between the two only a process
-    of root's could take it, since trees on the target are closed to users.
+    A rename never overwrites: `renameat2(2)` with RENAME_NOREPLACE. If the file system does not support the flag
+    (BeeGFS, some FUSE and NFS mounts), the new name is checked first, and then a plain rename follows. Only another
+    process of root could create the name in between, since trees on the target are closed to users.
     """
 
     def open_place(self, place: str) -> None:
         """Make a place in the trash if it is missing, and check the trash itself. May be called again.
 
-        Raises Refused where the trash is not a directory of this user's alone on the target's own file system.
+        Raises Refused if the trash is not a private directory of this user on the target's own file system.
         """
         with self._trash_directory(make=True) as trash_fd:
             os.close(_open_own(trash_fd, _place_name(place), make=True))
 
     def look(self, path: bytes) -> Standing | None:
-        """The entry under a name; None if there is none, or if a part of the path above it is no directory."""
+        """The entry under a name; None if there is none, or if a component above it is not a directory."""
         try:
             with self._parent(path) as (fd, name):
                 facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -77,21 +77,22 @@ class MovingTarget(HeldRoot):
         return Standing(type=EntryType.of_mode(facts.st_mode), size_bytes=facts.st_size, mtime_ns=facts.st_mtime_ns)
 
     def move(self, old: bytes, new: bytes) -> None:
-        """Rename, a directory with all that is in it. Missing directories above `new` are made, root's with mode 0700.
+        """Rename a path; a directory moves with its content. Missing directories above `new` are made, owned by root
+        with mode 0700.
 
-        Raises FileExistsError where `new` is taken, FileNotFoundError where `old` is not there.
+        Raises FileExistsError if `new` exists, FileNotFoundError if `old` does not.
         """
         with self._parent(old) as (old_fd, old_name), self._made_parent(new) as (new_fd, new_name):
             _rename(old_fd, old_name, new_fd, new_name)
 
     def make_directory(self, path: bytes) -> None:
-        """Make a directory (root's, mode 0700) and those above it, as far as they are missing. May be called again."""
+        """Make a directory and the missing directories above it, owned by root with mode 0700. May be called again."""
         _check(path)
         os.close(self._make(path))
 
     def trash(self, path: bytes, place: str, *, name: bytes | None = None) -> bytes | None:
-        """Move a path, with all that is in it, into a place of the trash, under its own path there, or under `name`; with
-        a suffix where that is taken. Returns where it went; None where nothing stands under the path.
+        """Move a path with its content into a place of the trash, under its own path or under `name`, with a suffix if
+        that name is taken. Returns the new path; None if the path does not exist.
         """
         if self.look(path) is None:
             return None
@@ -112,8 +113,8 @@ class MovingTarget(HeldRoot):
         raise OSError(errno.EEXIST, "no free name in the trash", path)
 
     def expire(self, before_s: float, *, keep: Collection[str] = ()) -> Expired:
-        """Remove the places that were begun before a time, except for those of passes in progress (`keep`).
-        Names that are none of places stay. May be called again. Raises Refused as `open_place` does.
+        """Remove the places begun before a time, except those of passes in progress (`keep`). Other names stay. May be
+        called again. Raises Refused as `open_place` does.
         """
         try:
             with self._trash_directory(make=False) as trash_fd:
@@ -155,7 +156,7 @@ class MovingTarget(HeldRoot):
             yield fd, last_name(path)
 
     def _make(self, directory: bytes) -> int:
-        """A directory below the root, made with all that is missing above it. The caller closes it."""
+        """Open a directory below the root, and make all missing directories on the way. The caller closes it."""
         fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
         for component in directory.split(b"/"):
             fd = _into(fd, component)
@@ -163,7 +164,7 @@ class MovingTarget(HeldRoot):
 
     @contextmanager
     def _trash_directory(self, *, make: bool) -> Iterator[int]:
-        """The checked trash. Raises FileNotFoundError if it is missing and not to be made."""
+        """The checked trash. Raises FileNotFoundError if it is missing and `make` is false."""
         with held(self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)) as root_fd:
             fd = _open_own(root_fd, TRASH_NAME, make=make)
         with held(fd):
@@ -178,7 +179,7 @@ def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
         except FileNotFoundError:
             os.rename(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd)
             return
-        # A missing old name counts first, as it does for the call itself.
+        # Report a missing old name first, as the system call does.
         os.stat(old, dir_fd=old_fd, follow_symlinks=False)
         code = errno.EEXIST
     if code:
@@ -186,7 +187,7 @@ def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
 
 
 def _rename_without_replacing(old_fd: int, old: bytes, new_fd: int, new: bytes) -> int:
-    """The error number of renameat2(2); ENOSYS where the C library lacks it (glibc before 2.28)."""
+    """The error number of renameat2(2); ENOSYS if the C library lacks it (glibc before 2.28)."""
     call = getattr(_libc, "renameat2", None)
     if call is None:
         return errno.ENOSYS
@@ -198,7 +199,7 @@ def _rename_without_replacing(old_fd: int, old: bytes, new_fd: int, new: bytes) 
 
 
 def _into(fd: int, component: bytes) -> int:
-    """One step down, the directory made where it is missing. Closes what it came from, also where it fails."""
+    """Open a child directory, made if it is missing. Always closes `fd`, also on failure."""
     with held(fd):
         try:
             return os.open(component, _DIRECTORY, dir_fd=fd)
@@ -215,9 +216,9 @@ def _into(fd: int, component: bytes) -> int:
 
 
 def _descend(place_fd: int, directory: bytes) -> tuple[bytes, int]:
-    """Down a path in a place of the trash, made as far as it is missing: what it is called there, and its descriptor.
+    """Open a directory in a place of the trash, made if missing; returns its path there and its descriptor.
 
-    What was put into the trash before may be in the way, a file or a symlink: then the directory beside it serves.
+    If a file or a symlink from an earlier move has a component's name, the component gets a suffix.
     """
     fd = os.dup(place_fd)
     taken: list[bytes] = []

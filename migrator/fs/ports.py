@@ -1,7 +1,7 @@
-"""File systems as the stages see them. Methods are blocking and thread-safe.
+"""The ports of file systems. Methods are blocking and thread-safe.
 
-Every path is relative to the root and opened beneath it without following a symlink, so that a directory that is swapped for
-a symlink meanwhile leads nowhere.
+Every path is relative to the root and opened beneath it without following a symlink. So a directory that is swapped for
+a symlink meanwhile cannot redirect an access.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,17 +39,17 @@ class FileSystem(Protocol):
         """The absolute path of the root."""
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        """The entries of a directory, in blocks, so that memory stays bounded. Never raises OSError: unreadable entries are
-        problems in a block. Mount points are reported as problems and not entered.
+        """The entries of a directory, in blocks to bound memory. Never raises OSError: unreadable entries are problems
+        in a block. Mount points are reported as problems and not entered.
         """
 
     def look(self, path: bytes) -> Entry | None:
-        """One entry; None only if it is proven absent (ENOENT with every parent present). Raises OSError in doubt."""
+        """One entry; None only if it is proven absent (ENOENT, and every parent exists). Raises OSError in doubt."""
 
     def digest(self, path: bytes, algorithm: str) -> Digest:
-        """The digest of a regular file. Its clean pages are dropped from the page cache first. A file that grows is read only
-        a little beyond its first size, and reported as changed. Raises OSError, also (EINVAL) if it is no regular file, and
-        ValueError for an unknown algorithm.
+        """The digest of a regular file. Its clean pages are dropped from the page cache first. If the file grows, the
+        read stops shortly after its first size, and the file is reported as changed. Raises OSError, also (EINVAL)
+        if it is not a regular file, and ValueError for an unknown algorithm.
         """
 
     def sync(self) -> None:
@@ -86,12 +86,13 @@ class TargetFileSystem(FileSystem, Protocol):
         """
 
     def copy_from(self, source_root: bytes, entry: Entry) -> None:
-        """Copy one path of any length by descriptor: content with holes, owner, mode, ACLs, xattrs, times; a directory
-        without its content. To a temporary name, fsync, rename. Raises OSError.
+        """Copy one path of any length by descriptor: content with holes, owner, mode, ACLs, xattrs, times; of a
+        directory everything but its content. The copy gets a temporary name, is synced, and is renamed. Raises
+        OSError.
         """
 
     def clock_ns(self) -> int:
-        """The time of the clock from which this file system takes its ctimes. Raises OSError."""
+        """The clock from which this file system takes its ctimes. Raises OSError."""
 
     def remove_leftover(self, path: bytes) -> None:
         """Remove one file that an interrupted stream left behind. Raises OSError."""

@@ -28,15 +28,15 @@ T = TypeVar("T")
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CONTENT = b"probe\n" * 64
 _COMPLETE = b"complete"
-"""The mark that all entries are there: they are made once."""
+"""The mark that all entries have been made; they are made only once."""
 
 _SWITCH_S = 0.0002
 
 
 class _Undisturbed:
-    """A block in which this interpreter lets a thread go on quickly when its system call has ended. Otherwise that waits for
-    5 ms while another thread computes, again and again where several do, and the file system would seem to be that slow (13 ms
-    in the median where 2 were right). It costs those threads a few percent. Blocks may overlap, in several threads.
+    """A block in which a thread resumes quickly after its system call, by a shorter switch interval of the interpreter.
+    Otherwise the thread waits 5 ms for each computing thread, and the measured latency includes that (median 13 ms
+    instead of 2). The cost is a few percent of the computing threads' speed. Blocks may overlap, in several threads.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ _undisturbed = _Undisturbed()
 class DirectoryProber:
     """Measures small operations in a mounted directory. One call at a time.
 
-    The root is opened anew by every call, and nothing is made in one without a sentinel: an empty directory in the place of a
+    Every call opens the root anew, and makes nothing in a root without a sentinel: an empty directory in place of a
     mount is not filled. `monotonic_s` is the clock that measures.
     """
 
@@ -75,14 +75,14 @@ class DirectoryProber:
     def probe(self, number: int) -> ProbeTimes:
         """One probe; `number` selects the names, which repeat. Files left by a killed process are reused.
 
-        Raises OSError, also where the root is not the file system that was set up, or something that is not the program's
-        own stands in the place of its directory.
+        Raises OSError, also if the root is not the recorded file system, or if a foreign entry has the name of the
+        probes' directory.
         """
         name, entry = _file_name(number), _entry_name(number)
         with self._open_root() as root_fd, self._made(root_fd) as fd, _undisturbed:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=fd)
-            # What kernel and client still knew of it from an earlier round has expired by now.
+            # By now the kernel's and the client's cached attributes from an earlier round have expired.
             stat_s, _ = self._timed(lambda: os.stat(entry, dir_fd=fd, follow_symlinks=False))
             readdir_s, _ = self._timed(lambda: os.listdir(fd))
             create_s, file_fd = self._timed(lambda: os.open(name, _NEW_FILE, 0o600, dir_fd=fd))
@@ -100,14 +100,16 @@ class DirectoryProber:
         )
 
     def clean(self) -> None:
-        """Remove everything that probes make, also what a killed process has left. May be called again; raises OSError."""
+        """Remove everything that probes make, including leftovers of a killed process. May be called again. Raises
+        OSError.
+        """
         with self._open_root() as root_fd:
             try:
                 fd = open_own(root_fd, PROBE_NAME, _not_own, make=False)
             except FileNotFoundError:
                 return
             with held(fd):
-                # The mark goes first: without it entries that are missing are made again.
+                # Remove the mark first: without it, missing entries are made again.
                 for name in (_COMPLETE, *_names(_file_name), *_names(_entry_name)):
                     with suppress(FileNotFoundError):
                         os.unlink(name, dir_fd=fd)
@@ -128,7 +130,7 @@ class DirectoryProber:
 
     @contextmanager
     def _made(self, root_fd: int) -> Iterator[int]:
-        """The directory with all that is to be listed in it."""
+        """The directory, with all entries that are to be listed."""
         with held(open_own(root_fd, PROBE_NAME, _not_own)) as fd:
             if not _is_there(fd, _COMPLETE):
                 for name in (*_names(_entry_name), _COMPLETE):
@@ -167,17 +169,17 @@ def _is_there(fd: int, name: bytes) -> bool:
 LOG = logging.getLogger("migrator.probing")
 
 NO_ANSWER_S = 30.0
-"""So long a probe is waited for; it goes on by itself, and none follows it before it has ended."""
+"""The longest wait for a probe. A probe that takes longer continues, and the next one starts only after its end."""
 
 CLEANING_S = 5.0
-"""So long the end of a program waits for what it has to remove; the next one removes what is left."""
+"""The longest wait for the clean-up at the end of a program; the next program removes leftovers."""
 
 _FOR_EVER_S = 365.0 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeWorld:
-    """The ports. `interval_s` is from the beginning of one round to that of the next; `keep` is given every probe."""
+    """The ports. `interval_s` is the time between the starts of two rounds; `keep` receives every probe."""
 
     probers: Mapping[ProbeSide, DirectoryProber]
     keep: Callable[[Probe], None]
@@ -194,7 +196,7 @@ class _Probing:
     _under_way: dict[ProbeSide, tuple[float, asyncio.Task[ProbeTimes]]] = field(default_factory=dict)
 
     async def go_on(self) -> None:
-        """Probe while this process holds the lock; while another one does, wait for its end."""
+        """Probe while this process holds the lock; while another process holds it, wait."""
         world = self.world
         while True:
             try:
@@ -207,7 +209,7 @@ class _Probing:
         number, world = 0, self.world
         try:
             while True:
-                # Not at once: a program that ends soon has nobody to give way to.
+                # Not at once: a short program does not need to throttle.
                 await world.clock.sleep(world.interval_s)
                 await asyncio.gather(*(self._probe(side, number) for side in world.probers))
                 number += 1
@@ -233,12 +235,14 @@ class _Probing:
         world.keep(_ended(side, at_s, work))
 
     async def _clean(self, side: ProbeSide) -> None:
-        """Also what a killed program has left. Nothing is asked of a file system that does not answer."""
+        """Remove the probes' files, including leftovers of a killed program. A file system that does not answer is left
+        alone.
+        """
         hanging = self._under_way.pop(side, None)
         if hanging is not None:
             await asyncio.wait({hanging[1]}, timeout=CLEANING_S)
             if hanging[1].cancel():
-                # Its thread cannot be ended, and does not hold the program.
+                # The thread cannot be ended, but it does not block the end of the program.
                 return
             hanging[1].exception()
         try:
@@ -262,9 +266,9 @@ def _reason(error: OSError | MigratorError) -> str:
 
 @asynccontextmanager
 async def probing(world: ProbeWorld | None) -> AsyncIterator[None]:
-    """Probe both sides beside the block, unless another process of the site does; None: nothing is probed.
+    """Probe both sides beside the block, unless another process of the site does; None: no probes.
 
-    At the end everything that probes make is removed. What goes wrong with probing itself is in the log, and hurts nobody.
+    At the end all files of the probes are removed. Errors of probing are only logged.
     """
     if world is None:
         yield

@@ -32,9 +32,9 @@ _NO_SUCH_ATTRIBUTE = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
 def read_xattrs(directory_fd: int, name: bytes) -> Mapping[bytes, bytes]:
-    """The carried attributes of an entry, never through a symlink; empty where the file system knows none.
+    """The carried attributes of an entry, never through a symlink; empty if the file system has no attributes.
 
-    An attribute that goes away between the two calls is not there. Raises OSError.
+    An attribute that vanishes between the two calls is left out. Raises OSError.
     """
     path = entry_path(directory_fd, name)
     try:
@@ -58,13 +58,13 @@ def read_xattrs(directory_fd: int, name: bytes) -> Mapping[bytes, bytes]:
 
 
 INO_MASK = 0xFFFF_FFFF_FFFF_FFFF
-"""Numbers of inodes and of file systems are kept as unsigned, of 64 bits."""
+"""Inode and file system numbers are stored as unsigned 64-bit numbers."""
 _LOOKS = 3
-"""How often an entry is looked at again when it turned into something else between two calls."""
+"""How often an entry is read again if its type changes between two calls."""
 
 
 def read_entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]) -> Entry:
-    """The entry, with what could not be read of it added to `problems`. Raises FileNotFoundError when it is gone."""
+    """The entry; unreadable parts of it are added to `problems`. Raises FileNotFoundError if it is gone."""
     mode = facts.st_mode
     symlink_target: bytes | None = None
     if stat.S_ISLNK(mode):
@@ -100,7 +100,7 @@ def read_entry(fd: int, name: bytes, path: bytes, facts: os.stat_result, problem
 def _read_symlink(
     fd: int, name: bytes, path: bytes, facts: os.stat_result, problems: list[ScanProblem]
 ) -> tuple[os.stat_result, bytes | None]:
-    """The symlink's target, or newer facts and None if it is no symlink any more."""
+    """The symlink's target, or newer facts and None if it is no longer a symlink."""
     for _ in range(_LOOKS):
         try:
             return facts, os.readlink(name, dir_fd=fd)
@@ -143,17 +143,18 @@ DIGEST_ALGORITHMS: Mapping[str, Callable[[], _Hash]] = {
 
 
 def require_algorithm(algorithm: str) -> None:
-    """Raises ValueError for an algorithm that is not known."""
+    """Raises ValueError for an unknown algorithm."""
     if algorithm not in DIGEST_ALGORITHMS:
         known = ", ".join(DIGEST_ALGORITHMS)
         raise ValueError(f"unknown digest algorithm {algorithm!r}; known: {known}")
 
 
 def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
-    """The digest of an open regular file, read from its begin; `path` is for errors. Its clean pages are dropped from the page
-    cache before it is read. One that grows is read little further than it went at first, and told as changed.
+    """The digest of an open regular file, read from the start; `path` is for errors. Its clean pages are dropped from
+    the page cache first. If the file grows, the read stops shortly after its first size, and the file is reported as
+    changed.
 
-    Raises OSError, also (EINVAL) where it is no regular file.
+    Raises OSError, also (EINVAL) if it is not a regular file.
     """
     hasher = DIGEST_ALGORITHMS[algorithm]()
     before = os.fstat(fd)
@@ -161,10 +162,10 @@ def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
         raise OSError(errno.EINVAL, "not a regular file", path)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
-    # One byte more than the file has, so that growth shows in the first read already.
+    # One byte more than the size, so that the first read already detects growth.
     buffer = memoryview(bytearray(min(before.st_size + 1, _READ_BYTES)))
     size_bytes = 0
-    # No further than that: a process that keeps appending must not keep the reader for ever.
+    # Stop there: a process that keeps appending must not block the reader forever.
     while size_bytes <= before.st_size and (count := os.readv(fd, [buffer])):
         hasher.update(buffer[:count])
         size_bytes += count
@@ -173,34 +174,34 @@ def digest_of(fd: int, algorithm: str, path: bytes) -> Digest:
 
 
 def content_facts(facts: os.stat_result) -> tuple[int, int, int]:
-    """What changes whenever the content does."""
+    """The facts that change whenever the content does."""
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
 
 
-# Reading a file system beneath a root: what source and target have in common.
+# Reading a file system beneath a root: the common part of source and target.
 #
-# Every path is opened beneath the root without following a symlink, and every entry is read through the descriptor of its
-# directory, so that nothing that is swapped meanwhile leads outside.
+# Every path is opened beneath the root without following a symlink, and every entry is read through the descriptor of
+# its directory. So no swapped component leads outside the root.
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 ANSWER_TIMEOUT_S = 120.0
-"""How long a look at the root may take before the file system counts as one that does not answer."""
+"""The timeout of the look-up of a root."""
 
 _SENTINEL_LIMIT_BYTES = 4096
 _SEEN_NAMES = 10_000
-"""How many names of a directory are remembered: a Gluster mount lists some twice while they are renamed."""
+"""How many names of a directory are remembered: a Gluster mount lists some names twice during renames."""
 _OWN_NAMES = (SENTINEL_NAME, PURGE_NAME, PROBE_NAME, BENCH_NAME)
-"""In the root of a file system: this program's, and no data."""
+"""Names in the root of a file system that belong to this program; they are no user data."""
 _OTHER_MOUNT = "another file system is mounted here; not entered"
 
 
 class ReadingFileSystem(HeldRoot):
     """The `FileSystem` port over a mounted directory. Thread-safe.
 
-    The root is opened at the first read and held: a mount that appears over it later is not seen by reads, but by
-    `identity`, which looks at the path anew each time. Make a new object for every pass. `close` may be called again.
+    The root is opened at the first read and held: reads do not see a mount that appears over it later, but `identity`
+    does, because it resolves the path each time. Make a new object for every pass. `close` may be called again.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -224,7 +225,7 @@ class ReadingFileSystem(HeldRoot):
                 self._sync_fd = -1
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        """The entries of a directory in blocks, as the port says. A directory that is gone has none, and no problem."""
+        """The entries of a directory in blocks, as the port. A directory that is gone has no entries and no problem."""
         try:
             fd = self._open_directory(path)
         except FileNotFoundError:
@@ -261,8 +262,8 @@ class ReadingFileSystem(HeldRoot):
             return digest_of(fd, algorithm, path)
 
     def sync(self) -> None:
-        """Sync the root's file system (syncfs). Raises OSError, also once for what failed to reach the disks since the
-        first call: the descriptor is kept, because one that is opened later would not be told (syncfs(2)).
+        """Sync the root's file system (syncfs). Raises OSError, also once for any write that has failed since the first
+        call: the descriptor is kept, because a newer one would not report it (syncfs(2)).
         """
         with self._syncing:
             if self._sync_fd < 0:
@@ -278,7 +279,7 @@ class ReadingFileSystem(HeldRoot):
                 facts, room = os.fstat(fd), os.fstatvfs(fd)
             sentinel = _read_sentinel(fresh)
         mount = mount_of(read_mounts(), os.path.realpath(self._path))
-        # Major 0 is an anonymous device (FUSE, NFS, BeeGFS): another number at every mount.
+        # Major 0 is an anonymous device (FUSE, NFS, BeeGFS): its number changes with every mount.
         lasting = os.major(facts.st_dev) != 0
         return MountIdentity(
             filesystem=mount.filesystem if mount else "",
@@ -290,7 +291,7 @@ class ReadingFileSystem(HeldRoot):
         )
 
     async def identity_in_time(self) -> MountIdentity | str:
-        """The identity, or a sentence why it is not known."""
+        """The identity, or a sentence with the reason why it is unknown."""
         try:
             return await asyncio.wait_for(asyncio.to_thread(self.identity), ANSWER_TIMEOUT_S)
         except TimeoutError:
@@ -299,7 +300,7 @@ class ReadingFileSystem(HeldRoot):
             return f"the source's root cannot be read: {error.strerror}"
 
     def capacity(self) -> Capacity:
-        """Room for users that are not root, now. Raises OSError."""
+        """The current room for users other than root."""
         room = os.statvfs(self._path)
         return Capacity(
             total_bytes=room.f_blocks * room.f_frsize,
@@ -320,14 +321,14 @@ class ReadingFileSystem(HeldRoot):
         return root
 
     def _root_is_gone(self) -> bool:
-        """A root that was itself removed gives ENOENT for everything: that proves nothing."""
+        """Whether the root itself was removed: every path in it then gives ENOENT, which proves nothing."""
         try:
             return self.beneath.facts().st_nlink == 0
         except OSError:
             return True
 
     def _open_directory(self, path: bytes) -> int:
-        """A descriptor for `dir_fd` only: the listing opens the directory through it, once."""
+        """A descriptor only for `dir_fd`: the listing opens the directory once, through it."""
         fd = self.beneath.open(path, os.O_PATH | os.O_DIRECTORY)
         if path not in self._mount_points and os.fstat(fd).st_dev == self._device:
             return fd
@@ -335,7 +336,7 @@ class ReadingFileSystem(HeldRoot):
         raise OSError(errno.EXDEV, _OTHER_MOUNT, path)
 
     def _open_for_reading(self, path: bytes) -> int:
-        # O_NONBLOCK: a FIFO in a file's place must not block. O_NOATIME is for owners and root only.
+        # O_NONBLOCK: a FIFO that has replaced the file must not block. O_NOATIME is for owners and root only.
         flags = os.O_RDONLY | os.O_NONBLOCK
         try:
             return self.beneath.open(path, flags | os.O_NOATIME)
@@ -348,7 +349,7 @@ class ReadingFileSystem(HeldRoot):
         device, mount_points, at_root = self._device, self._mount_points, not path
         seen: set[bytes] = set()
         try:
-            # By its descriptor's path, because that gives names as bytes; a descriptor would give decoded names.
+            # The descriptor's path gives names as bytes; the descriptor itself would give decoded names.
             with os.scandir(b"/proc/self/fd/%d" % fd) as listing:
                 for listed in listing:
                     name = listed.name
@@ -370,11 +371,11 @@ class ReadingFileSystem(HeldRoot):
                     if len(entries) >= block_entries:
                         yield Block(entries=tuple(entries), problems=tuple(problems))
                         entries, problems = [], []
-            # A removed directory lists nothing, without an error: glibc takes ENOENT for its end.
+            # A removed directory lists no entries and no error: glibc treats ENOENT as its end.
             if not seen and self._root_is_gone():
                 problems.append(_root_was_removed(path))
         except FileNotFoundError:
-            # Removed since it was opened: what was listed before stands as seen.
+            # Removed since it was opened: the entries listed before remain valid.
             if self._root_is_gone():
                 problems.append(_root_was_removed(path))
         except OSError as error:
@@ -407,15 +408,15 @@ def _read_sentinel(root: Root) -> str | None:
 
 
 class PosixSource(ReadingFileSystem):
-    """The `SourceFileSystem` port over any mounted tree: healthy as long as the same thing is mounted."""
+    """The `SourceFileSystem` port over any mounted tree: healthy as long as the same file system is mounted."""
 
     async def health(self) -> SourceHealth:
-        """The mount's identity as a fingerprint; a root that cannot be read is a problem."""
+        """The mount's identity as a fingerprint; an unreadable root is a problem."""
         identity = await self.identity_in_time()
         if isinstance(identity, str):
             return SourceHealth(problems=(identity,), fingerprint="")
         return SourceHealth(problems=(), fingerprint=mount_fingerprint(identity))
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
-        """None that the program knows of."""
+        """None: this program knows no quotas of a plain directory."""
         return ()

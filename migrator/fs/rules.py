@@ -14,15 +14,15 @@ from migrator.verify.model import Difference, DifferenceKind, DigestPolicy
 
 # What the target shows of a perfect copy.
 #
-# The planner uses it before the copy, the copy by descriptor while it runs, and the verification afterwards, so that announced
-# and expected losses are the same.
+# The planner uses these rules before the copy, the copy by descriptor during it, and the verification afterwards. So
+# announced and expected losses are the same.
 
 
 TEMPORARY_PREFIX = b".migrator-tmp-"
-"""How the copy by descriptor names a file that is not complete; what is left of it after a crash is an extra path."""
+"""The prefix of incomplete files of the copy by descriptor; a leftover after a crash is an extra path."""
 
 KERNEL_LABELS = frozenset({b"security.selinux", b"security.ima", b"security.evm"})
-"""Attributes that a kernel gives to files by its own policy: a copy has those of its own system."""
+"""Attributes that a kernel sets by its own policy: a copy has those of its own system."""
 
 _ACLS = (ACL_ACCESS, ACL_DEFAULT)
 _SAMPLE_RANGE = 2**64
@@ -30,7 +30,7 @@ _SAMPLE_RANGE = 2**64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One thing of one path that the target is known not to keep; `detail` is for people."""
+    """One property of a path that the target is known not to keep; `detail` is for people."""
 
     path: bytes
     kind: SurpriseKind
@@ -46,8 +46,8 @@ def floored_time_ns(time_ns: int, capabilities: TargetCapabilities) -> int:
 def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> SurpriseKind | None:
     """Why the target cannot keep one extended attribute; None if it can.
 
-    `trusted.*` is the file system's own and is never carried, whatever the target could keep; of `system.*` only the
-    two POSIX ACLs are.
+    `trusted.*` belongs to the file system and is never carried, even if the target could keep it. Of `system.*` only
+    the two POSIX ACLs are carried.
     """
     if name in _ACLS:
         kept = capabilities.keeps_acls and acl_entries(value) <= capabilities.max_acl_entries
@@ -66,12 +66,12 @@ def xattr_loss(name: bytes, value: bytes, capabilities: TargetCapabilities) -> S
 
 
 def kept_xattrs(xattrs: Mapping[bytes, bytes], capabilities: TargetCapabilities) -> dict[bytes, bytes]:
-    """The attributes that are carried to the target, ACLs among them."""
+    """The attributes that are carried to the target, including ACLs."""
     return {name: value for name, value in xattrs.items() if xattr_loss(name, value, capabilities) is None}
 
 
 def absence(source: Entry, capabilities: TargetCapabilities) -> Loss | None:
-    """Why a path cannot be on the target at all (or cannot be read back there); None if it must be there."""
+    """Why a path cannot exist on the target or cannot be read back there; None if it must exist."""
     found = next(_reasons_for_absence(source, capabilities), None)
     return None if found is None else Loss(path=source.path, kind=found[0], detail=found[1])
 
@@ -116,8 +116,8 @@ def is_sampled(path: bytes, policy: DigestPolicy) -> bool:
 BLOCK_BYTES = 512
 SPARSENESS_FACTOR = 2
 SPARSENESS_SLACK_BYTES = MIB
-"""A copy of a sparse file may use twice its blocks and one MiB more: file systems round holes to blocks and stripes
-of their own (BeeGFS's are 512 KiB, XFS allocates ahead), and rsync leaves runs of zeros below its write size."""
+"""A copy of a sparse file may use twice its blocks and one MiB more. File systems round holes to their own blocks and
+stripes (BeeGFS: 512 KiB; XFS allocates ahead), and rsync keeps runs of zeros below its write size."""
 
 CLOSED_MODE = 0o700
 """The mode of a tree's root on the target until the switch."""
@@ -145,9 +145,9 @@ class Comparison:
 
 
 def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> Comparison:
-    """Compare all that one look at each side shows. Content and hard links take more than that.
+    """Compare all metadata of one path. Content and hard links are compared elsewhere.
 
-    Where the types differ nothing else is compared.
+    If the types differ, nothing else is compared.
     """
     found = Comparison(source.path)
     if source.type is not target.type:
@@ -162,8 +162,8 @@ def compare(source: Entry, target: Entry, capabilities: TargetCapabilities) -> C
 
 
 def compare_tree_root(source: Entry, target: Entry, *, owner: tuple[int, int]) -> Comparison:
-    """Compare the root of a user tree, which is closed on the target until the switch: the owner's (`owner`, uid and
-    gid), mode 0700, no ACL. An open root is a difference; the source's own attributes are the manifest's business.
+    """Compare the root of a user tree, which is closed on the target until the switch: `owner` (uid and gid), mode
+    0700, no ACL. An open root is a difference. The manifest covers the source's own attributes.
     """
     found = Comparison(source.path)
     if source.type is not target.type:
@@ -240,14 +240,14 @@ def _compare_owner(found: Comparison, source: Entry, target: Entry, capabilities
 
 
 def _compare_acls_and_mode(found: Comparison, source: Entry, target: Entry, capabilities: TargetCapabilities) -> None:
-    """The access ACL and the mode are compared together, because the one changes what the other's group bits mean."""
+    """Compare the access ACL and the mode together, because the ACL changes the meaning of the mode's group bits."""
     source_acl, target_acl = _access_acl(source), _access_acl(target)
     compared, modes, target_mode = _ALL_BITS, {source.mode}, target.mode
     if source_acl == target_acl:
         if source_acl is None:
             modes, target_mode = {_effective_mode(source)}, _effective_mode(target)
     elif source_acl is not None and target_acl is None and _acl_is_lost(source.xattrs[ACL_ACCESS], capabilities):
-        # Without its ACL a file may show the mask or, which is safer, what its owning group may do really.
+        # Without its ACL, a file may show the mask or, which is safer, the effective rights of its owning group.
         found.loss(SurpriseKind.LOSS_ACL, _acl_words(source.xattrs[ACL_ACCESS]))
         modes.add(_effective_mode(source))
     else:
@@ -284,7 +284,7 @@ def _compare_xattrs(found: Comparison, source: Entry, target: Entry, capabilitie
 
 
 def _access_acl(entry: Entry) -> tuple[AclEntry, ...] | bytes | None:
-    """The access ACL if it says more than the mode; the raw bytes if they cannot be parsed."""
+    """The access ACL if a mode cannot express it; the raw bytes if they cannot be parsed."""
     value = entry.xattrs.get(ACL_ACCESS)
     entries = _entries(value)
     return None if isinstance(entries, tuple) and is_minimal(entries) else entries
@@ -302,7 +302,7 @@ def _acl_is_lost(value: bytes, capabilities: TargetCapabilities) -> bool:
 
 
 def _effective_mode(entry: Entry) -> int:
-    """The mode with the owning group's real bits, where a minimal ACL with a mask shows others."""
+    """The mode with the effective rights of the owning group; a minimal ACL with a mask otherwise shows the mask."""
     entries = _entries(entry.xattrs.get(ACL_ACCESS))
     group = owning_group_bits(entries) if isinstance(entries, tuple) else None
     return entry.mode if group is None else (entry.mode & ~_GROUP_MASK) | (group << _GROUP_SHIFT)
@@ -336,8 +336,8 @@ def _bytes_words(value: bytes) -> str:
 
 
 def opened_mode(like: Entry, capabilities: TargetCapabilities) -> int:
-    """The mode of a tree's top directory on the target: that of the source. Where its ACL cannot be kept, the group's bits
-    are what the owning group could do really, and not the mask, which may give it more.
+    """The mode of a tree's top directory on the target: that of the source. If its ACL cannot be kept, the group's bits
+    are the effective rights of the owning group, because the mask may grant more.
     """
     acl = like.xattrs.get(ACL_ACCESS)
     if acl is None or xattr_loss(ACL_ACCESS, acl, capabilities) is None:

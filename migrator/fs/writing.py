@@ -1,4 +1,4 @@
-"""Copying one path by descriptor, whatever its length and kind; a mounted directory as the target."""
+"""Copying one path of any length and type by descriptor; a mounted directory as the target."""
 
 import errno
 import os
@@ -20,8 +20,8 @@ from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs, opened
 
 # Copying one path.
 #
-# The source is pinned with O_PATH before anything else, so that the checked file is the one that is read, and a device or a FIFO
-# in a file's place is never opened. The copy gets a temporary name in the directory of its final one, is flushed, and renamed:
+# The source is first pinned with O_PATH. So the checked file is the one that is read, and a device or a FIFO that has
+# replaced the file is never opened. The copy gets a temporary name in its final directory, is flushed, and is renamed:
 # a name on the target has either its old content or its complete new content.
 
 
@@ -46,23 +46,23 @@ _NODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """The facts that are copied besides content."""
+    """The copied facts besides content."""
 
     stat: os.stat_result
     xattrs: Mapping[bytes, bytes]
 
 
 def copy_entry(source: Root, target: Root, entry: Entry, capabilities: TargetCapabilities) -> None:
-    """Copy one path as it is now; of `entry` only path and type are believed.
+    """Copy one path in its current state; of `entry` only path and type are used.
 
-    Content with its holes, owner, mode, ACLs and attributes that the target keeps (never `trusted.*`), times last. A
-    directory is made, or its attributes set, without its content. May be called again.
+    Copies content with its holes, owner, mode, ACLs and the attributes that the target keeps (never `trusted.*`), and
+    times last. A directory is made, or its attributes are set, without its content. May be called again.
 
-    A file that changes while it is read is copied again, a few times; the last copy then carries the time from before
-    it was read, so that the next pass and the verification see that it is old.
+    A file that changes while it is read is copied again, a few times. The last copy then carries the time from before
+    the read, so that the next pass and the verification detect that it is outdated.
 
-    Raises OSError: ESTALE where the source is of another type now, ELOOP or ENOTDIR where a directory on the way was
-    swapped for a symlink, and what the kernel says otherwise. A copy that fails leaves no temporary file.
+    Raises OSError: ESTALE if the source has another type now, ELOOP or ENOTDIR if a directory on the way was swapped
+    for a symlink, and other errors of the kernel. A failed copy leaves no temporary file.
     """
     with source.parent(entry.path) as (source_fd, source_name), _pinned(source_fd, source_name) as pinned:
         if EntryType.of_mode(os.fstat(pinned).st_mode) is not entry.type:
@@ -87,9 +87,9 @@ def copy_entry(source: Root, target: Root, entry: Entry, capabilities: TargetCap
 
 
 def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> None:
-    """Owner, mode, ACLs and attributes that the target keeps, and times of an open directory, from what a look saw.
+    """Set owner, mode, ACLs, kept attributes and times of an open directory from an entry.
 
-    It begins without the rights of group and others, and gets them in the end: so it is never open to more than it will be.
+    The rights of group and others are removed first and set last: the directory never grants more than in the end.
     """
     path = descriptor_path(fd)
     os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) & stat.S_IRWXU)
@@ -100,9 +100,9 @@ def dress_directory(fd: int, like: Entry, capabilities: TargetCapabilities) -> N
 
 
 def remove_acls(path: bytes) -> None:
-    """Take both ACLs away, which a new entry may have from its directory. Follows the path's last part.
+    """Remove both ACLs, which a new entry may inherit from its directory. Follows a symlink at the end of the path.
 
-    Only what is there is removed: the client of BeeGFS 8.3.1 answers EINVAL to every removal on Linux 6.0 and 6.1.
+    Only existing ACLs are removed: the client of BeeGFS 8.3.1 answers EINVAL to every removal on Linux 6.0 and 6.1.
     """
     for name in _present(path):
         if name in (ACL_ACCESS, ACL_DEFAULT):
@@ -120,7 +120,7 @@ def _present(path: bytes) -> list[bytes]:
 
 
 def descriptor_path(fd: int) -> bytes:
-    """A path that leads to what a descriptor holds, also one that was opened with O_PATH, and also to a symlink."""
+    """A path to the file of a descriptor, also for one opened with O_PATH, and also for a symlink."""
     return b"/proc/self/fd/%d" % fd
 
 
@@ -140,14 +140,14 @@ def _temporary_name(directory_fd: int, name: bytes) -> Iterator[bytes]:
         yield temporary
         os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
     except BaseException:
-        # What cannot be removed is an extra path, which the verification lists; the first error matters more.
+        # An entry that cannot be removed is an extra path, which the verification lists; the first error matters more.
         with suppress(OSError):
             os.unlink(temporary, dir_fd=directory_fd)
         raise
 
 
 def _facts(directory_fd: int, name: bytes, pinned: int, capabilities: TargetCapabilities) -> _Facts:
-    """Attributes of the pinned file. Raises OSError (ESTALE) if the name leads to another file by now."""
+    """Attributes of the pinned file. Raises OSError (ESTALE) if the name now leads to another file."""
     facts = _Facts(stat=os.fstat(pinned), xattrs=kept_xattrs(read_xattrs(directory_fd, name), capabilities))
     now = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
     if (now.st_dev, now.st_ino) != (facts.stat.st_dev, facts.stat.st_ino):
@@ -216,7 +216,7 @@ def _data_ranges(fd: int, size_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def write_piece(fd: int, piece: bytes, position: int, *, skip_zeros: bool) -> None:
-    """Write at a place; with `skip_zeros` runs of zeros are left out, for a file that is empty there. Raises OSError."""
+    """Write at a position. With `skip_zeros`, runs of zeros are left out; the file must be empty there. Raises OSError."""
     step = _HOLE_BYTES if skip_zeros else len(piece)
     for offset in range(0, len(piece), step):
         part = piece[offset : offset + step]
@@ -251,7 +251,9 @@ def _dress(fd: int, facts: _Facts) -> None:
 
 
 def _dress_node(directory_fd: int, name: bytes, facts: _Facts) -> None:
-    """As `_dress`, for what cannot be opened. The path goes through the directory, and its last part is not followed."""
+    """As `_dress`, for entries that cannot be opened. The path leads through the directory, and its last component is
+    not followed.
+    """
     os.chown(name, facts.stat.st_uid, facts.stat.st_gid, dir_fd=directory_fd, follow_symlinks=False)
     if stat.S_ISLNK(facts.stat.st_mode):
         for attribute, value in facts.xattrs.items():
@@ -267,9 +269,9 @@ def _dress_node(directory_fd: int, name: bytes, facts: _Facts) -> None:
 
 
 def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
-    """Set what is carried, and take away what an entry has from its directory's default ACL or from before.
+    """Set the carried attributes, and remove others that are old or inherited from the directory's default ACL.
 
-    The mode is set afterwards: it and the ACL's mask agree on the source, and taking an ACL away changes it.
+    The mode must be set afterwards: it agrees with the ACL's mask on the source, and removing an ACL changes it.
     """
     for name in _present(path):
         inherited = name in (ACL_ACCESS, ACL_DEFAULT) or name.startswith(b"user.")
@@ -281,7 +283,7 @@ def set_xattrs(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
 
 
 def set_capability(path: bytes, xattrs: Mapping[bytes, bytes]) -> None:
-    """File capabilities come last, since every change of the owner takes them away."""
+    """Set file capabilities last, since every change of the owner removes them."""
     if _CAPABILITY in xattrs:
         os.setxattr(path, _CAPABILITY, xattrs[_CAPABILITY])
 
@@ -295,8 +297,8 @@ _PARENT_MODE = 0o755
 class MountedTarget(ReadingFileSystem):
     """The `TargetFileSystem` port over a mounted directory. Thread-safe.
 
-    `capabilities` is what `probe` found before: attributes that the target cannot keep are not tried. Without it all
-    are, and what the target refuses is an error.
+    `capabilities` is an earlier result of `probe`: attributes that the target cannot keep are not tried. Without it,
+    all are tried, and a refusal of the target is an error.
     """
 
     def __init__(self, root: bytes, capabilities: TargetCapabilities | None = None) -> None:
@@ -307,8 +309,8 @@ class MountedTarget(ReadingFileSystem):
     def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:
         """Make the directories above a tree, and the tree's own, closed. May be called again.
 
-        A directory above the tree that is there already stays as it is: it may be in use on the target. One that is
-        made appears with its owner and mode at once. Raises OSError, also where a symlink or a file is in the way.
+        An existing directory above the tree keeps its attributes: the target may use it. A new one appears with owner
+        and mode at once. Raises OSError, also if a symlink or a file is in the way.
         """
         entries = {entry.path: entry for entry in like}
         components = tree.split(b"/")
@@ -337,7 +339,7 @@ class MountedTarget(ReadingFileSystem):
             _close(closed)
 
     def link(self, existing: bytes, path: bytes) -> None:
-        """Make `path` another name of `existing`, as the port says."""
+        """Make `path` another name of `existing`, as the port."""
         root = self.beneath
         with root.parent(existing) as (existing_fd, existing_name), root.parent(path) as (fd, name):
             file = os.stat(existing_name, dir_fd=existing_fd, follow_symlinks=False)
@@ -348,18 +350,18 @@ class MountedTarget(ReadingFileSystem):
             try:
                 os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
             finally:
-                # Renaming a name over another of the same file does nothing and leaves both (rename(2)).
+                # A rename over another name of the same file does nothing and leaves both (rename(2)).
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=fd)
 
     def copy_from(self, source_root: bytes, entry: Entry) -> None:
-        """Copy one path by descriptor, as the port says; see `writing.copy_entry`."""
+        """Copy one path by descriptor, as the port; see `writing.copy_entry`."""
         with Root(source_root) as source:
             copy_entry(source, self.beneath, entry, self._capabilities)
 
     def remove_leftover(self, path: bytes) -> None:
-        """Remove one file; one that is gone, or whose directory is, is removed already. Raises OSError, and EISDIR
-        for a directory.
+        """Remove one file; if the file or its directory is gone, nothing is done. Raises OSError, and EISDIR for a
+        directory.
         """
         try:
             with self.beneath.parent(path) as (fd, name):
@@ -368,9 +370,7 @@ class MountedTarget(ReadingFileSystem):
             return
 
     def clock_ns(self) -> int:
-        """What the file system's own clock shows, from the ctime of a file made beneath the root for that and removed
-        again. Raises OSError.
-        """
+        """The time of the file system's own clock: the ctime of a temporary file beneath the root. Raises OSError."""
         name = _new_temporary()
         with (
             self.beneath.directory(b"") as root_fd,
@@ -382,7 +382,7 @@ class MountedTarget(ReadingFileSystem):
                 os.unlink(name, dir_fd=root_fd)
 
     def probe(self) -> TargetCapabilities:
-        """What this file system keeps of a file, as the port says. Raises OSError where nothing can be written."""
+        """The capabilities of this file system, as the port. Raises OSError if nothing can be written."""
         return probe(self.beneath, filesystem=self.identity().filesystem)
 
     def _make_parent(self, path: bytes, like: Entry | None) -> None:
@@ -395,7 +395,8 @@ class MountedTarget(ReadingFileSystem):
                 if not stat.S_ISDIR(facts.st_mode):
                     raise OSError(errno.ENOTDIR, "in the way of a directory above a user tree", path)
                 return
-            # Under a temporary name first, so that a crash in between leaves no directory that looks finished.
+            # Under a temporary name first, so that a crash in between leaves no unfinished directory under the final
+            # name.
             temporary = _new_temporary()
             os.mkdir(temporary, CLOSED_MODE, dir_fd=fd)
             with held(os.open(temporary, _DIRECTORY, dir_fd=fd)) as made:
@@ -412,7 +413,7 @@ class MountedTarget(ReadingFileSystem):
 
     def _make_closed(self, tree: bytes) -> None:
         with self.beneath.parent(tree) as (fd, name):
-            # What is there already is closed below where it is a directory; anything else fails to open.
+            # An existing directory is closed below; any other entry fails to open.
             with suppress(FileExistsError):
                 os.mkdir(name, CLOSED_MODE, dir_fd=fd)
             with held(os.open(name, _DIRECTORY, dir_fd=fd)) as closed:
@@ -434,17 +435,18 @@ def _is_same(file: os.stat_result, directory_fd: int, name: bytes) -> bool:
     return (file.st_dev, file.st_ino) == (other.st_dev, other.st_ino)
 
 
-# Directories on source and target that only this user can enter, so that nobody else can change names in them.
+# Directories on source and target that only this user can enter, so that no other user can change names in them.
 
 
 def open_own(
     above_fd: int, name: bytes, refused: Callable[[str], Exception], *, make: bool = True, lasting: bool = False
 ) -> int:
-    """The directory `name` in another one, of mode 0700 and on the same file system; open for reading, and the caller closes it.
+    """Open the directory `name` in another one for reading; it must have mode 0700 and be on the same file system. The
+    caller closes it.
 
-    With `make` it is made where it is missing. With `lasting` its name is on the disks then; `above_fd` has to be open for
-    reading for that. May be called again. Raises FileNotFoundError where it is missing and is not made, what `refused` makes
-    of the reason where it is anybody else's or no directory, and OSError.
+    `make` creates it if it is missing. `lasting` also syncs its new name to the disks; `above_fd` must then be open for
+    reading. May be called again. Raises FileNotFoundError if it is missing and not made, the error that `refused` makes
+    of the reason if it belongs to another user or is no directory, and OSError.
     """
     made = False
     if make:
@@ -459,7 +461,7 @@ def open_own(
         raise
     try:
         if made:
-            # A default ACL of the directory above may have given others a way in.
+            # A default ACL of the parent directory may have granted others access.
             remove_acls(descriptor_path(fd))
             os.fchmod(fd, CLOSED_MODE)
             if lasting:
