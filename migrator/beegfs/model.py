@@ -12,7 +12,7 @@ class TargetKind(StrEnum):
 
 
 class Reachability(StrEnum):
-    """Whether the management service hears of it. It says so late: about 100 s after a server has gone."""
+    """Whether the management service receives a target's heartbeats. It reports a lost server only after about 100 s."""
 
     ONLINE = "Online"
     PROBABLY_OFFLINE = "Probably-offline"
@@ -20,7 +20,7 @@ class Reachability(StrEnum):
 
 
 class Consistency(StrEnum):
-    """Whether what lies on it can be trusted."""
+    """Whether the content of a target can be trusted."""
 
     GOOD = "Good"
     NEEDS_RESYNC = "Needs-resync"
@@ -28,8 +28,8 @@ class Consistency(StrEnum):
 
 
 class CapacityPool(StrEnum):
-    """How BeeGFS treats it when a file is made: from the low pool it takes targets only when no normal one is left, from
-    the emergency pool last of all.
+    """The pool by free space. New files go to the low pool only if no target is in the normal pool, and to the
+    emergency pool last.
     """
 
     NORMAL = "normal"
@@ -66,7 +66,7 @@ class StorageTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeSettings:
-    """How new files in a directory are striped: the number of targets, and the chunk size; None: unchanged."""
+    """How new files in a directory are striped: the number of targets, and the chunk size. None: unchanged."""
 
     targets: int | None = None
     chunk_bytes: int | None = None
@@ -91,7 +91,7 @@ class StorageSeen:
     unanswered: tuple[TargetKind, ...] = ()
 
 
-# Quotas: what a user has on the target, and may have.
+# Quotas: a user's usage and limits on the target.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

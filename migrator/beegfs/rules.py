@@ -26,18 +26,20 @@ _GONE = frozenset({model.Reachability.OFFLINE, model.Reachability.PROBABLY_OFFLI
 
 
 def client_host(name: str) -> str:
-    """The host in the name that a client gives itself (`c5FC-6B006D0C-HOST`: process, time, host). Another name is the host's."""
+    """The host in the name that a client reports (`c5FC-6B006D0C-HOST`: process, time, host). Any other name is taken
+    as the host's.
+    """
     found = re.fullmatch(r"c?[0-9A-F]+-[0-9A-F]+-(.+)", name)
     return found[1] if found else name
 
 
 def there(targets: Sequence[model.StorageTarget]) -> Sequence[model.StorageTarget]:
-    """The writable targets; all targets if none is writable: other checks refuse then."""
+    """The writable targets; all targets if none is writable, because other checks refuse then."""
     return [one for one in targets if one.reachability not in _GONE] or targets
 
 
 def best_pool(targets: Sequence[model.StorageTarget]) -> Sequence[model.StorageTarget]:
-    """The targets that take new files now. A target whose pool is not known counts as normal, with its room."""
+    """The targets that take new files now. A target whose pool is unknown counts as normal, with its room."""
     found = there(targets)
     best = min((_rank(one) for one in found), default=0)
     return [one for one in found if _rank(one) == best]
@@ -48,9 +50,9 @@ def _rank(target: model.StorageTarget) -> int:
 
 
 def low_limit(targets: Sequence[model.StorageTarget]) -> int:
-    """The free bytes at which a target leaves the normal pool; 0 if not known.
+    """The free bytes at which a target leaves the normal pool; 0 if unknown.
 
-    Derived from targets that have left it already; otherwise a default of BeeGFS, if no normal target has less free.
+    Derived from targets that have left it already; otherwise a default of BeeGFS, unless a normal target has less free.
     """
     found = there(targets)
     normal = [one.free_bytes for one in found if one.pool is model.CapacityPool.NORMAL]
@@ -61,7 +63,7 @@ def low_limit(targets: Sequence[model.StorageTarget]) -> int:
     least = min(one for one in normal if one is not None)
     most_passed = max((one for one in passed if one is not None), default=0)
     if most_passed >= least:
-        # It is not room that it lacks: BeeGFS counts inodes too.
+        # Its bytes would suffice: BeeGFS counts inodes too.
         return 0
     return next((limit for limit in DEFAULT_LOW_LIMITS if most_passed <= limit < least), most_passed)
 
@@ -83,9 +85,8 @@ def even_room(free: Sequence[float], low_bytes: float) -> float:
 
 
 SILENT_AFTER_S = 40.0
-"""A server that is well reports every 30 s at the latest (BeeGFS 8.3.1, as recorded); its targets count as online for
-another minute and more after it has gone.
-"""
+"""A healthy server reports at least every 30 s (BeeGFS 8.3.1, as recorded). Its targets count as online for more than
+another minute after it is lost."""
 
 
 def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:
@@ -98,19 +99,19 @@ def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:
 
 
 def lost_targets(seen: model.StorageSeen) -> tuple[str, ...]:
-    """The targets whose server does not answer, with why that is thought: streams that write there stand still."""
+    """The targets whose server does not answer, with the reason for that assumption. Streams that write to them stall."""
     found = (f"{one.shown}: {state_words(one)}" for one in seen.targets if is_lost(one))
     return (*found, *_unanswered_words(seen))
 
 
 def is_lost(target: model.StorageTarget) -> bool:
-    """Whether its server is gone, or has not been heard of for too long."""
+    """Whether its server is gone or has been silent for too long."""
     silent = target.last_contact_s is not None and target.last_contact_s > SILENT_AFTER_S
     return target.reachability is not model.Reachability.ONLINE or target.answers is False or silent
 
 
 def state_words(target: model.StorageTarget) -> str:
-    """Reachability, consistency, and since when nothing was heard."""
+    """Reachability, consistency, and the time since the last contact."""
     words = ["state not known" if target.reachability is None else target.reachability.value]
     if target.consistency is not model.Consistency.GOOD:
         words.append("consistency not known" if target.consistency is None else target.consistency.value)
@@ -131,8 +132,8 @@ def room_words(target: model.StorageTarget) -> str:
 
 
 def fullest_words(targets: Sequence[model.StorageTarget]) -> str:
-    """The targets to look at after a write that found no room: those that are not in the normal pool; where all are (what
-    is known lags by a minute), the fullest of either kind.
+    """The targets to check after a write that found no room: those outside the normal pool. If all are in it (the known
+    state lags by a minute), the fullest of either kind.
     """
     tight = [one for one in targets if one.pool in (model.CapacityPool.LOW, model.CapacityPool.EMERGENCY)]
     if not tight:
@@ -148,8 +149,8 @@ def fullest_words(targets: Sequence[model.StorageTarget]) -> str:
 def room_of(capacity: Capacity, seen: model.StorageSeen) -> Capacity:
     """The room that new files really have: never more than df shows.
 
-    By `even_room` over the storage targets of the best pool. Inodes come from the metadata targets of the best pool: the
-    one with fewest free, times their number; without any that tells its inodes statfs's word is kept, which on BeeGFS is none.
+    By `even_room` over the storage targets of the best pool. Inodes are the fewest free of any metadata target of the
+    best pool, times their number. If no target reports inodes, the result of statfs is kept; on BeeGFS that is none.
     """
     storage = [
         one
@@ -171,7 +172,9 @@ def room_of(capacity: Capacity, seen: model.StorageSeen) -> Capacity:
 
 
 def emergency_problems(seen: model.StorageSeen) -> tuple[str, ...]:
-    """Why no file can be made, or hardly any: all targets of a kind that trees may use are in the emergency pool."""
+    """Reasons why no, or hardly any, file can be made: all targets of one kind that trees may use are in the emergency
+    pool.
+    """
     problems = []
     for kind in model.TargetKind:
         of_kind = [
@@ -185,7 +188,7 @@ def emergency_problems(seen: model.StorageSeen) -> tuple[str, ...]:
 
 
 def stripe_words(stripe: model.StripeSettings) -> str:
-    """As events tell of it."""
+    """The settings as in events."""
     words = [] if stripe.targets is None else [f"over {stripe.targets} storage targets"]
     if stripe.chunk_bytes is not None:
         words.append(f"in chunks of {format_size(stripe.chunk_bytes)}")
@@ -225,7 +228,7 @@ _NOT_KNOWN = (
 
 
 def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "", hint: str = "") -> list[Finding]:
-    """`seen` is None if the tool failed, for the reason `failure_words`."""
+    """The findings. `seen` is None if the tool failed, for the reason `failure_words`."""
     if seen is None:
         fix = hint or "install BeeGFS's command (beegfs-tools; beegfs-utils of BeeGFS 7), or name it in [target] beegfs"
         return [warning(_CHECK, f"{failure_words}: {_NOT_KNOWN}", fix)]
@@ -244,7 +247,7 @@ def check_storage_targets(seen: model.StorageSeen | None, failure_words: str = "
 
 
 def check_stripe(stripe: model.StripeSettings | None, seen: model.StorageSeen | None) -> list[Finding]:
-    """Whether the stripe settings of site.toml can be given to new trees."""
+    """Whether new trees can get the stripe settings of site.toml."""
     check = "stripe settings"
     if stripe is None:
         return []
@@ -260,7 +263,7 @@ def check_stripe(stripe: model.StripeSettings | None, seen: model.StorageSeen | 
 
 
 def check_quota(limits: int, problem: str | None) -> list[Finding]:
-    """If the source has limits on directories: whether the target can report the usage of users."""
+    """Whether the target can report the usage of users; checked only if the source has limits on directories."""
     if not limits:
         return []
     told = f"the source limits {several(limits, 'directory', 'directories')} (`migrator plan` lists them by user)"
@@ -304,8 +307,8 @@ def _check(target: model.StorageTarget) -> Finding | None:
 
 # Whether planned files fit within the users' limits on the target.
 #
-# Files are copied as root, so no limit stops the copy; but they then count for their owner. A user beyond the hard limit could not
-# write any more on the day of the move.
+# Files are copied as root, so no limit stops the copy, but they then count for their owner. A user beyond the hard
+# limit could not write after the switch.
 
 
 NEARLY = 0.9
@@ -340,9 +343,9 @@ class QuotaWords:
 def owner_needs(
     owners: Iterable[model.TreeOwner], usages: Iterable[TreeUsage], left: Mapping[bytes, Need], *, reap: PlanReap | None
 ) -> tuple[OwnerNeed, ...]:
-    """By owner what is to come, of trees of which so much is `left` to be copied (bytes, and all paths but directories): of
-    each owner of a tree the same share. What a plan reaps is taken off every owner of the tree, since nobody knows whose it
-    is: so it is never too much.
+    """The remaining need by owner. `left` is the rest to copy of each tree (bytes, and all paths but directories);
+    every owner of a tree needs the same share of it. Paths that a plan reaps have unknown owners, so they are
+    subtracted from every owner of the tree: the result may be too small, never too large.
     """
     whole = {usage.tree.path: usage for usage in usages}
     reaped = {one.tree.path: one for one in reap.trees if one.action is not ReapAction.LIST} if reap else {}
@@ -367,8 +370,9 @@ def owner_needs(
 
 
 def quota_words(needs: Iterable[OwnerNeed], quotas: Mapping[int, model.UserQuota], *, spread: int) -> QuotaWords:
-    """By user whether it fits. `spread` is over how many storage targets new files lie at most: a file takes one chunk file
-    at least, and so many at most. One who is beyond a limit already, of whom nothing is to come, is no problem of a copy.
+    """Whether the need of each owner fits within the limits. `spread` is the most storage targets of a new file: a file
+    takes at least one chunk file, and at most that many. A user who is beyond a limit but needs nothing is no
+    problem.
     """
     problems: list[str] = []
     warnings: list[str] = []
@@ -406,7 +410,7 @@ def room_to_work(owners: Collection[OwnerNeed], quotas: Mapping[int, model.UserQ
 
 
 def _limits(quota: model.UserQuota) -> tuple[tuple[int, int | None, str], tuple[int, int | None, str]]:
-    """Of bytes, then of chunk files: how much is used, the limit if there is one, and both in words."""
+    """Of bytes, then of chunk files: the usage, the limit if there is one, and both in words."""
     limit_bytes, limit_files = quota.limit_bytes, quota.limit_chunk_files
     used_files = quota.used_chunk_files
     return (

@@ -46,7 +46,7 @@ class NoStorageTargets:
     """File systems without storage targets have no problems of them."""
 
     async def problems(self) -> tuple[str, ...]:
-        """None."""
+        """None: the file system has no storage targets."""
         return ()
 
 
@@ -122,13 +122,13 @@ class BeegfsTargets:
         return version8.parse_directory(await self._output("entry", "info", *version8.AS_LINES, path=path))
 
     async def set_stripe(self, path: bytes, stripe: StripeSettings) -> None:
-        # Version 7 wants both of them: what is not asked for stays as it is.
+        # Version 7 requires both; a setting that is not requested keeps its value.
         now = (await self.directory(path)).stripe
         targets, chunk_bytes = stripe.targets or now.targets, stripe.chunk_bytes or now.chunk_bytes
         if self._is_7:
             await self._output("--setpattern", f"--chunksize={chunk_bytes}", f"--numtargets={targets}", path=path)
         else:
-            # Without a list of entries: what it did is asked of it afterwards.
+            # Without entries in the output: the result is queried afterwards.
             words = ("entry", "set", "--num-targets", str(targets), "--chunk-size", str(chunk_bytes))
             await self._output(*words, path=path)
         found = (await self.directory(path)).stripe
@@ -152,7 +152,7 @@ class BeegfsTargets:
         return version8.parse_clients(await self._output(*version8.CLIENTS))
 
     async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
-        """As the port says. Raises ToolFailed."""
+        """As the port. Raises ToolFailed."""
         pool = (await self.look()).storage_pool
         if self._is_7:
             found: dict[int, UserQuota] = {}
@@ -169,21 +169,23 @@ class BeegfsTargets:
         return version8.parse_quotas(self._whole(usage), self._whole(limits), self._whole(defaults), pool, uids)
 
     async def _storage_pool(self, seen: StorageSeen) -> int | None:
-        """The pool that the root of the user trees has, where there are several; asked once, since few change it."""
+        """The storage pool of the root of the user trees, if there are several pools; queried once, since it rarely
+        changes.
+        """
         known = {one.storage_pool for one in seen.targets if one.kind is TargetKind.STORAGE}
         if len(known) < 2:
             return None
         if self.root not in self._pools:
             if rules.lost_targets(seen):
-                # A metadata server would have to answer, and that something is lost is to be told soon.
+                # The query needs a metadata server, and would delay the report of the lost targets.
                 return None
             self._pools[self.root] = (await self.directory(self.root)).storage_pool
         pool = self._pools[self.root]
         return pool if pool in known else None
 
     async def _look_7(self, kind: TargetKind) -> StorageSeen:
-        """With the room where the servers tell it. Where one makes the tool wait for too long, the states alone: the servers
-        that are not reached then do not answer; where all are reached, one of them does not answer all the same.
+        """The targets with their room, if all servers answer in time. Otherwise only the states: unreachable servers
+        count as not answering. If all are reachable, one of them still does not answer, so its kind is `unanswered`.
         """
         nodes = f"--nodetype={'meta' if kind is TargetKind.METADATA else 'storage'}"
         pools = (version7.STORAGE_POOLS,) if kind is TargetKind.STORAGE else ()
@@ -228,7 +230,7 @@ class BeegfsTargets:
         return answer
 
     def _whole(self, answer: Completed) -> bytes:
-        """The output of a command that came to its end. Raises ToolFailed."""
+        """The output of a command that completed. Raises ToolFailed."""
         said = answer.stderr.decode("utf-8", "replace").strip()
         if answer.exit_code == 0 or (answer.exit_code == 1 and answer.stdout and _is_licence(answer.stderr)):
             return answer.stdout
@@ -245,7 +247,7 @@ def _is_licence(stderr: bytes) -> bool:
     return len(lines) >= 1 and version8.UNLICENSED in lines[-1] and all(b"Error" not in line for line in lines[:-1])
 
 
-# One look at the storage targets, for guards and `doctor`: failures are part of the result, not raised.
+# One snapshot of the storage targets, for guards and `doctor`: failures are part of the result, not raised.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,18 +277,18 @@ class StorageLook:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The targets that do not answer; none if not known."""
+        """The targets that do not answer; none if unknown."""
         return () if self.seen is None else rules.lost_targets(self.seen)
 
 
 async def words_for_full(storage: StorageTargets | None) -> str:
-    """For a write that failed for lack of room: the full storage targets, or the fullest; empty if not known."""
+    """After a write that failed for lack of room: the full storage targets, or the fullest; empty if unknown."""
     targets = (await look_at_storage(storage)).targets
     return rules.fullest_words(targets) if targets else ""
 
 
 async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
-    """Ask once; `storage` None: no question, and no program is started."""
+    """Query once; `storage` None: no query, and no program is started."""
     if storage is None:
         return StorageLook(asked=False)
     try:
@@ -310,7 +312,7 @@ class QuotaLook:
 
 
 async def look_at_quotas(storage: StorageTargets | None, root: bytes, uids: Collection[int]) -> QuotaLook:
-    """Ask once for these users; `root` is the directory of their trees. `storage` None: no question."""
+    """Query these users once; `root` is the directory of their trees. `storage` None: no query."""
     if storage is None or not uids:
         return QuotaLook()
     try:

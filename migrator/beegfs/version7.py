@@ -1,4 +1,4 @@
-"""`beegfs-ctl` of BeeGFS 7: its questions and its tables for people."""
+"""`beegfs-ctl` of BeeGFS 7: its queries and its tables."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -9,16 +9,17 @@ from migrator.beegfs.rules import client_host
 from migrator.beegfs.version8 import CONSISTENCY, POOLS, REACHABILITY, UNITS
 from migrator.core.errors import ToolFailed
 
-# The questions, and the tables for people, since version 7 has no other output.
+# The queries and the tables, which are version 7's only output.
 #
-# The columns are those of BeeGFS 7's documentation and sources; a table with other columns is refused. Room is rounded to a tenth
-# of a GiB and of a million inodes, so half a step is subtracted.
+# The columns are those of BeeGFS 7's documentation and sources; a table with other columns is refused. Room is rounded
+# to a tenth of a GiB and of a million inodes, so half a step is subtracted.
 
 
 ROOM = ("--pools", "--spaceinfo")
 STORAGE_POOLS = "--storagepools"
 REACHABLE = "--reachable"
-"""With `--listnodes`: whether each server answers one datagram, for 3 s by default, however many do not."""
+"""With `--listnodes`: whether each server answers one datagram within 3 s (the default), regardless of the number of
+servers that do not."""
 SERVER_DOWN = b"[ERROR from"
 """On standard error if a server did not answer; its target then has 0.0GiB, and the exit code is not 0."""
 
@@ -29,7 +30,7 @@ _ROOM_HEAD = ("Cap.", "Pool", "Total", "Free", "%", "ITotal", "IFree", "%")
 _NODE_HEAD = ("NodeID",)
 _GIB, _MILLION = 1 << 30, 1_000_000
 _STATES = r"\s*(?P<number>\d+)\s+(?:<invalid_value>|(?P<reachability>\S+)\s+(?P<consistency>\S+))"
-"""A target that the management service knows no state of has one word in the place of both."""
+"""If the management service does not know a target's state, one word replaces both columns."""
 _STORAGE_POOL = r"\s+(?P<storage_pool>\S+)"
 _ROOM = (
     r"\s+(?P<pool>\S+)\s+(?P<total>\d+\.\d)GiB\s+(?P<free>\d+\.\d)GiB\s+\d+%"
@@ -92,7 +93,7 @@ def parse_clients(output: bytes) -> tuple[str, ...]:
 
 
 def unreached(output: bytes) -> frozenset[str]:
-    """The numbers of the servers that `--listnodes --reachable` has not reached; what cannot be read names none."""
+    """The numbers of the servers that `--listnodes --reachable` reports as unreachable; unparseable lines are skipped."""
     found: set[str] = set()
     node = ""
     for line in _REACHED.finditer(output):
@@ -114,12 +115,12 @@ def _target(row: Mapping[str, str], kind: model.TargetKind) -> model.StorageTarg
         consistency=_CONSISTENCY.get(row["consistency"]),
         pool=POOLS.get(row.get("pool", "")),
         storage_pool=int(storage_pool) if storage_pool.isdigit() else None,
-        # Nobody has a target of no bytes: its server did not answer.
+        # No target has 0 bytes: its server did not answer.
         answers=row["total"] != "0.0" if "total" in row else None,
     )
     if not found.answers:
         return found
-    # Some file systems count no inodes.
+    # Some file systems do not count inodes.
     counts_inodes = row["inodes"] != "0.0"
     return replace(
         found,
@@ -131,7 +132,7 @@ def _target(row: Mapping[str, str], kind: model.TargetKind) -> model.StorageTarg
 
 
 def _lower(text: str, unit: int) -> int:
-    """The least that is rounded to this number of tenths."""
+    """The smallest number that is rounded to this number of tenths."""
     tenths = int(text.replace(".", ""))
     return max((2 * tenths - 1) * unit // 20, 0)
 
@@ -141,7 +142,7 @@ def _lower(text: str, unit: int) -> int:
 
 QUOTA = ("--getquota", "--uid", "0")
 AT_ONCE = 500
-"""So many users are asked for in one call."""
+"""The most users in one call."""
 
 _HEAD = "name,id,size,hard,files,hard"
 _QUOTAS7_POOL = re.compile(r"Quota information for storage pool .* \(ID: \d+\):")
@@ -150,20 +151,21 @@ _QUOTA = re.compile(
     rf".*,(?P<uid>\d+),(?P<used>{_FIGURE}),(?P<limit>{_FIGURE}),(?P<files>{_FIGURE})\+?,(?P<files_limit>{_FIGURE})",
     re.ASCII,
 )
-"""A name may hold anything; the columns after it do not. Where some servers cannot count files, a plus follows."""
+"""A name may contain any character, the later columns may not. A plus follows the files if some servers cannot count
+them."""
 _UNLIMITED = (1 << 64) - 1
 
 
 def words(uids: Collection[int], pool: int | None) -> tuple[str, ...]:
-    """The command; `pool` None: the only storage pool."""
+    """The arguments; `pool` None: the only storage pool."""
     listed = ",".join(str(uid) for uid in sorted(uids))
-    # The list is found as the word that is no option.
+    # beegfs-ctl takes the only non-option argument as the list.
     of_pool = () if pool is None else (f"--storagepoolid={pool}",)
     return ("--getquota", "--uid", "--list", listed, "--csv", *of_pool)
 
 
 def parse_quotas(output: bytes, uids: Collection[int]) -> Mapping[int, model.UserQuota]:
-    """Of these users; one whose numbers no server could tell is left out. Raises ToolFailed."""
+    """The quotas of these users, without users whose numbers no server reports. Raises ToolFailed."""
     lines = [line for line in output.decode("utf-8", "replace").split("\n") if line.strip()]
     tables = [number for number, line in enumerate(lines) if line == _HEAD]
     if len(tables) != 1 or any(not _QUOTAS7_POOL.fullmatch(line) for line in lines[: tables[0]]):

@@ -1,4 +1,4 @@
-"""`beegfs` of BeeGFS 8: its questions and its answers in JSON."""
+"""`beegfs` of BeeGFS 8: its queries and its answers in JSON."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -11,10 +11,10 @@ from migrator.beegfs import model
 from migrator.beegfs.rules import client_host
 from migrator.core.errors import ToolFailed
 
-# The questions, and the answers as lines of JSON (tested with recordings of 8.2.2 and 8.3.1).
+# The queries, and the answers as lines of JSON (tested with recordings of 8.2.2 and 8.3.1).
 
 
-# In pieces of more than --page-size rows `json` becomes several lists; ndjson stays what it is.
+# Beyond --page-size rows, `json` prints several lists; ndjson stays the same.
 AS_LINES = ("--output", "ndjson")
 LIST = ("target", "list", "--state", "--capacity", "--raw", "--columns", "all", *AS_LINES)
 CLIENTS = ("node", "list", "--node-type", "client", *AS_LINES)
@@ -87,7 +87,7 @@ def parse_directory(output: bytes) -> model.DirectoryFacts:
 
 
 def parse_clients(output: bytes) -> tuple[str, ...]:
-    """The host names in `node list`, from the names that clients give themselves (`c5FC-6B006D0C-HOST`). Raises ToolFailed."""
+    """The host names in `node list`, from the names that clients report (`c5FC-6B006D0C-HOST`). Raises ToolFailed."""
     return tuple(client_host(row.alias) for row in _rows(output, _NodeRow))
 
 
@@ -151,14 +151,14 @@ USAGE = ("quota", "list-usage", "--uids", "all", "--raw", *AS_LINES)
 LIMITS = ("quota", "list-limits", "--uids", "all", "--raw", *AS_LINES)
 DEFAULTS = ("quota", "list-defaults", "--raw", *AS_LINES)
 ABSENT = (b"Feature Quota unavailable", b"Quota support is not enabled")
-"""On standard error without quotas: no licence, or they are not enabled."""
+"""On standard error if quotas are unavailable: no licence, or not enabled."""
 
 _UNLIMITED = (1 << 63) - 1
 _NONE = frozenset(("", "-", "?", "∞"))
 
 
 class _PoolRow(msgspec.Struct):
-    """A storage pool, with the limits of users who have none of their own."""
+    """A storage pool, with the limits of users without limits of their own."""
 
     id: _Id
     alias: str
@@ -177,7 +177,7 @@ class _QuotaRow(msgspec.Struct):
 def parse_quotas(
     usage: bytes, limits: bytes, defaults: bytes, pool: int | None, uids: Collection[int]
 ) -> Mapping[int, model.UserQuota]:
-    """Of these users, in one storage pool by its number; None: in the only one. Raises ToolFailed."""
+    """The quotas of these users in one storage pool, by its number; None: in the only one. Raises ToolFailed."""
     pools = [row for row in _rows(defaults, _PoolRow) if pool in (None, row.id.num_id)]
     if len(pools) != 1:
         raise ToolFailed("the storage pool of the target's directory is not known, so whose limits hold is not")
@@ -189,7 +189,7 @@ def parse_quotas(
     }
     for row in _users(limits, name, uids):
         before = found[row.id]
-        # Where nothing was set for the user, the pool's limit holds.
+        # A user without a limit of their own has the pool's.
         found[row.id] = replace(
             before,
             limit_bytes=before.limit_bytes if row.space == "-" else _parsed(row.space),
@@ -199,7 +199,7 @@ def parse_quotas(
         before = found[row.id]
         space, _, space_limit = row.space.partition("/")
         inodes, _, inodes_limit = row.inode.partition("/")
-        # A limit that is not listed here stays as it was set.
+        # A limit that is not listed here keeps its set value.
         found[row.id] = replace(
             before,
             used_bytes=_parsed(space) or 0,
