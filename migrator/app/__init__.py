@@ -74,7 +74,7 @@ def process_is_gone(pid: int, at_s: float) -> bool:
 
 
 def new_token() -> str:
-    """A random token."""
+    """A new random token."""
     return secrets.token_hex(16)
 
 
@@ -118,7 +118,9 @@ class Wiring:
         return Scratch(self.site.site.state_dir / "tmp", self.site.site.memory_bytes)
 
     def ledger(self, *, create: bool = False, read_only: bool = False) -> "Ledger":
-        """The ledger; the caller closes it. Raises UsageError if there is none, or if it is that of a site of another name."""
+        """The ledger; the caller closes it. Raises UsageError if there is none, or if it belongs to a site of another
+        name.
+        """
         from migrator.ledger.ledger import open_ledger
 
         ledger, name = open_ledger(self.site.ledger_file, create=create, read_only=read_only), self.site.site.name
@@ -191,19 +193,19 @@ class Wiring:
         )
 
     def catalogs(self) -> "CatalogDirectories":
-        """For writing."""
+        """The catalogs, for writing."""
         from migrator.catalog.writer import CatalogDirectories
 
         return CatalogDirectories(self.site.catalogs_dir, scratch=self.scratch)
 
     def closed_catalogs(self, ledger: "Ledger") -> "ClosedCatalogs":
-        """For reading."""
+        """The catalogs, for reading."""
         from migrator.catalog.files import ClosedCatalogs
 
         return ClosedCatalogs(self.site.catalogs_dir, ledger.scans.named)
 
     def catalog_queries(self, ledger: "Ledger") -> "CatalogQueryFiles":
-        """For planning."""
+        """The catalogs, for planning."""
         from migrator.plan.store import CatalogQueryFiles
 
         return CatalogQueryFiles(self.closed_catalogs(ledger), scratch=self.scratch)
@@ -214,13 +216,13 @@ class Wiring:
         return ManifestDirectories(self.site.manifests_dir, catalogs=self.closed_catalogs(ledger), scratch=self.scratch)
 
     def plans(self, known: "SiteRecord | None") -> "PlanFiles":
-        """The plan documents of the site in the ledger; None: of any site, to read only."""
+        """The plan documents of the site in the ledger; None: of any site, read-only."""
         from migrator.plan.document import PlanFiles
 
         return PlanFiles(self.site.site.plans_dir, site_id=known.site_id if known else None)
 
     def plan(self, ledger: "Ledger", name: str) -> "Plan":
-        """A plan of this site. Raises UsageError, and Refused if it is of another site or was changed."""
+        """A plan of this site. Raises UsageError, and Refused if it belongs to another site or was changed."""
         return self.plans(ledger.site.read()).read(name)[0]
 
     def chunk_lists(self) -> "ChunkListFiles":
@@ -250,13 +252,13 @@ class Wiring:
         return mount_of(mounts(), os.path.realpath(self.source_root))
 
     def comparisons(self, ledger: "Ledger") -> "Comparisons":
-        """For comparing two catalogs."""
+        """The comparison of two catalogs."""
         from migrator.delta.store import Comparisons
 
         return Comparisons(self.closed_catalogs(ledger), scratch=self.scratch)
 
     def move_lists(self) -> "MoveListFiles":
-        """Of delta passes."""
+        """The move lists of delta passes."""
         from migrator.delta.store import MoveListFiles
 
         return MoveListFiles(self.site.site.state_dir / "moves")

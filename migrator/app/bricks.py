@@ -1,4 +1,4 @@
-"""What drains, additions and retirements are made of."""
+"""Wiring of drains, additions and retirements."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 # ---
-# What the verbs of bricks work with.
+# The common parts of all these verbs
 
 
 @contextmanager
 def open_volume(wiring: Wiring) -> Iterator[GlusterSource]:
-    """The volume, for the length of the block. Raises UsageError where the source is none."""
+    """The volume, for the length of the block. Raises UsageError if the source is not a Gluster volume."""
     with wiring.source() as source:
         if not isinstance(source, GlusterSource):
             raise UsageError(
@@ -57,7 +57,9 @@ def open_volume(wiring: Wiring) -> Iterator[GlusterSource]:
 async def host_versions(
     wiring: Wiring,
 ) -> AsyncIterator[Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None]:
-    """Asks the hosts that site.toml names for their versions of GlusterFS, for the length of the block; None where it names none."""
+    """A function that queries hosts of site.toml for their GlusterFS versions, for the length of the block; None if it
+    names no hosts.
+    """
     if not wiring.site.source.hosts:
         yield None
         return
@@ -68,14 +70,14 @@ async def host_versions(
 
 
 def brick_usage(wiring: Wiring, ledger: "Ledger") -> "BrickUsageFiles":
-    """What catalogs know of bricks; its libraries are loaded when it is asked for."""
+    """What the catalogs record about bricks; its libraries are imported at the first query."""
     from migrator.catalog.queries import BrickUsageFiles
 
     return BrickUsageFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch)
 
 
 # ---
-# What an addition of bricks is made of.
+# Additions of bricks
 
 
 @asynccontextmanager
@@ -110,21 +112,21 @@ async def addition_world(
 
 
 async def _room(wiring: Wiring) -> TargetRoom:
-    """How large the target is; what cannot be asked is None."""
+    """The size of the target; unknown parts are None."""
     storage = wiring.storage_targets()
     seen: StorageSeen | None = None
     if storage is not None:
         try:
             seen = await storage.look()
         except ToolFailed:
-            # The file system's own size tells as well.
+            # The size by statfs remains known.
             seen = None
     known = None if seen is None else sum(_counts(seen))
     return TargetRoom(total_bytes=await asyncio.to_thread(_total, wiring), storage_targets=known)
 
 
 def _counts(seen: StorageSeen) -> list[bool]:
-    """Those that take files now; one that is only registered is none."""
+    """One item per target: whether it is an online storage target. A target that is only registered takes no files."""
     return [one.kind is TargetKind.STORAGE and one.reachability is Reachability.ONLINE for one in seen.targets]
 
 
@@ -137,7 +139,7 @@ def _total(wiring: Wiring) -> int | None:
 
 
 def throttle_rules(site: Site) -> ThrottleRules:
-    """How hard Gluster may move files, by this machine's clock."""
+    """The limits on Gluster's moves, by this machine's clock."""
     return ThrottleRules(
         throttle=site.drain.throttle,
         windows=site.drain.windows,
@@ -147,7 +149,7 @@ def throttle_rules(site: Site) -> ThrottleRules:
 
 
 # ---
-# What `brick drain` and `brick stop` are made of.
+# `brick drain` and `brick stop`
 
 
 @asynccontextmanager
@@ -185,7 +187,7 @@ async def drain_world(
 
 
 # ---
-# What retiring the source volume is made of.
+# The retirement of the source volume
 
 
 _LIST = "uncovered.tsv"
@@ -222,7 +224,7 @@ async def retirement_world(
 
 @contextmanager
 def _list_to(directory: str) -> Iterator[tuple[WriteList, str]]:
-    """A line a path: why it is uncovered, bytes, the path percent-escaped. A list of an earlier look is replaced."""
+    """Writes one line per path: why it is uncovered, its bytes, the path percent-escaped. Replaces an earlier list."""
     file = Path(directory) / _LIST
     with file.open("w", encoding="ascii") as opened:
 

@@ -1,4 +1,4 @@
-"""What cutovers, rollbacks, purges and archives are made of."""
+"""Wiring of cutovers, rollbacks, purges and archives."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -58,7 +58,7 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import Verification, VerifyRequest
 
 # ---
-# What archives of reaped files are made with, and put back by.
+# Archives of reaped files
 
 
 def archive_folders(wiring: Wiring) -> MountedArchiveFolders:
@@ -74,7 +74,7 @@ def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
 def archiving_world(
     wiring: Wiring, plan: Plan, source: ReadingFileSystem, target: MountedTarget, *, ledger: Ledger, progress: Progress
 ) -> ArchivingWorld:
-    """What `reap archive` works with."""
+    """The ports of `reap archive`."""
     return ArchivingWorld(
         source=source,
         target=target,
@@ -91,7 +91,9 @@ def archiving_world(
 def restoring_world(
     wiring: Wiring, *, to: Path | None, capabilities: TargetCapabilities | None, ledger: Ledger, progress: Progress
 ) -> RestoringWorld:
-    """What `reap restore` works with. `to` is a directory that exists; None: the target, whose `capabilities` are known."""
+    """The ports of `reap restore`. `to` is an existing directory; None: the target, whose `capabilities` are known.
+    Raises UsageError if `to` is no directory.
+    """
     if to is not None and not to.is_dir():
         raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
     return RestoringWorld(
@@ -105,7 +107,9 @@ def restoring_world(
 
 
 def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
-    """The rows of the plan's reap list with this action, by tree. Raises Refused if the list is not the plan's."""
+    """The rows of the plan's reap list with this action, by tree. Raises Refused if the list does not belong to the
+    plan.
+    """
     if plan.reap is None or plan.reap.reap_list is None:
         return lambda _tree: iter(())
     lists, reap_list = wiring.reap_lists(), plan.reap.reap_list
@@ -122,7 +126,7 @@ def verification(
     ledger: Ledger,
     progress: Progress,
 ) -> Verification:
-    """A verification of this site. The file systems were opened for it: what was looked at before must not be remembered."""
+    """A verification of this site. The file systems must be newly opened, so that nothing cached is compared."""
     return Verification(
         request=request,
         source=source,
@@ -137,18 +141,18 @@ def verification(
 
 
 # ---
-# What carrying back is made of.
+# Carrying back
 
 
 def rollbacks(wiring: Wiring) -> Path:
-    """The directory with the site of every rollback."""
+    """The directory with the sites of all rollbacks."""
     return wiring.site.site.state_dir / "back"
 
 
 def carrying_back(
     wiring: Wiring, *, own: Ledger, known: SiteRecord, progress: Progress, policy: DigestPolicy
 ) -> carry_back.CarryingBack:
-    """The rollbacks of a site, whose ledger is `own`; `known` is the site as that has it."""
+    """The rollbacks of a site, whose ledger is `own`; `known` is the site in that ledger."""
     engine = pass_engine(wiring.site)
 
     @asynccontextmanager
@@ -176,7 +180,7 @@ def carrying_back(
             ):
 
                 def compare(plan: Plan) -> Awaitable[VerificationRecord]:
-                    # What the plan has archived, or left where it is, is on the source alone.
+                    # Paths that the plan has archived or left behind are on the source only.
                     request = VerifyRequest(
                         plan=replace(plan, reap=own_plan.reap),
                         batch=record.id,
@@ -219,7 +223,9 @@ def carrying_back(
 
 
 def _exchanged(site: Site, directory: Path) -> Site:
-    """The site of a rollback, with its files in `directory`: it reads the target and fills the source, through their mounts."""
+    """The site of a rollback, with its files in `directory`: it reads the target and writes to the source, both through
+    their mounts.
+    """
     return structs.replace(
         site,
         site=structs.replace(site.site, state_dir=directory, plans_dir=directory / "plans"),
@@ -230,11 +236,11 @@ def _exchanged(site: Site, directory: Path) -> Site:
 
 
 # ---
-# What `cutover` and `rollback` are made of.
+# `cutover` and `rollback`
 
 
 def pass_engine(site: Site) -> str:
-    """What final passes copy with: drivers take whole trees, and send again what is there."""
+    """The engine of final passes; no driver, because drivers send whole trees again."""
     engine = site.transfer.engine
     return "auto" if engine in DRIVERS else engine
 
@@ -249,7 +255,9 @@ async def cutover_world(
     progress: Progress,
     ahead: bool,
 ) -> AsyncIterator[CutoverWorld]:
-    """For the length of the block; `known` is the site as the ledger has it. `ahead`: reach the brick servers at once."""
+    """The ports of a cutover, for the length of the block; `known` is the site in the ledger. `ahead`: connect to the
+    brick servers at once.
+    """
     site = wiring.site
     engine = pass_engine(site)
     with ExitStack() as stack:
@@ -272,7 +280,7 @@ async def cutover_world(
             run = run_world(wiring, source, target, lanes, known=known, ledger=ledger, progress=progress, engine=engine)
             target_side = PosixSource(wiring.target_root)
             stack.callback(target_side.close)
-            # What it opens anew is what the source keeps, so no capabilities are given: all is tried.
+            # It restores attributes that the source has kept, so no capabilities are given: all attributes are tried.
             source_trees = MountedTarget(wiring.source_root)
             stack.callback(source_trees.close)
             yield CutoverWorld(
@@ -336,14 +344,14 @@ def _verifier(
 
 
 # ---
-# What a purge is made of.
+# Purges
 
 
 @asynccontextmanager
 async def purge_world(
     wiring: Wiring, source: PosixSource | GlusterSource, target: MountedTarget, ledger: Ledger, progress: Progress
 ) -> AsyncIterator[PurgeWorld]:
-    """The ports of a purge, for the length of the block. Raises UsageError, OSError where the source cannot be opened."""
+    """The ports of a purge, for the length of the block. Raises UsageError, and OSError if the source cannot be opened."""
     site = wiring.site
     places = MountedPlaces(wiring.source_root)
     try:
@@ -369,7 +377,7 @@ async def purge_world(
 
 
 def _recorded(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], BackupSeen]:
-    """Whether a backup of the tree is recorded that began after its user was let in."""
+    """Finds whether the ledger has a backup of the tree that began after the user's thaw."""
 
     def look(record: CutoverRecord) -> BackupSeen:
         if not wiring.site.cutover.wait_for_backup:
@@ -400,7 +408,7 @@ def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationR
 
 
 def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
-    """Where the path of a user leads; real paths are compared."""
+    """Finds where a user's path leads; real paths are compared."""
     links = links_of(wiring.site)
     if links is None:
         return lambda _tree: LeadsTo.UNTOLD
@@ -412,7 +420,7 @@ def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
         if found.unread:
             raise OSError(0, found.unread, found.path)
         if found.leads_to is None:
-            # While a tree is purged its path on the source is gone, but a link may still name it.
+            # During a purge the tree's path on the source is gone, but a link may still name it.
             named = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
             return LeadsTo.SOURCE if named == join(wiring.source_root, tree.path) else LeadsTo.ELSEWHERE
         sides = {LinkSeen.SOURCE: LeadsTo.SOURCE, LinkSeen.TARGET: LeadsTo.TARGET}

@@ -48,7 +48,9 @@ def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
 
 
 def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
-    """Finds who writes to the target: on this machine, and on the other clients of BeeGFS if site.toml says how to reach them."""
+    """Finds the processes that write to the target: on this machine, and on other BeeGFS clients that site.toml can
+    reach.
+    """
     storage, ssh = wiring.storage_targets(), wiring.site.target.clients
     if storage is None or ssh is None:
         return partial(local_writers, wiring.processes, target)
@@ -112,7 +114,7 @@ def place_of(wiring: Wiring, word: str) -> Place:
         )
     root = os.path.normpath(root)
     for label, known in roots.items():
-        # The root itself is not accessed: it may be a mount that does not answer, and it was not named.
+        # The root itself is not accessed: it may be a mount that does not answer, and the user did not name it.
         there = _with_real_parent(os.path.normpath(known))
         relative = os.path.relpath(os.path.realpath(root), there)
         if relative == b".":
@@ -137,7 +139,9 @@ def host_names(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, ...]:
-    """Why the mounted file system is not the one that `init` recorded. Of other directories there is no record."""
+    """Why the mounted file system is not the one that `init` recorded; None for other directories, which have no
+    record.
+    """
     known = ledger.site.read()
     if place.label not in (SOURCE, TARGET):
         return ()
@@ -148,7 +152,7 @@ def _not_expected(wiring: Wiring, ledger: "Ledger", place: Place) -> tuple[str, 
 
 
 async def _not_there(hosts: SiteHosts, ledger: "Ledger", name: str, place: Place) -> str | None:
-    """Why another host does not have the source, or the target, at the same path. This machine was checked before."""
+    """Why another host lacks the source or the target at the same path. This machine was checked before."""
     known = ledger.site.read()
     if place.label not in (SOURCE, TARGET) or known is None or name == THIS_HOST:
         return None

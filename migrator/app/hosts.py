@@ -87,8 +87,8 @@ def probe_world(wiring: Wiring, ledger: "Ledger") -> ProbeWorld:
 
 
 async def beside_probes(wiring: Wiring, ledger: "Ledger", work: Coroutine[Any, Any, Result]) -> Result:
-    """Do some work while both file systems are probed, unless another process of the site probes. For verbs that load
-    the users' file systems and have no probing of their own.
+    """Run some work while both file systems are probed, unless another process of the site probes. For verbs that load
+    the users' file systems but do not probe.
     """
     async with probing(probe_world(wiring, ledger)):
         return await work

@@ -74,7 +74,7 @@ class WayMaker:
         self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
 
     async def way(self, host: Host, brick: str | None, places: Places) -> Way:
-        """Raises HostLost, and ToolFailed where nothing can be copied there."""
+        """The way of a host. Raises HostLost, and ToolFailed if the host cannot copy."""
         source = places.source if brick is None else _path_of(brick)
         if not places.own:
             await self._prove(host, brick, places)
@@ -101,7 +101,9 @@ class WayMaker:
         return Way(executor=executor, engines=engines, brick=rules)
 
     async def _prove(self, host: Host, brick: str | None, places: Places) -> None:
-        """An empty directory is not the target, and not every directory is a brick."""
+        """Verify the file systems at the roots: an unmounted target is an empty directory, and a brick's path may be
+        any directory.
+        """
         python = (await host.identity()).python
         roots = await look_at_roots(
             host.processes, python=python, target=places.target, brick=b"" if brick is None else _path_of(brick)
@@ -116,7 +118,7 @@ class WayMaker:
             raise BrickRefused(problem, hint="see `migrator doctor`")
 
     async def _rsync_of(self, host: Host, facts: HostFacts) -> tuple[bytes, RsyncFeatures] | None:
-        """Queried once for each connection; None if the host has none."""
+        """The rsync of a host, queried once per connection; None if there is none."""
         key = (host.name, facts.boot_id, facts.process_id)
         if key not in self._rsyncs:
             rsync = await host.find("rsync")
@@ -134,7 +136,7 @@ def driving(site: Site, engine: str) -> Driving | None:
     """The requested driver; None for engines that copy chunks. Raises ToolFailed if it is missing."""
     if engine not in DRIVERS:
         return None
-    # Few runs use a driver; the others need not wait for this import.
+    # Imported late: few runs use a driver.
     from migrator.transfer.engines.drivers import (
         DriverDirectories,
         Fpsync,
@@ -181,7 +183,7 @@ async def lanes_of(
     command line applies to every host. `known` is the site in the ledger. `ahead`: connect to the brick servers at
     once, because they will be needed; `hosts` of the caller are used instead, and stay open.
 
-    After a driver all is compared through the mount: the times on a brick are not those that the driver set.
+    After a driver, all is compared through the mount: the times on a brick are not those that the driver set.
     """
     own, borrowed = LocalHost(name=OWN_HOST), hosts is not None
     hosts = hosts or site_hosts(site)
@@ -252,7 +254,7 @@ async def lanes_of(
 
 
 def _movers(site: Site, known: SiteRecord | None, jobs: int | None) -> "SlurmHosts":
-    # As above, of a batch system.
+    # Imported late, as above, for nodes of a batch system.
     from migrator.hosts.slurm import SlurmHosts
 
     return SlurmHosts(
@@ -289,7 +291,7 @@ def _path_of(brick: str) -> bytes:
 def run_request(
     site: Site, plan: str, batches: Sequence[int], *, engine: str, dry_run: bool = False, jobs: int | None = None
 ) -> RunRequest:
-    """What site.toml says of a run."""
+    """The request of a run, with the settings of site.toml."""
     transfer = site.transfer
     return RunRequest(
         plan=plan,
@@ -338,7 +340,7 @@ def run_world(
 
 
 def chunk_limits(site: Site) -> ChunkLimits:
-    """Of the chunks of passes after the first."""
+    """The limits of chunks in passes after the first."""
     transfer = site.transfer
     return ChunkLimits(
         max_bytes=transfer.chunk_size_bytes,
@@ -351,7 +353,7 @@ def chunk_limits(site: Site) -> ChunkLimits:
 
 
 def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governing:
-    """The ports, and the limits of site.toml."""
+    """The ports of the governor, with the limits of site.toml."""
     governor, transfer = wiring.site.governor, wiring.site.transfer
     return Governing(
         controls=ledger.controls,
@@ -388,7 +390,7 @@ def deltas_of(
     hosts: SiteHosts,
     at_most: int,
 ) -> Deltas:
-    """What `at_most` so many delta passes of a batch are made with."""
+    """The ports of a batch's delta passes; at most `at_most` of them are made."""
     site = wiring.site
     # Imports for scans, only if there is one.
     from migrator.app.scan import bricks, user_map
