@@ -1,1 +1,1 @@
-"""What everything stands on: errors, units, paths, events, states, clock."""
+"""The common base: errors, units, paths, events, states, clock."""

@@ -12,7 +12,7 @@ class Clock(Protocol):
         """Seconds since the epoch, UTC."""
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back."""
+        """Seconds of a clock that never runs backwards."""
 
     async def sleep(self, duration_s: float) -> None:
         """Wait; may be cancelled."""

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def collected(generate: Callable[P, Iterator[T]]) -> Callable[P, tuple[T, ...]]:
-    """Decorate a generator function: a call returns everything that it yields."""
+    """Decorate a generator function: a call returns all yielded values as a tuple."""
 
     @wraps(generate)
     def call(*args: P.args, **kwargs: P.kwargs) -> tuple[T, ...]:

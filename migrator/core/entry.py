@@ -1,4 +1,4 @@
-"""One path as a scan saw it (a row of a catalog or manifest, a side of a comparison), and user trees."""
+"""One path as read by a scan (a row of a catalog or manifest, a side of a comparison), and user trees."""
 
 import hashlib
 import stat

@@ -28,7 +28,7 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
 
 
 class MigratorError(Exception):
-    """An error for people: `message` says what happened, `cause` the usual reason, `hint` the next step.
+    """An error for people: `message` states what happened, `cause` the usual reason, `hint` the next step.
 
     `cause` and `hint` may be empty.
     """

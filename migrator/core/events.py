@@ -116,7 +116,7 @@ class FindingStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One result of a preflight check; `fix` says what to do, and is empty if there is nothing to do."""
+    """One result of a preflight check; `fix` is the remedy, empty if none is needed."""
 
     check: str
     status: FindingStatus
@@ -130,10 +130,10 @@ def ok(check: str, message: str) -> Finding:
 
 
 def warning(check: str, message: str, fix: str) -> Finding:
-    """Something to know before the migration begins."""
+    """A finding to consider before the migration begins."""
     return Finding(check=check, status=FindingStatus.WARNING, message=message, fix=fix)
 
 
 def failure(check: str, message: str, fix: str) -> Finding:
-    """Something to repair before the migration begins."""
+    """A finding to repair before the migration begins."""
     return Finding(check=check, status=FindingStatus.FAILURE, message=message, fix=fix)

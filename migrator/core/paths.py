@@ -11,10 +11,10 @@ RSYNC_PATH_LIMIT_BYTES = 4096
 
 
 def show(path: bytes) -> str:
-    r"""A path for people: valid printable text as it is, every other byte as `\xNN`, a backslash doubled.
+    r"""A path for people: valid printable text unchanged, every other byte as `\xNN`, a backslash doubled.
 
-    Never holds a control character, a terminal escape or a right-to-left mark, so it is safe in every output
-    that has its own escaping for markup. Distinct paths are shown differently.
+    The result has no control character, terminal escape or right-to-left mark, so it is safe in every output that has
+    its own escaping for markup. Distinct paths are shown differently.
     """
     shown: list[str] = []
     for character in path.decode("utf-8", "surrogateescape"):

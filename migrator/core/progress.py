@@ -115,10 +115,10 @@ Snapshot = ScanProgress | RunProgress | VerifyProgress | PurgeProgress | DrainPr
 
 
 class Progress(Protocol):
-    """Takes snapshots and events from a stage. Never raises; cheap to call often."""
+    """Receives snapshots and events from a stage. Never raises; cheap to call often."""
 
     def show(self, snapshot: Snapshot) -> None:
         """Replace the previous snapshot."""
 
     def event(self, event: Event) -> None:
-        """An event stays on the screen."""
+        """Show an event, which stays on the screen."""

@@ -13,7 +13,7 @@ class PassKind(StrEnum):
 
 
 class PassState(StrEnum):
-    """The next run resumes a `stopped` pass, and a `done` one only to retry failed chunks."""
+    """The state of a pass. The next run resumes a `stopped` pass, and a `done` one only to retry failed chunks."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -21,7 +21,7 @@ class PassState(StrEnum):
 
 
 class ChunkKind(StrEnum):
-    """What a chunk's list holds. CHUNK_STEPS has the order of the kinds."""
+    """The content of a chunk's list. CHUNK_STEPS has the order of the kinds."""
 
     DIRECTORIES = "directories"
     RANGES = "ranges"
@@ -50,7 +50,7 @@ file counts its bytes with its ranges, and its name with RANGED_FILES.
 
 
 class ChunkState(StrEnum):
-    """A `split` chunk is replaced by its halves; a `failed` one is listed."""
+    """The state of a chunk. A `split` chunk is replaced by its halves; a `failed` one is listed in reports."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -60,7 +60,7 @@ class ChunkState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """`intended` is written before the process starts."""
+    """The state of an attempt. `intended` is written before the process starts."""
 
     INTENDED = "intended"
     RUNNING = "running"
@@ -70,7 +70,7 @@ class AttemptState(StrEnum):
 
 
 class BatchState(StrEnum):
-    """`converging`: delta passes have followed the seed."""
+    """The state of a batch. `converging`: delta passes have followed the seed."""
 
     PLANNED = "planned"
     SEEDING = "seeding"

@@ -11,7 +11,7 @@ from math import comb
 from statistics import median
 
 _MISSED = 0.1
-"""How often an interval may miss."""
+"""The largest share of intervals that may miss the true value."""
 _BELOW = 8
 """One in this many medians may lie below the interval of its series. Two intervals are then disjoint by chance in less than a
 tenth of cases (simulated for 3 to 40 runs).
@@ -52,7 +52,7 @@ class Factor:
 
 
 def series(values: Sequence[float]) -> Series:
-    """Raises ValueError without values."""
+    """The series of these values. Raises ValueError if there are none."""
     if not values:
         raise ValueError("nothing was measured")
     return Series(values=tuple(values), median=median(values), least=min(values), most=max(values))

@@ -1,4 +1,4 @@
-"""What asyncio code shares: blocking calls in threads, cancellation, calls that several tasks share."""
+"""Blocking calls in threads, cancellation, and calls shared by several tasks."""
 
 import asyncio
 import threading
@@ -16,11 +16,11 @@ class Blocking(Protocol):
     """Runs blocking work beside the event loop."""
 
     async def __call__(self, work: Callable[[], T], *, timeout_s: float) -> T:
-        """The result of the work. Raises what it raises, and TimeoutError; the work may then still run, or hang forever."""
+        """The result of the work. Raises its errors, and TimeoutError; the work may then continue, or hang forever."""
 
 
 async def told(asked: Awaitable[T]) -> T | None:
-    """The answer; None where a look-up failed, which every guard takes for a reason against."""
+    """The answer; None if the look-up failed, which every guard treats as a failed check."""
     try:
         return await asked
     except MigratorError:
@@ -28,13 +28,14 @@ async def told(asked: Awaitable[T]) -> T | None:
 
 
 class DaemonExecutor(ThreadPoolExecutor):
-    """The executor of `asyncio.to_thread`: every call has a daemon thread of its own, and nothing waits for it at the end.
+    """The executor of `asyncio.to_thread`: every call has its own daemon thread, and the executor's shutdown waits for
+    none.
 
     So a call that hangs on a file system that does not respond blocks neither the loop nor the end of the program.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Start the call at once."""
+        """Start the call at once in a new daemon thread."""
         answer: Future[T] = Future()
 
         def body() -> None:
@@ -66,7 +67,7 @@ class DaemonThreads:
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Let the work finish however often the caller is cancelled meanwhile; the cancellation is raised afterwards."""
+    """Finish the work even if the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled = await _outlast(task)
     result = task.result()
@@ -83,7 +84,7 @@ async def through_cancellation(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _outlast(task: "asyncio.Task[Any]") -> asyncio.CancelledError | None:
-    """Wait for the end of the task; the last cancellation of the caller meanwhile."""
+    """Wait for the end of the task; returns the caller's last cancellation meanwhile, if any."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -100,9 +101,10 @@ def drop_error(future: "asyncio.Future[Any]") -> None:
 
 
 class SharedCall(Generic[T]):
-    """One call for all tasks that ask at about the same time: each gets the result of a call that began after it asked.
+    """One call for all tasks that request it at about the same time: each gets the result of a call that began after
+    its request.
 
-    Tasks that ask during a call share the next one.
+    Tasks that request it during a call share the next one.
     """
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:

@@ -32,7 +32,7 @@ def format_rate(rate_bytes_per_s: float) -> str:
 
 
 def format_duration(duration_s: float) -> str:
-    """Show seconds in the two largest units that count: `93784` becomes `1 d 2 h`."""
+    """Show seconds in the two largest units that are not zero: `93784` becomes `1 d 2 h`."""
     if duration_s < 10:
         return f"{duration_s:.1f} s"
     left = round(duration_s)

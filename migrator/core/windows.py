@@ -1,7 +1,7 @@
 """Windows of time by weekday and time of day on this machine, and which of them are open.
 
-No calculation uses the length of a day or an hour, only weekday and time of day. So a skipped or repeated hour, or a clock
-that is set, needs no rules of its own. Pure: the caller passes the local time.
+All calculations use only weekday and time of day, never the length of a day or an hour. So skipped and repeated hours
+and clock changes need no special rules. Pure: the caller passes the local time.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStanding:
-    """Whether a window is open, and when that changes (None: never); `changes` is that time in words."""
+    """Whether a window is open, and the time of the next change (None: never); `changes` is that time in words."""
 
     when: str
     jobs: int | None
