@@ -1,1 +1,1 @@
-"""The rehearsal: a real cluster on this machine with invented users."""
+"""The lab: a real cluster on this machine with invented users, for rehearsals."""

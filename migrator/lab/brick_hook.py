@@ -50,7 +50,7 @@ class Lab:
         print(f"{brick['name']} has a new file system")
 
     def give(self, brick: dict[str, Any]) -> None:
-        """Enlarge the target by the brick's disk. May be called again: the recorded size prevents growing twice."""
+        """Enlarge the target by the brick's disk. May be called again: the recorded size prevents a second growth."""
         point, inside = self._place(brick)
         if self._is_mounted(point, inside):
             if _run(*inside, "find", point, "-mindepth", "1", "-print", "-quit"):
@@ -95,7 +95,7 @@ class Lab:
 
 def main() -> None:
     """Do the work of the stage for every named brick."""
-    sys.stdin.read()  # the document is not needed, but the writer must not get a closed pipe
+    sys.stdin.read()  # read the unused document, or the writer would get a closed pipe
     lab = Lab(Path(__file__).resolve().parents[2])
     for name in os.environ["MIGRATOR_BRICK"].split(","):
         if os.environ["MIGRATOR_STAGE"] == "pre-wipe":

@@ -217,7 +217,7 @@ class _Churn:
         try:
             self._kinds[kind][1]()
         except OSError:
-            # A user's tree may be full, read-only, or changed by others meanwhile: users accept that too.
+            # A user's tree may be full, read-only, or changed by others meanwhile: such errors are expected.
             return kind, False
         return kind, True
 
@@ -237,7 +237,7 @@ class _Churn:
         return self._draw.choice(tuple(listed))
 
     def _directory_of_same_tree(self, path: bytes) -> bytes:
-        """Users move and link their files within their own tree."""
+        """A random directory of the path's tree: users move and link files only within their own tree."""
         for _ in range(_DRAWS):
             directory = self._some(self._index.directories)
             if self._index.tree_of(directory) == self._index.tree_of(path):
@@ -287,7 +287,7 @@ class _Churn:
         self._write(path, offset, content)
 
     def _replace(self) -> None:
-        """As editors do: write a new file, and rename it over the old one."""
+        """Write a new file and rename it over the old one, as editors do."""
         path = self._some(self._index.inode_of)
         new = self._free_name(parent(path))
         content = self._content()

@@ -98,7 +98,7 @@ async def start_sshd(state: LabState, host: LabHost, tools: LabTools) -> None:
 
 
 def _program() -> str:
-    """The full path: sshd executes itself for every connection."""
+    """The full path of sshd, because it executes itself for every connection."""
     return os.path.realpath(shutil.which("sshd") or "/usr/sbin/sshd")
 
 
@@ -111,7 +111,7 @@ def _home(state: LabState, host: LabHost) -> Path:
 
 
 _NOT_THE_FIRST_SHELL = 2
-"""A bash that sshd starts with it reads no .bashrc: root's own one is not for the lab's hosts."""
+"""bash does not read .bashrc at a higher shell level: root's own file is not for the lab's hosts."""
 
 
 def _server_config(state: LabState, host: LabHost) -> str:
@@ -135,7 +135,7 @@ SetEnv SHLVL={_NOT_THE_FIRST_SHELL}
 
 
 def _root_is_locked() -> bool:
-    """Without PAM sshd refuses accounts whose password is locked by an exclamation mark, also with a key."""
+    """Whether an exclamation mark locks root's password: without PAM, sshd then refuses root, also with a key."""
     try:
         with open("/etc/shadow", "rb") as file:
             fields = [line.split(b":") for line in file]
@@ -299,7 +299,7 @@ async def make_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
 
 
 async def wait_for_pool(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Return when every host sees all others."""
+    """Wait until every host reports all others as connected."""
     others = len(state.hosts) - 1
 
     async def connected_from(host: LabHost) -> str | None:
@@ -326,7 +326,7 @@ def volume_bricks(state: LabState) -> tuple[str, ...]:
 
 
 async def wait_for_bricks(state: LabState, tools: LabTools, clock: Clock) -> None:
-    """Return when Gluster reports all bricks of the volume as up."""
+    """Wait until Gluster reports all bricks of the volume as up."""
     count = len(volume_bricks(state))
     command = (*_GLUSTER, "--xml", "volume", "status", state.spec.volume, "detail")
 
@@ -362,7 +362,7 @@ async def mount_source(state: LabState, tools: LabTools, clock: Clock) -> None:
 
 
 async def wait_for_client(state: LabState, clock: Clock) -> None:
-    """Return when the mount is connected to every brick: before that it shows fewer files, and no error."""
+    """Wait until the mount is connected to every brick: before that it shows fewer files, and no error."""
     count = len(volume_bricks(state))
 
     async def reached() -> str | None:

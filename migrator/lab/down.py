@@ -50,7 +50,8 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
         write_record(state)
     # The tools of `down` must not carry the token, or it would end itself.
     tools = machine.LabTools(processes, "")
-    # The mount's client first: unmounting what hangs waits for it in the kernel (seen: 52 s, with bricks that hung).
+    # End the mount's client first: an unmount waits in the kernel for hanging requests (seen: 52 s, with hanging
+    # bricks).
     await _end_processes(state, processes, clock)
     for mounted in machine.mounts_beneath(directory):
         await _unmount(mounted, directory, tools, clock)
@@ -77,7 +78,7 @@ async def _until(check: Callable[[], Awaitable[str | None]], directory: bytes, c
 
 async def _unmount(mounted: Mount, directory: bytes, tools: machine.LabTools, clock: Clock) -> None:
     if mounted.filesystem.startswith("fuse"):
-        # Files that are still open there belong to no lab any more.
+        # A lazy unmount abandons files that are still open there, since the lab ends.
         await tools.attempt("umount", "--lazy", mounted.point, timeout_s=_UNMOUNT_TIMEOUT_S)
         return
 
@@ -101,7 +102,7 @@ async def _end_processes(state: LabState, processes: Processes, clock: Clock) ->
     async def all_ended() -> str | None:
         if not await processes.end(state.token, grace_s=_GRACE_S):
             return "a process of the lab cannot be ended"
-        # Without the token: processes that were started by hand in the lab's namespaces.
+        # Processes without the token were started by hand in the lab's namespaces.
         others = machine.processes_in(state.namespaces)
         for pid in others:
             try:

@@ -1,12 +1,12 @@
 """The process that holds one host of a lab: a script of its own, which imports nothing of the program.
 
-It runs in namespaces that nsenter and unshare have made, in this order of arguments:
+It runs in namespaces made by nsenter and unshare, with these arguments:
 
     HOSTNAME SLEEP LIB LOG NEEDED...
 
-and leaves behind a `sleep infinity` that keeps them, printing its pid. In its mount namespace `/run` and `/srv` are
-empty and private, LIB and LOG lie over the directories of glusterd, and every mount that leads to none of the NEEDED
-directories is detached: a copy of somebody else's mount, kept alive here, would keep their disk busy for ever.
+It leaves a `sleep infinity` that keeps the namespaces, and prints its pid. In the mount namespace `/run` and `/srv` are
+empty and private, and LIB and LOG are mounted over the directories of glusterd. Every mount that does not lead to one
+of the NEEDED directories is detached: a copy of a foreign mount would keep its disk busy forever.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _GSYNCD = ("lib/*/glusterfs/gsyncd", "lib*/glusterfs/gsyncd", "libexec/glusterfs
 _NO_GSYNCD = """#!/bin/sh
 [ "$1" != --version ] || echo gsyncd.none
 """
-"""What glusterd takes for it: it asks whether there is one, and wants every call to work."""
+"""The stub that replaces it: glusterd checks whether the program exists, and requires every call to succeed."""
 
 _SYSTEM = (b"/proc", b"/sys", b"/dev", b"/usr", b"/etc")
 
@@ -44,7 +44,7 @@ def _beneath(path: bytes, directory: bytes) -> bool:
 
 
 def _unescaped(field: bytes) -> bytes:
-    """Mount points in mountinfo have blanks, tabs, newlines and backslashes as three octal digits."""
+    """Decode a mount point of mountinfo, in which blanks, tabs, newlines and backslashes are three octal digits."""
     first, *others = field.split(b"\\")
     return first + b"".join(bytes((int(other[:3], 8),)) + other[3:] for other in others)
 
@@ -55,7 +55,7 @@ def _detach_what_is_not_needed(needed: list[bytes]) -> None:
     for point in sorted(points, key=len, reverse=True):
         holds_needed = any(_beneath(path, point) for path in needed)
         if not holds_needed and not any(_beneath(point, directory) for directory in _SYSTEM):
-            _libc.umount2(point, _MNT_DETACH)  # a mount beneath another one that was detached is gone already
+            _libc.umount2(point, _MNT_DETACH)  # a mount beneath a detached one is gone already
 
 
 def _become_the_host(hostname: str, library: bytes, log: bytes, needed: list[bytes]) -> None:
@@ -71,7 +71,9 @@ def _become_the_host(hostname: str, library: bytes, log: bytes, needed: list[byt
 
 
 def _leave_out_geo_replication() -> None:
-    """No lab has any, and glusterd calls its program a dozen times whenever it starts: a Python each, longer than all the rest."""
+    """Mount a stub over glusterd's geo-replication program. No lab uses it, and glusterd calls it a dozen times at each
+    start: each call starts a Python process, which takes longer than everything else.
+    """
     stub = Path("/run/gsyncd")
     stub.write_text(_NO_GSYNCD)
     stub.chmod(0o755)
@@ -90,7 +92,7 @@ def _hold(sleep: str, ready_fd: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Set the host up, leave its holder behind, print the holder's pid."""
+    """Set up the host, start its holder, and print the holder's pid."""
     hostname, sleep, *rest = arguments
     library, log, *needed = [os.fsencode(argument) for argument in rest]
     try:

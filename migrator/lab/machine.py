@@ -93,8 +93,8 @@ _TAIL_BYTES = 2000
 class LabTools:
     """Runs programs with the lab's token in their environment.
 
-    The token is not that of the command itself: processes that a command leaves running (glusterd, bricks, the
-    mount's client) must outlive it, until `lab down` ends them.
+    The token differs from the command's own: processes that a command leaves running (glusterd, bricks, the mount's
+    client) must outlive it, until `lab down` ends them.
     """
 
     def __init__(self, processes: Processes, token: str) -> None:

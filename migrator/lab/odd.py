@@ -349,7 +349,7 @@ def _names(maker: OddMaker, *names: bytes) -> Iterable[bytes]:
     odd = names[0]
     return [
         *(maker.file(name, 10 + len(name)) for name in names),
-        # The same name as a directory with something in it, and as a symlink to itself.
+        # A file, in addition to a directory with content and a symlink to itself, of the same name.
         maker.file(b"directories/" + odd + b"/" + odd),
         maker.symlink(b"symlinks/" + odd, odd),
     ]
@@ -472,7 +472,7 @@ def _acl_default(maker: OddMaker) -> Iterable[bytes]:
     value = acl_value(owner=7, group=5, other=0, mask=7, users={20500: 7}, groups={20600: 5})
     access = acl_value(owner=7, group=5, other=5, mask=7, users={20503: 7})
     path = maker.directory(attributes=maker.with_mode(0o755, {ACL_DEFAULT: value}))
-    # Created before the default ACL is set: a copy must not let them inherit it either.
+    # Created before the default ACL is set, so that a copy must not let them inherit it either.
     maker.file(b"file-without", attributes=maker.with_mode(0o600))
     maker.directory(b"directory-without", maker.with_mode(0o700))
     both = maker.directory(b"both", maker.with_mode(0o775, {ACL_ACCESS: access, ACL_DEFAULT: value}))

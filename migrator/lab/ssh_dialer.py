@@ -2,8 +2,8 @@
 
     ADDRESS PORT
 
-It runs in the network namespace of the lab's client and hands the connected socket over, so that nothing stands between
-ssh and the host. Imports nothing of the program.
+It runs in the network namespace of the lab's client and passes the connected socket to ssh, so no process relays the
+data. Imports nothing of the program.
 """
 
 import array
@@ -14,7 +14,7 @@ _TIMEOUT_S = 10.0
 
 
 def main(arguments: list[str]) -> str:
-    """Connect and pass the socket on; returns why not where that cannot be, in the words of ssh."""
+    """Connect and pass on the socket; returns the reason if that fails, in ssh's wording."""
     address, port = arguments
     try:
         connected = socket.create_connection((address, int(port)), timeout=_TIMEOUT_S)
@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> str:
         return f"ssh: connect to host {address} port {port}: Connection timed out"
     except OSError as error:
         return f"ssh: connect to host {address} port {port}: {error.strerror or error}"
-    connected.settimeout(None)  # ssh wants to begin with a socket that blocks
+    connected.settimeout(None)  # ssh expects a blocking socket
     descriptors = array.array("i", [connected.fileno()])
     with socket.socket(fileno=1) as passing:
         passing.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])

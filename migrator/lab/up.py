@@ -1,4 +1,4 @@
-"""`lab up`: every step is recorded before it is taken; after a failure all is taken down again."""
+"""`lab up`: every step is recorded before it is taken; after a failure everything is taken down again."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def site_document(state: LabState) -> str:
         "cutover": {"link": f"{_text(links_dir(state))}/{{user}}"},
     }
     if not _processes_readable():
-        # As in some containers. Users are moved all the same, and a rollback needs a hook that vouches.
+        # As in some containers. Users are moved nevertheless, and a rollback needs a hook that vouches.
         sections["cutover"]["require_rollback"] = False
     if state.spec.kind is LabKind.GLUSTER:
         sections["source"] |= {"volume": state.spec.volume, "via": "auto", "gluster": _text(state.gluster)}
@@ -52,7 +52,7 @@ def site_document(state: LabState) -> str:
 
 
 def _processes_readable() -> bool:
-    """Whether a search for writers sees what every process of this machine has open."""
+    """Whether a search for writers can read the open files of every process of this machine."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -65,7 +65,7 @@ def _processes_readable() -> bool:
 
 
 def links_dir(state: LabState) -> bytes:
-    """The directory of the users' links, as `/home` elsewhere."""
+    """The directory of the users' links, like `/home` on a real site."""
     return state.spec.directory + b"/home"
 
 
@@ -212,7 +212,7 @@ def _write_site(state: LabState) -> None:
 
 
 def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
-    """The paths by which the users reach their trees, which a cutover switches."""
+    """Make the links through which users reach their trees, and which a cutover switches."""
     links = Path(os.fsdecode(links_dir(state)))
     links.mkdir(mode=0o755)
     for tree in trees:

@@ -204,7 +204,7 @@ def _fill_trees(
         for user in users:
             _make_directories(root, user)
         work = [(user, directory) for user in users for directory in user.directories]
-        # Big files first, so that none of them is left alone at the end.
+        # Big files first, so that no single one remains at the end.
         work.sort(key=lambda pair: sum(file.size_bytes for file in pair[1].files), reverse=True)
         for future in [pool.submit(_fill_directory, root, spec.seed, *pair, stop) for pair in work]:
             future.result()
