@@ -81,7 +81,7 @@ void blake2b_update(struct blake2b_state *hash, const void *data, size_t length)
 {
     const uint8_t *bytes = data;
     while (length > 0) {
-        /* The last block is compressed by blake2b_end: a full one waits until more comes. */
+        /* The last block is compressed by blake2b_end: a full block waits for further data. */
         if (hash->filled == sizeof hash->block) {
             hash->counted[0] += sizeof hash->block;
             hash->counted[1] += hash->counted[0] < sizeof hash->block;

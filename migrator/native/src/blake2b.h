@@ -16,10 +16,10 @@ struct blake2b_state {
 /* Start a digest of 1 to 64 bytes. */
 void blake2b_begin(struct blake2b_state *hash, size_t digest_bytes);
 
-/* Add data; in as many pieces as there are. */
+/* Add data. May be called any number of times. */
 void blake2b_update(struct blake2b_state *hash, const void *data, size_t length);
 
-/* Write the digest (`digest_bytes` of it). The hash is used up. */
+/* Write the digest (`digest_bytes` of it). The hash must not be used again. */
 void blake2b_end(struct blake2b_state *hash, uint8_t *digest);
 
 #endif

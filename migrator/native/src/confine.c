@@ -1,20 +1,19 @@
-/* `migrator-native confine`: runs one program in a mount namespace that holds one tree of the source, one of the target,
- * and nothing else.
+/* `migrator-native confine`: runs one program in a mount namespace that holds only one tree of the source and one of
+ * the target.
  *
  *     confine [--source-root R] [--target-root R] [--tree T] [--file F ...] [--parent PID] [--system D] -- PROGRAM ARG...
  *
- * As root. PROGRAM sees `R/T` of the source at /source, read-only, `R/T` of the target at /target, and each F (itself, its
- * loader, its libraries) read-only under its own path; /dev/null and /dev/urandom, no /proc, no network, no other process.
- * With this process, or with the one of --parent, everything in it dies.
+ * Requires root. PROGRAM sees `R/T` of the source at /source, read-only, `R/T` of the target at /target, and each F
+ * (itself, its loader, its libraries) read-only under its own path; /dev/null and /dev/urandom; no /proc, no network,
+ * no other process. All processes inside die with this process, or with that of --parent.
  *
  * With --system D, for scripts that need a shell and other programs, PROGRAM also sees the installed programs and their
- * libraries (/usr, /bin, /lib, ...), read-only; a /proc of its own processes alone, read-only; an empty /tmp; and D,
- * writable, at /work. This ends when PROGRAM and everything that it has started has ended, as PROGRAM did; with 128 and
- * the signal's number if a signal ended it.
+ * libraries (/usr, /bin, /lib, ...), read-only; a /proc of only its own processes, read-only; an empty /tmp; and D,
+ * writable, at /work. This process then ends when PROGRAM and all processes that it has started have ended. Its exit
+ * code is that of PROGRAM, or 128 plus the signal's number if a signal ended PROGRAM.
  *
- * It ends as PROGRAM does; with 125 where the confinement could not be set up, and one line on standard error:
- * `migrator-jail: STEP: ERRNO: TEXT: REASON`.
- */
+ * The exit code is that of PROGRAM; 125 if the confinement could not be set up, with one line on standard error:
+ * `migrator-jail: STEP: ERRNO: TEXT: REASON`. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,8 +40,9 @@ int confine_main(int argc, char **argv);
 
 static const int ENDING[] = {SIGTERM, SIGINT, SIGHUP};
 
-/* What copying any file with all its attributes needs: owners, modes and contents of everybody, security.* attributes
- * (sys_admin), quotas and reserved blocks as root has them everywhere else (sys_resource), devices, file capabilities. */
+/* The capabilities for copying any file with all attributes: owners, modes and contents of all users, security.*
+ * attributes (sys_admin), quotas and reserved blocks as root has them elsewhere (sys_resource), devices, file
+ * capabilities. */
 static const int KEPT_CAPABILITIES[] = {
     CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,       CAP_FSETID, CAP_KILL,
     CAP_SETGID, CAP_SETUID,       CAP_SYS_ADMIN,       CAP_SYS_RESOURCE, CAP_MKNOD,  CAP_SETFCAP,
@@ -52,7 +52,7 @@ _Noreturn void refuse(const char *step, int code, const char *text) {
     char line[512];
     const char *reason = code == 0 ? "refused" : strerror(code);
     int length = snprintf(line, sizeof line, "migrator-jail: %s: %d: %s: %s\n", step, code, text, reason);
-    /* Where nobody listens, the exit code has to do. */
+    /* If no process reads the line, the exit code must suffice. */
     ssize_t written = write(STDERR_FILENO, line, (size_t)length);
     (void)written;
     _exit(SET_UP_FAILED);
@@ -121,8 +121,8 @@ static bool is_kept(int capability) {
     return false;
 }
 
-/* Inheritable capabilities pass the bounding set at exec: root's program would have them again. Ambient ones go with
- * them. */
+/* Inheritable capabilities pass the bounding set at exec: a program of root would regain them. Ambient ones are cleared
+ * too. */
 static void forget_inheritable(void) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
@@ -134,7 +134,7 @@ static void forget_inheritable(void) {
         refuse(STEP_NAMESPACE, errno, "capset");
 }
 
-/* Leave what copying files needs. */
+/* Drop all capabilities except those for copying files. */
 static void drop_privileges(void) {
     for (int capability = 0; capability < CAPABILITIES; capability++) {
         if (is_kept(capability))
@@ -151,8 +151,8 @@ static void drop_privileges(void) {
 
 static void end_all(int number) { kill(-1, number); }
 
-/* Be the first process of the namespace: it inherits and reaps what others leave, and with it all of them end. So it stays
- * until the last one has ended, and hands on the signals that ask it to end. */
+/* Act as the first process of the namespace: it reaps orphaned processes, and the kernel ends all others with it. So it
+ * waits for the last one, and forwards the signals that request its end. */
 static _Noreturn void attend(pid_t program) {
     int result = SET_UP_FAILED;
     int status;
@@ -168,7 +168,7 @@ static _Noreturn void be_confined(const struct request *request, int alive) {
     struct pollfd parent = {.fd = alive};
     die_with_parent();
     if (poll(&parent, 1, 0) != 0)
-        _exit(SET_UP_FAILED); /* the parent died before this could be tied to it */
+        _exit(SET_UP_FAILED); /* the parent died before this process could be tied to it */
     build_root(request);
     drop_privileges();
     on_ending(SIG_DFL);
@@ -183,9 +183,9 @@ static _Noreturn void be_confined(const struct request *request, int alive) {
     refuse(STEP_PROGRAM, errno, "the program cannot be started");
 }
 
-/* Fork into the namespaces and wait; the status of what ran there. */
+/* Fork into the namespaces and wait; returns the status of the program. */
 static int run(const struct request *request) {
-    int ends[2]; /* the first is held by the child; the second says that this process lives */
+    int ends[2]; /* the child holds the first end; the second end proves that this process lives */
     int status;
     die_with_parent();
     if (request->parent_pid != 0 && (uint64_t)getppid() != request->parent_pid)
@@ -194,9 +194,10 @@ static int run(const struct request *request) {
         refuse(STEP_NAMESPACE, errno, "unshare");
     if (pipe2(ends, O_CLOEXEC) < 0)
         refuse(STEP_NAMESPACE, errno, "pipe");
-    /* The group's TERM reaches the program as well: it decides how to end, this process reports it. */
+    /* TERM to the group reaches the program too: the program decides how to end, and this process reports its
+     * status. */
     on_ending(ended_in_set_up);
-    /* The first child of a process that has a new pid namespace is its init: when it dies, the kernel ends all of them. */
+    /* The first child after the new pid namespace is its init: when it dies, the kernel ends all processes in it. */
     pid_t child = fork();
     if (child < 0)
         refuse(STEP_NAMESPACE, errno, "fork");
@@ -217,7 +218,7 @@ static int run(const struct request *request) {
 
 int confine_main(int argc, char **argv) {
     struct request request = requested(argc, argv);
-    /* As an interpreter leaves it to the programs that it runs: a file that grows too big is an error of write(). */
+    /* As an interpreter sets it for its programs: a file that exceeds the size limit is an error of write(). */
     signal(SIGXFSZ, SIG_IGN);
     int status = run(&request);
     if (WIFEXITED(status))

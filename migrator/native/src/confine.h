@@ -1,11 +1,11 @@
-/* Running one program where it sees one tree of each side, and nothing else. */
+/* Runs one program in a file system that holds only one tree of each side. */
 #ifndef CONFINE_H
 #define CONFINE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the command line asks for; empty strings stand for what is not asked for. */
+/* The arguments of the command line; an empty string is an option that was not given. */
 struct request {
     const char *source_root;
     const char *target_root;
@@ -17,7 +17,7 @@ struct request {
     char **argv;
 };
 
-/* migrator/transfer/engines/rules_rsync.py judges by these words. */
+/* migrator/transfer/engines/rules_rsync.py parses these words. */
 #define STEP_USAGE "usage"
 #define STEP_NAMESPACE "namespace"
 #define STEP_SOURCE_ROOT "source-root"
@@ -26,10 +26,10 @@ struct request {
 #define STEP_TARGET_TREE "target-tree"
 #define STEP_PROGRAM "program"
 
-/* Say why the confinement could not be set up, and end this process. `code` is an errno, or 0. */
+/* Report why the confinement could not be set up, and end this process. `code` is an errno, or 0. */
 _Noreturn void refuse(const char *step, int code, const char *text);
 
-/* Replace everything that this process sees; it must be in a mount namespace of its own. */
+/* Replace this process's whole file system; it must be in a mount namespace of its own. */
 void build_root(const struct request *request);
 
 #endif

@@ -1,8 +1,9 @@
-/* The root of a confined program: a small tmpfs with the trees, the program's files and two devices bound into it, and
- * for scripts the installed programs.
+/* The root of a confined program: a small tmpfs with bind mounts of the trees, the program's files and two devices, and
+ * for scripts of the installed programs.
  *
- * What lies in a tree belongs to users, who may swap its parts at any time: the trees are opened component by component
- * without following a symlink, and bound through the descriptors. A component that is swapped meanwhile fails. */
+ * Users own the content of the trees and may swap components at any time. So the trees are opened component by
+ * component without following a symlink, and mounted through the descriptors. A component that is swapped meanwhile
+ * fails. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,21 +28,21 @@
 static const int DIRECTORY_FLAGS = O_PATH | O_DIRECTORY | O_CLOEXEC;
 static const unsigned long EVERYWHERE = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
-/* The new root is built over one of them, in a namespace of its own: nothing is written there. */
+/* The new root is built over one of these, in a namespace of its own: nothing is written to the directory. */
 static const char *const STAGING_DIRECTORIES[] = {"/tmp", "/run", "/mnt", "/var"};
 
-/* Without random numbers rsync 3.5.0 gives its temporary files the same names every time. */
+/* Without random numbers, rsync 3.5.0 gives its temporary files the same names every time. */
 static const char *const DEVICES[] = {"/dev/null", "/dev/urandom"};
 #define DEVICE_COUNT (sizeof DEVICES / sizeof *DEVICES)
 
-/* Programs and their libraries, as far as there are such directories: nothing of the machine's settings and secrets. */
+/* Existing directories of programs and their libraries; none of the machine's settings and secrets. */
 static const char *const SYSTEM[] = {"/usr",   "/bin",    "/sbin",             "/lib",     "/lib32",
                                      "/lib64", "/libx32", "/etc/alternatives", "/etc/perl"};
 #define SYSTEM_COUNT (sizeof SYSTEM / sizeof *SYSTEM)
 #define LOADER_CACHE "/etc/ld.so.cache"
 #define TEMPORARY_OPTIONS "size=256m,mode=1777"
 
-/* What a script needs of the machine. A descriptor is -1 and a link NULL if the machine has none. */
+/* The parts of the machine that a script needs. If one is missing, its descriptor is -1 or its link NULL. */
 struct system {
     int work;
     int directories[SYSTEM_COUNT];
@@ -116,7 +117,7 @@ static char *below(const char *staging, const char *path) {
     return place;
 }
 
-/* Closes the descriptor. */
+/* Mounts an open file or directory, and closes the descriptor. */
 static void bind_opened(int fd, const char *place, unsigned long flags) {
     char opened[FD_PATH_ROOM];
     snprintf(opened, sizeof opened, "/proc/self/fd/%d", fd);
@@ -175,7 +176,7 @@ static char *link_at(const char *path) {
     return kept;
 }
 
-/* Open what a script needs, before the staging directory is covered. */
+/* Open the parts that a script needs, before the staging directory is covered. */
 static struct system open_system(const char *work) {
     struct system system = {.work = open_tree_of(work, "", STEP_NAMESPACE, STEP_NAMESPACE), .loader_cache = -1};
     struct stat seen;
@@ -210,7 +211,7 @@ static void build_system(struct system *system, const char *staging) {
         bind_file(system->loader_cache, staging, LOADER_CACHE, MS_NODEV | MS_NOEXEC);
     bind_directory(system->work, staging, "/work", EVERYWHERE);
     mount_new("tmpfs", staging, "/tmp", EVERYWHERE, TEMPORARY_OPTIONS);
-    /* This process is the first of the new pid namespace already: that is the one that is shown. */
+    /* This process is already the first of the new pid namespace, so that is the one shown. */
     mount_new("proc", staging, "/proc", EVERYWHERE | MS_RDONLY, NULL);
 }
 
@@ -225,7 +226,7 @@ static void check_read_only(const char *place) {
 static void enter_root(const char *staging) {
     if (chdir(staging) < 0)
         refuse(STEP_NAMESPACE, errno, NOT_BUILT);
-    /* The old root comes to lie on the new one and is taken off: pivot_root(2), "pivot_root(".", ".")". */
+    /* The old root is stacked on the new one and unmounted: pivot_root(2), "pivot_root(".", ".")". */
     if (syscall(SYS_pivot_root, ".", ".") < 0)
         refuse(STEP_NAMESPACE, errno, "pivot_root");
     if (umount2(".", MNT_DETACH) < 0)
@@ -250,7 +251,7 @@ void build_root(const struct request *request) {
         source = open_tree_of(request->source_root, request->tree, STEP_SOURCE_ROOT, STEP_SOURCE_TREE);
     if (with_target)
         target = open_tree_of(request->target_root, request->tree, STEP_TARGET_ROOT, STEP_TARGET_TREE);
-    /* Opened before the staging directory is covered: they may lie in it. */
+    /* Opened before the staging directory is covered: the files may be in it. */
     for (size_t at = 0; at < request->file_count; at++)
         files[at] = open_file(request->files[at]);
     for (size_t at = 0; at < DEVICE_COUNT; at++)

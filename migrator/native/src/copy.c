@@ -1,24 +1,23 @@
-/* `migrator-native copy`: copies listed paths of a tree to the same paths of another tree, with all that belongs to them.
+/* `migrator-native copy`: copies listed paths of a tree with all attributes to the same paths of another tree.
  *
  *     copy --source DIRECTORY --target DIRECTORY --kind KIND [OPTION...] < LIST
  *
- * KIND is what the list holds: directories (made and dressed, without times), files (everything that is no directory),
- * ranges (parts of big files), directory-times (directories again, with their times). copy_list.c describes the list,
- * copy_events.c what is told on standard output.
+ * KIND is the content of the list: directories (made with attributes but without times), files (all that are not
+ * directories), ranges (parts of big files), directory-times (the directories again, to set their times). copy_list.c
+ * describes the list, copy_events.c the output.
  *
- * It runs as root inside a mount namespace of its own that holds the two trees and nothing else; without root it does what
- * it may. No path is followed through a symlink on either side. A file comes to lie under a temporary name in its
- * directory (copy_places.c) and is renamed: a name has its old content or its whole new one. Nothing is synced but the
- * part files of ranges, whose marks outlive a crash: a chunk counts as done when a syncfs after this program's end has
- * returned. Where that does not reach the target's disks (--fsync), each file is synced before it is renamed. The bytes of
- * big files are on their way to the disks before. Errors of write and close are told. It may be killed at any time and
- * run again with the same list.
+ * It runs as root inside a mount namespace of its own that holds only the two trees; without root it does what is
+ * permitted. No path is followed through a symlink on either side. A file is written under a temporary name in its
+ * directory (copy_places.c) and renamed: a name has either its old content or its complete new content. Only the part
+ * files of ranges are synced, because their marks survive a crash: a chunk counts as done after a syncfs that follows
+ * the end of this program. If that does not reach the target's disks (--fsync), each file is synced before it is
+ * renamed. Write-back of big files starts during the copy. Errors of write and close are reported. The program may be
+ * killed at any time and run again with the same list.
  *
- * A file is read as it is now, not as it was listed. One that changes while it is read is copied again, TRIES times at
- * most; then the last copy stays, with the time from before, and is told as changed. From a brick, times are those of
- * trusted.glusterfs.mdata (--times mdata), link-to files and those that are being moved are told as moved and left
- * alone, and no trusted.* attribute travels, from wherever.
- */
+ * A file is read in its current state, not as it was listed. A file that changes while it is read is copied again, at
+ * most TRIES times; then the last copy stays, with the time from before, and is reported as changed. On a brick, times
+ * are those of trusted.glusterfs.mdata (--times mdata). Link-to files and files in migration are reported as moved and
+ * not copied. No trusted.* attribute is ever carried. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -112,7 +111,7 @@ static bool take_options(int argc, char **argv, struct options *options) {
             return false;
     }
     options->granularity_ns = granularity_ns > 0 ? (int64_t)granularity_ns : 1;
-    /* mdata elsewhere than on a brick would be some user's invention. */
+    /* On anything but a brick, mdata would be a user's own attribute. */
     return options->source != NULL && options->target != NULL && kind_seen && (options->brick || (!options->times_from_mdata && !options->distributed)) &&
            (!options->brick || times_seen);
 }
@@ -128,7 +127,8 @@ enum result copy_path(struct copier *copier, const struct record *record, size_t
     if (linked != 0)
         return linked < 0 ? RESULT_FAILED : RESULT_FINE;
     bool listed_as_directory = copier->options->kind != KIND_FILES;
-    /* Each says of the other's what it is not; what is swapped all the time is not waited for. */
+    /* copy_file and copy_node refuse each other's types. A path that is swapped at every turn is given up after TRIES
+     * turns. */
     enum result result = RESULT_NOT_A_FILE;
     for (int turn = 0; turn < TRIES && result == RESULT_NOT_A_FILE; turn++) {
         if (!listed_as_directory || turn > 0)
@@ -158,7 +158,7 @@ static void tell(struct copier *copier, size_t index, enum result result) {
         tell_problem(copier, index, PROBLEM_CHANGED);
         return;
     case RESULT_NOT_A_FILE:
-        /* A file at one look and something else at the next, every time. */
+        /* A file at one check and another type at the next, every time. */
         errno = EAGAIN;
         failed(copier, SIDE_SOURCE, "stat");
         tell_problem(copier, index, PROBLEM_BAD);

@@ -1,4 +1,4 @@
-/* What the parts of `migrator-native copy` share. See copy.c for what it does and how it is spoken to. */
+/* The interface between the parts of `migrator-native copy`. copy.c describes the program and its arguments. */
 
 #ifndef MIGRATOR_COPY_H
 #define MIGRATOR_COPY_H
@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* How it ends. Everything else (signals aside) is a fault of this program. */
+/* The exit codes. All others (except signals) are faults of this program. */
 enum {
-    EXIT_LIST_DONE = 0, /* the list was taken to its end; what is not fine was told path by path */
-    EXIT_STOPPED = 3,   /* an error that concerns more than one path; the last line told says which */
+    EXIT_LIST_DONE = 0, /* the whole list was processed; problems were reported by path */
+    EXIT_STOPPED = 3,   /* an error that affects more than one path; the last reported line names it */
     EXIT_USAGE = 64,
     EXIT_BAD_LIST = 65,
     EXIT_NO_TREE = 66,
@@ -19,7 +19,7 @@ enum {
     EXIT_NOBODY_LISTENS = 74,
 };
 
-/* Of a directory until it gets its attributes. */
+/* The mode of a directory until it gets its attributes. */
 #define CREATED_DIRECTORY_MODE 0700
 
 enum side { SIDE_SOURCE, SIDE_TARGET };
@@ -34,10 +34,10 @@ struct options {
     enum kind kind;
     bool brick;            /* the source is a brick */
     bool distributed;      /* of a volume with several subvolumes */
-    bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, where that is there */
+    bool times_from_mdata; /* and its times are in trusted.glusterfs.mdata, if present */
     bool privileged;
-    bool recopy; /* size and time that fit prove nothing */
-    bool fsync;  /* each file: a syncfs of the target does not reach its disks */
+    bool recopy; /* equal size and time prove nothing */
+    bool fsync;  /* sync each file: a syncfs of the target does not reach its disks */
     bool sparse;
     bool hard_links;
     bool acls;
@@ -49,7 +49,7 @@ struct options {
     bool fifos;
     bool sockets;
     int64_t granularity_ns;
-    uint64_t bwlimit_bytes_per_s; /* 0: none */
+    uint64_t bwlimit_bytes_per_s; /* 0: no limit */
     uint64_t max_xattr_bytes;
     uint64_t max_acl_entries;
 };
@@ -58,7 +58,7 @@ struct options {
 struct record {
     const char *name;
     size_t name_length;
-    size_t directory_length; /* what is before the last slash */
+    size_t directory_length; /* the length of the part before the last slash */
     bool has_mtime;
     bool has_group;
     bool has_size;
@@ -77,7 +77,7 @@ struct list {
     size_t count;
 };
 
-/* A link group's name that is on the target already, and which file of the source it was. */
+/* A link group's name that is on the target already, and its inode on the source. */
 struct first_name {
     uint64_t group;
     size_t index;
@@ -92,7 +92,7 @@ struct xattr {
     size_t length;
 };
 
-/* What one look at the source saw. The buffers are kept from path to path. */
+/* The attributes read from the source. The buffers are reused from path to path. */
 struct attributes {
     struct stat facts;
     int64_t mtime_ns;
@@ -120,20 +120,20 @@ struct copier {
     const struct list *list;
     int source_tree;
     int target_tree;
-    /* The directory of the last path, on both sides: lists come sorted by directory. */
+    /* The directory of the last path, on both sides: lists are sorted by directory. */
     int source_directory;
     int target_directory;
     const char *directory;
     size_t directory_length;
     bool directory_known;
-    bool gives_acls; /* new entries of the target's directory inherit an ACL, or may */
+    bool gives_acls; /* new entries of the target's directory may inherit an ACL */
     enum where working_directory;
     struct attributes attributes;
     struct attributes existing;
     struct first_name *first_names;
     size_t first_names_room;
     unsigned char *buffer;
-    /* The error that ended the work on the path at hand. */
+    /* The error that ended the work on the current path. */
     enum side failed_side;
     const char *failed_operation;
     int failed_errno;
@@ -179,11 +179,11 @@ int64_t time_ns(const struct timespec *time);
 
 /* copy_content.c */
 int copy_content(struct copier *copier, int in, int out, const struct stat *facts);
-/* 0, -1 on an error that is told, or RANGE_CUT where the source gave less than the range. */
+/* 0, -1 on a reported error, or RANGE_CUT if the source returned less than the range. */
 enum { RANGE_CUT = 1 };
 int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end);
 
-/* copy_file.c, copy_ranges.c, copy_nodes.c: what became of one path. The caller tells of it. */
+/* copy_file.c, copy_ranges.c, copy_nodes.c: the result for one path, which the caller reports. */
 enum result { RESULT_FINE, RESULT_VANISHED, RESULT_MOVED, RESULT_CHANGED, RESULT_FAILED, RESULT_NOT_A_FILE };
 
 enum result copy_path(struct copier *copier, const struct record *record, size_t index);
@@ -198,7 +198,7 @@ int open_source(struct copier *copier, const char *name);
 bool is_same_moment(const struct attributes *before, const struct attributes *after);
 int read_again(struct copier *copier, int in, struct attributes *after);
 int dress_existing(struct copier *copier, const char *name, const struct stat *existing, int64_t mtime_ns, bool with_time);
-/* Whether the path has become a further name of a file that is on the target: 1, 0, or -1 for failed(). */
+/* Link the path to a file of its group on the target: 1 if that was done, 0 if not, -1 for failed(). */
 int link_to_first(struct copier *copier, const struct record *record);
 void remember_first(struct copier *copier, const struct record *record, size_t index);
 

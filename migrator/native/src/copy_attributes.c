@@ -1,4 +1,4 @@
-/* Owner, mode, ACLs, extended attributes and times: what is read of the source, and how it is set as `rsync -aHAX` does. */
+/* Owner, mode, ACLs, extended attributes and times: reads them from the source, and sets them as `rsync -aHAX` does. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,12 +23,12 @@ static bool begins(const char *name, const char *prefix) { return strncmp(name, 
 
 static bool is_acl(const char *name) { return strcmp(name, ACL_ACCESS) == 0 || strcmp(name, ACL_DEFAULT) == 0; }
 
-/* A kernel gives these by its own policy: a copy has those of its own system. */
+/* Attributes that a kernel sets by its own policy: a copy has those of its own system. */
 static bool is_kernel_label(const char *name) {
     return strcmp(name, "security.selinux") == 0 || strcmp(name, "security.ima") == 0 || strcmp(name, "security.evm") == 0;
 }
 
-/* Whether an attribute of this name travels; nothing of `trusted.*`, and of `system.*` the ACLs alone. */
+/* Whether an attribute of this name is carried: nothing of `trusted.*`, and only the ACLs of `system.*`. */
 static bool travels(const struct options *options, const char *name) {
     if (is_acl(name))
         return options->acls;
@@ -37,7 +37,7 @@ static bool travels(const struct options *options, const char *name) {
     return options->security_xattrs && begins(name, "security.") && !is_kernel_label(name);
 }
 
-/* What the target is known to have no room for is left out: the plan has announced it. */
+/* Attributes that are known to exceed the target's limits are left out: the plan has announced that loss. */
 static bool has_room(const struct options *options, const char *name, size_t length) {
     if (!is_acl(name))
         return length <= options->max_xattr_bytes;
@@ -66,7 +66,7 @@ static bool grow(void **memory, size_t *room, size_t wanted) {
     return true;
 }
 
-/* All names, NUL-terminated, one after the other; 0 where the file system knows no attributes. -1 with errno. */
+/* All names, NUL-terminated, one after the other; 0 if the file system has no attributes. -1 with errno. */
 static ssize_t read_names(struct handle handle, struct attributes *attributes) {
     for (;;) {
         ssize_t length = list_of(handle, attributes->names, attributes->names_room);
@@ -83,7 +83,7 @@ static ssize_t read_names(struct handle handle, struct attributes *attributes) {
     }
 }
 
-/* Append one value; false with errno, ENODATA where it has gone meanwhile. */
+/* Append one value; false with errno, ENODATA if the attribute is gone meanwhile. */
 static bool read_value(struct handle handle, const char *name, struct attributes *attributes, size_t *length) {
     for (;;) {
         size_t left = attributes->values_room - attributes->values_length;
@@ -111,7 +111,7 @@ static bool keep(struct attributes *attributes, const char *name, size_t length)
     return true;
 }
 
-/* Cut to what 64 bits hold, which is as far as catalogs go: 1677 to 2262. */
+/* Limited to the range of 64 bits, which is also that of catalogs: 1677 to 2262. */
 int64_t time_ns(const struct timespec *time) {
     bool cut = false;
     return gluster_nanoseconds(time->tv_sec, time->tv_nsec, &cut);
@@ -128,13 +128,13 @@ static int read_mdata(struct copier *copier, struct handle handle, struct attrib
     return 0;
 }
 
-/* The mtime alone, of which the facts are there already: one call, and on bricks alone. */
+/* Only the mtime, for facts that are known already: one system call, and only on bricks. */
 int read_brick_time(struct copier *copier, struct handle handle, struct attributes *attributes) {
     attributes->mtime_ns = time_ns(&attributes->facts.st_mtim);
     return copier->options->times_from_mdata ? read_mdata(copier, handle, attributes) : 0;
 }
 
-/* Everything but the facts of stat(2), which the caller has put there already. */
+/* All attributes except the facts of stat(2), which the caller has set already. */
 int read_attributes(struct copier *copier, struct handle handle, struct attributes *attributes) {
     const struct options *options = copier->options;
     attributes->kept_count = attributes->values_length = 0;
@@ -170,7 +170,7 @@ int read_attributes(struct copier *copier, struct handle handle, struct attribut
     return 0;
 }
 
-/* Whether what lies on the brick is not, or not for long, the file itself, or may not be: the mount knows. */
+/* Whether the file on the brick is, or may be, only a link-to file or in migration: only the mount knows. */
 bool is_moved(const struct copier *copier, const struct attributes *attributes) {
     const struct stat *facts = &attributes->facts;
     return copier->options->brick && S_ISREG(facts->st_mode) &&
@@ -209,7 +209,7 @@ static int set_xattr(struct copier *copier, struct handle handle, const struct x
     return result < 0 ? failed(copier, SIDE_TARGET, "set xattr") : 0;
 }
 
-/* Take away what travels and is not on the source: inherited, or from before. */
+/* Remove carried attributes that are not on the source: inherited or old ones. */
 static int remove_others(struct copier *copier, struct handle handle, bool fresh, bool *changed) {
     const struct attributes *wanted = &copier->attributes;
     if (fresh && !copier->gives_acls)
@@ -249,21 +249,21 @@ static int set_owner(struct copier *copier, struct handle handle, const struct s
 
 static mode_t wanted_mode(const struct copier *copier) {
     mode_t mode = copier->attributes.facts.st_mode;
-    /* Without root a directory that its owner may not write cannot be filled; its mode comes with the times. */
+    /* Without root, a directory that its owner may not write cannot be filled; its mode is set with the times. */
     bool to_fill = S_ISDIR(mode) && !copier->options->privileged && copier->options->kind == KIND_DIRECTORIES;
     return (mode & MODE_BITS) | (to_fill ? S_IRWXU : 0);
 }
 
 static int set_mode(struct copier *copier, struct handle handle) {
     mode_t mode = wanted_mode(copier);
-    /* The name was made by this program, or is no symlink by a look: nobody else has a way into the target's tree. */
+    /* This program made the name, or has checked that it is no symlink: no user can access the target's tree. */
     int result = handle.fd >= 0 ? fchmod(handle.fd, mode) : fchmodat(copier->target_directory, handle.name, mode, 0);
     return result < 0 ? failed(copier, SIDE_TARGET, "set mode") : 0;
 }
 
-/* Owner, attributes and mode of a new entry (`existing` NULL: an open file, which was made with the permission bits that
- * it is to have, or a node) or of one that is there. Times come afterwards. Changes of the owner take setuid bits and
- * capabilities away, ACLs change the mode: in this order all is as on the source. */
+/* Set owner, attributes and mode of a new entry (`existing` NULL: an open file, made with its final permission bits, or
+ * a node) or of an existing one. Times follow later. A change of the owner clears setuid bits and capabilities, and
+ * ACLs change the mode; this order makes all equal to the source. */
 int dress(struct copier *copier, struct handle handle, const struct stat *existing, bool *changed) {
     const struct attributes *wanted = &copier->attributes;
     mode_t mode = wanted->facts.st_mode;
@@ -286,7 +286,7 @@ int dress(struct copier *copier, struct handle handle, const struct stat *existi
         touched = touched || !mode_is_right;
     }
     const struct xattr *capability = find(wanted, CAPABILITY);
-    /* Read again even where the owner alone was touched. */
+    /* Read again even if only the owner was changed. */
     if (capability != NULL && set_xattr(copier, handle, capability, fresh, &attributes_touched) < 0)
         return -1;
     *changed = *changed || touched || attributes_touched;
@@ -299,14 +299,14 @@ static int64_t floored(int64_t time, int64_t granularity) {
     return __builtin_sub_overflow(time, rest < 0 ? rest + granularity : rest, &floor) ? time : floor;
 }
 
-/* Whether the target shows this time, as far as it keeps it. */
+/* Whether the target shows this time, within its granularity. */
 bool same_time(const struct copier *copier, const struct stat *existing, int64_t mtime_ns) {
     int64_t granularity = copier->options->granularity_ns;
     return floored(time_ns(&existing->st_mtim), granularity) == floored(mtime_ns, granularity);
 }
 
-/* The mtime of an entry of the target; as rsync -a, the access time is left alone. By name and after the last close:
- * file systems that write behind may set it themselves when a file is closed. */
+/* Set the mtime of an entry of the target; the access time is kept, as by rsync -a. By name and after the last close:
+ * file systems that write behind may set the mtime themselves when a file is closed. */
 int dress_times(struct copier *copier, const char *name, int64_t mtime_ns) {
     int64_t seconds = mtime_ns / NS_PER_S;
     int64_t rest = mtime_ns % NS_PER_S;

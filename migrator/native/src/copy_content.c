@@ -10,10 +10,11 @@
 
 #define BLOCK_BYTES 4096
 #define SECTOR_BYTES 512
-/* So much of a big file at once is on its way to the disks while the rest is still being copied: then the sync that
- * makes it count is short, and the disks do not stand still before it. */
+/* Write-back of a big file starts in pieces of this size during the copy. So the final sync is short, and the disks are
+ * not idle before it. */
 #define WRITTEN_BACK_BYTES ((off_t)8 << 20)
-/* A small file without holes is known by its blocks; a larger one may have as many blocks as bytes and holes as well. */
+/* A small file without holes is detected by its blocks; a larger file may have as many blocks as bytes, and holes
+ * too. */
 #define ASK_FOR_HOLES_FROM_BYTES ((off_t)1 << 20)
 
 static int write_at(struct copier *copier, int out, const unsigned char *bytes, size_t length, off_t offset) {
@@ -35,7 +36,7 @@ static bool is_zero(const unsigned char *bytes, size_t length) {
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, length - 1) == 0;
 }
 
-/* Write a piece without its blocks of zeros; a block is one of the file, so that pieces may begin anywhere. */
+/* Write a piece without its blocks of zeros. Blocks are aligned to the file, so pieces may begin at any offset. */
 static int write_sparse(struct copier *copier, int out, const unsigned char *bytes, size_t length, off_t offset) {
     size_t at = 0;
     size_t kept_from = 0;
@@ -55,8 +56,8 @@ static int write_sparse(struct copier *copier, int out, const unsigned char *byt
     return 0;
 }
 
-/* Begin to bring [from, end) to the disks; nothing is waited for, and nothing counts by it. Where the file system cannot,
- * the sync does it all. */
+/* Start the write-back of [from, end) without waiting; nothing relies on it. If the file system does not support that,
+ * the sync writes everything. */
 static int write_back(struct copier *copier, int out, off_t from, off_t end) {
     if (sync_file_range(out, from, end - from, SYNC_FILE_RANGE_WRITE) == 0)
         return 0;
@@ -64,7 +65,7 @@ static int write_back(struct copier *copier, int out, off_t from, off_t end) {
     return lost ? failed(copier, SIDE_TARGET, "write") : 0;
 }
 
-/* Copy [from, end) as far as there is something; `*reached` is where it ended. */
+/* Copy [from, end) up to the end of the source; `*reached` is the position where the copy ended. */
 static int copy_span(struct copier *copier, int in, int out, off_t from, off_t end, bool sparse, off_t *reached) {
     off_t written_back = from;
     *reached = from;
@@ -98,7 +99,8 @@ static bool may_have_holes(int in, const struct stat *facts) {
     return hole >= 0 && hole < facts->st_size;
 }
 
-/* The next stretch of data from `from` on; all of the rest where the file system does not know. False: none is left. */
+/* The next range of data after `from`; all of the rest if the file system does not report holes. False: none is
+ * left. */
 static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_end) {
     *data = lseek(in, from, SEEK_DATA);
     if (*data < 0 && errno == ENXIO)
@@ -113,7 +115,8 @@ static bool next_data(int in, off_t from, off_t end, off_t *data, off_t *data_en
     return *data < end && *data_end > *data;
 }
 
-/* The whole content, as far as `facts` says that it goes, into an empty file. Shorter where the file has become so. */
+/* Copy the whole content, up to the size in `facts`, into an empty file. The copy is shorter if the file was
+ * truncated. */
 int copy_content(struct copier *copier, int in, int out, const struct stat *facts) {
     off_t end = facts->st_size;
     off_t at = 0;
@@ -133,7 +136,8 @@ int copy_content(struct copier *copier, int in, int out, const struct stat *fact
     return 0;
 }
 
-/* Make [from, end) of a part file read as zeros. It mostly does: only a range of an older content has put data there. */
+/* Make [from, end) of a part file read as zeros. Usually it already does: only a range of older content can have left
+ * data there. */
 static int clear(struct copier *copier, int out, off_t from, off_t end) {
     off_t size = lseek(out, 0, SEEK_END);
     if (size < 0)
@@ -158,7 +162,7 @@ static int clear(struct copier *copier, int out, off_t from, off_t end) {
     return 0;
 }
 
-/* [offset, end) of a file into the same place of its part file, whatever is there. */
+/* Copy [offset, end) of a file to the same offset of its part file, and overwrite old data. */
 int copy_range(struct copier *copier, int in, int out, uint64_t offset, uint64_t end) {
     off_t at = (off_t)offset;
     off_t stop = (off_t)end;

@@ -1,8 +1,7 @@
-/* What is told on standard output: lines without a single name, so that no name can imitate one.
+/* Reports on standard output. The lines contain no names, so no file name can imitate a line.
  *
  *     P FILES BYTES                            so far, a few times a second and at the end
- *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad
- */
+ *     F INDEX PROBLEM SIDE ERRNO OPERATION     of the path at INDEX of the list: vanished, moved, changed or bad */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -66,7 +65,7 @@ static void tell_progress(const struct copier *copier) {
     flush_lines();
 }
 
-/* Tell how far it is, where it is time to. */
+/* Report progress, at intervals. */
 void tick(const struct copier *copier) {
     int64_t now = now_ns();
     if (now - told_at_ns >= TICK_NS) {
@@ -75,7 +74,7 @@ void tick(const struct copier *copier) {
     }
 }
 
-/* Count bytes of content that were written, and keep to the limit: no more in any second than it says, and one piece. */
+/* Count written bytes of content, and enforce the limit: in any second at most the limit, plus one piece. */
 void pace(struct copier *copier, size_t bytes) {
     copier->bytes += bytes;
     tick(copier);
@@ -86,7 +85,7 @@ void pace(struct copier *copier, size_t bytes) {
         int64_t now = now_ns();
         int64_t due = paced_from_ns + (int64_t)((double)paced_bytes / (double)limit_bytes_per_s * NS_PER_S);
         if (due <= now) {
-            /* What was not used is not saved up. */
+            /* Unused bandwidth is not saved up. */
             if (now - due > NS_PER_S) {
                 paced_from_ns = now;
                 paced_bytes = 0;
@@ -100,7 +99,7 @@ void pace(struct copier *copier, size_t bytes) {
     }
 }
 
-/* Remember what a system call said, for tell_problem. Always -1. */
+/* Record the error of a system call for tell_problem. Always returns -1. */
 int failed(struct copier *copier, enum side side, const char *operation) {
     copier->failed_errno = errno;
     copier->failed_side = side;
@@ -125,12 +124,12 @@ static bool is_of_connection(int code) {
     }
 }
 
-/* Whether the next paths would only fare alike. A file system says ENOSPC also of an attribute that is too big for it,
- * and one file of the source that cannot be read says nothing of the others. */
+/* Whether the next paths would fail too. A file system also returns ENOSPC for an attribute that is too big for it, and
+ * one unreadable file of the source proves nothing about others. */
 static bool concerns_all(const struct copier *copier) {
     int code = copier->failed_errno;
-    /* A stale source file was moved to another brick just now, or replaced; where the mount itself is stale, the look at
-     * the tree before the next try says so. */
+    /* A stale source file was just moved to another brick, or replaced. If the mount itself is stale, the check of the
+     * tree before the next try reports that. */
     if (is_of_connection(code))
         return code != ESTALE || copier->failed_side == SIDE_TARGET;
     if (copier->failed_side == SIDE_SOURCE)

@@ -1,4 +1,4 @@
-/* Regular files: a copy under a temporary name, made again while the file changes, and put in its place when it is whole. */
+/* Regular files: a copy under a temporary name, repeated while the file changes, and renamed when it is complete. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,34 +10,35 @@
 
 #define PERMISSIONS 0777
 
-/* What a failed call on the source means: what is not there is told apart, and looked for by others. */
+/* The result for a failed call on the source; missing paths have a result of their own, and the caller searches for
+ * them. */
 enum result source_failed(struct copier *copier, const char *operation) {
     int code = errno;
     failed(copier, SIDE_SOURCE, operation);
     return code == ENOENT ? RESULT_VANISHED : RESULT_FAILED;
 }
 
-/* Open a file of the source for reading; nothing is waited for whatever lies there. */
+/* Open a file of the source for reading, without blocking on any file type. */
 int open_source(struct copier *copier, const char *name) {
     static bool without_access_time = true;
     int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
     int fd = openat(copier->source_directory, name, flags | (without_access_time ? O_NOATIME : 0));
     if (fd < 0 && errno == EPERM && without_access_time) {
-        /* Of another user's file, without root. */
+        /* The file belongs to another user, and this is not root. */
         fd = openat(copier->source_directory, name, flags);
         without_access_time = fd < 0;
     }
     return fd;
 }
 
-/* Look again, after the content was read. `after` has no attributes but the times. */
+/* Read the facts again after the content. Of the attributes, `after` gets only the times. */
 int read_again(struct copier *copier, int in, struct attributes *after) {
     if (fstat(in, &after->facts) < 0)
         return failed(copier, SIDE_SOURCE, "stat");
     return read_brick_time(copier, (struct handle){.fd = in, .name = NULL}, after);
 }
 
-/* Whether nothing was changed between two looks. A new attribute, mode or owner changes the ctime. */
+/* Whether nothing changed between two reads of the facts. A new attribute, mode or owner changes the ctime. */
 bool is_same_moment(const struct attributes *before, const struct attributes *after) {
     const struct stat *one = &before->facts;
     const struct stat *other = &after->facts;
@@ -45,8 +46,8 @@ bool is_same_moment(const struct attributes *before, const struct attributes *af
            time_ns(&one->st_ctim) == time_ns(&other->st_ctim) && before->mtime_ns == after->mtime_ns;
 }
 
-/* A new file under a temporary name. One that is there is what a run that was killed has left (and perhaps another name
- * of a file that is in its place: it is never written to). */
+/* Make a new file under a temporary name. An existing one is left by a killed run, and is perhaps another name of a
+ * file that is in its place: it is never written to. */
 static int create(struct copier *copier, const char *name, char *temporary) {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     mode_t mode = copier->attributes.facts.st_mode & PERMISSIONS;
@@ -60,7 +61,7 @@ static int create(struct copier *copier, const char *name, char *temporary) {
     return out < 0 ? failed(copier, SIDE_TARGET, "create") : out;
 }
 
-/* Take away what a run before this one has left of a file that is gone, or is none any more. */
+/* Remove the leftovers of an earlier run for a file that is gone, or is no longer a file. */
 void remove_leftover(const struct copier *copier, const char *name) {
     char temporary[NAME_ROOM];
     if (copier->options->recopy)
@@ -71,7 +72,7 @@ void remove_leftover(const struct copier *copier, const char *name) {
         unlinkat(copier->target_directory, temporary, 0);
 }
 
-/* Content and attributes into an open, empty file. */
+/* Write content and attributes into an open, empty file. */
 static enum result fill(struct copier *copier, int in, int out) {
     struct handle source = {.fd = in, .name = NULL};
     struct handle target = {.fd = out, .name = NULL};
@@ -94,15 +95,15 @@ static enum result fill(struct copier *copier, int in, int out) {
         if (fstat(out, &written) < 0)
             return failed(copier, SIDE_TARGET, "stat"), RESULT_FAILED;
         if (same && written.st_size != copier->attributes.facts.st_size) {
-            /* Not truncated meanwhile: the file system has not given all that it has. Mounts of Gluster do so to files of
-             * mode 1000, which look like names that stand for data elsewhere. */
+            /* The file was not truncated: the file system returned less than the file has. Mounts of Gluster do that
+             * for files of mode 1000, which look like link-to files. */
             errno = ENODATA;
             return failed(copier, SIDE_SOURCE, "read to the end"), RESULT_FAILED;
         }
     }
     if (!same) {
-        /* The last copy stays, with the time from before it was read: so the next pass sees that it is old. But it may
-         * have changed because it is being moved. */
+        /* The last copy stays, with the time from before it was read, so the next pass detects that it is outdated. But
+         * the file may have changed because it is in migration. */
         struct stat before = copier->attributes.facts;
         int64_t mtime_ns = copier->attributes.mtime_ns;
         copier->attributes.facts = after.facts;
@@ -121,7 +122,7 @@ static enum result fill(struct copier *copier, int in, int out) {
 /* Clocks of two hosts differ by less than this (the same figure as SETTLED_BEFORE_SCAN_S of catalogs). */
 #define CLOCKS_DIFFER_NS INT64_C(2000000000)
 
-/* Whether the target has this very file already, by its size and mtime: only its attributes are left to set. A file that
+/* Whether the target already has this very file, by size and mtime: only its attributes remain to be set. A file that
  * changed after it was copied is copied again even if both match: Gluster keeps an mtime in the future when the file is
  * written to, and users set mtimes. */
 bool is_there(const struct copier *copier, const char *name, struct stat *existing) {
@@ -155,7 +156,7 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
             return RESULT_FAILED;
         result = fill(copier, in, out);
     }
-    /* By the descriptor that has written: BeeGFS syncs what its session has open on the servers, and nothing else. */
+    /* Through the descriptor that has written: BeeGFS syncs only the files that a session has open on the servers. */
     if (copier->options->fsync && (result == RESULT_FINE || result == RESULT_CHANGED) && fsync(out) < 0)
         result = (failed(copier, SIDE_TARGET, "sync"), RESULT_FAILED);
     if (close(out) < 0 && result != RESULT_FAILED) {
@@ -164,7 +165,7 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
     }
     bool whole = result == RESULT_FINE || result == RESULT_CHANGED;
     if (!whole || dress_times(copier, temporary, copier->attributes.mtime_ns) < 0) {
-        /* A part file stays: the ranges need not come again. */
+        /* A part file stays: its ranges need not be copied again. */
         if (!from_ranges)
             unlinkat(copier->target_directory, temporary, 0);
         return whole ? RESULT_FAILED : result;
@@ -175,11 +176,11 @@ static enum result copy_open_file(struct copier *copier, const struct record *re
     return result;
 }
 
-/* Copy one path that should be a regular file. RESULT_NOT_A_FILE: it is none. */
+/* Copy one path that should be a regular file. RESULT_NOT_A_FILE: it has another type. */
 enum result copy_file(struct copier *copier, const struct record *record) {
     const char *name = last_component(record);
     struct stat seen;
-    /* On a brick nobody waits at a FIFO and no device is one; elsewhere they are not to be opened. */
+    /* On a brick no FIFO blocks and no device is real; elsewhere they must not be opened. */
     if (!copier->options->brick && fstatat(copier->source_directory, name, &seen, AT_SYMLINK_NOFOLLOW) == 0 &&
         !S_ISREG(seen.st_mode))
         return RESULT_NOT_A_FILE;

@@ -1,9 +1,8 @@
 /* Reads the list: records on standard input, each `FIELDS:NAME` and a NUL byte.
  *
- * FIELDS are numbers behind a letter, and may be none: s size in bytes, m mtime in ns (signed), l link group, o and n the
- * range's offset and length in bytes; r alone: the content is brought by ranges. NAME is relative to the tree, its
- * components are plain. `s5368709120,m1700000000123456789,o0,n1073741824:big/file`
- */
+ * FIELDS are numbers after a letter, and may be empty: s size in bytes, m mtime in ns (signed), l link group, o and n
+ * the range's offset and length in bytes. r alone: ranges copy the content. NAME is relative to the tree, and its
+ * components are plain. `s5368709120,m1700000000123456789,o0,n1073741824:big/file` */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -113,7 +112,7 @@ static bool take_record(struct record *record, char *text, size_t length) {
     return record->offset <= UINT64_MAX / 4 && record->length <= UINT64_MAX / 4;
 }
 
-/* Takes the whole list, whose size is bounded by that of a chunk. What it has taken is to be freed in any case. */
+/* Read the whole list, whose size is bounded by that of a chunk. The caller frees it in any case. */
 bool read_list(int fd, struct list *list) {
     size_t length;
     memset(list, 0, sizeof *list);

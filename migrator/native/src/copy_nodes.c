@@ -12,7 +12,7 @@
 #define CREATED_MODE 0600
 #define SYMLINK_ROOM 8192
 
-/* Give what is on the target what it lacks. 1: something was changed, 0: nothing, -1: failed(). */
+/* Set the missing attributes of an existing entry on the target. 1: something was changed, 0: nothing, -1: failed(). */
 int dress_existing(struct copier *copier, const char *name, const struct stat *existing, int64_t mtime_ns, bool with_time) {
     bool changed = false;
     if (stand_in(copier, WHERE_TARGET) < 0 ||
@@ -26,7 +26,7 @@ int dress_existing(struct copier *copier, const char *name, const struct stat *e
     return changed;
 }
 
-/* A new node that was made under a temporary name: dress it and put it in its place. */
+/* Set the attributes of a new node under its temporary name, and rename it into place. */
 static enum result finish_node(struct copier *copier, const char *temporary, const char *name, bool with_time) {
     bool changed = false;
     if (stand_in(copier, WHERE_TARGET) < 0 ||
@@ -46,7 +46,7 @@ static enum result target_failed(struct copier *copier, const char *operation) {
     return RESULT_FAILED;
 }
 
-/* Keep the answer, or copy anew? Counted as a file where anything was done. */
+/* Decide whether to keep an existing node or to copy it again. It counts as a file if anything was changed. */
 static enum result keep_node(struct copier *copier, const char *name, const struct stat *existing, bool with_time) {
     int touched = dress_existing(copier, name, existing, copier->attributes.mtime_ns, with_time);
     copier->files += touched > 0;
@@ -95,8 +95,8 @@ static enum result copy_special(struct copier *copier, const char *name) {
     return finish_node(copier, temporary, name, true);
 }
 
-/* A directory is made in its place at once: it has no content that could be half there. Its time is the last thing that
- * it gets, by a list of its own. */
+/* Make a directory under its final name at once: it cannot have half-written content. Its time is set last, by a list
+ * of its own. */
 static enum result copy_directory(struct copier *copier, const struct record *record) {
     const char *name = last_component(record);
     bool with_time = copier->options->kind == KIND_DIRECTORY_TIMES;
@@ -122,14 +122,14 @@ static enum result copy_directory(struct copier *copier, const struct record *re
     return dress_existing(copier, name, &existing, mtime_ns, with_time) < 0 ? RESULT_FAILED : RESULT_FINE;
 }
 
-/* Copy what is no regular file, as it is now. */
+/* Copy any path except a regular file, in its current state. */
 enum result copy_node(struct copier *copier, const struct record *record) {
     const char *name = last_component(record);
     struct attributes *seen = &copier->attributes;
     if (fstatat(copier->source_directory, name, &seen->facts, AT_SYMLINK_NOFOLLOW) < 0)
         return source_failed(copier, "stat");
     if (S_ISREG(seen->facts.st_mode))
-        return RESULT_NOT_A_FILE; /* it has become one since it was looked at */
+        return RESULT_NOT_A_FILE; /* it has become one since it was checked */
     if (stand_in(copier, WHERE_SOURCE) < 0)
         return RESULT_FAILED;
     if (read_attributes(copier, (struct handle){.fd = -1, .name = name}, seen) < 0) {
@@ -149,7 +149,7 @@ static struct first_name *slot_of(const struct copier *copier, uint64_t group) {
     return &copier->first_names[at];
 }
 
-/* This path is on the target, as it is on the source now: the next names of its group are linked to it. */
+/* Record that this path is on the target in its current state: the next names of its group are linked to it. */
 void remember_first(struct copier *copier, const struct record *record, size_t index) {
     if (!record->has_group || copier->first_names_room == 0)
         return;
@@ -164,7 +164,7 @@ static int link_here(struct copier *copier, int directory, const char *first, co
     int target = copier->target_directory;
     if (fstatat(directory, first, &there, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    /* rename(2) of one name of a file over another does nothing, and leaves both. */
+    /* A rename over another name of the same file does nothing, and leaves both (rename(2)). */
     if (fstatat(target, name, &here, AT_SYMLINK_NOFOLLOW) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino)
         return 1;
     temporary_name(name, temporary);
@@ -185,7 +185,7 @@ int link_to_first(struct copier *copier, const struct record *record) {
     const struct first_name *known = slot_of(copier, record->group);
     const char *name = last_component(record);
     struct stat seen;
-    /* They were one file when they were listed; are they still? */
+    /* They were one file when they were listed; check that they still are. */
     if (!known->taken || fstatat(copier->source_directory, name, &seen, AT_SYMLINK_NOFOLLOW) < 0 || S_ISDIR(seen.st_mode) ||
         seen.st_dev != known->device || seen.st_ino != known->inode)
         return 0;

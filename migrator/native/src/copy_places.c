@@ -1,4 +1,4 @@
-/* Directories on both sides, reached without following a symlink, and the names that copies are made under. */
+/* Directories on both sides, reached without following a symlink, and the temporary names of copies. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,9 +13,9 @@
 #include "blake2b.h"
 #include "copy.h"
 
-/* What is not complete lies under one of these names in the directory of its own, followed by the hexadecimal BLAKE2b
- * digest of 16 bytes of the last component: a second run finds what the first has left. migrator/transfer/rules.py
- * has the same rule. */
+/* Incomplete files have one of these names in their final directory: the prefix, and the hexadecimal BLAKE2b digest of
+ * 16 bytes of the last component. So a second run finds the leftovers of the first. migrator/transfer/rules.py has the
+ * same rule. */
 #define COPY_PREFIX ".migrator-copy-"
 #define PART_PREFIX ".migrator-part-"
 #define MARKS_PREFIX ".migrator-marks-"
@@ -29,7 +29,7 @@ static const int DIRECTORY_FLAGS = O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
 
 int open_tree(const char *path) { return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC); }
 
-/* Component by component; `make`: those that are missing are made. */
+/* Open component by component; `make`: missing ones are made. */
 static int open_by_hand(int tree, const char *path, size_t length, int flags, bool make) {
     int fd = tree;
     while (length > 0) {
@@ -60,8 +60,8 @@ static int open_by_hand(int tree, const char *path, size_t length, int flags, bo
     return fd;
 }
 
-/* The directory at a path beneath a tree; the tree's own descriptor for the empty path. `readable`: for its attributes,
- * where that is allowed. -1 with errno. */
+/* The directory at a path beneath a tree; the tree's own descriptor for the empty path. `readable`: open it for reading
+ * its attributes, if permitted. -1 with errno. */
 int open_beneath(int tree, const char *path, size_t length, bool readable) {
     static bool has_openat2 = true;
     char text[4096];
@@ -72,7 +72,7 @@ int open_beneath(int tree, const char *path, size_t length, bool readable) {
         memcpy(text, path, length);
         text[length] = '\0';
         struct open_how how = {.flags = (uint64_t)(DIRECTORY_FLAGS | flags), .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-        /* EAGAIN: something was renamed meanwhile, and the kernel cannot tell whether the path left the tree. */
+        /* EAGAIN: something was renamed meanwhile, and the kernel does not know whether the path left the tree. */
         for (int left = AGAIN; left > 0; left--) {
             long fd = syscall(SYS_openat2, tree, text, &how, sizeof how);
             if (fd >= 0 || (errno != EAGAIN && errno != ENOSYS && errno != EPERM))
@@ -96,7 +96,7 @@ static void leave(struct copier *copier) {
     copier->working_directory = WHERE_UNKNOWN;
 }
 
-/* Open the directory of a path on both sides, unless it is that of the path before. */
+/* Open the directory of a path on both sides, unless it is that of the previous path. */
 int enter(struct copier *copier, const struct record *record) {
     size_t length = record->directory_length;
     if (copier->directory_known && copier->directory_length == length && memcmp(copier->directory, record->name, length) == 0)
@@ -108,7 +108,7 @@ int enter(struct copier *copier, const struct record *record) {
     copier->target_directory = open_beneath(copier->target_tree, record->name, length, true);
     if (copier->target_directory < 0 && errno == EACCES)
         copier->target_directory = open_beneath(copier->target_tree, record->name, length, false);
-    /* The parent is in a list that another stream is at work on, which gives it its attributes. */
+    /* The parent is in the list of another stream, which sets its attributes. */
     if (copier->target_directory < 0 && errno == ENOENT && copier->options->kind == KIND_DIRECTORIES)
         copier->target_directory = open_by_hand(copier->target_tree, record->name, length, O_RDONLY | O_NONBLOCK, true);
     if (copier->target_directory < 0) {
@@ -129,8 +129,8 @@ int enter(struct copier *copier, const struct record *record) {
     return 0;
 }
 
-/* Attributes of what cannot be opened are reached by name, and there is no call that takes a directory's descriptor:
- * they go through the working directory. */
+/* Attributes of entries that cannot be opened are set by name, and no such call takes a directory's descriptor: they go
+ * through the working directory. */
 int stand_in(struct copier *copier, enum where where) {
     if (copier->working_directory == where)
         return 0;
@@ -150,7 +150,7 @@ static void hashed_name(const char *prefix, const char *name, unsigned char numb
     blake2b_begin(&state, sizeof digest);
     blake2b_update(&state, name, strlen(name));
     if (number > 0) {
-        /* No name holds a slash. */
+        /* No name contains a slash. */
         unsigned char other[2] = {'/', number};
         blake2b_update(&state, other, sizeof other);
     }
@@ -164,7 +164,7 @@ static void hashed_name(const char *prefix, const char *name, unsigned char numb
     hashed[at] = '\0';
 }
 
-/* A name that a user has taken on the source would come to lie on the target as well: then it is another one. */
+/* A user may have this name on the source, so that it would be copied to the target too: then choose another one. */
 static int free_name(const struct copier *copier, const char *prefix, const char *name, char *found) {
     for (unsigned char number = 0; number < OTHER_NAMES; number++) {
         struct stat taken;
@@ -176,29 +176,29 @@ static int free_name(const struct copier *copier, const char *prefix, const char
     return -1;
 }
 
-/* The name to make a copy under. Whether it is free is not asked for every file: it nearly always is, and if it is not,
- * to make something under it fails. */
+/* The temporary name of a copy. It is not checked for every file: it is nearly always free, and otherwise making it
+ * fails. */
 void temporary_name(const char *name, char *temporary) { hashed_name(COPY_PREFIX, name, 0, temporary); }
 
-/* Something has the temporary name already: what a run that was killed has left goes away; where it is a user's file, the
- * copy gets another name. Also for what is left of a file that is gone. -1 with errno. */
+/* The temporary name is taken: remove it if a killed run left it, and choose another name if it is a user's file. Also
+ * for leftovers of a file that is gone. -1 with errno. */
 int make_way(const struct copier *copier, const char *name, char *temporary) {
     if (free_name(copier, COPY_PREFIX, name, temporary) < 0)
         return -1;
     return unlinkat(copier->target_directory, temporary, 0) < 0 && errno != ENOENT ? -1 : 0;
 }
 
-/* The name that the ranges of a file come together under. -1 with errno. */
+/* The name of the part file, into which ranges are copied. -1 with errno. */
 int part_name(const struct copier *copier, const char *name, char *part) {
     return free_name(copier, PART_PREFIX, name, part);
 }
 
-/* The name of the file that tells which ranges have arrived. -1 with errno. */
+/* The name of the file that records which ranges have arrived. -1 with errno. */
 int marks_name(const struct copier *copier, const char *name, char *marks) {
     return free_name(copier, MARKS_PREFIX, name, marks);
 }
 
-/* Rename a finished copy over whatever was there, as rsync does: an empty directory makes way, a full one does not. */
+/* Rename a finished copy over any existing entry, as rsync does: an empty directory is replaced, a full one is not. */
 int put_in_place(struct copier *copier, const char *temporary, const char *name) {
     int directory = copier->target_directory;
     if (renameat(directory, temporary, directory, name) == 0)

@@ -1,9 +1,9 @@
-/* Ranges of big files: each into its place of one part file, by any number of streams, as often as need be. The last to
- * work on such a file is the chunk of files that it is listed in: it dresses the part file and puts it in its place.
+/* Ranges of big files: any number of streams copy them into one part file, repeatedly if necessary. The chunk of files
+ * that lists such a file comes last: it sets the attributes of the part file and renames it into place.
  *
- * That a part file has its size says nothing: the range that ends it may be there, and others not (their stream found the
- * file renamed for a moment, could not read it, or another engine was to copy it whole). So each range that has arrived
- * leaves a mark in a file beside it, and only what marks cover from end to end is put in place. */
+ * The size of a part file proves nothing: the last range may have arrived, and others not (their stream did not find
+ * the file during a rename, could not read it, or another engine was to copy it whole). So each range that has arrived
+ * leaves a mark in a separate file, and a part file is renamed only if marks cover it from end to end. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,11 +14,12 @@
 #include "copy.h"
 
 #define CREATED_MODE 0600
-/* A mark lies where the offset of its range says; ranges that begin in one block share a place, and are never proven. */
+/* The offset of a range determines the position of its mark. Ranges that begin in one block share a position, and are
+ * never proven. */
 #define MARK_STRIDE_BYTES 64
 #define MARKED_BLOCK_BYTES 4096
 
-/* Which range of which content, and in which part file. Read by programs of the same architecture. */
+/* Identifies a range, its content and its part file. Only programs of the same architecture read it. */
 struct mark {
     uint64_t part;
     uint64_t size;
@@ -78,8 +79,8 @@ static bool is_as_listed(const struct record *record, const struct attributes *s
            seen->mtime_ns == record->mtime_ns;
 }
 
-/* The part file of a file, if it is complete and the file still as it was listed; its facts come into `existing`. -1
- * where the content has to be copied here. */
+/* The part file of a file, if it is complete and the file is still as listed; its facts are put into `existing`. -1 if
+ * the content must be copied here. */
 int open_part(struct copier *copier, const struct record *record, const char *name, char *part) {
     struct stat *facts = &copier->existing.facts;
     if (!is_as_listed(record, &copier->attributes) || part_name(copier, name, part) < 0)
@@ -109,7 +110,7 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
     uint64_t end = record->offset + record->length;
     if (!is_as_listed(record, seen) || end > record->size)
         return RESULT_CHANGED;
-    /* A pass before this one has brought the file, and nothing has changed since. */
+    /* An earlier pass has copied the file, and nothing has changed since. */
     struct stat existing;
     if (is_there(copier, last_component(record), &existing))
         return RESULT_FINE;
@@ -122,7 +123,7 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
         return failed(copier, SIDE_TARGET, "create"), RESULT_FAILED;
     struct attributes after;
     enum result result = RESULT_FINE;
-    /* What is being written over has not arrived, whatever an earlier mark says. */
+    /* A range that is being overwritten has not arrived, whatever an earlier mark records. */
     const struct mark none = {.size = 0};
     int copied = 0;
     struct stat made;
@@ -133,15 +134,15 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
         result = RESULT_FAILED;
     else if (!is_same_moment(seen, &after))
         result = RESULT_CHANGED;
-    /* The file has not changed, and did not give what it has: see copy_file.c. */
+    /* The file has not changed, but the file system returned less than it has: see copy_file.c. */
     else if (copied == RANGE_CUT)
         errno = ENODATA, result = (failed(copier, SIDE_SOURCE, "read to the end"), RESULT_FAILED);
-    /* The range that ends the file gives the part file its size, also where it ends in a hole. */
+    /* The last range gives the part file its size, also if it ends in a hole. */
     else if (end == record->size && ftruncate(out, (off_t)end) < 0)
         result = (failed(copier, SIDE_TARGET, "truncate"), RESULT_FAILED);
-    /* A mark must not be on the disks before the bytes. Not every range that was under way at a crash is copied again: its
-     * file may be gone at the moment, or another engine be asked for; and later the marks count. What was written back
-     * while it was copied makes this wait short. */
+    /* A mark must not reach the disks before the bytes. After a crash, not every range in flight is copied again: its
+     * file may be missing at that moment, or another engine may be selected; later the marks count. Write-back during
+     * the copy makes this wait short. */
     else if (fsync(out) < 0)
         result = (failed(copier, SIDE_TARGET, "sync"), RESULT_FAILED);
     if (close(out) < 0 && result != RESULT_FAILED)
@@ -160,7 +161,7 @@ static enum result copy_listed_range(struct copier *copier, const struct record 
     return result;
 }
 
-/* Copy one range, if the file is as it was listed, before and after. */
+/* Copy one range, if the file is as listed, before and after. */
 enum result copy_one_range(struct copier *copier, const struct record *record) {
     int in = open_source(copier, last_component(record));
     if (in < 0)

@@ -22,7 +22,7 @@ void die(const char *format, ...)
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
-    /* Other threads may still be at work: nothing is torn down under them. */
+    /* Other threads may still run: exit without cleaning up. */
     _exit(1);
 }
 

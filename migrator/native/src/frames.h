@@ -17,14 +17,15 @@ enum frame_kind {
     FRAME_END = 5,
 };
 
-/* Write one frame to stdout, whole, one thread at a time; waits as long as the reader does. `pieces[0]` is left free for
- * the frame's head, the payload begins with `pieces[1]`; all are used up. Ends the program where nobody reads. */
+/* Write one whole frame to stdout, one thread at a time; blocks until the reader takes it. `pieces[0]` is reserved for
+ * the frame's header, the payload begins with `pieces[1]`; the call changes all pieces. Ends the program if there is no
+ * reader. */
 void frame_write(enum frame_kind kind, struct iovec *pieces, size_t count);
 
-/* Say what is wrong on stderr and end the program with 1. */
+/* Print the error on stderr and end the program with 1. */
 _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* As malloc and realloc; the program ends where there is no memory. */
+/* As malloc and realloc; the program ends if there is no memory. */
 void *allocated(size_t size);
 void *reallocated(void *memory, size_t size);
 

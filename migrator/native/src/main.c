@@ -1,4 +1,4 @@
-/* The program that runs beside the data: `migrator-native walk ...`, `copy ...`, `confine ...`. */
+/* The program that is placed on hosts: `migrator-native walk ...`, `copy ...`, `confine ...`. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +12,9 @@ int confine_main(int argc, char **argv);
 
 int main(int argc, char **argv)
 {
-    /* A reader that went away is an error of write(), with a message, not a silent end. */
+    /* A reader that has ended is an error of write(), with a message, not a silent end. */
     signal(SIGPIPE, SIG_IGN);
-    /* Asked for to see whether it can be started where it is to run. */
+    /* The caller checks whether the program can be started on a host. */
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         return puts("migrator-native 1") < 0;
     if (argc >= 2 && strcmp(argv[1], "walk") == 0)

@@ -131,7 +131,7 @@ static void read_trees(struct walk *walk)
 
 static void *run(void *argument)
 {
-    /* A current directory of its own: entries are looked at by their last names alone. */
+    /* A current directory of its own: entries are read by their last components only. */
     if (unshare(CLONE_FS) != 0)
         die("cannot give a thread a current directory of its own: %s", strerror(errno));
     worker_run(argument);

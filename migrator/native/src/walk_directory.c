@@ -13,10 +13,10 @@
 #include "walk.h"
 
 #define LISTING_BYTES (256u << 10)
-/* So many directories of one are held back at most; the rest of it is read when these are done, so that what waits
- * does not grow with the widest directory. */
+/* The most subdirectories of one directory that are held back. The rest of the directory is read after them, so that
+ * memory does not grow with the widest directory. */
 #define FOUND_LIMIT 512u
-/* So often a worker waits for a gfid at most, whatever lies on the brick. */
+/* The most waits for a gfid of one worker, whatever is on the brick. */
 #define PATIENCE 100u
 #define SENTINEL ".migrator-sentinel"
 #define PURGE ".migrator-purge"
@@ -83,7 +83,7 @@ void directories_close(struct worker *worker)
 
 static void hold(struct worker *worker, size_t path_length, int fd)
 {
-    /* The lowest ones serve the next directories; those high above are opened again by their names. */
+    /* The lowest ones serve the next directories; those near the root are opened again by name. */
     if (worker->held_count == HELD_DIRECTORIES)
         let_go(worker, 0, 1);
     worker->held[worker->held_count].path_length = path_length;
@@ -91,7 +91,7 @@ static void hold(struct worker *worker, size_t path_length, int fd)
     worker->held_count++;
 }
 
-/* Keep those that are held and lie above a path. */
+/* Keep the open directories above a path, and close the others. */
 static void keep_above(struct worker *worker, const struct task *task)
 {
     size_t kept = 0;
@@ -156,7 +156,7 @@ static void publish(struct worker *worker)
     worker->found_count = 0;
 }
 
-/* The rest of a directory as a task of its own, beneath its children, which are read first. */
+/* Queue the rest of a directory as a task of its own, beneath its children, which are read first. */
 static void put_off(struct worker *worker, const struct task *task, ino_t inode, int64_t offset)
 {
     struct task *rest = task_made("", 0, task->path, task->tree);
@@ -195,7 +195,7 @@ static int by_inode(const void *left, const void *right)
     return (one > other) - (one < other);
 }
 
-/* Look at all entries of a piece, in the order in which their inodes lie on the disk; returns where the next begins. */
+/* Read all entries of a piece, in the order of their inodes on the disk; returns the start of the next piece. */
 static int64_t read_piece(struct worker *worker, const struct task *task, size_t length)
 {
     static _Thread_local struct place places[LISTING_BYTES / sizeof(struct listed_entry)];
@@ -241,7 +241,7 @@ static void read_directory(struct worker *worker, const struct task *task, int f
     }
 }
 
-/* Open the directory and make it the current one; -1: what was in the way has been noted. */
+/* Open the directory and make it the current one; -1: the problem has been stored. */
 static int enter(struct worker *worker, const struct task *task, ino_t *inode)
 {
     int fd = directory_open(worker, task);

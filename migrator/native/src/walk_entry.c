@@ -1,4 +1,4 @@
-/* One entry of a directory: its facts, its attributes, and what Gluster's rules make of them. */
+/* One entry of a directory: its facts and its attributes, interpreted by Gluster's rules. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,18 +14,18 @@
 #include "gluster.h"
 #include "walk.h"
 
-#define LIST_BYTES 65536  /* XATTR_LIST_MAX: the kernel gives no more */
+#define LIST_BYTES 65536  /* XATTR_LIST_MAX: the kernel's limit */
 #define VALUE_BYTES 65536 /* XATTR_SIZE_MAX */
-/* What mostly suffices. The kernel takes and clears memory for as much as it is offered: with 64 KiB a call costs five
- * times as much. */
+/* Usually sufficient. The kernel allocates and clears the offered memory: with 64 KiB a call costs five times as
+ * much. */
 #define SHORT_LIST_BYTES 512
 #define SHORT_VALUE_BYTES 256
-#define CARRIED_LIMIT 32768 /* names have two bytes at least, with their NUL */
+#define CARRIED_LIMIT 32768 /* names have at least two bytes, with their NUL */
 #define TARGET_BYTES 65536
 #define NEW_S 60
 #define LOOKS_AT_NEW 10
 #define MOMENT_NS 20000000
-/* What a mount shows as the size and blocks of every directory (DHT's fixed values). */
+/* The size and blocks that a mount shows of every directory (DHT's fixed values). */
 #define DIRECTORY_SIZE 4096
 #define DIRECTORY_BLOCKS 8
 
@@ -34,16 +34,17 @@ enum { KIND_USER = 1, KIND_ACL_ACCESS = 2, KIND_ACL_DEFAULT = 4, KIND_CAPABILITY
 
 enum outcome { DONE, VANISHED, CHANGED, NAMELESS };
 
-/* An entry that has no gfid: Gluster gives one right after it has made the entry, and its ctime tells whether that may be now. */
+/* An entry without a gfid: Gluster sets the gfid right after it has made the entry, so the ctime shows whether the
+ * entry may be that new. */
 struct nameless {
     bool directory;
     time_t changed_s;
 };
 
-/* What the list of an entry's attributes says is there. */
+/* The attributes that an entry's list contains. */
 struct listed {
     bool gfid, mdata, linkto;
-    size_t carried; /* how many names are in `names` */
+    size_t carried; /* the number of names in `names` */
     const char *names[CARRIED_LIMIT];
 };
 
@@ -54,7 +55,7 @@ static bool is_absent(int error)
     return error == ENODATA || error == EOPNOTSUPP;
 }
 
-/* The value of an attribute into worker->value; -1 and errno. */
+/* Read the value of an attribute into worker->value; -1 and errno. */
 static ssize_t read_value(struct worker *worker, const char *name, const char *key, size_t expected)
 {
     ssize_t length = lgetxattr(name, key, worker->value, expected);
@@ -113,7 +114,7 @@ static void put_length(struct blake2b_state *hash, size_t length)
     blake2b_update(hash, bytes, sizeof bytes);
 }
 
-/* The carried attributes into the row; -1 and errno where one cannot be read. */
+/* Read the carried attributes into the row; -1 and errno if one cannot be read. */
 static int read_carried(struct worker *worker, const char *name, struct row *row, uint8_t digest[DIGEST_BYTES])
 {
     struct blake2b_state hash;
@@ -190,7 +191,7 @@ static int read_times(struct worker *worker, const struct task *directory, const
     return 0;
 }
 
-/* The gfid, or -1: errno 0 where the entry has none. */
+/* The gfid, or -1, with errno 0 if the entry has none. */
 static int read_gfid(struct worker *worker, const char *name, uint8_t gfid[GLUSTER_GFID_BYTES])
 {
     errno = 0;
@@ -219,7 +220,7 @@ static enum entry_type type_of(mode_t mode)
     }
 }
 
-/* Remember a directory, to be read later; returns the tree it lies in or is. */
+/* Store a directory, to be read later; returns the tree that it is or is in. */
 static int32_t found(struct worker *worker, const struct task *directory, const char *name)
 {
     struct task *child = task_made(directory->path, directory->path_length, name, directory->tree);
@@ -231,7 +232,7 @@ static int32_t found(struct worker *worker, const struct task *directory, const 
     return child->tree;
 }
 
-/* A regular file by Gluster's rules: whether it is a row; its mode without Gluster's own bits. */
+/* Whether a regular file is a row by Gluster's rules; removes Gluster's own bits from its mode. */
 static bool is_row(struct worker *worker, const struct task *directory, const char *name, const struct statx *facts,
                    struct row *row)
 {
@@ -327,7 +328,7 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
         return DONE;
     }
     row.size = (int64_t)facts.stx_size;
-    /* As Gluster tells it: no more than the size takes, whatever XFS keeps ready beyond the end. */
+    /* As Gluster reports it: no more than the size needs, although XFS may preallocate beyond the end. */
     uint64_t most = facts.stx_size / 512 + (facts.stx_size % 512 != 0);
     row.blocks = (int64_t)(facts.stx_blocks < most ? facts.stx_blocks : most);
     /* One of the names is Gluster's own, in .glusterfs. */
@@ -339,7 +340,7 @@ static enum outcome look(struct worker *worker, const struct task *directory, co
     return DONE;
 }
 
-/* Wait a moment where an entry may be so new that Gluster has not given it its gfid yet; false where it is not. */
+/* Wait a moment if an entry may be so new that Gluster has not set its gfid yet; false if it is not. */
 static bool waited(struct worker *worker, const struct nameless *nameless)
 {
     const struct timespec moment = {.tv_nsec = MOMENT_NS};

@@ -58,7 +58,7 @@ void queue_push(struct queue *queue, unsigned worker, struct task *first, size_t
         stack->bottom = last;
     stack->top = first;
     pthread_mutex_unlock(&stack->lock);
-    /* Counted before the idle are looked at, and they count themselves idle before they look at the count. */
+    /* Add to the count before checking for idle workers: they mark themselves idle before they check the count. */
     atomic_fetch_add(&queue->waiting, count);
     if (atomic_load(&queue->idle) > 0) {
         pthread_mutex_lock(&queue->lock);

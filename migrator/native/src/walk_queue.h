@@ -1,4 +1,5 @@
-/* Directories that wait to be read: a stack a worker, whose far end the others take from when theirs is empty. */
+/* Directories that wait to be read: one stack for each worker. A worker whose stack is empty takes from the far end of
+ * another. */
 #ifndef MIGRATOR_WALK_QUEUE_H
 #define MIGRATOR_WALK_QUEUE_H
 
@@ -11,7 +12,7 @@
 
 /* One directory to read, from its beginning or (`inode` not 0) from an offset on. */
 struct task {
-    struct task *next; /* towards the end that others take from */
+    struct task *next; /* towards the end that other workers take from */
     struct task *previous;
     int32_t tree;
     ino_t inode;
@@ -24,7 +25,7 @@ struct stack {
     pthread_mutex_t lock;
     struct task *top;
     struct task *bottom;
-    char padding[64]; /* each stack in a cache line of its own */
+    char padding[64]; /* each stack has its own cache line */
 };
 
 struct queue {
@@ -39,19 +40,19 @@ struct queue {
 
 void queue_start(struct queue *queue, unsigned workers);
 
-/* Give back what queue_start took; no worker may be left. */
+/* Free the memory of queue_start; no worker may be left. */
 void queue_free(struct queue *queue);
 
 /* A task for `directory/name`. */
 struct task *task_made(const char *directory, size_t directory_length, const char *name, int32_t tree);
 
-/* Push a chain of tasks (linked by `next`, its first one is taken first); they belong to the queue then. */
+/* Push a chain of tasks, linked by `next`; the first one is taken first. The queue then owns them. */
 void queue_push(struct queue *queue, unsigned worker, struct task *first, size_t count);
 
-/* The next task, waiting for one; NULL when every task of every worker is done. */
+/* The next task; waits for one. NULL when every task of every worker is done. */
 struct task *queue_take(struct queue *queue, unsigned worker);
 
-/* A taken task is done: its children have been pushed. */
+/* Finish a taken task: its children have been pushed. */
 void queue_done(struct queue *queue, struct task *task);
 
 #endif

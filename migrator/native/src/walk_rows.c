@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A frame is written before its bytes come near what 32-bit offsets can count. */
+/* A frame is written long before its bytes exceed 32-bit offsets. */
 #define POOL_LIMIT_BYTES (16u << 20)
 #define PROBLEMS_LIMIT 1000u
 
@@ -117,7 +117,7 @@ void rows_add(struct rows *rows, const struct row *row)
         rows_flush(rows);
 }
 
-/* The pieces of a frame, each filled up with zeros to 8 bytes. */
+/* The pieces of a frame, each padded with zeros to 8 bytes. */
 struct pieces {
     struct iovec list[2 * (2 + WIDE_COLUMNS + NARROW_COLUMNS + 1 + BITMAPS + 2 * VARIABLE_COLUMNS)];
     size_t count;

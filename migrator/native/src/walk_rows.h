@@ -1,4 +1,4 @@
-/* Rows in columns, as Arrow lays them out, and problems; each written as a frame when it is full. */
+/* Rows in columns, in Arrow's layout, and problems; each is written as a frame when it is full. */
 #ifndef MIGRATOR_WALK_ROWS_H
 #define MIGRATOR_WALK_ROWS_H
 
@@ -18,7 +18,7 @@ enum entry_type {
     TYPE_CHARACTER,
 };
 
-/* One row; the pointers are read by rows_add and not kept. */
+/* One row; rows_add reads the pointers and does not keep them. */
 struct row {
     const char *directory;
     size_t directory_length;
@@ -38,7 +38,7 @@ struct row {
 
 enum { WIDE_COLUMNS = 7, NARROW_COLUMNS = 8, BITMAPS = 5, VARIABLE_COLUMNS = 4, DIGEST_BYTES = 16 };
 
-/* Bytes of one column of variable length. */
+/* The bytes of one column of variable length. */
 struct pool {
     uint8_t *data;
     size_t length;
@@ -62,10 +62,10 @@ void rows_start(struct rows *rows, enum frame_kind kind, uint32_t capacity);
 /* Add a row; writes the frame when it is full. */
 void rows_add(struct rows *rows, const struct row *row);
 
-/* Write what is there. */
+/* Write the stored rows. */
 void rows_flush(struct rows *rows);
 
-/* Give back what rows_start took. */
+/* Free the memory of rows_start. */
 void rows_free(struct rows *rows);
 
 enum problem_kind { PROBLEM = 0, PROBLEM_ASK_THE_MOUNT = 1, PROBLEM_STRANGE = 2 };

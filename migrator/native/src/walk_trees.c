@@ -1,11 +1,11 @@
-/* Which directories outside the user trees are one, or lead to one. */
+/* Finds the directories outside the user trees that are a tree or lead to one. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
 #include "walk.h"
 
-/* Where the first tree stands that does not come before a path. */
+/* The position of the first tree that does not come before a path. */
 static size_t first_from(const struct walk *walk, const char *path)
 {
     size_t low = 0, high = walk->tree_count;
@@ -36,7 +36,7 @@ bool leads_to_tree(const struct walk *walk, const struct task *directory, const 
     length += above + slash;
     bool leads = tree_of(walk, path) != NO_TREE;
     if (!leads) {
-        /* Other names may come between a directory and what lies in it ("a-b" before "a/b"). */
+        /* Other names may be sorted between a directory and its entries ("a-b" before "a/b"). */
         memcpy(path + length, "/", 2);
         size_t at = first_from(walk, path);
         leads = at < walk->tree_count && strncmp(walk->trees[at], path, length + 1) == 0;
