@@ -1,1 +1,1 @@
-"""GlusterFS: the volume as glusterd describes it, and its bricks, walked and looked at on their own hosts."""
+"""GlusterFS: the volume as glusterd describes it, and its bricks, walked and examined on their own hosts."""

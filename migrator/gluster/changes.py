@@ -14,7 +14,7 @@ class GlusterAdditions(GlusterVolumeCommands):
     """The commands of additions."""
 
     async def owners(self) -> Mapping[str, str]:
-        """By brick name the volume that it belongs to, of every volume of the pool."""
+        """The volume of each brick, by brick name, for every volume of the pool."""
         answer = await self._commands.ask("info", "all")
         return {
             brick.findtext("name") or "": volume.findtext("name") or ""
@@ -27,29 +27,29 @@ class GlusterAdditions(GlusterVolumeCommands):
         await self._commands.ask("add-brick", self._volume, *bricks)
 
     async def replace(self, old: str, new: str) -> None:
-        """Put a new brick in the place of one copy of a replica set; it is filled by healing."""
+        """Replace one copy of a replica set with a new brick, which healing fills."""
         await self._commands.ask("replace-brick", self._volume, old, new, "commit", "force")
 
     async def take_offline(self, brick: str) -> None:
-        """End the process of a brick of a replica set, so that its disk can be exchanged in its place. May be called again."""
+        """End the process of a brick of a replica set, so that its disk can be replaced. May be called again."""
         await self._commands.ask("reset-brick", self._volume, brick, "start")
 
     async def put_in(self, brick: str, *, marked: bool) -> None:
-        """`reset-brick ... commit`. Without `force`, glusterd refuses a directory that has a brick's marks, is a mount point, or is
-        on the root file system; with it, nothing is checked. So `force` is only for a directory that an earlier commit of the
-        same brick has marked, and that is otherwise empty. Raises ToolFailed.
+        """`reset-brick ... commit`. Without `force`, glusterd refuses a directory that has a brick's marks, is a mount
+        point, or is on the root file system; with it, nothing is checked. So `force` is only for a directory that an
+        earlier commit of the same brick has marked, and that is otherwise empty. Raises ToolFailed.
         """
         await self._commands.ask("reset-brick", self._volume, brick, brick, "commit", *(["force"] if marked else []))
 
     async def start_bricks(self) -> None:
-        """`volume start ... force`: starts every brick that is down with its current content, as after a crash; the rest is
-        healed. Raises ToolFailed.
+        """`volume start ... force`: starts every brick that is down with its current content, as after a crash; missed
+        changes are healed. Raises ToolFailed.
         """
         await self._commands.ask("start", self._volume, "force")
 
     async def heal(self) -> None:
-        """`heal VOL`: heals all pending entries. The daemons do that themselves when a brick comes up, and then every
-        `cluster.heal-timeout` (10 min). Raises ToolFailed, also if a brick is not up yet.
+        """`heal VOL`: heals all pending entries. The daemons also do that themselves when a brick comes up, and then
+        every `cluster.heal-timeout` (10 min). Raises ToolFailed, also if a brick is not up yet.
         """
         await self._commands.heal()
 
@@ -87,11 +87,11 @@ class GlusterRetirements(GlusterVolumeCommands):
 
 
 def parse_clients(answer: Element, volume: str) -> tuple[ClientSeen, ...]:
-    """`volume status VOL clients`. Raises ToolFailed if the clients of a listed brick are incomplete: an answer without
-    clients looks like one of an unused volume.
+    """Parse `volume status VOL clients`. Raises ToolFailed if the clients of a listed brick are incomplete: an answer
+    without clients would look like an unused volume.
     """
     found: list[ClientSeen] = []
-    # Gluster's own daemons are nodes too, and have no clients.
+    # Gluster's own daemons are nodes too, but have no clients.
     bricks = [node for node in of_volume(answer, volume, "node") if (node.findtext("path") or "").startswith("/")]
     for node in bricks:
         addresses = [client.findtext("hostname") or "" for client in node.iterfind("clientsStatus/client")]

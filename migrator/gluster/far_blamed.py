@@ -20,7 +20,7 @@ _AFR = b"trusted.afr."
 _INDEX = b".glusterfs/indices/xattrop"
 _GFID = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OF_DIRECTORY = re.compile(rb"\.\./\.\./(?:\.\.|[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f-]{36}/[^/]+)")
-"""The gfid of a directory is a symlink to its name, unlike that of a user's symlink, which is a hard link."""
+"""A directory's gfid is a symlink to its name; a user's symlink is stored as a hard link."""
 _VOLUMES = "/var/lib/glusterd/vols"
 _ENOUGH = 1000
 """Stop counting at this many entries of a brick other than the one in question."""
@@ -39,7 +39,9 @@ def clients_of(volume: str, volumes: str = _VOLUMES) -> dict[bytes, str]:
 
 
 def blamed(root: bytes, clients: dict[bytes, str], but: str) -> dict[str, int]:
-    """The number of entries that this brick holds against each other one. Raises OSError, and ValueError for an unknown name."""
+    """The number of entries on this brick that record missed changes of each other brick. Raises OSError, and
+    ValueError for an unknown name.
+    """
     counts: dict[str, int] = {}
     try:
         entries = os.scandir(os.path.join(root, _INDEX))
@@ -60,7 +62,7 @@ def blamed(root: bytes, clients: dict[bytes, str], but: str) -> dict[str, int]:
 
 
 def lacking(place: bytes) -> set[bytes]:
-    """The copies that have missed a change of one entry; none if it is gone meanwhile. Raises OSError."""
+    """The copies that have missed a change of one entry; none if the entry is gone meanwhile. Raises OSError."""
     try:
         follow = _is_of_directory(place)
         found = set()

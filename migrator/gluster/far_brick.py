@@ -1,4 +1,4 @@
-"""Functions of all scripts that read a brick on its host. Plain Python 3.9."""
+"""The common functions of all scripts that read a brick on its host. Plain Python 3.9."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_root(path: bytes, volume_id: str) -> int:
 
 
 def open_directory(root: int, path: bytes) -> int:
-    """Open a directory below the root, by component: the whole path may be too long. The caller closes it."""
+    """Open a directory below the root component by component: the whole path may be too long. The caller closes it."""
     fd = os.dup(root)
     for component in path.split(b"/") if path else ():
         with held(fd):
@@ -50,7 +50,7 @@ def held(fd: int) -> Iterator[int]:
 
 @contextmanager
 def above(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """The directory that holds a path, and the path's last name. Raises OSError."""
+    """The parent directory of a path, and the path's last component. Raises OSError."""
     directory, _, name = path.rpartition(b"/")
     with held(open_directory(root, directory)) as fd:
         yield fd, name

@@ -37,7 +37,7 @@ class Directories:
             try:
                 waiting.extend(self._look_into(path, gfid))
             except OSError as error:
-                # Users keep working: a deleted directory needs no repair.
+                # Users continue to work: a deleted directory needs no repair.
                 self._unseen += error.errno not in _GONE
 
     def look_at(self, path: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Lists what else lies on the disk of a brick: other names, file systems, bricks and storage targets. Plain Python 3.9, run on
-the brick's host as root. Changes nothing.
+"""Lists everything else on the disk of a brick: other names, file systems, bricks and storage targets. Plain Python
+3.9, run on the brick's host as root. Changes nothing.
 
-Reads a question (JSON, paths as latin-1) from standard input: `path` is a brick or the mount point of its file system, `mine`
-are paths that may lie there, and if not `full`, only empty ones. Prints the answer as JSON.
+Reads a question (JSON, paths as latin-1) from standard input. `path` is a brick or the mount point of its file system;
+`mine` are paths that may be on it (if not `full`, only empty ones). Prints the answer as JSON.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_within(path: bytes, directory: bytes) -> bool:
 
 
 class Mount:
-    """One line of a mount table. `own`: it is that of this process."""
+    """One line of a mount table. `own`: it belongs to this process's namespace."""
 
     def __init__(self, line: bytes, *, own: bool) -> None:
         words, _, after = line.partition(b" - ")
@@ -52,12 +52,12 @@ class Mount:
         self.filesystem, self.source = after.decode("utf-8", "backslashreplace").split(" ")[:2]
         self.own = own
         if self.filesystem == "btrfs" and os.path.exists(self.source):
-            # Its own device numbers are not known to sysfs.
+            # sysfs does not know its device numbers.
             number = os.stat(self.source).st_rdev
             self.device = f"{os.major(number)}:{os.minor(number)}"
 
     def shares(self, other: Mount) -> bool:
-        """Whether both are on one pool of ZFS, which tells no disks."""
+        """Whether both are on one pool of ZFS, which does not report its disks."""
         same = self.source.split("/")[0] == other.source.split("/")[0]
         return self.filesystem == other.filesystem == "zfs" and same
 
@@ -82,9 +82,10 @@ def mounts() -> list[Mount]:
 
 
 class Disk:
-    """The block devices (`names` by major:minor) that share a disk with one of them, by partitions, LVM, md and the like.
+    """The block devices (`names` by major:minor) that share a disk with one of them, through partitions, LVM, md and
+    the like.
 
-    `ends` are those of which no other device is made. `identity` holds whatever is written on the disk.
+    `ends` are devices on which no other device is built. `identity` is independent of the content of the disk.
     """
 
     def __init__(self, device: str) -> None:
@@ -110,7 +111,7 @@ class Disk:
             self._disks.append(directory)
 
     def _up(self, directory: str) -> None:
-        """Find everything that is made of a device."""
+        """Find all devices that are built on a device."""
         device = line_of(directory + "/dev")
         if device in self.names:
             return
@@ -125,14 +126,16 @@ class Disk:
 
 
 def identity_of(disk: str) -> str:
-    """What tells a disk from others. The name and size of a disk without a number of its own tell little, but all there is."""
+    """The identity of a disk, to distinguish it from others. A disk without a serial number is identified only by name
+    and size.
+    """
     keys = ("wwid", "device/wwid", "serial", "device/serial", "loop/backing_file", "dm/uuid", "md/uuid")
     known = [value for key in keys if (value := line_of(disk + "/" + key))]
     return known[0] if known else os.path.basename(disk) + ":" + line_of(disk + "/size")
 
 
 def what_is(path: bytes) -> str:
-    """What a directory is known to be, for people."""
+    """The known purpose of a directory, for people."""
     try:
         return "a brick of volume " + os.getxattr(path, _VOLUME_ID).hex()
     except OSError:
@@ -140,7 +143,7 @@ def what_is(path: bytes) -> str:
 
 
 def beside(top: bytes, mine: list[bytes]) -> Iterator[bytes]:
-    """The outermost paths of a file system that neither are nor hold what is mine."""
+    """The outermost paths of a file system that neither are nor contain one of `mine`."""
     for name in names_in(top):
         path = top.rstrip(b"/") + b"/" + name
         if path in mine or name == b"lost+found":
@@ -154,7 +157,7 @@ def beside(top: bytes, mine: list[bytes]) -> Iterator[bytes]:
 def unexplained(
     disk: Disk, path: bytes, mine: list[bytes], own: Mount, table: list[Mount], *, full: bool
 ) -> Iterator[str]:
-    """Everything on a disk that is not mine."""
+    """Everything on a disk that is not in `mine`."""
     of_disk = [one for one in table if one.device in (own.device, *disk.names) or one.shares(own)]
     for mount in of_disk:
         if mount.device != own.device:
@@ -181,7 +184,7 @@ def shown(path: bytes) -> str:
 
 
 def answer(path: bytes, mine: list[bytes], *, full: bool) -> dict[str, Any]:
-    """The inventory; `mount` is empty if no file system but that of the root directory is there."""
+    """The inventory; `mount` is empty if the path is on the file system of the root directory."""
     there = path
     while not os.path.lexists(there):
         there = os.path.dirname(there)

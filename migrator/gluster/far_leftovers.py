@@ -117,7 +117,7 @@ class Look:
             "mtime_ns": facts.st_mtime_ns,
             "ctime_ns": facts.st_ctime_ns,
             "atime_ns": facts.st_atime_ns,
-            # Of modification and access: the other one nobody can set.
+            # Only modification and access times: no program can set the ctime.
             "own_times": None if times is None else times[1:],
             "xattrs": {_text(key): _text(far_brick.attribute_of_place(place, key)) for key in keys},
             "target": _text(os.readlink(name, dir_fd=directory)) if stat.S_ISLNK(facts.st_mode) else "",
@@ -127,7 +127,7 @@ class Look:
         }
 
     def _stored(self, gfid: bytes, facts: os.stat_result) -> int:
-        """Whether it has its link in .glusterfs."""
+        """Whether the file has its link in .glusterfs."""
         if len(gfid) != 16:
             return 0
         text = gfid.hex()
@@ -156,7 +156,7 @@ class Look:
         return digest.hexdigest()
 
     def _held(self, one: dict[str, Any]) -> bool | None:
-        """Whether any process has it open; None if the kernel does not tell."""
+        """Whether any process has it open; None if the kernel cannot report it."""
         if not self._leases or not stat.S_ISREG(one["kind"]):
             return None
         try:
@@ -172,8 +172,8 @@ class Look:
 
 
 def _pending(place: bytes, *, of_directory: bool) -> list[str]:
-    """The AFR counters that are not zero: they name the copies with pending heals. The counter of changes in flight is ignored
-    on a directory: it is set whenever users work in it.
+    """The AFR counters that are not zero: they name the copies with pending heals. On a directory, the counter of
+    changes in flight is ignored: it is set whenever users work in it.
     """
     follow = of_directory  # by descriptor
     try:
@@ -225,13 +225,13 @@ def _pieces(fd: int) -> Iterator[bytes]:
 
 
 def _moment(facts: os.stat_result) -> list[int]:
-    """What tells a file as it is now from another one, and from itself after a change."""
+    """The facts that distinguish the file from another one, and from itself after a change."""
     return [facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns]
 
 
 def main() -> None:
     """Answer one question."""
-    # Sent where somebody opens a file while a lease is held.
+    # The kernel sends it when a process opens the file while a lease is held.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     question = json.load(sys.stdin)
     if question["what"] == "read":

@@ -26,7 +26,9 @@ _GLUSTERS_OWN_NAMES = 1
 
 
 def has_no_gfid(directory: int, name: bytes) -> bool:
-    """Whether the file was written past Gluster, which sets the gfid of a new file before its name in .glusterfs."""
+    """Whether the file was written past Gluster, which sets the gfid of a new file before it makes the name in
+    .glusterfs.
+    """
     try:
         os.getxattr(place_of(directory, name), _GFID, follow_symlinks=False)
     except OSError as error:
@@ -54,7 +56,7 @@ class Marks:
             try:
                 waiting.extend(self._look_into(path))
             except OSError as error:
-                # Users keep working: a deleted directory is no problem.
+                # Users continue to work: a deleted directory is no problem.
                 self._unseen += error.errno not in (errno.ENOENT, errno.ENOTDIR)
         return {
             "files": self._files,

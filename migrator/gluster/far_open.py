@@ -15,12 +15,13 @@ _LOOP_STATUS_BYTES = 232
 _GONE = (errno.ENOENT, errno.ESRCH)
 
 _LEASES_TELL_SINCE = (5, 4)
-"""Linux: before, a second cached name of a file prevented a lease just as an open descriptor does."""
+"""The first Linux version whose leases are reliable: before, a second cached name of a file prevented a lease just as
+an open descriptor does."""
 
 
 class OpenFiles:
-    """The `inodes` that processes and loop devices of this machine have open on one device. `unknown` has sentences about
-    processes and devices that may have files open there but could not be read.
+    """The `inodes` that processes and loop devices of this machine have open on one device. `unknown` has a sentence
+    for each process or device that may have files open there but could not be read.
     """
 
     def __init__(self, device: int) -> None:
@@ -83,8 +84,8 @@ class OpenFiles:
                 self._see(os.makedev(int(major, 16), int(minor, 16)), int(words[4]))
 
     def _sees_the_brick(self, base: bytes) -> bool:
-        """Whether an unreadable process may have files open here: not if the brick's file system is not mounted in its
-        namespace. Everybody may read its mounts (proc(5)), unlike its descriptors.
+        """Whether an unreadable process may have files of the brick open: not if the brick's file system is not mounted
+        in its namespace. Unlike its descriptors, its mounts are readable for all (proc(5)).
         """
         try:
             with open(base + b"/mountinfo", "rb") as table:
@@ -112,9 +113,9 @@ def leases_tell() -> bool:
 
 
 def is_held(fd: int) -> bool | None:
-    """Whether any other process has a regular file open, as the kernel counts for a lease: this includes descriptors and maps
-    from outside a container. None if the kernel does not tell. SIGIO has to be ignored: it arrives if the file is opened
-    meanwhile.
+    """Whether any other process has a regular file open, by the kernel's count for a lease: this includes descriptors
+    and maps from outside a container. None if the kernel cannot report it. The caller must ignore SIGIO, which
+    arrives if a process opens the file meanwhile.
     """
     try:
         # A process that opens the file now waits until the lease is released.
@@ -126,7 +127,7 @@ def is_held(fd: int) -> bool | None:
 
 
 def _tasks(base: bytes) -> list[bytes]:
-    """The process, or its threads if the first one has ended: then their descriptor tables may differ."""
+    """The process, or its threads if the main thread has ended: their descriptor tables may then differ."""
     with open(base + b"/stat", "rb") as file:
         ended = file.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
     if not ended:

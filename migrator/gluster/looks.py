@@ -1,4 +1,4 @@
-"""Questions about bricks and their places, each answered by a script on the brick's host. They change nothing there."""
+"""Questions about bricks and their hosts, each answered by a script on the brick's host. The scripts change nothing."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from migrator.gluster.rules import subvolumes, version_in
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command, Hosts, OnOutput
 
-# Asking a script about a brick: it is sent to the brick's host with every question.
+# Running a script about a brick: it is sent to the brick's host with every question.
 
 
 _SAID_BYTES = 300
@@ -38,8 +38,8 @@ async def ask_brick(
 ) -> str | None:
     """Run a script about a brick on its host: `far_brick` and these `modules`, each of which imports only earlier ones.
 
-    `take` gets its output as it arrives. Returns why the script failed, or None. Raises MigratorError if the host cannot be
-    reached, and what `take` raises.
+    `take` receives its output as it arrives. Returns why the script failed, or None. Raises MigratorError if the host
+    cannot be reached, and the errors of `take`.
     """
     host = await hosts.reach(brick.host)
     python = (await host.identity()).python
@@ -65,8 +65,8 @@ async def _answer(
     *,
     volume_id: str,
 ) -> T:
-    """What `parse` makes of the whole answer of a script. Raises ToolFailed, also if the answer is not understood, and
-    MigratorError if the host cannot be reached.
+    """The result of `parse` for the whole answer of a script. Raises ToolFailed, also if the answer cannot be parsed,
+    and MigratorError if the host cannot be reached.
     """
     pieces: list[bytes] = []
     said = await ask_brick(hosts, brick, modules, question, volume_id=volume_id, take=pieces.append)
@@ -83,7 +83,7 @@ def _script(modules: tuple[str, ...]) -> bytes:
     return far_source(__package__, ("migrator.fs.far_xattrs", "far_brick", *modules))
 
 
-# Pending heals of a replica set, as its online bricks know them.
+# Pending heals of a replica set, as recorded by its online bricks.
 
 
 async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[str, int] | None:
@@ -129,8 +129,9 @@ class HostDirectories:
         take: Callable[[Sequence[DirectoryFacts]], None],
         only: Sequence[bytes] | None = None,
     ) -> int:
-        """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents' gfids.
-        Returns the number of unreadable ones. Raises ToolFailed, HostLost, UsageError, and what `take` raises.
+        """Pass on every directory except the root, parents first, in blocks; or `only` these, without their parents'
+        gfids. Returns the number of unreadable ones. Raises ToolFailed, HostLost, UsageError, and the errors of
+        `take`.
         """
         question = {} if only is None else {"only": [path.decode("latin-1") for path in only]}
         lines = _Lines(brick.name, take)
@@ -187,15 +188,15 @@ _LEFTOVERS = ("far_open", "far_leftovers")
 
 
 class HostLeftovers:
-    """Looks at what is left on bricks, on their hosts. Changes nothing there."""
+    """Finds and reads files left on bricks, on their hosts. Changes nothing there."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
         self._volume_id = ""
 
     async def look(self, brick: Brick, *, volume_id: str, digests: bool) -> BrickLeftovers:
-        """Everything that is left on a brick, in order of its names, and what has it open. `digests`: content is read too.
-        Raises HostLost, ToolFailed (also where the path is no brick of this volume), UsageError.
+        """All leftovers of a brick, sorted by name, and the processes that have them open. `digests`: content is read
+        too. Raises HostLost, ToolFailed (also if the path is no brick of this volume), UsageError.
         """
         self._volume_id = volume_id
         question = {"what": "look", "digests": digests}
@@ -204,8 +205,8 @@ class HostLeftovers:
         )
 
     async def read(self, brick: Brick, leftover: Leftover, take: Callable[[bytes], Awaitable[None]]) -> None:
-        """Hand out the content of a file, in pieces. Raises HostLost, ToolFailed (also where it is not the same inode, size or
-        time any more), and what `take` raises.
+        """Pass on the content of a file, in pieces. Raises HostLost, ToolFailed (also if inode, size or time have
+        changed), and the errors of `take`.
         """
         question = {
             "what": "read",
@@ -248,7 +249,9 @@ _MARKS = ("far_marks",)
 
 
 async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str) -> tuple[BrickMarks, ...] | None:
-    """The marks on each brick, read at the same time on all; None if one cannot be read. Reads every directory of the bricks."""
+    """The marks on each brick, read from all bricks in parallel; None if one cannot be read. Reads every directory of
+    the bricks.
+    """
 
     async def marks(brick: Brick) -> BrickMarks | None:
         try:
@@ -281,7 +284,7 @@ def _paths(told: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(path.encode("latin-1") for path in told)
 
 
-# The places of bricks: of new ones, and of removed ones.
+# The places of new and of removed bricks.
 
 
 _TIMEOUT_S = 60.0
@@ -371,7 +374,7 @@ print(json.dumps({
 
 
 async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
-    """The place of each new brick, by brick name. If it cannot be read, `unread` says why."""
+    """The place of each new brick, by brick name. If it cannot be read, `unread` has the reason."""
     found = await asyncio.gather(*(_look_at_new_place(hosts, name) for name in bricks))
     return {place.name: place for place in found}
 
@@ -418,10 +421,10 @@ async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSee
         return PlaceSeen.UNKNOWN
     if said["volume_id"] == volume_id.replace("-", ""):
         return PlaceSeen.BRICK
-    # Most bricks are a directory in the root of their file system, and a new file system does not have it yet.
+    # Most bricks are a directory in the root of their file system; a new file system does not have it yet.
     if not said["own"] or not (said["exists"] or said["in_root"]):
         return PlaceSeen.UNMOUNTED
-    # ext4 makes lost+found.
+    # mkfs of ext4 makes lost+found.
     left = any(name != "lost+found" for name in said["entries"]) or said["others"] or said["has_gluster_directory"]
     return PlaceSeen.OTHER if left or said["volume_id"] else PlaceSeen.EMPTY
 

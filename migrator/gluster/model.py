@@ -28,10 +28,10 @@ class BrickRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFacts:
-    """The disk that a brick lies on. `unread` says why it is not known.
+    """The disk of a brick. `unread` has the reason if it is unknown.
 
-    `mount` is the mount point of its file system, empty if that is the root's. `identity` tells the disk and the partition or
-    logical volume from others, whatever is written there. `unexplained` are the first other things on the disk.
+    `mount` is the mount point of its file system, empty if that is the root's. `identity` identifies the disk and the
+    partition or logical volume, independent of their content. `unexplained` are the first other entries on the disk.
     """
 
     name: str
@@ -43,7 +43,7 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickHeal:
-    """The pending heals of a brick: `entries` is None if not known; `status` is Gluster's word."""
+    """The pending heals of a brick: `entries` is None if unknown; `status` is Gluster's text."""
 
     brick: str
     status: str
@@ -111,8 +111,8 @@ class TaskStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCounters:
-    """One host's part in a task. `host` is glusterd's name for it: `localhost` is the host that answers; `host_id` is the id
-    of its glusterd, the same in every answer.
+    """One host's part in a task. `host` is glusterd's name for it: `localhost` is the host that answers; `host_id` is
+    the id of its glusterd, the same in every answer.
 
     `fix_layout`: the task only fixes the layout of directories and moves no files.
     """
@@ -179,12 +179,12 @@ class TaskProgress:
 
     @property
     def failures(self) -> int:
-        """Files that could not be moved."""
+        """The files whose move failed."""
         return sum(one.failures for one in self.counters)
 
     @property
     def skipped(self) -> int:
-        """Files that were not to be moved."""
+        """The skipped files, which were not to be moved."""
         return sum(one.skipped for one in self.counters)
 
 
@@ -194,20 +194,20 @@ def remove_brick_of(tasks: Sequence[VolumeTask], bricks: Sequence[str]) -> Volum
     return next((task for task in tasks if task.kind is TaskKind.REMOVE_BRICK and wanted & set(task.bricks)), None)
 
 
-# Directories: as they were before bricks were added, and as they are now.
+# Directories: their state before bricks were added, and their current state.
 
 
 SHUT = (0, 0, 0)
-"""Owner, group and mode of a directory that a fault of GlusterFS has shut."""
+"""Owner, group and mode of a directory after a fault of GlusterFS has made it inaccessible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryFacts:
-    """A directory of the volume, as the mount shows it or as one copy on a brick has it.
+    """A directory of the volume, as shown by the mount or as stored by one copy on a brick.
 
-    `above` is the gfid of its parent (16 bytes; empty for one in the root). `mode` has the permission bits, setgid and sticky.
-    `access` and `default` are the attributes of its ACLs: empty if there is none, None if not known. `changed_ns` and
-    `modified_ns` are its ctime and mtime, on a brick from Gluster's own record; None without one.
+    `above` is the gfid of its parent (16 bytes; empty for a directory in the root). `mode` has the permission bits,
+    setgid and sticky. `access` and `default` are the attributes of its ACLs: empty if there is none, None if unknown.
+    `changed_ns` and `modified_ns` are its ctime and mtime, on a brick from Gluster's own record; None without one.
     """
 
     path: bytes

@@ -28,9 +28,9 @@ def subvolumes(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
 def choose_bricks(
     state: VolumeState, unreachable: Mapping[str, str], reachable: Collection[str]
 ) -> tuple[tuple[Brick, ...], tuple[str, ...]]:
-    """One brick of every subvolume that is up and on a reachable host, never an arbiter, which holds no content. The bricks
-    are spread evenly over the hosts, as far as possible; the same input gives the same choice. With it come sentences for the
-    subvolumes without a readable brick.
+    """One brick of every subvolume that is up and on a reachable host, never an arbiter, which has no content. The
+    bricks are spread as evenly as possible over the hosts; the same input gives the same choice. Also returns a
+    sentence for each subvolume without a readable brick.
 
     `unreachable` has the reason for each known host that was not reached.
     """
@@ -75,10 +75,10 @@ _PERFORMANCE = "performance."
 
 
 def volume_problems(state: VolumeState) -> tuple[str, ...]:
-    """Sentences for everything that makes the mount show fewer files than exist, without an error.
+    """Sentences for every condition under which the mount shows fewer files than exist, without an error.
 
-    A brick that the status does not list is as bad as one that is down: the glusterd of its host does not respond. Tasks are no
-    problem here: copies may run while files move, but no file may be taken for deleted.
+    A brick that the status does not list is as bad as one that is down: the glusterd of its host does not respond.
+    Tasks are no problem here: copies may run while files move, but no file may be treated as deleted.
     """
     problems: list[str] = []
     if not state.started:
@@ -95,8 +95,8 @@ def volume_problems(state: VolumeState) -> tuple[str, ...]:
 
 
 def volume_fingerprint(state: VolumeState) -> str:
-    """Changes with the brick list and its order, with an option, and with the volume itself. Performance options are left out:
-    they do not change what the mount shows, and a drain sets one when it begins.
+    """Changes with the brick list and its order, with an option, and with the volume itself. Performance options are
+    left out: they do not change the files that the mount shows, and a drain sets one when it begins.
     """
     digest = hashlib.blake2b(digest_size=16)
     facts = [state.volume, state.volume_id, state.type, str(state.started)]
@@ -109,7 +109,7 @@ def volume_fingerprint(state: VolumeState) -> str:
 
 
 def wrong_volume_problem(identity: MountIdentity, volume: str) -> str | None:
-    """A sentence if the mount is not one of this volume: the health of a volume says nothing about another one."""
+    """A sentence if the mount is not one of this volume: the health of one volume proves nothing about another."""
     mounted = identity.mounted_from.rpartition(":")[2].strip("/").partition("/")[0]
     if identity.filesystem == "fuse.glusterfs" and mounted == volume:
         return None
@@ -119,11 +119,11 @@ def wrong_volume_problem(identity: MountIdentity, volume: str) -> str | None:
 
 # Which options leave plain files under their own names on the bricks.
 #
-# An unknown option may change what a brick holds: such a volume is read through the mount.
+# An unknown option may change the content of a brick: such a volume is read through the mount.
 
 
 LOOKUP_OPTION = "cluster.lookup-optimize"
-"""On by default: clients look a name up only on the brick where the layout of its directory places it."""
+"""On by default: clients look up a name only on the brick selected by the layout of its directory."""
 
 _TRUE = frozenset({"on", "yes", "true", "enable", "1"})
 _FALSE = frozenset({"off", "no", "false", "disable", "0"})
@@ -429,8 +429,8 @@ def faults_of_volume(state: VolumeState, versions: Collection[str | None]) -> tu
 def version_problems(
     versions: Mapping[str, str | None] | None, hosts: Collection[str], *, otherwise: str = ""
 ) -> Iterator[str]:
-    """Sentences for the hosts whose version loses files when they move between bricks, or is not known. `otherwise` is added
-    to each sentence: what can be done nevertheless.
+    """Sentences for the hosts whose version is unknown, or loses files when they move between bricks. `otherwise` is
+    added to each sentence: what can be done nevertheless.
     """
     if not versions:
         yield f"the version of GlusterFS on the hosts is not known, so its faults are not{otherwise}"
@@ -462,7 +462,7 @@ def _shown(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-# Options that this program changes, above all `cluster.rebal-throttle`: the value to set, and the value before.
+# Options that this program changes, above all `cluster.rebal-throttle`: the new value, and the value before.
 
 
 SLOWEST_FIRST = ("lazy", "normal", "aggressive")
@@ -480,7 +480,9 @@ def steps_below(value: str) -> int:
 
 
 def still_changed(options: Iterable[ChangedOption], state: VolumeState) -> tuple[str, ...]:
-    """Options that still have a value that this program has set. An option that somebody else has changed since is left alone."""
+    """Options that still have a value that this program has set. An option that another program has changed since is
+    left alone.
+    """
     now = dict(state.options)
     return tuple(
         option.name
@@ -518,7 +520,7 @@ def are_few(failures: int, *, moved_files: int) -> bool:
 
 
 def disk_problems(disks: Mapping[str, DiskFacts]) -> tuple[str, ...]:
-    """Reasons why the disks of these bricks may not be wiped or given away: each may hold nothing else."""
+    """Reasons why the disks of these bricks may not be wiped or given away: anything else on a disk is one."""
     return tuple(problem for one in disks.values() if (problem := _disk_problem(one)))
 
 

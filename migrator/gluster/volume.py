@@ -37,8 +37,9 @@ class VolumeOverview:
 
 # The bricks to which the client process behind a FUSE mount is connected, from the mount's `.meta` directory.
 #
-# glusterd can report every brick up while this machine's client has lost one: the mount then shows fewer files, and no error.
-# The client itself answers `.meta` (the meta translator, in every client since GlusterFS 3.6), which is not listed.
+# glusterd can report every brick up while this machine's client has lost one: the mount then shows fewer files, and no
+# error. The client itself answers `.meta` (the meta translator, in every client since GlusterFS 3.6), which is not
+# listed.
 
 
 _GRAPHS = b".meta/graphs"
@@ -47,11 +48,13 @@ _READ_BYTES = 65536
 
 
 def connections(root: bytes) -> dict[str, bool]:
-    """Whether the mount's client is connected to each brick, by brick name. Raises OSError if the mount does not tell."""
+    """Whether the mount's client is connected to each brick, by brick name. Raises OSError if the mount does not report
+    it.
+    """
     found: dict[str, bool] = {}
     with Root(root) as opened:
         with opened.directory(_GRAPHS) as fd:
-            # The graph in use is named by a symlink; older ones stay listed until nothing uses them.
+            # A symlink names the graph in use; older ones stay listed until they are no longer used.
             graph = _GRAPHS + b"/" + os.readlink(b"active", dir_fd=fd)
         with opened.directory(graph) as fd:
             clients = [name for name in map(os.fsencode, os.listdir(fd)) if _CLIENT.fullmatch(name)]
@@ -93,7 +96,7 @@ _TIMEOUT_S = 10.0
 """For one answer; then a separate command with a longer timeout is used."""
 
 _QUESTIONS = 1000
-"""A shell is replaced after this many questions: it was not made to run for weeks."""
+"""A shell is replaced after this many questions: it was not designed to run for weeks."""
 
 _FAILURES = 3
 _PAUSE_QUESTIONS = 50
@@ -119,7 +122,7 @@ class GlusterShell:
         self._pause = 0
 
     def begin(self) -> None:
-        """Start it ahead of the first question, in the running event loop: it starts slowly."""
+        """Start it before the first question, in the running event loop, because it starts slowly."""
         with suppress(ToolFailed):
             self._begun()
 
@@ -162,7 +165,7 @@ class GlusterShell:
 
 
 def _is_over(said: bytes) -> bool:
-    """Whether the output is a complete document, or no document at all, so that waiting for its end is useless."""
+    """Whether the output is a complete document, or no document at all: waiting longer is useless."""
     text = said.strip()
     return text.endswith(_END) or not (text.startswith(_BEGIN) or _BEGIN.startswith(text))
 
@@ -178,14 +181,14 @@ def _is_answer(said: bytes) -> bool:
 _TRIES = 8
 _PAUSE_S = 0.5
 _GLUSTER_TIMEOUT_S = 120.0
-"""glusterd itself gives up waiting for a peer after two minutes at most."""
+"""glusterd itself waits for a peer for at most two minutes."""
 
 
 class GlusterCommands:
     """Commands to glusterd about one volume. `gluster` is the command: a path, or a name on PATH.
 
-    With `conversations`, which starts a program to converse with, a shell answers frequent questions; a question that it fails to answer is repeated with a separate
-    command.
+    With `conversations`, which starts a conversation with a program, a shell answers frequent questions. A question
+    that the shell fails to answer is repeated with a separate command.
     """
 
     def __init__(
@@ -205,7 +208,7 @@ class GlusterCommands:
         self._asking_status = asyncio.Lock()
 
     def begin(self) -> None:
-        """Start the shell ahead of the first question, in the running event loop."""
+        """Start the shell before the first question, in the running event loop."""
         if self._shell is not None:
             self._shell.begin()
 
@@ -235,7 +238,7 @@ class GlusterCommands:
         return xml.parse_rooms(await self._status("detail"), self.volume)
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a listed task; None if there is no such task any more. Raises ToolFailed."""
+        """The counters of a listed task; None if the task is no longer listed. Raises ToolFailed."""
         match task.kind:
             case TaskKind.REMOVE_BRICK:
                 words: tuple[str, ...] = ("remove-brick", self.volume, *task.bricks, "status")
@@ -263,12 +266,12 @@ class GlusterCommands:
         return version_in(completed.stdout)
 
     async def _status(self, *words: str) -> Element:
-        # It takes the cluster's lock: two at a time would only make each other retry.
+        # It takes the cluster's lock: two at a time would only force each other to retry.
         async with self._asking_status:
             return await self.ask("status", self.volume, *words)
 
     async def state_for_bricks(self, state: VolumeState | None = None) -> VolumeState:
-        """As `state`, or the given one, with peers and pending heals: everything that decides whether a brick may be read
+        """As `state`, or the given one, with peers and pending heals, which decide whether a brick may be read
         directly. Raises ToolFailed.
         """
         asking = asyncio.ensure_future(self._ask_gluster("pool", "list"))
@@ -356,14 +359,14 @@ _MARKS = 0o3000
 class GlusterSource(ReadingFileSystem):
     """The `SourceFileSystem` port over a Gluster mount.
 
-    With one distribute brick down, the mount shows fewer files and no error. So only `health` before and after a pass proves
-    that the pass saw all files.
+    With one distribute brick down, the mount shows fewer files and no error. So only `health` before and after a pass
+    proves that the pass read all files.
     """
 
     def __init__(self, root: bytes, commands: GlusterCommands) -> None:
         super().__init__(root)
         self.commands = commands
-        """Also those that change the volume."""
+        """Also the commands that change the volume."""
         self.state_for_bricks, self.quotas = commands.state_for_bricks, commands.quotas
         self._distributed = True
 
@@ -387,14 +390,14 @@ class GlusterSource(ReadingFileSystem):
             yield replace(block, entries=tuple(map(self._as_looked_up, block.entries)))
 
     def _as_looked_up(self, entry: Entry) -> Entry:
-        """The mount of several subvolumes shows setgid and sticky of a file with both for a second after a listing, and else never
-        (GlusterFS 10.3).
+        """The entry with its mode after a look-up: for a file with both setgid and sticky, the mount of several
+        subvolumes shows them for a second after a listing, and otherwise never (GlusterFS 10.3).
         """
         hides = self._distributed and entry.type is EntryType.FILE and entry.mode & _MARKS == _MARKS
         return replace(entry, mode=entry.mode & ~_MARKS) if hides else entry
 
     async def health(self) -> SourceHealth:
-        """As the port: the bricks as glusterd and as this mount's client see them."""
+        """As the port: the bricks as reported by glusterd and by this mount's client."""
         identity = await self.identity_in_time()
         if isinstance(identity, str):
             return SourceHealth(problems=(identity,), fingerprint="")
@@ -437,10 +440,10 @@ class GlusterSource(ReadingFileSystem):
         try:
             return await self.commands.progress(task)
         except ToolFailed:
-            return None  # the task is listed nevertheless
+            return None  # the task is listed anyway
 
 
-# What all changes of a volume need.
+# The common commands of all changes of volumes.
 
 
 class GlusterVolumeCommands:

@@ -51,7 +51,7 @@ class BrickTotals(NamedTuple):
 
 
 class BrickListener(Protocol):
-    """Takes what a walk finds, one call at a time; the walk waits for each, so memory stays bounded."""
+    """Receives the results of a walk, one call at a time; the walk waits for each, so memory stays bounded."""
 
     async def hello(self, hello: BrickHello) -> None:
         """The first call. An exception ends the walk."""
@@ -65,8 +65,8 @@ class BrickListener(Protocol):
     async def problems(
         self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
     ) -> None:
-        """Unreadable paths; paths without a row that have to be read through the mount (`to_ask`), with the reason; and paths
-        without a gfid, which must not be looked up through the mount (GlusterFS #3688).
+        """Unreadable paths; paths without a row that must be read through the mount (`to_ask`), with the reason; and
+        paths without a gfid, which must not be looked up through the mount (GlusterFS #3688).
         """
 
 
@@ -80,7 +80,7 @@ FORMAT_VERSION = 2
 _MAGIC = 0x57474D31
 _HEAD = struct.Struct("<IIQ")
 _LIMIT_BYTES = 512 * 1024 * 1024
-"""Far above the size of any real frame."""
+"""Far above the size of any valid frame."""
 
 _HELLO = struct.Struct("<II16s16s8xQ")
 _PROBLEM = struct.Struct("<Iiiii")
@@ -205,7 +205,9 @@ def _malformed(what: str) -> MigratorError:
     )
 
 
-# The walk itself. The compiled program is placed on the brick's host for the length of the connection; nothing is installed there.
+# The walk itself.
+#
+# The compiled program is placed on the brick's host for the duration of the connection; nothing is installed there.
 
 
 _STDERR_TAIL_BYTES = 2000

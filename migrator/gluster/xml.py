@@ -68,7 +68,7 @@ def parse_volume_info(answer: ET.Element, volume: str) -> model.VolumeState:
                     )
                 ),
                 tasks=(),
-                # 0 and 1 both say: not of this kind. What is no number at all must not pass for one of them.
+                # 0 and 1 both mean: not of this kind. A value that is not a number must not be treated as one of them.
                 replica_count=_count(element, "replicaCount", absent=1),
                 disperse_count=_count(element, "disperseCount", absent=0),
                 stripe_count=_count(element, "stripeCount", absent=1),
@@ -97,7 +97,7 @@ def is_quota_disabled(error: GlusterFailed) -> bool:
 
 
 def parse_heals(answer: ET.Element) -> tuple[model.BrickHeal, ...]:
-    """`volume heal VOL info summary`: a brick that is down has a status of many words, and no counts."""
+    """Parse `volume heal VOL info summary`. A brick that is down has a status of several words, and no counts."""
     heals: list[model.BrickHeal] = []
     for element in answer.iterfind("healInfo/bricks/brick"):
         entries = element.findtext("totalNumberOfEntries") or ""
@@ -116,7 +116,7 @@ def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
     return tuple(
         peer.findtext("hostname") or "a host without a name"
         for peer in answer.iterfind("peerStatus/peer")
-        # The host that was asked has no state of its own.
+        # The host that answers has no state of its own in the list.
         if peer.findtext("connected") != "1" or peer.findtext("state", _IN_CLUSTER) != _IN_CLUSTER
     )
 
@@ -187,9 +187,9 @@ _FIX_LAYOUT = {str(int(number) + _FIX_LAYOUT_OFFSET): status for number, status 
 
 
 def parse_rooms(answer: ET.Element, volume: str) -> dict[str, BrickRoom]:
-    """`volume status VOL detail`: by brick name its file system; what is not told of one that is down is None. Bricks of
-    hosts whose glusterd is down are not in it. Bricks on one device of a host have equal parts of its room, so that sums of them
-    are right, as in what the mount tells statfs(2).
+    """Parse `volume status VOL detail`: the file system of each brick, by brick name. Values that are not reported for
+    a brick that is down are None. Bricks of hosts whose glusterd is down are left out. Bricks on one device of a
+    host each have an equal part of its room, so that sums are right, as in statfs(2) of the mount.
     """
     rooms = {
         node_name(node): BrickRoom(
@@ -225,9 +225,9 @@ def parse_volume_tasks(answer: ET.Element, volume: str) -> tuple[model.VolumeTas
 
 
 def parse_progress(answer: ET.Element) -> model.TaskProgress:
-    """`remove-brick ... status` and `stop`, `rebalance VOL status` and `stop`: the counters by host. The aggregate is left
-    out: it says `not started` where the only host that knows does not answer. Raises ToolFailed for an answer that has
-    no task, and for counters that are no numbers.
+    """Parse `remove-brick ... status` and `stop`, `rebalance VOL status` and `stop`: the counters by host. The
+    aggregate is left out: it is `not started` if the only host that knows the task does not answer. Raises
+    ToolFailed for an answer without a task, and for counters that are no numbers.
     """
     for name in ("volRemoveBrick", "volRebalance"):
         element = answer.find(name)
@@ -288,7 +288,7 @@ def _number(node: ET.Element, name: str) -> int | None:
 def _counter(node: ET.Element, name: str) -> int:
     found = _number(node, name)
     if found is None:
-        # A counter of failures that cannot be read must not pass for none.
+        # An unreadable counter of failures must not count as zero.
         raise ToolFailed(f"gluster's answer has {(node.findtext(name) or 'nothing')[:40]!r} for {name}")
     return found
 
