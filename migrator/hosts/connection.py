@@ -71,12 +71,14 @@ Failures = Sequence[tuple[str, str, str, str]]
 
 
 def own_environment(names: Sequence[str]) -> dict[str, str]:
-    """These variables of this program's environment, as far as they are set."""
+    """These variables of this program's environment, without unset ones."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def known_failure(failures: Failures, stderr: bytes, message: str, **names: str) -> HostLost | None:
-    """The error for the first failure that the output matches: its meaning follows `message`, `names` are put into the rest."""
+    """The error for the first failure whose expression matches the output: its meaning follows `message`, and `names`
+    fill the rest.
+    """
     said = stderr.decode("utf-8", "replace")
     for pattern, what, cause, hint in failures:
         if re.search(pattern, said):
@@ -115,7 +117,7 @@ class RemoteStream:
 
 
 class Output:
-    """Pieces that have arrived and are not taken yet."""
+    """Pieces that have arrived and have not been taken."""
 
     def __init__(self) -> None:
         self.pieces: deque[bytes] = deque()
@@ -132,10 +134,10 @@ class Output:
 
 
 class Connection:
-    """Open it with `open`. Once it is lost, every waiting call raises HostLost, and it cannot be used again.
+    """One connection; `open` opens it. After its loss, every waiting call raises HostLost, and it cannot be used again.
 
-    A connection that is silent for a whole lease counts as lost: the far end has not heard from us either, or will see the
-    end of the connection.
+    A connection that is silent for a whole lease counts as lost: the far end has received nothing either, or will
+    detect the end of the connection.
     """
 
     def __init__(self, transport: Transport, *, key: str, lease_s: float, grace_s: float, open_within_s: float) -> None:
@@ -284,7 +286,7 @@ class Connection:
             self._dispatch(kind, number, payload)
 
     def _greet(self) -> bool:
-        """Skip the output of the login shell."""
+        """Skip the output of the login shell, up to the magic."""
         place = self._incoming.find(wire.MAGIC)
         if place < 0:
             del self._incoming[:-_NOISE_BYTES]
@@ -347,7 +349,7 @@ class Connection:
                 self._send(wire.PING, 0)
 
     async def _lose(self, error: HostLost, *, patience_s: float = 0.0) -> None:
-        """Fail everything that waits, and end the connecting program."""
+        """Fail all waiting calls, and end the connecting program."""
         if self.lost is None:
             self.lost = error
             if not self._hello.done():

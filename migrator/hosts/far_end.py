@@ -114,7 +114,7 @@ def widen(pipe: int) -> None:
 
 
 def take_off(unsent: deque[memoryview], sent_bytes: int) -> None:
-    """Remove what was sent from the begin of a queue."""
+    """Remove sent bytes from the front of a queue."""
     while sent_bytes:
         first = unsent[0]
         if sent_bytes < len(first):
@@ -182,7 +182,7 @@ class Ending:
         self.result: bool | None = None
 
     def step(self, snapshot: Snapshot) -> None:
-        """Find once, and signal."""
+        """Run `find` once, and signal the processes found."""
         killing = time.monotonic() >= self._kill_from_s
         left = {(look.pid, look.start_ticks): look for look in (*self._find(snapshot), *snapshot.still(self._told))}
         told = {(look.pid, look.start_ticks) for look in self._told}
@@ -295,7 +295,7 @@ class FarStream:
             self._read(fd)
 
     def give(self, content: bytes) -> None:
-        """More standard input; empty: its end."""
+        """Queue more standard input; empty: its end."""
         if self._input < 0:
             self._return_credit(len(content))
         elif content:
@@ -325,7 +325,7 @@ class FarStream:
         self._code = code
 
     def step(self) -> bool:
-        """Whether it is over, with EXITED sent."""
+        """Whether the stream is over, with EXITED sent."""
         now_s = time.monotonic()
         if self.draining and (self._discarding or any(self._watched.get(fd) for fd in self._kinds)):
             # Count only the time in which output could have been taken.
@@ -351,7 +351,7 @@ class FarStream:
         return list(found.values())
 
     def _read(self, fd: int) -> None:
-        # The watch is over when the window is full, so there is credit here.
+        # The watch ends when the window is full, so there is credit here.
         try:
             piece = os.read(fd, min(wire.PIECE_BYTES, self._credits[fd]))
         except BlockingIOError:
@@ -436,7 +436,7 @@ class PrivateDirectory:
     def place(self, name: str, content: bytes) -> bytes:
         """Write an executable file and return its path. Raises OSError.
 
-        Never during a fork, and never over the same content: see `FORKING`.
+        The same content is not written again, and no fork happens during the write: see `FORKING`.
         """
         if "/" in name or name in ("", ".", ".."):
             raise OSError(22, "not a plain file name")
@@ -601,8 +601,9 @@ def facts() -> dict[str, Any]:
 
 
 def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> Callable[[Snapshot], list[Look]]:
-    """Finds far ends of the same caller whose connections were lost, their descendants, and the carriers of the tokens of what
-    they were told to start: those may be orphans by now. `own` marks this far end, `prefix` all of the caller's.
+    """Finds far ends of the same caller whose connections were lost, their descendants, and the processes with the
+    tokens of their started programs, which may be orphans by now. `own` marks this far end, `prefix` all of the
+    caller's.
     """
 
     def find(snapshot: Snapshot) -> list[Look]:
@@ -645,7 +646,7 @@ class FarEnd:
         self._wake = wake
         self._calls = Calls(self, private, self._waker)
 
-    # What streams and calls use.
+    # The interface for streams and calls.
 
     def send(self, kind: int, number: int, payload: bytes = b"") -> None:
         """Queue a frame."""
@@ -794,7 +795,7 @@ class FarEnd:
             self._endings = [ending for ending in self._endings if ending.result is None]
             self._calls.look()
             ended_s = time.monotonic()
-            # On a host with thousands of processes a look takes long: leave time for the streams.
+            # On a host with thousands of processes a search takes long: leave time for the streams.
             self._look_at_s = ended_s + max(_ENDING_STEP_S, 4 * (ended_s - began_s))
         for number in [number for number, stream in self._streams.items() if stream.step()]:
             del self._streams[number]

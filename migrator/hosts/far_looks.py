@@ -20,8 +20,8 @@ _NEW_LOOKS_FOR_NONE = 400
 
 
 class Look(NamedTuple):
-    """One reading of `/proc/PID/stat`. `environment_bytes` is None for kernel threads, for ended processes, during exec, and
-    where the reader may not know.
+    """One reading of `/proc/PID/stat`. `environment_bytes` is None for kernel threads, for ended processes, during
+    exec, and if the reader lacks permission.
     """
 
     pid: int
@@ -57,9 +57,10 @@ def look_at(pid: int) -> Look | None:
 
 
 def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
-    """All living processes, then those that started meanwhile, until there are no new ones: a listed process may start another
-    one and end before it is read. Until `is_found` is true, two listings in a row must have none: one goes upwards, and passes
-    a pid that was given out from the lowest again meanwhile. The number of rounds is limited, and higher until then.
+    """All living processes, then those that started meanwhile, until no new ones are found: a listed process may start
+    another one and end before it is read. Until `is_found` is true, two listings in a row must find none: a listing
+    goes upwards, and misses a low pid that is reused behind it. The number of rounds is limited, and higher until
+    then.
     """
     seen: set[str] = set()
     quiet = 0
@@ -100,7 +101,7 @@ def activity(tokens: Iterable[str], counts: Callable[[int], bool] = lambda _pid:
 
 
 class Snapshot:
-    """The living processes of this machine when they are first asked for."""
+    """The living processes of this machine at the first query."""
 
     def __init__(self) -> None:
         self._tokens: dict[bytes, list[Look]] | None = None
@@ -137,7 +138,7 @@ class Snapshot:
             found.update(look.pid for look in more)
 
     def still(self, looks: list[Look]) -> list[Look]:
-        """The processes of an earlier look that still live."""
+        """The processes of an earlier search that are still alive."""
         if not looks:
             return []
         now = {(look.pid, look.start_ticks) for look in self.looks}
@@ -161,7 +162,8 @@ def _environment(look: Look) -> bytes:
             return b""
         if content or look.kernel:
             return content
-        # Nothing to read, also during exec, which may be over by now: only an environment of no size is none.
+        # An empty environment is unreadable, also during exec, which may be over by now: only an environment of size 0
+        # is none.
         now = look_at(look.pid)
         if now is None or now.ended or now.start_ticks != look.start_ticks or now.environment_bytes == 0:
             return b""

@@ -17,8 +17,9 @@ raise SystemExit(module.main(*ARGUMENTS))
 
 
 def far_source(package: str, modules: Sequence[str], *arguments: object) -> bytes:
-    """One ASCII source that loads the modules in this order, calls `main` of the last one with these literals, and exits with
-    its result. They are of the package, or named whole. Each imports only earlier ones and the standard library of Python 3.9.
+    """One ASCII source that loads the modules in this order, calls `main` of the last one with these literals, and
+    exits with its result. Modules are named relative to the package, or by full name. Each imports only earlier ones
+    and the standard library of Python 3.9.
     """
     named = [(name, name.rpartition(".")) for name in modules]
     files = [(name, resources.files(above or package) / f"{last}.py") for name, (above, _, last) in named]

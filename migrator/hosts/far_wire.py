@@ -13,7 +13,7 @@ from typing import Any
 
 VERSION = 1
 MAGIC = b"\0migrator-far-end %d\0" % VERSION
-"""Comes first. Anything before it is output of the login shell's startup files."""
+"""The start of the far end's output. Everything before it is output of the login shell's startup files."""
 
 HEADER = struct.Struct("<IIB")
 LARGEST_PAYLOAD_BYTES = 64 << 20

@@ -1,4 +1,4 @@
-"""This machine as a host, the files of which a program consists, and the load of hosts."""
+"""This machine as a host, the files of a program, and the load of hosts."""
 
 import asyncio
 import os
@@ -94,7 +94,7 @@ async def program_files(program: bytes, *, processes: Processes, read_head: Read
 
 
 def facts_of(name: str, told: Mapping[str, Any], *, offset_s: float = 0.0, round_trip_s: float = 0.0) -> HostFacts:
-    """What `far_end.facts` told of a host. `offset_s`: its clock minus this machine's."""
+    """The facts of a host, from the result of `far_end.facts`. `offset_s`: its clock minus this machine's."""
     major, minor, micro = told["python_version"]
     return HostFacts(
         name=name,
@@ -111,7 +111,7 @@ def facts_of(name: str, told: Mapping[str, Any], *, offset_s: float = 0.0, round
 
 
 _IN_MEMORY = ("/dev/shm",)  # noqa: S108 - a directory of mode 0700 is made in it
-"""Not /run: where programs are entered into the namespaces of a lab's host, that host has its own."""
+"""Not /run: programs that are started in the namespaces of a lab's host see that host's own /run."""
 
 
 class LocalHost:
@@ -193,8 +193,8 @@ _TIMEOUT_S = 10.0
 
 
 async def load_of(host: str, *, hosts: Hosts, names: Collection[str], own: Collection[str]) -> float | None:
-    """The load average of one minute; None if it is not known. `names` are reached through `hosts`; `own` are names of this
-    machine; the load of others is unknown. Raises nothing.
+    """The load average of one minute; None if unknown. `names` are reached through `hosts`; `own` are names of this
+    machine; the load of other hosts is unknown. Never raises.
     """
     if host in own:
         return os.getloadavg()[0]
@@ -204,6 +204,6 @@ async def load_of(host: str, *, hosts: Hosts, names: Collection[str], own: Colle
         processes = (await hosts.reach(host)).processes
         done = await processes.run(Command(argv=(b"cat", b"/proc/loadavg"), timeout_s=_TIMEOUT_S))
     except MigratorError:
-        # The streams of a lost host report it.
+        # The streams of a lost host report the loss.
         return None
     return None if done.exit_code != 0 or done.timed_out else float(done.stdout.split()[0])

@@ -1,4 +1,4 @@
-"""The identity of a process, and what a host sees of source and target. Pure. What cannot be read counts as wrong."""
+"""The identity of a process, and the state of source and target on a host. Pure. An unreadable value counts as wrong."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from migrator.fs.model import MountIdentity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """Identifies one process for good: pids are reused, but not together with start time and boot."""
+    """Identifies one process permanently: pids are reused, but not together with start time and boot."""
 
     pid: int
     start_ticks: int
@@ -29,7 +29,7 @@ class HostRoots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRoom:
-    """The type of the file system at a path of a host, and its room by statvfs."""
+    """The file system type at a path of a host, and its room by statvfs."""
 
     filesystem: str
     total_bytes: int
@@ -55,7 +55,7 @@ def target_problem(
 
 
 def brick_problem(volume_id: str | None, roots: HostRoots, brick: str) -> str | None:
-    """A sentence if the directory is no brick of this volume; `volume_id` as glusterd writes it, None: not known."""
+    """A sentence if the directory is no brick of this volume; `volume_id` as glusterd writes it, None: unknown."""
     if not volume_id:
         return "the volume's id is not known"
     if roots.volume_id is None:

@@ -1,4 +1,4 @@
-"""Processes and hosts as features see them."""
+"""The ports of processes and hosts."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +9,8 @@ from migrator.hosts.model import ProcessIdentity
 
 OnStart = Callable[[ProcessIdentity], None]
 OnOutput = Callable[[bytes], "Awaitable[None] | None"]
-"""Takes a piece of output, cut anywhere. If it returns an awaitable, nothing more is read until that is done: a slow reader
-holds a fast program back, and memory stays bounded.
-"""
+"""Receives a piece of output, cut anywhere. If it returns an awaitable, nothing more is read until that is done: a slow
+reader slows down a fast program, and memory stays bounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class Processes(Protocol):
         """
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-        """The living processes of the machine that carry one of the tokens; tokens without any are left out."""
+        """The living processes of the machine with one of the tokens; tokens without any are left out."""
 
     async def end(self, token: str, *, grace_s: float) -> bool:
         """End every process that carries the token. False if one survives (in D state): then wait, never restart. May be
@@ -78,7 +77,7 @@ class Conversation(Protocol):
 
 
 class ConversationOver(Exception):
-    """There is no answer and will be none; the text says why."""
+    """There will be no answer; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +104,8 @@ class HostFacts:
 
 
 class HostLost(MigratorError):
-    """A host cannot be reached, or its connection is lost. Its programs end when their lease expires. Until the host is
-    reached again that is not certain, so their work must not be given to others before.
+    """A host cannot be reached, or its connection is lost. Its programs end when their lease expires. That is certain
+    only when the host is reached again, so their work must not be given to others before.
 
     `in_doubt` False: the call that raises this started nothing there.
     """
@@ -121,17 +120,17 @@ class Host(Protocol):
 
     @property
     def name(self) -> str:
-        """As in site.toml and in the ledger."""
+        """The name in site.toml and in the ledger."""
 
     @property
     def processes(self) -> Processes:
         """Starts programs there. They end with this program, or when the lease expires without a heartbeat."""
 
     async def facts(self) -> HostFacts:
-        """Asks the host."""
+        """The current facts of the host."""
 
     async def identity(self) -> HostFacts:
-        """As `facts`, but asked only once per connection (the clock may have drifted since)."""
+        """As `facts`, but queried only once per connection (the clock may have drifted since)."""
 
     async def find(self, program: str) -> bytes | None:
         """The absolute path of a program on the host's PATH; None if it has none."""

@@ -19,7 +19,7 @@ _CLOCK_ERROR_S = 60.0
 
 @cache
 def boot_id() -> str:
-    """The id of the current boot, without which pids and start times mean nothing."""
+    """The id of the current boot; pids and start times are valid only together with it."""
     return far_looks.boot_id()
 
 
@@ -30,7 +30,7 @@ def identity_of(pid: int) -> ProcessIdentity | None:
 
 
 def lives(identity: ProcessIdentity) -> bool:
-    """Whether this process still lives."""
+    """Whether this process is still alive."""
     if identity.boot_id != boot_id():
         return False
     look = far_looks.look_at(identity.pid)
@@ -38,7 +38,7 @@ def lives(identity: ProcessIdentity) -> bool:
 
 
 def was_at_work(pid: int, at_s: float) -> bool:
-    """Whether the living process with this pid had it at that time already (seconds since the epoch).
+    """Whether the living process with this pid already had it at a time (seconds since the epoch).
 
     The tolerance covers a clock that was set; a pid reused within it counts as the same process.
     """

@@ -75,7 +75,7 @@ class LocalProcesses(CollectingProcesses):
     ) -> Completed:
         child = Child(command, one_output=self._one_output)
         finished = timed_out = False
-        # Nothing was awaited since the start of the process, so no cancellation can have come in between.
+        # Nothing was awaited since the start of the process, so no cancellation can have occurred in between.
         try:
             on_start(child.identity)
             exited = asyncio.ensure_future(child.exited())
@@ -89,7 +89,7 @@ class LocalProcesses(CollectingProcesses):
                 try:
                     timed_out = not await wait_for_end(exited, following, command.timeout_s)
                 finally:
-                    await cancel_all([exited])  # only one may wait for the end at a time
+                    await cancel_all([exited])  # only one task may wait for the end at a time
                 if timed_out:
                     _log.warning("%s ran into its time limit of %s s", show(command.argv[0]), command.timeout_s)
                     await self._end(child, command)
@@ -106,8 +106,8 @@ class LocalProcesses(CollectingProcesses):
         return Completed(exit_code=child.exit_code, stdout=b"", stderr=b"", timed_out=timed_out)
 
     async def _end(self, child: "Child", command: Command) -> None:
-        """End a program that did not finish: its session, and all processes with its token. A program that finished may have
-        left a daemon behind on purpose.
+        """End a program that did not finish: its session, and all processes with its token. A program that finished may
+        have left a daemon on purpose.
         """
         token = command.token
         await child.end(self._grace_s)
@@ -117,7 +117,7 @@ class LocalProcesses(CollectingProcesses):
 
 
 async def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
-    """End all processes found, as `far_end.Ending` says; False if one survives."""
+    """End all processes found, as `far_end.Ending` does; False if one survives."""
     ending = far_end.Ending(find, grace_s)
     ending.step(Snapshot())
     while ending.result is None:
@@ -127,10 +127,10 @@ async def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> boo
 
 
 class Child:
-    """One started process: its pipes, its end. All methods belong to the event loop that made it.
+    """One started process with its pipes. All methods belong to the event loop that created it.
 
-    `open_input`: the caller writes its standard input through the descriptor `stdin`. `one_output`: standard error goes to
-    `stdout`.
+    `open_input`: the caller writes its standard input through the descriptor `stdin`. `one_output`: standard error goes
+    to `stdout`.
     """
 
     def __init__(self, command: Command, *, open_input: bool = False, one_output: bool = False) -> None:
@@ -153,7 +153,7 @@ class Child:
         self.stdin = _nonblocking(self._popen.stdin) if self._popen.stdin else -1
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)
-            # Not reaped before the first `poll`, so /proc has it even if it has ended.
+            # Not reaped before the first `poll`, so /proc still lists it if it has ended.
             self.identity = _identity_of_started(command, self._popen.pid)
         except (OSError, ToolFailed) as error:
             self._popen.kill()
@@ -162,11 +162,11 @@ class Child:
 
     @property
     def exit_code(self) -> int:
-        """Minus the signal's number after a signal, also for a process that hangs after KILL."""
+        """The exit code; minus the signal's number after a signal, also for a process that hangs after KILL."""
         return -signal.SIGKILL if self._popen.returncode is None else self._popen.returncode
 
     def reap(self) -> bool:
-        """Whether it has ended; if so, it is reaped."""
+        """Whether it has ended; an ended process is reaped."""
         if self._popen.poll() is None:
             return False
         _set(self.end_seen)
@@ -216,7 +216,7 @@ class Child:
             os.close(self._pidfd)
             self._pidfd = -1
         if self._popen.returncode is None:
-            # It hangs in the kernel: a thread waits for it, so that it does not stay a zombie.
+            # It hangs in the kernel: a thread waits for its end, so that it does not remain a zombie.
             threading.Thread(target=self._popen.wait, name=f"reap-{self._popen.pid}", daemon=True).start()
 
 
@@ -295,8 +295,8 @@ async def ready(fd: int, *, writing: bool, ended: "asyncio.Future[None] | None" 
 
 
 async def _follow(child: Child, fd: int, take: OnOutput) -> None:
-    """Pass on output until the pipe's end, or for the drain time after the program's end. The time that `take` needs does not
-    count.
+    """Pass on output until the pipe's end, or for the drain time after the program's end. The time spent in `take` does
+    not count.
     """
     drained_s = 0.0
     while drained_s < _DRAIN_S:
@@ -348,7 +348,7 @@ async def _finish(following: Sequence["asyncio.Future[None]"]) -> None:
 
 
 async def cancel_all(tasks: Sequence["asyncio.Future[None]"]) -> None:
-    """Cancel tasks and wait for their ends, whatever happens to the caller; their errors are dropped."""
+    """Cancel tasks and wait for their ends, even if the caller is cancelled; their errors are dropped."""
     for task in tasks:
         task.cancel()
     await to_the_end(_settled(tasks))
@@ -394,7 +394,7 @@ class Duplex:
 
     @property
     def stderr(self) -> bytes:
-        """The last 64 KiB of its standard error so far."""
+        """The last 64 KiB of its standard error."""
         return bytes(self._stderr)
 
     def write(self, *pieces: bytes) -> None:
@@ -446,7 +446,7 @@ class Duplex:
         if self._closing:
             return
         self._closing = True
-        self._stop_writing()  # on a closed loop, taking a descriptor away does nothing
+        self._stop_writing()  # on a closed loop, removing a descriptor does nothing
         if not self._child.reap():
             with suppress(ProcessLookupError):
                 os.killpg(self._child.identity.pid, signal.SIGKILL)
@@ -552,7 +552,7 @@ class LocalConversation:
         self._duplex.kill()
 
     async def _answer(self, question: bytes, until: Callable[[bytes], bool]) -> bytes:
-        # Output from before the question would be taken for its answer.
+        # Output from before the question would count as its answer.
         if self._said.strip():
             raise ConversationOver("it spoke unasked")
         self._said.clear()

@@ -34,13 +34,13 @@ class RemoteProcesses(CollectingProcesses):
         super().__init__(grace_s=grace_s, output_limit_bytes=output_limit_bytes)
         self._connected = connected
         self.doubtful: dict[RemoteStream, str] = {}
-        """The tokens of programs that were requested over a connection which did not report their end."""
+        """The tokens of programs that were requested over a connection that did not report their end."""
 
     async def stream(
         self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
         connection = await self._connected()
-        # Everything there carries a token, so that it can always be found.
+        # Every program there carries a token, so that it can always be found.
         token = command.token or secrets.token_hex(16)
         environment = {**self.environment, **command.environment, TOKEN_VARIABLE: token}
         try:
@@ -134,7 +134,7 @@ class RemoteProcesses(CollectingProcesses):
                 owed_bytes = 0
 
     async def _abandon(self, connection: Connection, stream: RemoteStream, command: Command) -> None:
-        """End it and wait for that. A host that is lost meanwhile ends it itself."""
+        """End it and wait for its end. A host that is lost meanwhile ends it itself."""
         connection.end(stream, grace_s=self._grace_s, discard=True)
         try:
             _, ended = await stream.exited
@@ -174,11 +174,11 @@ class Backoff:
 
 
 class RemoteHost:
-    """The `Host` port over one connection, opened at first use and opened again at the first use after a loss. After a failed
+    """The `Host` port over one connection, opened at first use and again at the first use after a loss. After a failed
     attempt, calls raise the same error until a back-off has passed.
 
-    A new connection first ends all programs that an earlier one of this object has left there. So once the host is reached
-    again, nothing old runs there, except what cannot be ended (see `Processes.end`).
+    A new connection first ends all programs that an earlier one of this object has left there. So once the host is
+    reached again, no old program runs there, except those that cannot be ended (see `Processes.end`).
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class RemoteHost:
             return self._connection
 
     async def facts(self) -> HostFacts:
-        """As the port; the clock is taken from the fastest of a few answers."""
+        """As the port; the clock offset is that of the fastest of a few answers."""
         connection = await self.connected()
         looks = []
         for _ in range(_CLOCK_LOOKS):

@@ -1,4 +1,4 @@
-"""The hosts of a site, each connected at first use, and what they see of both file systems."""
+"""The hosts of a site, each connected at first use, and the state of both file systems on them."""
 
 import asyncio
 import shlex
@@ -83,7 +83,7 @@ class SiteHosts:
         grace_s: float = 5.0,
         connect_timeout_s: int = 15,
     ) -> None:
-        """`hosts` as `expand` gives them."""
+        """`hosts` is the result of `expand`."""
         self._specs = dict(hosts)
         self._local = local
         self._lease_s = lease_s
@@ -94,7 +94,7 @@ class SiteHosts:
 
     @property
     def names(self) -> Iterable[str]:
-        """All of them."""
+        """The names of all hosts."""
         return self._specs.keys()
 
     async def reach(self, name: str) -> Host:
@@ -106,7 +106,7 @@ class SiteHosts:
         return host
 
     def begin(self, names: Iterable[str]) -> None:
-        """Begin to connect hosts in the running event loop; a later `reach` waits for the result.
+        """Start to connect hosts in the running event loop; a later `reach` waits for the result.
 
         Raises UsageError. May be called again.
         """

@@ -115,7 +115,7 @@ def read_jobs(output: bytes) -> list[Job]:
 class Srun:
     """The `Transport` of one job. It is used once: an ended job is followed by a new one.
 
-    `options` come last, so that they win. `cpus` is the number for the streams; None leaves it to the site.
+    `options` come last, so that they override others. `cpus` is the number for the streams; None leaves it to the site.
     """
 
     host: str
@@ -127,15 +127,15 @@ class Srun:
     avoid_nodes: Sequence[str] = ()
     used: bool = False
     lost: HostLost | None = None
-    """How it ended, for later callers."""
+    """The reason of its end, for later callers."""
 
     @property
     def environment(self) -> Mapping[str, str]:
         return own_environment(PASSED_ON)
 
     def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
-        """`srun`, with SIGINT when this program dies. That cancels a pending job. It does nothing to a running one, whose
-        far end sees the end of its input and ends everything in order.
+        """`srun`, with SIGINT when this program dies. SIGINT cancels a pending job. It does not affect a running one,
+        whose far end detects the end of its input and ends everything in order.
         """
         if self.used:
             ended = HostLost(f"the job {self.job_name} of {self.host} has ended", hint="another one is asked for")
@@ -213,7 +213,7 @@ _ASK_TIMEOUT_S = 15.0
 _FIRST_LOOK_S = 0.1
 _LONGEST_LOOK_S = 2.0
 _END_WITHIN_S = 60.0
-"""Slurm itself waits 30 s (KillWait) before it kills what does not end."""
+"""Slurm itself waits 30 s (KillWait) before it kills remaining processes."""
 
 
 class SlurmQueue:
@@ -279,7 +279,7 @@ class SlurmQueue:
 
 
 def _user() -> str:
-    """The effective user, as Slurm sees it: not the one of the environment."""
+    """The effective user, as Slurm uses it, not the environment's."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -307,7 +307,7 @@ class SlurmHost(RemoteHost):
         return replace(found, job=os.fsdecode(variables.get(b"SLURM_JOB_ID", b"")))
 
     async def _variables(self, process_id: int) -> dict[bytes, bytes]:
-        """The environment that Slurm gave the far end; it needs no answer of the controller."""
+        """The environment that Slurm gave the far end; it is known without the controller."""
         content = await self._read_head(b"/proc/%d/environ" % process_id, _CONNECTED_ENVIRONMENT_BYTES)
         pairs = (entry.partition(b"=") for entry in content.split(b"\0"))
         return {name: value for name, _, value in pairs}
@@ -332,9 +332,9 @@ class _Mover:
 class SlurmHosts:
     """The `Hosts` port: `slurm-1`, `slurm-2` and so on, each a node with a job of its own.
 
-    An ended job is followed by a new one, perhaps on another node, but only after Slurm has confirmed the end. So once a host
-    is reached again after a loss, nothing old runs there. The same holds for jobs that a killed program of the same site has
-    left. Jobs of a living program are left alone.
+    An ended job is followed by a new one, perhaps on another node, but only after Slurm has confirmed the end. So once
+    a host is reached again after a loss, no old program runs there. The same holds for jobs that a killed program of
+    the same site has left. Jobs of a living program are left alone.
     """
 
     def __init__(
@@ -392,8 +392,9 @@ class SlurmHosts:
             return host
 
     async def end_orphans(self, name: str, tokens: Sequence[str]) -> Sequence[str]:
-        """End earlier attempts on this host; returns the tokens that cannot be ended. If its job has ended, nothing is left of
-        them, and no new job is requested. Raises UsageError, and HostLost if Slurm does not confirm the end.
+        """End earlier attempts on this host; returns the tokens that cannot be ended. If the host's job has ended, all
+        of its processes have ended, and no new job is requested. Raises UsageError, and HostLost if Slurm does not
+        confirm the end.
         """
         mover = self._mover(name)
         async with mover.lock:
@@ -416,7 +417,7 @@ class SlurmHosts:
         return mover
 
     async def _is_connected(self, mover: _Mover) -> bool:
-        """Whether the connection stands; records its loss."""
+        """Whether the connection is open; records its loss."""
         if mover.host is None or mover.opening is not None:
             return False
         try:
@@ -448,7 +449,7 @@ class SlurmHosts:
         try:
             task.result()
         except HostLost:
-            mover.host = None  # nothing was begun there
+            mover.host = None  # nothing was started there
             raise
         facts = await host.identity()
         mover.node = host.node
@@ -494,12 +495,12 @@ class SlurmHosts:
         )
 
     async def _settle(self, mover: _Mover) -> None:
-        """Return when nothing can run in the mover's job any more. Raises HostLost if that is not certain."""
+        """Wait until nothing can run in the mover's job any more. Raises HostLost if that is not certain."""
         if mover.settled:
             return
         await self._queue.end(mover.job_name)
         job = await self._queue.job(mover.job_name)
-        # A failed node may only be cut off, and a job that Slurm no longer knows proves nothing.
+        # A failed node may only be disconnected, and a job that Slurm no longer knows proves nothing.
         if job.state in (JobState.NODE_FAILED, JobState.GONE) and mover.lost_at_s is not None:
             self._require_lease_over(mover.lost_at_s, f"the job of {mover.name}")
         mover.settled, mover.node = True, ""
@@ -514,7 +515,7 @@ class SlurmHosts:
             )
 
     async def _clear_leftovers(self) -> None:
-        """End the jobs that an earlier program of this site has left: they may run streams. Raises HostLost."""
+        """End the jobs that an earlier program of this site has left, because they may run streams. Raises HostLost."""
         async with self._clearing:
             loop = asyncio.get_running_loop()
             if self._began_s is None:
@@ -564,8 +565,8 @@ def _myself() -> str:
 
 
 def _owner_lives(comment: str) -> bool:
-    """Whether the program that requested a job still lives. One on another machine counts as dead: the lock of the site's
-    directory admits one run at a time.
+    """Whether the program that requested a job is still alive. A program on another machine counts as dead: the lock of
+    the site's directory admits one run at a time.
     """
     fields = comment.split(":")
     if len(fields) != 5 or not (fields[3].isdigit() and fields[4].isdigit()):

@@ -21,7 +21,7 @@ _FIXED = (
     "PermitLocalCommand=no",
     "EscapeChar=none",
 )
-"""Options of the site cannot override these: a connection of our own, without a terminal and without prompts."""
+"""Fixed options, which the site cannot override: a connection of our own, without a terminal and without prompts."""
 _SAID_BYTES = 300
 
 
@@ -40,11 +40,11 @@ class Ssh:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables with which ssh finds keys, agent and configuration."""
+        """The variables that ssh needs for keys, agent and configuration."""
         return far_bundle.own_environment(_PASSED_ON)
 
     def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
-        """The command. StrictHostKeyChecking stays as the administrator has set it."""
+        """The command. StrictHostKeyChecking keeps the administrator's setting."""
         alive_s = max(1, int(self.lease_s / 3))
         ours = (
             f"ConnectTimeout={self.connect_timeout_s}",
