@@ -1,6 +1,8 @@
 """Runs whose streams work on the nodes of a real Slurm cluster, and what happens when Slurm takes the nodes away."""
 
 import os
+import random
+import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -54,3 +56,26 @@ def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, sl
         assert process.returncode == 0, said
     assert "is lost" in said
     assert site.differences() == ""
+
+
+def test_kill_9_of_the_program_and_of_its_jobs_at_random_instants_loses_nothing(site: RealSite, slurm: Slurm) -> None:
+    draw = random.Random(21)
+    for number in range(4):
+        before = site.attempts()
+        with site.started(*SLOWER) as process:
+            wait_for(partial(came_so_far, site, process, before + draw.randint(1, 2)), "attempts")
+            if number % 2 == 0:
+                slurm.do("scancel", draw.choice(sorted(slurm.jobs())))
+            else:
+                os.kill(draw.choice(slurm.far_ends()), signal.SIGKILL)
+            process.kill()
+            process.wait()
+            # Without a pause, while what is left of the jobs is still at work.
+            with site.started(*SLOWER) as again:
+                wait_for(partial(came_so_far, site, again, site.attempts() + 1), "attempts")
+                again.kill()
+    done = site.run()
+    assert done.returncode == 0, done.stderr
+    assert site.differences() == ""
+    assert not site.streams()
+    assert "nothing was copied" in site.run().stderr
