@@ -341,6 +341,14 @@ _KNOWN = (
         "from what users did",
     ),
     _Known(
+        # Observed on 10.3: mode 0640 without an ACL became `user:20500:rwx`, effective `r--`, and that user could read the file.
+        fault="a file that a drain or rebalance moves gets the default ACL of its directory if it had no ACL: users and groups named "
+        "there may then read or write it as far as the group bits of its mode allow",
+        advice="before a drain or addition, list the files without an ACL in directories with a default ACL; after it, once nothing moves "
+        "any more, `setfacl -b FILE` through the mount takes the ACL off, before the next `run` carries it to the target",
+        distributed=True,
+    ),
+    _Known(
         fault="hard-linked files keep a mark of a drain that touched them, and the next drain of their brick fails on them",
         advice="`brick drain` looks for such marks before it begins, and tells the command that takes them off",
         distributed=True,

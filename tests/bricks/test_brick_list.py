@@ -93,6 +93,8 @@ def test_only_faults_of_the_layout_and_of_the_options_are_listed() -> None:
     assert "while `cluster.lookup-optimize` is off" in off
     assert "a drain that was stopped" in on
     assert "a drain that was stopped" not in faults(replica_count=3)
+    assert "gets the default ACL of its directory" in on
+    assert "gets the default ACL of its directory" not in faults(replica_count=3)
     assert "directories are not seen after `add-brick`" in faults(replica_count=3)
 
 
