@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _STALLED_S = 3600.0
-"""A walk is stalled if it sends nothing for so long: even at a hundred entries per second, a block fills sooner."""
+"""A walk is stalled if it sends nothing for this long: even at a hundred entries per second, a block fills sooner."""
 _TO_ASK_LIMIT = 100_000
 """Paths kept for look-ups through the mount: far more than are ever looked up, in bounded memory."""
 
@@ -195,7 +195,7 @@ class BrickTeam:
         return self._writer
 
     async def greet(self, trees: Sequence[bytes], *, only_trees: bool) -> tuple[str, ...]:
-        """Start all walks and wait for their first messages; return a sentence for each brick that is not the expected one. With
+        """Start all walks and wait for their first messages; return a sentence for each unexpected brick. With
         `only_trees`, nothing outside the trees is walked.
         """
         self._tasks = [
@@ -243,7 +243,7 @@ class BrickTeam:
         return sorted(set(paths) - self.not_to_ask)
 
     def strange(self) -> tuple[StrangeFiles, ...]:
-        """Files that were put on bricks past Gluster."""
+        """Files that were written to bricks past Gluster."""
         return tuple(
             StrangeFiles(brick=walker.brick.name, files=walker.strange_count, paths=tuple(sorted(walker.strange)))
             for walker in self.walkers
@@ -336,7 +336,7 @@ class BrickWay:
             self._session.note(task_changes(self._team.state, health.state))
 
     def _show(self) -> None:
-        # A directory lies on every brick, but is one path of the catalog.
+        # A directory is on every brick, but is one path of the catalog.
         directories = max((walker.directory_count for walker in self._team.walkers), default=0)
         self._session.show(
             rows=self._team.rows + directories,

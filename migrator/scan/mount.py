@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _BLOCK_ENTRIES = 4096
 _DEAD_MOUNT = (errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errno.ESTALE, errno.ENODEV)
-"""Errors of every read if the mount itself is gone. A single directory can give them too, so the root is probed."""
+"""Errors of every read if the mount itself is gone. A single directory can cause them too, so the root is probed."""
 
 
 class SourceLost(Exception):
@@ -39,7 +39,7 @@ class SourceLost(Exception):
 
 
 def with_entries(totals: CatalogTotals, entries: Sequence[Entry]) -> CatalogTotals:
-    """The totals with more entries."""
+    """The totals, increased by these entries."""
     return replace(
         totals,
         rows=totals.rows + len(entries),
@@ -79,7 +79,7 @@ class Walk:
         self._on_end = on_end
         self._ways = ways
         self.totals = totals
-        """Those of the catalog so far. Only the holder of `_writing` sets them."""
+        """The totals of the catalog so far. Only the holder of `_writing` sets them."""
         self.failure: BaseException | None = None
         """The error that ended the walk early: SourceLost, or one of the catalog's disk."""
 
@@ -99,7 +99,7 @@ class Walk:
             thread.start()
 
     def stop(self, wait_s: float) -> None:
-        """Stop the threads after their current entry; wait at most so long for each. May be called again."""
+        """Stop the threads after their current entry; wait at most `wait_s` for each. May be called again."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -214,7 +214,7 @@ class Walk:
     def _shares(
         self, entries: Sequence[Entry], directories: Sequence[bytes]
     ) -> list[tuple[bytes | None, Sequence[Entry]]]:
-        """Add entries outside the trees: roots of trees count for their trees, all others for none."""
+        """Add entries outside the trees: roots of trees count for their trees, all others for no tree."""
         roots = {path for path in directories if self._trees.is_root(path)}
         if not roots:
             return [(None, entries)]
@@ -340,7 +340,9 @@ class MountWay:
         )
 
     async def _interrupt(self, walk: Walk, record: CatalogRecord) -> None:
-        """Flush what is complete, with a final check of the bricks. Another cancellation does not interrupt this."""
+        """Flush all complete directories, with a final check of the bricks. Another cancellation does not interrupt
+        this.
+        """
         await asyncio.shield(asyncio.ensure_future(self._leave(walk, record)))
 
     async def _leave(self, walk: Walk, record: CatalogRecord) -> None:

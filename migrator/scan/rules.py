@@ -48,7 +48,7 @@ def is_literal(component: bytes) -> bool:
 
 
 def parse_patterns(globs: Iterable[str], setting: str) -> tuple[TreePattern, ...]:
-    """Globs relative to the source's root. Raises UsageError, naming the setting (`[users] trees`)."""
+    """Parse globs relative to the source's root. Raises UsageError, naming the setting (`[users] trees`)."""
     patterns: list[TreePattern] = []
     for text in globs:
         components = tuple(text.encode("utf-8", "surrogateescape").strip(b"/").split(b"/"))
@@ -71,10 +71,10 @@ def choose_trees(
     exclude: Sequence[TreePattern],
     users: Mapping[bytes, str],
 ) -> tuple[UserTree, ...]:
-    """The user trees, in order of path: what the globs matched, without what an exclude glob matches, itself or
-    a directory above it. The user is the one of the map, or else the tree's last name.
+    """The user trees, in order of path: the matches of the globs, without those that an exclude glob matches, or that
+    are below such a match. The user is that of the map, or else the tree's last component.
 
-    Raises UsageError where nothing is left, and where two trees overlap.
+    Raises UsageError if no tree is left, and if two trees overlap.
     """
     depths = [len(pattern.components) for pattern, _ in found]
     for pattern in exclude:
@@ -107,8 +107,8 @@ def choose_trees(
 
 
 def ways_to(trees: Iterable[bytes]) -> dict[bytes, tuple[bytes, ...]]:
-    """The entries outside these trees that a scan of them looks up: by directory, from the root `b""` on, those that are a
-    tree or lead to one, in order.
+    """The entries outside these trees that a scan of them looks up: by directory, from the root `b""` on, the entries
+    that are a tree or lead to one, in order.
     """
     ways: dict[bytes, set[bytes]] = {}
     for path in trees:
@@ -199,10 +199,10 @@ class BrickWay:
 def choose_way(
     state: VolumeState, *, reachable: Collection[str], unreachable: Mapping[str, str] | None = None
 ) -> BrickWay:
-    """The bricks to read, or every reason why not.
+    """The bricks to read, or every reason against that.
 
-    `state` must include heals and peers. `reachable` are the reached hosts, named as in the brick list; `unreachable` maps
-    other hosts of site.toml to the reason.
+    `state` must include heals and peers. `reachable` are the reached hosts, named as in the brick list; `unreachable`
+    maps other hosts of site.toml to the reason.
     """
     reasons = list(reasons_against_bricks(state))
     bricks: tuple[Brick, ...] = ()
@@ -218,7 +218,7 @@ def choose_way(
 
 
 def reasons_against_bricks(state: VolumeState) -> tuple[str, ...]:
-    """Why the bricks do not hold what the mount shows, regardless of the reachable hosts."""
+    """Why the content of the bricks differs from the mount's, regardless of the reachable hosts."""
     reasons = list(volume_problems(state))
     kind = state.type.lower()
     if state.disperse_count > 0 or "disperse" in kind:
@@ -277,11 +277,11 @@ def task_changes(before: VolumeState, after: VolumeState) -> tuple[str, ...]:
     return ("a task that moves files between bricks was begun while they were read",) if new else ()
 
 
-# --- Stray files: put on bricks past Gluster, without a gfid
+# --- Stray files: written to bricks past Gluster, without a gfid
 #
-# Gluster does not know them: no drain moves them, and nobody can open them. With `cluster.lookup-optimize` off, as it is after a drain
-# or an addition has begun, clients ask every brick for a name. A client that finds such a file on another brick than the layout names
-# hangs for good (seen on GlusterFS 10.3; #3688 there).
+# Gluster does not know them: no drain moves them, and no user can open them. With `cluster.lookup-optimize` off, as it
+# is after a drain or an addition has begun, clients look up a name on every brick. A client that finds such a file on
+# another brick than the layout names hangs permanently (seen on GlusterFS 10.3; #3688 there).
 
 
 _SHOWN = 3
@@ -294,7 +294,7 @@ _HANGS = (
 
 
 def strange_sentences(found: Sequence[StrangeFiles]) -> Iterator[str]:
-    """Findings of a scan, by brick."""
+    """The findings of a scan, by brick."""
     for one in found:
         yield f"{strange_words(one)}: they are not on the volume, and not in the catalog; {REMEDY}"
 
@@ -353,13 +353,14 @@ def judge_bricks(
 ) -> BrickDoubts:
     """Derive doubts and findings. In a volume that moves no files, nothing is doubled, filled or migrated.
 
-    A directory that is missing on a brick is no doubt: all its files were read, although the mount may show fewer. Nor are
-    files put there past Gluster: they are not on the volume. Directories that differ between bricks or are from before 1970,
-    and vanished paths, were looked up through the mount, up to `limit`.
+    A directory that is missing on a brick is no doubt: all its files were read, although the mount may show fewer.
+    Files written past Gluster are no doubt either: they are not on the volume. Directories that differ between bricks
+    or are from before 1970, and vanished paths, were looked up through the mount, up to `limit`.
     """
     doubts: list[str] = []
     unread: list[ScanProblem] = []
-    # A user who replaces files and directories during the scan makes them seem so: then the paths are below their tree.
+    # A user who replaces files and directories during the scan can cause these findings: such paths are below the
+    # user's tree.
     for finding, one, more, what in (
         (found.doubled_paths, "path was", "paths were", "found more than once"),
         (found.doubled_inodes, "name belongs", "names belong", "to a file that lies on two bricks at once"),

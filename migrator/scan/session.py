@@ -140,7 +140,7 @@ class Session:
         return "the same command" if self.request.only else "`migrator scan`"
 
     def elapsed_s(self) -> float:
-        """Since the session began."""
+        """Seconds since the session began."""
         return self.clock.monotonic_s() - self.began_s
 
     def event(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
@@ -162,7 +162,7 @@ class Session:
     async def watching(
         self, show: Callable[[], None], look: Callable[[], Awaitable[None]], *, every_s: float
     ) -> AsyncIterator[None]:
-        """Report progress and look at the source during the block. Raises the errors of both."""
+        """Report progress and poll the source during the block. Raises the errors of both."""
 
         async def keep_showing() -> None:
             while True:
@@ -185,7 +185,7 @@ class Session:
         show()
 
     def not_written(self, error: OSError, next_time: str) -> MigratorError:
-        """The error for a catalog that cannot be written; `next_time` is what a repetition does."""
+        """The error for a catalog that cannot be written; `next_time` is the effect of a repetition."""
         return MigratorError(
             f"the catalog cannot be written: {error.strerror}",
             cause="the disk of the state directory is full or ill",
@@ -201,7 +201,7 @@ class Session:
         return mount_problems(self.site.source, current, where="the source")
 
     async def require_recorded_mount(self) -> None:
-        """Raise Refused unless the recorded mount is there: an empty directory in its place is not an empty source."""
+        """Raise Refused unless the recorded mount is there: an unmounted directory is not an empty source."""
         problems = await self.mount_problems()
         if problems:
             # The sentinel is unreadable while its own brick is down: report that too.
@@ -215,8 +215,8 @@ class Session:
             )
 
     def find_trees(self) -> tuple[UserTree, ...]:
-        """The user trees to scan, found through the mount; with `only`, those of them that exist. Blocking. Raises Refused,
-        UsageError.
+        """The user trees to scan, found through the mount; with `only`, the existing ones of these. Blocking. Raises
+        Refused, UsageError.
         """
         only = self.request.only
         patterns = parse_patterns(self.request.trees, "[users] trees")
@@ -239,8 +239,9 @@ class Session:
     def judge(
         self, problems: Iterable[ScanProblem], against: Iterable[str], trees: Sequence[UserTree]
     ) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
-        """Why a scan that found these user trees is not whole, and the trees that are set apart: those with everything that could
-        not be read, if nothing else is `against` the scan. A requested tree that was not found is not proven to be gone.
+        """Why a scan that found these user trees is not whole, and the trees that are set apart: those with all of the
+        unreadable paths, if nothing else is `against` the scan. A requested tree that was not found is not proven to
+        be gone.
         """
         index, reasons = TreeIndex(trees), list(dict.fromkeys(against))
         anywhere, shown, count = bool(reasons), list[str](), 0

@@ -142,7 +142,7 @@ def _clear_away_of_trees(session: Session) -> None:
         try:
             closed = session.catalogs.closing_record(left.name)
         except Refused:
-            # Damaged since: `verify`, which reads every catalog, reports it. It blocks nothing else.
+            # Damaged since: `verify`, which reads every catalog, reports it. It does not block anything else.
             continue
         if closed is None:
             session.catalogs.discard(left.name)
