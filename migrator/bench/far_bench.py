@@ -1,7 +1,7 @@
 """The script of `bench` for hosts: one question as JSON on standard input, one answer as JSON on standard output.
 
-Standard library of Python 3.9 only. Works by descriptors and relative names in the directory of benchmarks, which
-only this user can change: users who can write to the root above may rename it at any time.
+Standard library of Python 3.9 only. Works by descriptors and relative names in the directory of benchmarks, which only
+this user can change: users who can write to the root above may rename that directory at any time.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ def perform(request: dict[str, Any]) -> dict[str, Any]:
 def _lanes(
     argvs: Sequence[Sequence[str]], seed: int, start_at: float | None
 ) -> tuple[float, float, list[tuple[str, str]]]:
-    """Processes that start together at a time of this host's clock (None: now), and end with this one. Returns their
-    start by that clock and by the monotonic one; why each failed (empty if it did not), and its output.
+    """Start processes together at a time of this host's clock (None: now); they end with this one. Returns their start
+    by that clock and by the monotonic one, the reason of each failure (empty if there is none), and the output.
     """
     parent = os.getpid()
     go_read, go_write = os.pipe()
@@ -261,7 +261,7 @@ def _ended(code: int, name: str, _pid: int, output: int, errors: int) -> tuple[s
         return f"{name} ended with {code}: {said}" if code else "", out.read(_KEPT_BYTES).decode("utf-8", "replace")
 
 
-# -- what has no command
+# -- functions for steps without a command
 
 
 def _text(seed: int) -> bytes:
@@ -322,8 +322,8 @@ def sources(seed: int, path: str, count: int) -> None:
 
 
 def write(_seed: int, path: str, size: int, record: int) -> None:
-    """Write so many bytes of text in records, and sync: smaller records through a buffer of 8 KiB, as Perl's and
-    about C's. Not zeros: file systems may compress them or leave holes.
+    """Write `size` bytes of text in records, and sync. Smaller records go through a buffer of 8 KiB, as in Perl and
+    about as in C. Not zeros: file systems may compress them or leave holes.
     """
     line = bytes(range(33, 127)) + b"abcde\n"
     text = (line * (record // len(line) + 1))[:record]
@@ -336,7 +336,7 @@ def write(_seed: int, path: str, size: int, record: int) -> None:
 
 
 def make_directories(_seed: int, path: str, count: int) -> None:
-    """A directory with so many subdirectories."""
+    """Make a directory with `count` subdirectories."""
     os.mkdir(path)
     for number in range(count):
         os.mkdir(f"{path}/{number:06d}")
@@ -349,7 +349,7 @@ def open_files(_seed: int, path: str, count: int) -> None:
 
 
 def create(seed: int, path: str, count: int, most: int) -> None:
-    """Files of a new directory, of random sizes up to so many bytes."""
+    """Make a new directory with files of random sizes up to `most` bytes."""
     os.mkdir(path)
     source = random.Random(seed)
     content = source.getrandbits(8 * most).to_bytes(most, "big") if most else b""
@@ -361,8 +361,8 @@ def create(seed: int, path: str, count: int, most: int) -> None:
 
 
 def _blocks(seed: int, count: int, size: int) -> Iterator[Iterator[memoryview]]:
-    """The content of the files of a transfer, block by block. No two blocks are equal, and creating one costs hardly
-    any time, which is part of the measured time. A block is valid until the next one is requested.
+    """The content of the files of a transfer, block by block. No two blocks are equal. Creating a block is part of the
+    measured time, and costs hardly any. A block is valid until the next one is requested.
     """
     block = bytearray(random.Random(seed).getrandbits(8 * _BLOCK_BYTES).to_bytes(_BLOCK_BYTES, "big"))
 
@@ -396,7 +396,7 @@ def download(_seed: int, path: str, count: int, _size: int) -> None:
 
 
 def compare(seed: int, path: str, count: int, size: int) -> None:
-    """Compare their content. Raises ValueError for other content than was written."""
+    """Compare their content. Raises ValueError if it differs from the written content."""
     for number, blocks in enumerate(_blocks(seed, count, size)):
         with open(f"{path}/{number:06d}", "rb") as file:
             if not all(file.read(len(block)) == block for block in blocks) or file.read(1):

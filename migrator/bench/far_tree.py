@@ -20,9 +20,9 @@ _LISTING_SHARE = 0.3
 _READ_SHARE = 0.2
 _BLOCK_BYTES = 1 << 20
 _TIMED_OUT = (-9, 137)
-"""`timeout -s KILL` ends itself too, or says so."""
+"""`timeout -s KILL` kills itself too, or exits with 137."""
 _AGAIN = 1.2
-"""Another round starts if so many times the duration of the last one remain."""
+"""Another round starts if at least this many times the duration of the last one remain."""
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _round(tree: bytes, files: list[bytes], number: int, ends: float, request: dict[str, Any]) -> bool:
-    """One of each; returns whether all finished."""
+    """Run one measurement of each kind; returns whether all finished."""
     share = request["limit_s"] * _LISTING_SHARE if number == 1 else request["limit_s"]
     whole = True
     for test, argv in (("list", [b"ls", b"-lR", tree]), ("usage", [b"du", b"-s", tree])):

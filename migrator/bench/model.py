@@ -15,7 +15,7 @@ DEFAULT_SCALE = 0.01
 
 
 class SuiteName(StrEnum):
-    """The suites, in the order of their list."""
+    """The suites, in the order in which they are listed."""
 
     STREAMING = "streaming"
     UNTAR = "untar"
@@ -87,8 +87,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """The steps of a suite on one file system, at a scale. `need_bytes` and `need_inodes` are the most that one host
-    needs.
+    """The steps of a suite on one file system, at a scale. `need_bytes` and `need_inodes` are the maximum need of one
+    host.
     """
 
     name: SuiteName
@@ -237,7 +237,9 @@ class BenchmarkSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
-    """The result of `bench clean`: `removed` work directories; `left` are those of other sites, or not reachable."""
+    """The result of `bench clean`: `removed` work directories; `left` are those that belong to other sites or cannot be
+    reached.
+    """
 
     removed: tuple[str, ...]
     left: tuple[str, ...]

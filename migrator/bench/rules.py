@@ -16,7 +16,7 @@ from migrator.core.units import format_factor
 
 
 _SHORT_S = 0.1
-"""Programs start in some milliseconds, which is at least a few percent of such a step."""
+"""Programs start in a few milliseconds, which is at least a few percent of such a step."""
 _APART_S = 0.1
 """Hosts whose starts are further apart did not start together."""
 
@@ -43,7 +43,7 @@ class Contrast:
 
     @property
     def verdict(self) -> str:
-        """Whether that is beyond the noise, as a sentence."""
+        """A sentence on whether the ratio is beyond the noise."""
         speed = self.speed
         said = f"{self.other} was {format_factor(speed.factor)} times as fast as {self.base}"
         if speed.low is None or speed.high is None:
@@ -111,7 +111,7 @@ def _suite(planned: Suite, group: Sequence[BenchmarkResult]) -> SuiteComparison:
 
 
 def _sides(group: Sequence[BenchmarkResult]) -> Iterator[tuple[str, BenchmarkResult, str]]:
-    """What is compared: the shown label, the benchmark, and the label of the place in it."""
+    """The sides to compare: the shown label, the benchmark, and the label of the place in it."""
     for result in group:
         for place in result.record.places:
             yield f"{place.label} #{result.record.id}" if len(group) > 1 else place.label, result, place.label
@@ -173,7 +173,7 @@ def _cautions(group: Sequence[BenchmarkResult], planned: Suite, steps: Sequence[
 
 
 def _is_short(unit: Unit, value: float, size_bytes: int) -> bool:
-    """Whether the figure of a step shows that it was over at once."""
+    """Whether the figure of a step shows that it ended almost at once."""
     if unit is Unit.SECONDS:
         return value < _SHORT_S
     return unit is Unit.BYTES_PER_S and size_bytes < value * _SHORT_S

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from migrator.ledger.measures import BenchmarkRecords
 
 LOCK = "bench"
-"""One measuring call at a time: two would measure each other."""
+"""One measuring call at a time: two would distort each other's figures."""
 _LEAD_S = 0.5
 _ROUND_TRIPS = 4
-"""The agreed start is so many round trips ahead: until then the script has to be sent and started on every host."""
+"""The agreed start is this many round trips ahead: until then the script must be sent and started on every host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,9 @@ async def clean_up(places: Sequence[model.Place], host: str, world: BenchmarkWor
 
 
 async def _require_recorded(request: model.BenchmarkRequest, world: BenchmarkWorld) -> None:
-    """Without its file system, the directory below the mount point would be filled and measured. Raises Refused."""
+    """Raises Refused if a file system is not the recorded one: the directory below the mount point would be filled and
+    measured.
+    """
     for place in request.places:
         there = {host: await world.not_there(host, place) for host in request.hosts}
         found = [*world.not_expected(place), *(f"host {host}: {problem}" for host, problem in there.items() if problem)]
@@ -146,7 +148,7 @@ async def _remove_left(request: model.BenchmarkRequest, world: BenchmarkWorld) -
 def _room(
     request: model.BenchmarkRequest, suites: Sequence[model.Suite], seen: Mapping[tuple[str, str], RootSeen]
 ) -> tuple[model.PlaceRoom, ...]:
-    """The room on the host that has the least: a path may be another file system on each."""
+    """The room on the host with the least: a path may be another file system on each."""
     found = []
     for place in request.places:
         looks = [seen[host, place.label] for host in request.hosts]
@@ -299,7 +301,9 @@ class _Bench:
         return [task.result() for task in tasks]
 
     async def _remove(self, directories: Sequence[WorkDirectory]) -> None:
-        """On every host: a path may be another file system on each. The next call removes what remains."""
+        """Remove the directories on every host: a path may be another file system on each. The next call removes any
+        leftovers.
+        """
         for directory in directories:
             try:
                 await self.world.workloads.remove(directory)
@@ -340,7 +344,7 @@ async def _clean(places: Sequence[model.Place], host: str, world: BenchmarkWorld
 
 
 async def _end(record: model.BenchmarkRecord, world: BenchmarkWorld, removed: list[str]) -> list[str]:
-    """Why a benchmark could not be ended. While its processes live, its directory stays."""
+    """The reason why a benchmark could not be ended. While its processes live, its directory stays."""
     problems = []
     for host in record.hosts:
         try:

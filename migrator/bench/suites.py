@@ -14,7 +14,7 @@ _NEED_MARGIN = 1.5
 _KEPT_FREE_SHARE = 0.1
 """The share of the free space that is left to users, who continue to write."""
 _INODE_BYTES = 4096
-"""The most that an entry needs beside its content."""
+"""The most that an entry needs in addition to its content."""
 
 
 def suite(name: SuiteName, scale: float) -> Suite:

@@ -19,7 +19,7 @@ from migrator.hosts.ports import Command
 from migrator.transfer.executors import SystemExecutor
 
 MOST_BYTES = 64 * MIB
-"""The most that is read, of all files together and of each."""
+"""The most bytes to read, of all files together and of each."""
 FILE_BYTES = 8 * MIB
 
 _SPARE_S = 5.0
@@ -48,7 +48,9 @@ class ConfinedTreeTiming:
         self._python = python or _python()
 
     async def visit(self, visit: TreeVisit, now_s: Callable[[], float]) -> TreeVisited:
-        """Measure. On cancellation everything is ended first. `directory` is made where it is missing. Raises OSError, ToolFailed."""
+        """Run the measurement. On cancellation everything is ended first. `directory` is made if it is missing. Raises
+        OSError, ToolFailed.
+        """
         os.makedirs(visit.directory, mode=0o700, exist_ok=True)
         view = self._executor.view(visit.tree, Path(visit.directory))
         here, there = view.source_tree, view.target_tree
@@ -97,7 +99,7 @@ class _Reader:
         self.files: list[bytes] = []
 
     def take(self, piece: bytes) -> None:
-        """A piece of output, cut anywhere. Raises ToolFailed for a line that is no answer."""
+        """Parse a piece of output, cut anywhere. Raises ToolFailed for a line that is no answer."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             try:
@@ -132,7 +134,9 @@ def _script() -> bytes:
 
 
 def _python() -> str:
-    """The confinement shows only installed programs, and an interpreter needs more than its file."""
+    """The Python for the script: the confinement shows only installed programs, and an interpreter needs more than its
+    file.
+    """
     own = str(Path(sys.executable).resolve())
     return own if own.startswith(_INSTALLED) else _PYTHON
 

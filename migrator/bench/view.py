@@ -270,6 +270,6 @@ def _sentence(words: str) -> str:
 
 
 def alerts(sentences: Sequence[str]) -> Iterator[doc.Block]:
-    """Sentences that must not be overlooked."""
+    """Sentences that must not be overlooked, as a block."""
     for sentence in sentences:
         yield doc.paragraph(_sentence(sentence), alert=True)
