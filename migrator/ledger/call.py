@@ -121,8 +121,8 @@ async def _heartbeat(runs: "RunRecords", clock: Clock, run_id: int) -> AsyncIter
 
 
 def backing_up(ledger: "Ledger", state_dir: Path) -> Callable[[str], None]:
-    """A function that copies the ledger to `backups` in the state directory, under a name. It raises OSError, and what the ledger
-    raises.
+    """Return a function that copies the ledger to `backups` in the state directory under a given name. The function
+    raises OSError and the errors of the ledger.
     """
     directory = state_dir / "backups"
 

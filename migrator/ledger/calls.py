@@ -98,7 +98,7 @@ _steps, _calls = tables.hook_steps.c, tables.hook_calls.c
 
 
 class HookRecords(Records):
-    """Steps with hooks around them, and every call. `subject` says which batch, pass or brick a step is about."""
+    """Steps with hooks around them, and every call. `subject` is the batch, pass or brick of a step."""
 
     def open_step(self, *, run_id: int, step: HookStep, subject: str, at_s: float) -> HookStepRecord:
         """Record that a step begins, and close an earlier one that was left open."""

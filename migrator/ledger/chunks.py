@@ -74,7 +74,7 @@ class ChunkTable(Records):
         return self._all(ChunkRecord, query.order_by(_chunks.size_bytes.desc(), _chunks.number).limit(limit))
 
     def bricks(self, pass_id: int) -> frozenset[str | None]:
-        """The bricks that the chunks of a pass are read from, including done chunks; None stands for the mount."""
+        """The bricks that the chunks of a pass are read from, including done chunks; None is the mount."""
         rows = self._rows(select(_chunks.brick).where(_chunks.pass_id == pass_id).distinct())
         return frozenset(brick for (brick,) in rows)
 
@@ -103,7 +103,7 @@ class ChunkTable(Records):
         )
 
     def arrived(self, *, before_plan: str) -> Mapping[bytes, Need]:
-        """What other plans have copied, by tree. A file counts as an inode, and so does a directory."""
+        """The usage that other plans have copied, by tree. Files and directories count as one inode each."""
         passes = tables.passes.c
         done = (_chunks.state == ChunkState.DONE.value, _chunks.kind.in_(_TAKING_ROOM))
         query = (
@@ -329,7 +329,7 @@ class AttemptTable(Records):
         return self._all(FileProblem, query.order_by(_attention.path))
 
     def vanished_count(self, pass_id: int) -> int:
-        """How many listed files had vanished before they were copied."""
+        """The number of listed files that vanished before they were copied."""
         return self.problem_counts(pass_id).get(FileProblemKind.VANISHED, 0)
 
     def problem_counts(self, pass_id: int) -> Mapping[FileProblemKind, int]:

@@ -20,7 +20,7 @@ from migrator.core.units import MIB
 
 
 BUSY_TIMEOUT_S = 30.0
-"""How long a write waits for another process. Transactions are short, so a longer wait means that one hangs."""
+"""Timeout of a write that waits for another process. Transactions are short, so a longer wait means that one hangs."""
 
 _WRITES = "ledger_writes"
 _RESTORE = (
@@ -69,12 +69,12 @@ def describe(error: sqlite3.Error, file: Path) -> MigratorError:
 
 
 def damaged(message: str) -> LedgerCorrupt:
-    """The error for what stands in the ledger and was not written so."""
+    """The error for a ledger whose content this program did not write."""
     return LedgerCorrupt(message, cause="the disk is bad, or something else wrote to the file", hint=_RESTORE)
 
 
 def _is_full(file: Path) -> bool:
-    """Whether too little room is left for one transaction: SQLite then speaks of an I/O error."""
+    """Whether too little room is left for one transaction; SQLite then reports an I/O error."""
     try:
         room = os.statvfs(file.parent)
     except OSError:
@@ -131,8 +131,8 @@ class Database:
             return connection
 
         self._engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-        # The driver would begin transactions late (isolation_level None switches that off): a write takes its lock at the
-        # beginning, so what it has read is still true when it writes.
+        # A write acquires its lock when it begins, so the rows it has read cannot change before it writes. The driver
+        # would begin transactions later; isolation_level None switches that off.
         event.listen(self._engine, "begin", _begin)
 
     @contextmanager
@@ -190,7 +190,7 @@ State = TypeVar("State", bound=StrEnum)
 
 
 def check(table: Mapping[State, frozenset[State]], old: State, new: State, what: str) -> bool:
-    """Whether there is anything to change: False if the state is already the new one.
+    """False if the state is already the new one.
 
     Raises LedgerCorrupt if the table does not allow the change.
     """

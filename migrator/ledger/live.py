@@ -1,4 +1,4 @@
-"""Sums over the ledger for `metrics`, and what `status --watch` polls."""
+"""Sums over the ledger for `metrics`, and the values that `status --watch` polls."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -114,8 +114,8 @@ def _streams(connection: Connection) -> Counts:
 
 
 def _moved(connection: Connection) -> dict[str, Counts]:
-    """Counters of one task and host only rise, and a new task begins at 0. After a reboot of a host a drain continues its task with
-    new counters: its sums include what it had moved before, as the progress of the drain does.
+    """Counters of one task and host only rise, and a new task begins at 0. After a reboot of a host, a drain continues
+    its task with new counters. Its sums include the files moved before the reboot, as the progress of the drain does.
     """
     one, operation = tables.operation_samples.c, tables.operations.c
     of_task = (

@@ -17,10 +17,10 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 class FlockLocks:
-    """Named locks in one directory on a local disk. The file names the holder, for the error message; only the kernel
-    knows whether the lock is held, so a killed holder leaves nothing to clean up.
+    """Named locks in one directory on a local disk. The file names the holder, for the error message. The kernel
+    releases the lock of a killed holder, so no cleanup is needed.
 
-    The descriptors are closed on exec: a stream that outlives its run does not keep the lock.
+    The descriptors are closed on exec: a stream that outlives its run does not hold the lock.
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:

@@ -93,7 +93,7 @@ def _sample(row: AnyRow) -> Sample:
 _probes = tables.probes.c
 
 ALL_KEPT_S = 2 * DAY_S
-"""How long every probe is kept; after that, one per hour until `KEPT_S`."""
+"""Every probe is kept for this time; after that, one per hour until `KEPT_S`."""
 KEPT_S = 90 * DAY_S
 
 _THIN_EVERY = 64
@@ -140,7 +140,7 @@ _capacity = tables.capacity_samples.c
 
 
 class CapacityRecords(Records):
-    """How full both sides were."""
+    """Capacity samples of both sides."""
 
     def add(self, samples: Sequence[CapacitySample]) -> None:
         """Store samples, replacing those of the same side and time."""
@@ -156,7 +156,7 @@ class CapacityRecords(Records):
         return self._all(CapacitySample, query)
 
 
-# Limits that operators set, and what runs were allowed.
+# Limits that operators set, and the limits that the governor set for runs.
 
 
 _controls = tables.controls
@@ -215,7 +215,7 @@ def _limits(row: AnyRow | None) -> Limits:
 
 
 class GovernorRecords(Records):
-    """What runs were allowed over time; old records are removed."""
+    """Limits that the governor set for runs over time. Old records are removed."""
 
     def add(self, record: GovernorRecord) -> None:
         """Store a record. Some calls also remove old ones."""

@@ -39,7 +39,7 @@ class HookCallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRecord:
-    """What `init` recorded. `site_id` is a random UUID, by which a plan of another site is recognised."""
+    """The record of `init`. `site_id` is a random UUID; a plan of another site has a different one."""
 
     site_id: str
     name: str

@@ -335,7 +335,7 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
             return self._newest(connection, _bricks_subject(volume_id, bricks))
 
     def copying(self) -> drain.DrainCopying:
-        """What streams have copied while drains moved files, and at other times."""
+        """Throughput of streams while drains moved files, and at other times."""
         with self._database.read() as connection:
             return _copying(connection)
 
@@ -463,8 +463,9 @@ class CutoverRecords(OperationStore[CutoverRecord, CutoverState, CutoverStep, Cu
             return self._newest(connection, tree)
 
     def require_apart(self, trees: Iterable[bytes]) -> None:
-        """Raise Refused if a tree lies in one that was moved or is being moved, or holds one: [users] trees was changed since, and
-        copying, archiving or moving it would write over what users do on the target. The same tree is no overlap.
+        """Raise Refused if a tree contains, or lies in, another tree that was moved or is being moved. Such overlaps
+        arise when [users] trees was changed since. Copying, archiving or moving the tree would overwrite the work of
+        users on the target. The same tree is no overlap.
         """
         held = [one for one in self.all() if one.state in cutover.SETTLED_STATES | cutover.UNDER_WAY_STATES]
         for tree in trees:

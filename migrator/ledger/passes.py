@@ -19,7 +19,7 @@ from migrator.ledger.rows import AnyRow, AnySelect, Records, add, change, column
 from migrator.plan.model import Chunk
 from migrator.transfer.model import ConvergenceRecord, ListedChunk, NotArrived
 
-# Passes, and what changed before each.
+# Passes, and the changes before each.
 
 
 _passes = tables.passes.c
@@ -50,10 +50,11 @@ class PassTable(Records):
         chunks: Iterable[Chunk],
         at_s: float,
     ) -> PassRecord:
-        """Record a pass, all its chunks and what changed in one transaction.
+        """Record a pass, all its chunks and its changes in one transaction.
 
-        Returns a pass that is already recorded. Raises LedgerCorrupt if that one has other chunks, changes, catalogs or
-        lists, if the changes are of other catalogs than the pass, and for a number that its kind cannot have.
+        If the pass is already recorded, return that record. Raises LedgerCorrupt if the record has other chunks,
+        changes, catalogs or lists, if the changes are of other catalogs than the pass, or if its kind cannot have the
+        number.
         """
         key = {"plan": plan, "batch": batch, "kind": kind.value, "number": number}
         made_from = {
@@ -200,8 +201,8 @@ class ArrivalTable(Records):
     """Paths that have not arrived."""
 
     def not_arrived(self, plan: str, batch: int, trees: Collection[bytes] | None = None) -> NotArrived:
-        """What is not known to have arrived in these trees, or in the whole batch. For each tree the newest pass that is done
-        counts, and all later ones. Paths outside every tree count always.
+        """Paths and trees that are not known to have arrived, of these trees or of the whole batch. For each tree, the
+        newest pass that is done counts, and all later ones. Paths outside every tree always count.
         """
         passes, chunks, attention = tables.passes.c, tables.chunks.c, tables.attention.c
         with self._database.read() as connection:
@@ -292,8 +293,8 @@ def _unsettled(
 
 
 def _is_unknown(one: _Pass) -> bool:
-    """Whether nothing is known about the trees of a pass: its renames and deletions are unfinished, or it is an unfinished seed
-    pass.
+    """Whether the state of the trees of a pass is unknown: the renames and deletions of the pass are unfinished, or it
+    is an unfinished seed pass.
     """
     if one.state == PassState.DONE.value:
         return False

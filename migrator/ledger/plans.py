@@ -77,7 +77,7 @@ class PlanRecords(Records):
         """Make a plan the active one. Raises LedgerCorrupt if it is not recorded."""
         last_s = self._value(select(func.max(_plans.activated_at_s)))
         with self._database.write() as connection:
-            # Later than every other one, whatever the clock says.
+            # Later than every other one, even if the clock went backwards.
             at_s = at_s if last_s is None else max(at_s, math.nextafter(last_s, math.inf))
             changed = update(tables.plans).where(_plans.name == name).values(activated_at_s=at_s)
             expect_one(connection.execute(changed).rowcount, f"plan {name}")
@@ -187,7 +187,7 @@ _WHOLE_BATCH = encode(())
 
 
 class VerificationRecords(Records):
-    """Verifications and where their manifests lie."""
+    """Verifications and the locations of their manifests."""
 
     def start(self, *, plan: str, batch: int, at_s: float) -> int:
         """Record a new verification; returns its id. Every call is a verification of its own."""

@@ -1,7 +1,7 @@
-"""Rows as values: a field of a dataclass is the column of the same name; what every group of tables reads and writes alike.
+"""Rows as dataclasses, for all groups of tables: a field is stored in the column of the same name.
 
-A field that is a dataclass without a column of its name lies in the columns of its own fields; None if all of these are null. Other
-values that are no plain column are JSON in one.
+If a field is a dataclass and has no column of its name, its own fields have columns; it is None if all of these are
+null. Other values that do not fit a plain column are stored as JSON.
 """
 
 import json
@@ -86,8 +86,8 @@ def _reader(kind: Any, names: tuple[str, ...]) -> Callable[[AnyRow, Mapping[str,
 
 
 def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: ANN401 - values of any field
-    """A dataclass from a row, with `given` fields instead of the row's; a field without a column keeps its default. Raises
-    LedgerCorrupt if a column holds something else.
+    """A dataclass from a row; `given` fields replace those of the row. A field without a column keeps its default.
+    Raises LedgerCorrupt if a value cannot be decoded.
     """
     try:
         return cast("Value", _reader(cast("Hashable", kind), row._fields)(row, given))
@@ -96,7 +96,9 @@ def record_of(row: AnyRow, kind: type[Value], **given: Any) -> Value:  # noqa: A
 
 
 def columns_of(table: Table, record: Any, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - any dataclass
-    """The columns of a table that a record has, except its id; and `given`, already encoded."""
+    """The values of a record for the columns of a table, except the id. `given` values are already encoded and replace
+    those of the record.
+    """
     found = dict(given)
     for name, (hint, _) in _hints(cast("Hashable", type(record))).items():
         value = getattr(record, name)

@@ -77,7 +77,7 @@ class LedgerFacts(Records):
         """The first files of a plan that need attention, from passes that no later one has settled, in order of batch and path."""
         attention = tables.attention.c
         query = (
-            # The row of the newest pass stands for a path: SQLite takes the other columns from the row with the maximum.
+            # Each path gets the row of its newest pass: SQLite takes the other columns from the row with the maximum.
             select(_passes.batch, tables.attention, func.max(attention.pass_id))
             .join(tables.passes, _passes.id == attention.pass_id)
             .where(_passes.plan == plan, attention.kind == FileProblemKind.BAD.value, unsettled(attention.path))
@@ -100,8 +100,8 @@ class LedgerFacts(Records):
         return self._all(report.ThroughputPoint, _throughput(from_s, span_s).where(*_of_all_streams(), *within))
 
     def done(self, trees: Mapping[str, Sequence[bytes]], *, span_s: float) -> Sequence[report.DonePoint]:
-        """How much was done at the end of every span in which a chunk was finished, in order of time. `trees` are those that each
-        plan counts. Only seed passes count: later passes copy changes.
+        """The total done at the end of every span in which a chunk finished, in order of time. `trees` maps each plan
+        to the trees that it counts. Only seed passes count, because later passes copy changes.
         """
         span = cast(_attempts.finished_at_s / span_s, Integer).label("span")
         by_span: dict[int, tuple[int, int]] = {}
@@ -185,8 +185,8 @@ class ReportSums(Records):
     """Sums over the ledger, each from one query."""
 
     def copied(self, plans: Collection[str], *, span_s: float) -> Sequence[report.ThroughputPoint]:
-        """What the seed passes of plans have copied, by spans that begin at multiples of `span_s`, in order of time; idle spans
-        are left out.
+        """Files and bytes that the seed passes of plans copied, by span, in order of time. Spans begin at multiples of
+        `span_s`; idle spans are left out.
         """
         seeds = select(_passes.id).where(_passes.plan.in_(plans), _passes.kind == PassKind.SEED.value)
         of_seeds = (_samples.pass_id.in_(seeds), _samples.attempt_id == ALL_STREAMS)
@@ -199,7 +199,7 @@ class ReportSums(Records):
         return self._all(CostSums, cost_sums().where(of_plans).group_by(group).order_by(group))
 
     def stream_sums(self) -> Sequence[report.StreamSum]:
-        """What streams of all plans copied, by host, brick, engine and size class."""
+        """Sums over the streams of all plans, by host, brick, engine and size class."""
         mean_bytes = cast(_chunks.size_bytes, Float) / _chunks.files
         size_class = case(
             (_chunks.kind == ChunkKind.RANGES.value, report.SizeClass.RANGES.value),

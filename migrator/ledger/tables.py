@@ -48,7 +48,7 @@ class PlainText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape what cannot be encoded."""
+        """Escape characters that cannot be encoded."""
         del dialect
         return None if value is None else storable(value)
 
@@ -222,7 +222,7 @@ attempts = _table(
     UniqueConstraint("token"),
     UniqueConstraint("chunk_id", "number"),
     Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
-    # Sums over attempts are answered from this index, because the rows are long: argv, the end of standard error.
+    # Sums over attempts use only this index, because the rows are long: argv, the end of standard error.
     Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
     Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
 )
@@ -248,7 +248,7 @@ predictions = _table(
 # Measurements while a migration runs: throughput, capacity, latency.
 
 
-# `attempt_id` 0 stands for all streams together. Clustered by time, without a second index: this table grows by one row per
+# `attempt_id` 0 is the sum of all streams. Clustered by time, without a second index: this table grows by one row per
 # stream every few seconds. Rows of a single stream are deleted when its attempt ends.
 samples = _table(
     "samples",
@@ -274,7 +274,7 @@ probes = _table(
 )
 
 
-# Limits set by operators, and what the governor allowed.
+# Limits set by operators, and those set by the governor.
 
 
 # One row per command that pauses, resumes or tunes; the newest of each kind applies. `at_s` is the time of the command.
