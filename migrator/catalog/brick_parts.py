@@ -23,7 +23,8 @@ from migrator.core.units import MIB
 
 # --- Decoding the rows of a brick walk
 #
-# Arrow columns, as the walker writes them. The bytes come from another machine: malformed ones raise MigratorError, nothing else.
+# Arrow columns, as the walker writes them. The bytes come from another machine: malformed ones raise only
+# MigratorError.
 
 
 _ROWS_HEAD = struct.Struct("<5Q")
@@ -213,7 +214,7 @@ class Union:
         return totals_of(self._database, files)
 
     def _twice(self, values: str, paths: str, files: Sequence[Path]) -> PathFinding:
-        """Usually the first query finds nothing, and the second, expensive one does not run."""
+        """The second query is expensive. It runs only if the first one finds values, which is rare."""
         names: dict[str, object] = {"files": _names(files)}
         self._database.execute(f"CREATE OR REPLACE TABLE twice AS {values}", names)
         (count,) = self._database.execute("SELECT count(*) FROM twice").fetchall()[0]
@@ -314,7 +315,9 @@ class BrickPartsWriter:
         return catalog_files.read_problems(self._directory)
 
     def unite(self, *, bricks: int, limit: int) -> BrickFindings:
-        """Merge directories into one row each, and find what cannot be in a quiet volume. `bricks` is their number."""
+        """Merge directories into one row each, and find states that are impossible in a quiet volume. `bricks` is the
+        number of bricks.
+        """
         for brick in set(self._rows) | set(self._directories):
             self.brick_done(brick)
         for table in self._union.directories(self._kept, bricks=bricks, limit=limit):
@@ -330,7 +333,9 @@ class BrickPartsWriter:
         return [path for path in dict.fromkeys(paths) if path not in present]
 
     def replace(self, rows: Mapping[bytes, tuple[bytes | None, Entry] | None]) -> None:
-        """After `unite`: replace the rows of these paths by what the mount shows: a tree and an entry, or nothing."""
+        """Replace the rows of these paths by the tree and the entry that the mount shows, or remove them (None). Call
+        it after `unite`.
+        """
         if not rows:
             return
         present = self._union.files_of(list(rows), self._part_files())
@@ -350,7 +355,7 @@ class BrickPartsWriter:
         return self._union.totals(self._part_files())
 
     def close(self, record: CatalogRecord) -> CatalogRecord:
-        """Sync what was written, then write the closing record."""
+        """Sync the written parts, then write the closing record."""
         self._write_problems()
         self._union.close()
         for file in (*self._part_files(), *self._problem_files):

@@ -1,4 +1,4 @@
-"""Columns of Parquet files, and where their values come from."""
+"""Columns of Parquet files, and the sources of their values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter

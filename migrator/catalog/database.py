@@ -1,4 +1,4 @@
-"""Opening DuckDB so that every query is out of core and touches nothing but the given files."""
+"""Opening DuckDB: every query is out of core and accesses only the given files."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> d
         "threads": threads or max(min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD), 1),
     }
     connection = duckdb.connect(":memory:", config=settings)
-    # DuckDB draws bars on standard output where it takes the process for an interactive one.
+    # DuckDB draws progress bars on standard output if it considers the process interactive.
     connection.execute("SET enable_progress_bar = false")
     return connection
 

@@ -37,7 +37,7 @@ _ROWS: Columns[Entry] = Columns(
     acl_entries=lambda entry: acl_entry_count(entry.xattrs) if entry.xattrs else 0,
 )
 ROW_SCHEMA = _ROWS.schema
-"""One row a path. `tree` is null outside every tree, `link_group` where a file has one name."""
+"""One row per path. `tree` is null outside every tree; `link_group` is null if a file has only one name."""
 
 DONE_SCHEMA = Columns[object]("path:binary complete:bool").schema
 """Directories with rows in a part. If `complete` is false, the directory continues in a later part, and its rows in this one
@@ -183,7 +183,7 @@ class ClosedCatalog:
 
 @dataclass(frozen=True, slots=True)
 class ClosedCatalogs:
-    """The closed catalogs in a directory; `recorded` is what the ledger has of one."""
+    """The closed catalogs in a directory. `recorded` returns the ledger's record of a catalog."""
 
     directory: Path
     recorded: Callable[[str], CatalogRecord | None]
@@ -198,10 +198,11 @@ class ClosedCatalogs:
 
 
 def open_closed(directory: Path) -> ClosedCatalog:
-    """Open the catalog in a directory. It need not be whole: check the record. Reads every part once, for its digest.
+    """Open the catalog in a directory. It may be incomplete: the caller checks the record. Every part is read once,
+    for its digest.
 
-    Raises UsageError if there is none, Refused if it is half written (no closing record), or the record or a part is missing or
-    is not what was written.
+    Raises UsageError if there is none. Raises Refused if it has no closing record (half written), or if the record or
+    a part is missing or was changed.
     """
     if not directory.is_dir():
         raise UsageError(
@@ -236,7 +237,7 @@ def _damaged(name: str, problem: str) -> Refused:
 
 
 def _damage(directory: Path, parts: Sequence[PartFacts]) -> str:
-    """What is wrong with the parts; empty: they are what was written."""
+    """A description of the first missing or changed part; empty if all are as written."""
     for part in parts:
         file = directory / part.name
         size_bytes = file.stat().st_size if file.is_file() else None

@@ -58,10 +58,11 @@ _MANIFEST: Columns[VerifiedPath] = Columns(
     target_clock_ns=lambda row: row.reading and row.reading.target_clock_ns,
     archive=lambda row: row.archived and row.archived.archive,
 )
-"""One row per verified path, with the attributes of the source (`expected.parquet` has what the target cannot keep). `digest` and
-`algorithm` are null if no content was compared. `target_*` are the attributes of the target's file when it was listed. `read_by` is
-the verification that read the content; `*_clock_ns` is the clock of each side before it was synced for that, null if unknown.
-`archive` is the number of the archive (in the tree's archive directory) with the path, whose `target_*` are then null."""
+"""One row per verified path, with the attributes of the source (`expected.parquet` has the attributes that the target
+cannot keep). `digest` and `algorithm` are null if no content was compared. `target_*` are the attributes of the
+target's file when it was listed. `read_by` is the verification that read the content; `*_clock_ns` is the clock of
+each side before it was synced for that, null if unknown. `archive` is the number of the archive (in the tree's
+archive directory) with the path, whose `target_*` are then null."""
 MANIFEST_SCHEMA = _MANIFEST.schema
 
 _DIFFERENCES: Columns[Difference] = Columns("path:binary kind:string source:string target:string")
@@ -160,8 +161,8 @@ class ParquetDraft:
         losses: Sequence[Loss] = (),
         links: Sequence[LinkedPath] = (),
     ) -> None:
-        """Add results; several threads may call this. A path with a difference may be added as verified too: it is left out of the
-        manifest. After `abandon` nothing happens. Raises OSError.
+        """Add results; several threads may call this. A path with a difference may be added as verified too: it is
+        left out of the manifest. After `abandon` the call has no effect. Raises OSError.
         """
         if self._abandoned.is_set():
             return
@@ -236,8 +237,8 @@ class ParquetDraft:
         )
 
     def abandon(self) -> None:
-        """Interrupt a running query and remove the directory. Threads may still call `add`, to no effect. After `close` it does
-        nothing.
+        """Interrupt a running query and remove the directory. Threads may still call `add`, to no effect. After
+        `close` the call has no effect.
         """
         if self._closed or self._abandoned.is_set():
             return
@@ -357,8 +358,8 @@ class ParquetEarlierManifest:
             ) from error
 
     def find(self, paths: Sequence[bytes]) -> Mapping[bytes, ReadContent]:
-        """The readings of these paths. Unknown paths, and those where the manifest has become unreadable, are left out. Fast for
-        neighbouring paths. Never raises OSError.
+        """The readings of these paths. Unknown paths are left out, and so are paths whose part of the manifest has
+        become unreadable. Fast for neighbouring paths. Never raises OSError.
         """
         found: dict[bytes, ReadContent] = {}
         with self._lock:
@@ -443,7 +444,7 @@ def _content(row: Mapping[str, Any]) -> ReadContent | None:
 PART_ROWS = 50_000
 _PIECE_ROWS = 2048
 _NOT_MENDED = (DifferenceKind.EXTRA, DifferenceKind.UNREADABLE, DifferenceKind.UNPROVEN)
-"""What sending a path again does not put right."""
+"""Differences that sending a path again does not repair."""
 
 
 @dataclass(frozen=True)

@@ -84,16 +84,18 @@ class CatalogRecord:
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is in progress.
 
     A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise `reasons`
-    lists why not. `set_apart` has the user trees that could not be read everywhere, if that is all that is wrong: of the others
-    the catalog has everything (`whole_of`). `scope` has the paths of the covered user trees; empty: the whole source. A limited
-    catalog has the rows of these trees and of the directories above them; it may know fewer names of a file than `nlink`. A tree
-    of the scope that is not among `trees` did not exist when the scan began. `size_bytes` counts a hard-linked file once per name.
+    lists why not. `set_apart` has the user trees that could not be read completely, if that is the only problem: the
+    catalog is complete for all other trees (`whole_of`). `scope` has the paths of the covered user trees; empty: the
+    whole source. A limited catalog has the rows of these trees and of the directories above them; it may have fewer
+    names of a file than `nlink`. A tree of the scope that is not among `trees` did not exist when the scan began.
+    `size_bytes` counts a hard-linked file once per name.
 
     `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons` are the
     reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the scan less whole;
-    `bricks` are those that were read. These three and `times` are only in the catalog, not in the ledger. `strange` lists, by
-    brick, files that were put there past Gluster: they have no rows, and the mount must not be asked for them. `digest` is that of
-    the closing record, which has those of the parts; empty while the scan is in progress.
+    `bricks` are those that were read. These three and `times` are only in the catalog, not in the ledger. `strange`
+    lists, by brick, files that were created there outside Gluster: they have no rows, and the mount must not be
+    queried for them. `digest` is that of the closing record, which has those of the parts; empty while the scan is
+    in progress.
     """
 
     name: str
@@ -122,11 +124,11 @@ class CatalogRecord:
     set_apart: tuple[bytes, ...] = ()
 
     def whole_of(self, trees: Iterable[bytes]) -> bool:
-        """Whether paths of these user trees without a row did not exist."""
+        """Whether every path of these user trees has a row: other paths did not exist."""
         return self.whole or (bool(self.set_apart) and set(self.set_apart).isdisjoint(trees))
 
     def covers(self, trees: Iterable[bytes]) -> bool:
-        """Whether it covers these user trees, so that paths without a row did not exist."""
+        """Whether the scope of the catalog includes these user trees."""
         return not self.scope or set(self.scope).issuperset(trees)
 
 

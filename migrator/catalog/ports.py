@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Where queries spill, and the memory of each: None is a quarter of this machine's. 512 MiB is the least."""
+    """The directory where queries spill, and the memory of each query. None is a quarter of this machine's memory; the
+    minimum is 512 MiB.
+    """
 
     directory: Path
     memory_bytes: int | None = None
@@ -75,7 +77,7 @@ class LinkedPath:
 
 
 class LinkFindingKind(StrEnum):
-    """What is wrong with a link group.
+    """A wrong link group.
 
     `split`: names of one source file belong to several files on the target. `merged`: names of several source files belong
     to one. `outside`: a file of the target has names outside the batch. `broken`: a file of the source has names outside

@@ -40,7 +40,7 @@ _DRAW = """
     SELECT path FROM (SELECT class, unnest(paths) AS path, generate_subscripts(paths, 1) AS turn FROM drawn)
     ORDER BY turn, class LIMIT $count
 """
-"""Round robin over the classes of size, so that any prefix has files of all of them. Only the drawn files are sorted: 0.5 s for
+"""Round robin over the size classes: any prefix has files of all of them. Only the drawn files are sorted: 0.5 s for
 3 million files; a window over all of them takes ten times as long."""
 
 

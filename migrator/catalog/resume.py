@@ -17,10 +17,11 @@ from migrator.core.paths import parent
 
 
 def resume(directory: Path, *, scratch: Scratch, max_part_rows: int = MAX_PART_ROWS) -> OpenCatalog:
-    """Discard the rows of directories in flight, and find those still to read: seen and not done, the root first.
+    """Discard the rows of directories in flight, and find the directories that were found but are not done, the root
+    first.
 
-    May be killed and called again. Raises Refused if a committed part is missing or torn, or the catalog is already closed;
-    OSError.
+    May be killed and called again. Raises Refused if a committed part is missing or torn, or if the catalog is already
+    closed. Raises OSError.
     """
     if (directory / files.CLOSING_RECORD).exists():
         raise Refused(

@@ -1,4 +1,4 @@
-"""Catalogs written in parts, so that a killed scan can be resumed."""
+"""Catalogs written in parts: a killed scan can be resumed."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 MAX_PART_ROWS = 100_000
-"""After a kill, at most so many paths are read again."""
+"""The maximum number of paths that are read again after a kill."""
 MAX_PART_BYTES = 32 * MIB
 _BATCH_ROWS = 8192
-"""So many entries at a time are converted to columns, which take a tenth of the memory."""
+"""The number of entries that are converted to columns at a time. Columns take a tenth of the memory."""
 
 
 def parquet_bytes(table: pa.Table) -> memoryview:
@@ -108,7 +108,7 @@ class PartsWriter:
         self._write_part()
 
     def _to_columns(self) -> None:
-        # Neighbours of the same tree together: small directories would give many batches.
+        # Neighbours of the same tree share a batch: small directories would give many batches.
         for tree, neighbours in groupby(self._waiting, key=itemgetter(0)):
             batch = files.rows_of(tree, [entry for _, entries in neighbours for entry in entries])
             self._batches.append(batch)
@@ -166,7 +166,9 @@ class CatalogDirectories:
         return directory
 
     def load_for_bricks(self) -> None:
-        """Load what `create_from_bricks` needs, in a thread, while something else is waited for. Blocking; changes nothing."""
+        """Import the modules of `create_from_bricks`. Blocking: call it in a thread during another wait. No other
+        effect.
+        """
         # Imported late: a scan of the mount that is not resumed does without DuckDB.
         import migrator.catalog.brick_parts  # noqa: F401, PLC0415
 
