@@ -168,7 +168,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetCapabilities:
-    """What the target keeps of a file, as probed by `doctor`. The defaults are those of a local XFS."""
+    """The properties of a file that the target keeps, as probed by `doctor`. The defaults are those of a local XFS."""
 
     time_granularity_ns: int = 1
     keeps_acls: bool = True

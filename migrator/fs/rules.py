@@ -1,4 +1,4 @@
-"""What a target with given capabilities shows of a copied file, and the comparison of one path of both sides. Pure."""
+"""A copied file as a target with given capabilities shows it, and the comparison of one path of both sides. Pure."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import Difference, DifferenceKind, DigestPolicy
 
-# What the target shows of a perfect copy.
+# A perfect copy as the target shows it.
 #
 # The planner uses these rules before the copy, the copy by descriptor during it, and the verification afterwards. So
 # announced and expected losses are the same.
