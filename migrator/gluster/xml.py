@@ -12,7 +12,7 @@ from migrator.gluster import model
 
 # The state of the volume.
 #
-# Only `opRet` says whether a command succeeded: failures had the exit codes 0, 1, 2 and 234 (GlusterFS 10.3).
+# Only `opRet` proves that a command succeeded: failures had the exit codes 0, 1, 2 and 234 (GlusterFS 10.3).
 
 
 _RETRY_SIGNS = ("Another transaction is in progress", "Locking failed on")
