@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class TargetKind(StrEnum):
-    """What a target stores: contents of files, or their inodes."""
+    """The kind of a target: it stores contents of files, or their inodes."""
 
     METADATA = "metadata"
     STORAGE = "storage"

@@ -302,7 +302,7 @@ async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaLook:
-    """The users with limits, by uid; `failure` says why they are not known. `spread` is the largest number of storage targets
+    """The users with limits, by uid; `failure` is the reason if they are unknown. `spread` is the largest number of storage targets
     of a new file.
     """
 
