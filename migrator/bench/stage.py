@@ -30,7 +30,7 @@ _ROUND_TRIPS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkWorld:
-    """The ports. `not_expected` says why the file system at a place is not the recorded one: nothing is written then.
+    """The ports. `not_expected` returns why a place's file system is not the recorded one: nothing is written then.
     `not_there` does so for a host, and returns None if it is; it raises HostLost, ToolFailed, UsageError.
     """
 
@@ -125,8 +125,8 @@ async def clean_up(places: Sequence[model.Place], host: str, world: BenchmarkWor
 
 
 async def _require_recorded(request: model.BenchmarkRequest, world: BenchmarkWorld) -> None:
-    """Raises Refused if a file system is not the recorded one: the directory below the mount point would be filled and
-    measured.
+    """Raises Refused if a file system is not the recorded one. Otherwise a run would fill and measure the directory
+    below an unmounted one.
     """
     for place in request.places:
         there = {host: await world.not_there(host, place) for host in request.hosts}
