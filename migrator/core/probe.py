@@ -59,7 +59,7 @@ class Probe:
     """One probe of one side, begun at `at_s`.
 
     Without `times`, either the probe timed out after `waited_s` (the file system hangs, or is slower than that), or
-    `failure` says why the probe failed, and nothing is known about the latency.
+    `failure` is the reason why the probe failed, and nothing is known about the latency.
     """
 
     side: ProbeSide
