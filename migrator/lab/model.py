@@ -104,13 +104,12 @@ class OddFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabSpec:
-    """What to build. `directory` is absolute.
+    """The specification of a lab. `directory` is absolute.
 
     The names of the network namespaces and the network 10.213.X.0/24 are derived from the directory, because both must
-    differ between concurrent labs. `files` and `data_bytes`
-    are for all users together, without the odd files. The ages of files count from `reference_time_s`; None: the
-    start of the current day. Equal seeds and reference times give equal trees. `ssh` False: the hosts run no sshd, as
-    on a machine without one.
+    differ between concurrent labs. `files` and `data_bytes` are for all users together, without the odd files. The ages
+    of files count from `reference_time_s`; None: the start of the current day. Equal seeds and reference times give
+    equal trees. `ssh` False: the hosts run no sshd, as on a machine without one.
     """
 
     directory: bytes
@@ -192,8 +191,8 @@ class LabBrick:
 class LabState:
     """A lab, as in its `lab.json`.
 
-    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `notes` say what this machine cannot do. `ssh_config` is the file for
-    `ssh -F`, empty if the hosts run no sshd.
+    `token` is in the environment of every process of the lab (`MIGRATOR_TOKEN`). `notes` are sentences about the limits
+    of this machine. `ssh_config` is the file for `ssh -F`, empty if the hosts run no sshd.
     """
 
     spec: LabSpec

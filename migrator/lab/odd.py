@@ -53,7 +53,9 @@ _PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
-    """What a path gets after its content. None keeps a value; the group has the number of the owner; xattrs have full names."""
+    """The attributes that a path gets after its content. None keeps a value; the group has the owner's number; xattrs
+    have full names.
+    """
 
     owner: int | None = None
     mode: int | None = None
@@ -214,7 +216,7 @@ _BASE = b"odd"
 
 
 class CannotMake(Exception):
-    """This kind is impossible here; the message says why."""
+    """This kind is impossible here; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
