@@ -87,7 +87,7 @@ class EarlierReport:
 
 
 class Standing(StrEnum):
-    """How the expected end moved since an earlier report."""
+    """The change of the expected end since an earlier report."""
 
     AHEAD = "ahead"
     AS_EXPECTED = "as-expected"
@@ -113,8 +113,8 @@ class SinceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickOutlook:
-    """One brick of the source: its state in words, what its drain has left to move (None: unknown), and when it is free.
-    `basis` says whether that time comes from the pace of the drain or from the schedule.
+    """One brick of the source: its state as text, the files that its drain has left to move (None: unknown), and the
+    time when it is free. `basis` is the source of that time: the pace of the drain or the schedule.
     """
 
     brick: str
@@ -140,8 +140,8 @@ class ServerOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapedFacts:
-    """What a plan archives or skips instead of copying. `archived_*` counts the content of proven archives, which are
-    `archives` files of `archive_bytes`; `released` counts the skipped paths and globs released for deletion.
+    """The files that a plan archives or skips instead of copying. `archived_*` counts the content of proven archives,
+    which are `archives` files of `archive_bytes`; `released` counts the skipped paths and globs released for deletion.
     """
 
     to_archive_bytes: int
@@ -248,7 +248,7 @@ class ThroughputPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DonePoint:
-    """How much was done in total at one time."""
+    """The total done at one time."""
 
     at_s: float
     done_files: int
@@ -329,7 +329,7 @@ class SeenEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How much of something is done. A user is done when everything planned of their trees is copied."""
+    """Progress of one part of the work. A user is done when all planned files of their trees are copied."""
 
     total_bytes: int = 0
     done_bytes: int = 0
@@ -364,7 +364,7 @@ class Tally:
 
 
 def percent_of(part: int, whole: int) -> float | None:
-    """The share in percent, to one digit; None if the whole is 0. Rounded down, so that only all of it is 100 %."""
+    """The share in percent, to one digit; None if the whole is 0. Rounded down: only the whole gives 100 %."""
     return part * 1000 // whole / 10 if whole > 0 else None
 
 
@@ -444,7 +444,7 @@ class RunFacts(RunRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """When the copying will be done, and what this rests on."""
+    """The expected end of the copying, and its basis."""
 
     left_s: float
     finish_at_s: float
@@ -453,7 +453,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """Something blocked, what it waits for, and what to do about it."""
+    """Something blocked, the reason, and the remedy."""
 
     subject: str
     on: str
@@ -464,8 +464,8 @@ class Blocker:
 class StatusFacts:
     """The current state. Everything except `at_s` may be missing; `site` is None before `init`.
 
-    - `overall`, `verified`, `moved` and `trees` are those of the whole migration: whatever plans were active until the one that
-      it is counted by (`plan`). `batches` are those of this plan.
+    - `overall`, `verified`, `moved` and `trees` cover the whole migration: all plans that were active, up to the
+      counting plan (`plan`). `batches` are those of the counting plan.
     - `verified` includes moved users: a cutover verifies.
     - `attention` may be cut, `attention_total` is not.
     - `rate` is the throughput of the last minutes, None while nothing is copied; `last_rate` is that of the last minutes in
@@ -510,7 +510,7 @@ class ReportFacts:
     - `plan` is None without a plan, or if its document cannot be read (`plan_problem` says why).
     - `forecast` is None if nothing is left or too little was copied; `since` is None without an earlier report.
     - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
-    - `outlook` is how full the target will be.
+    - `outlook` is the expected usage of the target.
     - `incidents` lists unresolved ones first.
     - `speed_ups` are those of users who work on the target, newest first; `speed_up_sums` has each test over all of them.
     """
@@ -539,7 +539,7 @@ class ReportFacts:
 
 
 class MetricKind(StrEnum):
-    """How a metric behaves. A counter never decreases, not even across restarts of the program."""
+    """The type of a metric. A counter never decreases, not even across restarts of the program."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -582,7 +582,7 @@ class MetricSums:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFacts:
     """One snapshot of everything behind the metrics. `runs` has the newest run of every verb, `capacity` the newest sample of
-    each side, `frozen_since_s` the begin of each current freeze, for a cutover or a rollback. Reading took `read_s`.
+    each side, `frozen_since_s` the start of each current freeze, for a cutover or a rollback. Reading took `read_s`.
     """
 
     status: StatusFacts
@@ -644,7 +644,7 @@ SILENT_AFTER_S = 30.0
 
 
 def run_life(*, silent_s: float, finished: bool, process_gone: bool = False) -> RunLife:
-    """The liveness of a run. `process_gone`: its process is known to be gone."""
+    """The liveness of a run. `process_gone`: its process has ended for certain."""
     if finished:
         return RunLife.ENDED
     if process_gone:

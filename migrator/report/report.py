@@ -122,7 +122,9 @@ def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast
 
 
 def _without_repeats(slots: Sequence[model.WorkSlot], done_files: int, done_bytes: int) -> Sequence[model.WorkSlot]:
-    """Slots scaled to what is done: streams count repeated transfers, and do not count files that were there already."""
+    """Slots scaled to the work done: streams count repeated transfers, but not files that were already on the
+    target.
+    """
     files, size_bytes = sum(slot.files for slot in slots), sum(slot.size_bytes for slot in slots)
     by_files = done_files / files if files else 1.0
     by_bytes = done_bytes / size_bytes if size_bytes else 1.0

@@ -55,7 +55,7 @@ def span_width(duration_s: float, points: int) -> float:
 
 
 def with_rests(points: Sequence[model.DonePoint], span_s: float) -> tuple[model.DonePoint, ...]:
-    """`points` with another point at the end of each idle time, so that a line through them stays level while nothing ran.
+    """`points` with another point at the end of each idle time: a line through them stays level while idle.
     Points are at most a span apart if something was finished in both spans.
     """
     found: list[model.DonePoint] = []
@@ -132,7 +132,8 @@ def over_all_plans(
     """Every user tree of the migration once. `by_plan` has the trees of the counting plan, then those of earlier plans, newest
     first; `cutovers` is the state of the newest cutover of each tree; `set_apart` are trees that the counting plan could not take.
 
-    An earlier plan counts until the newer one has come as far with the tree: making a plan changes nothing on the target.
+    An earlier plan counts until the newer one has made as much progress with the tree: a new plan alone does not
+    change the target.
     """
     present = {facts.tree.path for facts in by_plan[0]}.union(set_apart) if by_plan else set()
     found: dict[bytes, model.TreeFacts] = {}
@@ -186,7 +187,9 @@ def add_up(trees: Sequence[model.TreeFacts], *, counts: frozenset[model.TreeStat
 
 
 def left_to_people(trees: Sequence[model.TreeFacts]) -> bool:
-    """Whether only files that failed at every attempt are left. There is no estimate for these: they wait for an operator."""
+    """Whether only files that failed at every attempt are left. There is no estimate for these: an operator must
+    act.
+    """
     left = [tree for tree in trees if tree.tally.left_files > 0 or tree.tally.left_bytes > 0]
     return bool(left) and all(tree.state is model.TreeState.ATTENTION for tree in left)
 
@@ -245,8 +248,8 @@ def estimates(
     done: Sequence[model.DonePoint],
     started_at_s: float | None,
 ) -> tuple[model.Estimate, ...]:
-    """Two estimates of when the copying will be done: by the cost of files and bytes, without pauses, and at the pace so far, which
-    includes pauses. None if nothing is left, or if both are unknown.
+    """Two estimates of the end of the copying: by the cost of files and bytes, without pauses, and by the pace so far,
+    which includes pauses. None if nothing is left, or if both are unknown.
     """
     if tally.total_files <= 0 or (tally.left_files <= 0 and tally.left_bytes <= 0):
         return ()
@@ -385,8 +388,8 @@ def server_outlooks(bricks: Sequence[model.BrickOutlook], plan: Plan | None) -> 
 def target_outlook(
     samples: Sequence[CapacitySample], left: model.Tally, forecast: model.CopyForecast | None, *, now_s: float
 ) -> CapacityOutlook | None:
-    """How full the target will be after the copying: the newest sample plus what is left. None without a sample, or if nothing
-    is left.
+    """The usage of the target after the copying: the newest sample plus the files left to copy. None without a sample,
+    or if nothing is left.
     """
     newest = next((sample for sample in reversed(samples) if sample.side is Side.TARGET), None)
     if newest is None or (left.left_bytes <= 0 and left.left_files <= 0):
@@ -403,7 +406,7 @@ def target_outlook(
 
 
 def reaped_facts(reap: PlanReap | None, archives: Iterable[ArchiveRecord], released: int) -> model.ReapedFacts | None:
-    """What a plan archives or skips; None if it moves everything and nothing was archived."""
+    """The files that a plan archives or skips; None if it moves everything and nothing was archived."""
     proven = [one for one in archives if one.state is ArchiveState.PROVEN]
     trees = () if reap is None else reap.trees
     to_archive = [tree for tree in trees if tree.action is ReapAction.ARCHIVE]
@@ -493,7 +496,7 @@ def _amounts(since: model.SinceReport, now_s: float) -> Iterator[str]:
 
 
 def _pace_reasons(before: model.ThroughputPoint | None, after: model.ThroughputPoint | None) -> Iterator[str]:
-    """How the share of the time in which streams ran, and their rate, have changed."""
+    """The changes of the streams' rate, and of the share of the time in which they ran."""
     if after is None:
         yield "no stream has run since then"
         return
@@ -606,8 +609,9 @@ def _verification(batch: model.BatchFacts) -> Iterator[tuple[str, str]]:
 
 
 def after_differences(verification: VerificationRecord) -> str:
-    """The next steps after a verification with differences; empty without any. A delta pass sends again what differed, copies what
-    users changed since, and removes what they deleted, as far as this program had copied it.
+    """The next steps after a verification with differences; empty without any. A delta pass resends files that
+    differed, copies files that users changed since, and removes files that they deleted, if this program had copied
+    them.
     """
     counts = {kind: count for kind, count in verification.differences.items() if count}
     again = sum(counts.pop(kind.value, 0) for kind in _MAY_PASS)

@@ -1,8 +1,9 @@
 """The expected end of the copying, with a range. Pure.
 
-What is left counts as work: files and bytes by their cost. The history gives the work per day, pauses, failures and nights included;
-the expected end is where that pace leads. The range comes from the days of the history, which differ, and from how certain the costs
-are. Its constants are fitted to simulated migrations (tests/report/simulated_migrations.py).
+What is left counts as work: files and bytes by their cost. The history gives the work per day, including pauses,
+failures and nights; the expected end is that pace extrapolated. The range comes from the differences between days and
+from the uncertainty of the costs. Its constants are fitted to simulated migrations
+(tests/report/simulated_migrations.py).
 """
 
 import math
@@ -122,8 +123,9 @@ def _work(files: int, size_bytes: int, costs: tuple[float, float]) -> float:
 def _work_left(
     slots: Sequence[WorkSlot], left: Tally, costs: tuple[float, float], groups: Sequence[CostSums]
 ) -> list[float]:
-    """What is left, in seconds of stream work, by the costs of all attempts but those of one group, for each group. Each is
-    scaled to the costs behind the rates, so that a fit with expensive files has no effect if the history has the same mix.
+    """The work left, in seconds of stream work, one value per group: by the costs of all attempts except those of the
+    group. Each value is scaled to the costs behind the rates: a fit with expensive files has no effect if the history
+    has the same mix.
     """
     files, size_bytes = sum(slot.files for slot in slots), sum(slot.size_bytes for slot in slots)
     fits = [costs]

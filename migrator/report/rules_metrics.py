@@ -1,4 +1,6 @@
-"""Every metric, and its value from a snapshot of the ledger. Labels are bounded: nothing grows with users or files. Pure."""
+"""Every metric, and its value from a snapshot of the ledger. Labels are bounded: their number does not grow with users
+or files. Pure.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

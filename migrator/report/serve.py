@@ -292,7 +292,7 @@ class Server(ThreadingHTTPServer):
         return False
 
     def handle_error(self, *_: object) -> None:
-        """Log the type of the error only: nothing of a request is logged."""
+        """Log only the type of the error, and no part of the request."""
         _log.error("a request could not be answered: %s", type(sys.exception()).__name__)
 
     def is_ours(self, hosts: Sequence[str]) -> bool:
@@ -352,8 +352,8 @@ class _Handler(BaseHTTPRequestHandler):
         if route is not None and route.open_to_all:
             return route.answer()
         if any(server.is_token(given) for given in parse_qs(query).get("token", ())):
-            # The redirect keeps the token out of the address line and the history. Lax instead of Strict, so that links in
-            # web mail work; the server is read-only.
+            # The redirect keeps the token out of the address line and the history. Lax instead of Strict, because
+            # links in web mail must work; the server is read-only.
             cookie = f"{server.cookie}; HttpOnly; SameSite=Lax; Path=/"
             return text(303, "go on", Location="/" if route is None else path, **{"Set-Cookie": cookie})
         if not server.may_read(headers.get("authorization", ""), headers.get("cookie", "")):

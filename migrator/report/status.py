@@ -135,7 +135,7 @@ _RUNS = 5
 _COPYING_VERB = "run"
 
 IsGone = Callable[[int, float], bool]
-"""Whether a process (pid, time of its last heartbeat) is known to be gone from this machine."""
+"""Whether a process (pid, time of its last heartbeat) has certainly ended on this machine."""
 
 
 def read_status(
@@ -313,12 +313,12 @@ def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[m
 
 
 def run_facts(record: RunRecord, now_s: float, *, gone: bool) -> model.RunFacts:
-    """One run; `gone`: its process is known to be gone."""
+    """One run; `gone`: its process has ended for certain."""
     silent_s = max(now_s - record.heartbeat_at_s, 0.0)
     life = model.run_life(silent_s=silent_s, finished=record.finished_at_s is not None, process_gone=gone)
     return rules.of_record(model.RunFacts, record, life=life, silent_s=silent_s)
 
 
 def has_gone(record: RunRecord, is_gone: IsGone | None) -> bool:
-    """Whether the process of a run is known to be gone, although it recorded no end."""
+    """Whether the process of a run has certainly ended, although it recorded no end."""
     return record.finished_at_s is None and is_gone is not None and is_gone(record.pid, record.heartbeat_at_s)

@@ -118,7 +118,7 @@ def _brick_blocks(report: model.ReportFacts) -> Iterator[doc.Block]:
 
 
 def _reaped_blocks(reaped: model.ReapedFacts | None, plan: Plan | None) -> Iterator[doc.Block]:
-    """What is archived or skipped instead of copied."""
+    """The files archived or skipped instead of copied."""
     if reaped is None:
         return
     yield doc.facts(
@@ -194,7 +194,7 @@ def day_chart(days: Sequence[model.ThroughputPoint]) -> Iterator[doc.Block]:
 
 
 def capacity_blocks(samples: Sequence[CapacitySample], outlook: CapacityOutlook | None) -> Iterator[doc.Block]:
-    """How full both sides are, in bytes and inodes, and how full the target will be."""
+    """The usage of both sides, in bytes and inodes, and the expected usage of the target."""
     newest = {sample.side: sample for sample in samples}
     if not newest:
         return

@@ -35,7 +35,7 @@ def first_sections(status: model.StatusFacts, short: Iterable[doc.Block]) -> Ite
 
 
 def bars(status: model.StatusFacts) -> Iterator[doc.Block]:
-    """How much is copied, verified, and moved: its users work on the target."""
+    """The amounts copied, verified, and moved (users work on the target)."""
     if status.plan is not None:
         yield _bar("copied", status.overall, "copied")
         content = model.percent_of(status.verified_content_bytes, status.verified.done_bytes)
@@ -62,7 +62,7 @@ def _short(status: model.StatusFacts) -> Iterator[doc.Block]:
 
 
 def users_words(status: model.StatusFacts) -> str:
-    """How many users are copied, and how many work on the target."""
+    """The number of users copied, and of those who work on the target."""
     copied, moved = status.overall, status.moved
     return f"{format_count(copied.done_users)} of {format_count(copied.total_users)} copied, {format_count(moved.done_users)} moved"
 
@@ -117,7 +117,7 @@ def progress_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
 
 
 def all_copied(status: model.StatusFacts) -> str:
-    """That nothing is left to copy, or only files that need attention; empty as long as something else is left."""
+    """A sentence if nothing is left to copy, or only files that need attention; otherwise empty."""
     tally, words = status.overall, "everything that is planned was copied"
     if left_to_people(status.trees):
         need = "needs" if tally.left_files == 1 else "need"
@@ -230,7 +230,7 @@ def brick_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
 
 
 def blocker_table(blocked: Sequence[model.Blocker]) -> doc.Block:
-    """What is blocked, why, and the next step."""
+    """The blockers, with reasons and next steps."""
     return doc.table(
         "",
         [doc.paths("blocked"), doc.paths("waits for"), doc.wide("next step")],

@@ -55,8 +55,8 @@ _TREE_ORDER = (
 
 def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float]]) -> None:
     """Show snapshots until Ctrl-C, SIGTERM, or the end of the reader: on the whole screen of a capable terminal, otherwise as plain
-    lines without control codes. The iterator gives the facts, why they could not be refreshed (empty: they are new), and the
-    seconds until the next ones. Only the main thread may call it.
+    lines without control codes. The iterator yields the facts, the reason why they could not be refreshed (empty: they
+    are new), and the seconds until the next ones. Only the main thread may call it.
     """
     console = Console(file=stream, highlight=False)
     # Without requested events, poll reports only that the reader is gone.
@@ -96,7 +96,7 @@ def _end(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def change_lines(before: model.WatchFacts | None, now: model.WatchFacts) -> Iterator[str]:
-    """What is at work, the progress, and each blocker if it is new, then the events since the previous snapshot."""
+    """The operations in progress, the progress, each new blocker, then the events since the previous snapshot."""
     at = datetime.fromtimestamp(now.status.at_s, UTC).strftime("%H:%M:%S")
     known = set() if before is None else {state for state, _ in _states(before.status)}
     for state, words in _states(now.status):
@@ -133,8 +133,8 @@ _Part = tuple[str, Text | None, Sequence[_Row]]
 
 
 def screen(facts: model.WatchFacts, problem: str = "", *, height: int) -> RenderableType:
-    """A snapshot for a terminal of some lines: parts in order of importance, long lists cut. `problem` says why these facts could
-    not be refreshed. What does not fit is cut at the right and at the bottom.
+    """A snapshot for a terminal of some lines: parts in order of importance, long lists cut. `problem` is the reason
+    why these facts could not be refreshed. Text that does not fit is cut at the right and at the bottom.
     """
     most = max(height // _PARTS_PER_SCREEN, _LEAST_ROWS)
     grid = Table.grid(padding=(0, 0), expand=True)

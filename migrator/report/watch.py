@@ -15,7 +15,7 @@ _RATES, _RATE_SPAN_S = 60, 60.0
 """The chart of the throughput shows an hour, until now or the end of the last copying."""
 
 LEAST_PAUSES = 9.0
-"""Least ratio of the pause to the time that a snapshot took, so that watching uses at most a tenth of a core."""
+"""Minimum ratio of the pause to the time that a snapshot took: watching uses at most a tenth of a core."""
 
 _RECENT_S = 30.0
 _NEWS = 50
@@ -66,7 +66,7 @@ def snapshots(
 
 
 def pause_s(interval_s: float, read_s: float) -> float:
-    """How long to wait after a snapshot that took `read_s`."""
+    """Seconds to wait after a snapshot that took `read_s`."""
     return max(interval_s, read_s * LEAST_PAUSES)
 
 
