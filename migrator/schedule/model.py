@@ -17,7 +17,7 @@ class ObstacleKind(StrEnum):
     """Why a schedule cannot be completed."""
 
     TARGET_BYTES = "target-bytes"
-    """The next batch does not fit on the target, and nothing will free more room."""
+    """The next batch does not fit on the target, and no later step will free more room."""
     TARGET_INODES = "target-inodes"
     TARGET_GROWTH = "target-growth"
     """Growth of moved users fills the target."""
@@ -215,8 +215,9 @@ class OldFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """A batch. `target_bytes` and `target_inodes` are its need beyond what is on the target already. Copying it as it is now,
-    with all streams, takes `copy_days`, or `copy_days_in_drain` while a drain moves files all the time (None: the same).
+    """A batch. `target_bytes` and `target_inodes` are its need beyond what is on the target already. Copying its
+    current content with all streams takes `copy_days`, or `copy_days_in_drain` while a drain moves files the whole
+    time (None: the same).
     """
 
     number: int

@@ -45,7 +45,7 @@ def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
         tuple(sorted(places, key=lambda place: (held[place], place))),
         tuple(sorted(places, key=lambda place: (-size[place], held[place], place))),
         tuple(sorted(places, key=lambda place: (size[place], held[place], place))),
-        # Subvolumes without spare room can take nothing from others, so they go first.
+        # Subvolumes without spare room cannot receive files from others, so they are drained first.
         tuple(sorted(places, key=lambda place: (size[place] - held[place], place))),
         tuple(places),
     ]
@@ -446,7 +446,7 @@ def _size(room: BrickRoom) -> int | None:
 
 
 class Placement:
-    """Usage of subvolumes by trees. What lies on no known brick counts on all of them, by their size."""
+    """Usage of subvolumes by trees. Files on no known brick count on all of them, by their size."""
 
     def __init__(self, sets: Sequence[model.SubvolumeFacts], uses: Iterable[model.TreeOnBrick]) -> None:
         self._weights = [one.total_bytes for one in sets]

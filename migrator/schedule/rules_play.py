@@ -114,7 +114,7 @@ class SourceSide:
         self._gone: list[int] = []
         self._weights = [max(one.total_bytes, 1) for one in self.facts]
         self._active_weight = sum(self._weights)
-        # A drain does not move file system overhead, nor what was written since the scan.
+        # A drain does not move file system overhead, nor files written since the scan.
         content = [self.content(place, 0.0) for place in range(count)]
         self._overhead = [max(one.used_bytes - held, 0.0) for one, held in zip(self.facts, content, strict=True)]
         # One that exceeds its limit from the start is limited by its size until it has fallen below the limit.
@@ -231,8 +231,8 @@ class TargetSide:
         self.inodes_rate += batch.placed.all_files * self._facts.growth_share
 
     def lacking(self, day: float, batch: model.BatchFacts | None = None) -> tuple[float, float]:
-        """Bytes and inodes beyond the limits on that day, with another batch; 0 if within. It counts what the migration has copied,
-        with growth and trash.
+        """Bytes and inodes beyond the limits on that day, with another batch; 0 if within. It counts the content
+        copied by the migration, with growth and trash.
         """
         used_bytes, used_inodes = self._bytes + self.bytes_rate * day, self._inodes + self.inodes_rate * day
         if batch is not None:
@@ -344,7 +344,7 @@ class _Player:
             self._advance(coming)
 
     def hold_back(self, obstacle: model.Obstacle | None) -> Holds | None:
-        """What has to wait longer in the next simulation; None if waiting cannot avoid the obstacle."""
+        """The steps that must wait longer in the next simulation; None if waiting cannot avoid the obstacle."""
         if obstacle is None:
             return None
         if obstacle.kind is model.ObstacleKind.TARGET_GROWTH and self._batch_began_at_joins:
@@ -395,7 +395,8 @@ class _Player:
         self._next_batch += 1
 
     def _copy_end(self, batch: model.BatchFacts, done_days: float = 0.0) -> float:
-        """The day on which the batch is copied if no other drain begins, including what users add meanwhile. Copying is slower
+        """The day on which the batch is copied, including the files that users add meanwhile, if no other drain
+        begins. Copying is slower
         while a drain moves files.
         """
         day = self._day

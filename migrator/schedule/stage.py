@@ -44,8 +44,9 @@ def schedule_for_plan(
     capacity: Capacity,
     now_s: float,
 ) -> Schedule:
-    """The schedule of a plan in progress, by the measurements in the ledger, or one with only the problem. `settled` are the
-    newest cutovers of trees whose users work on the target, `arrived` is what earlier plans copied, by tree.
+    """The schedule of a plan in progress, by the measurements in the ledger, or one with only the problem. `settled`
+    are the newest cutovers of trees whose users work on the target; `arrived` is the usage copied by earlier plans, by
+    tree.
     """
     try:
         sets, placement = _bricks(queries, scheduling)
@@ -101,7 +102,7 @@ def schedule_for_plan(
 def _bricks(
     queries: "CatalogQueries", scheduling: PlanScheduling
 ) -> tuple[tuple[SubvolumeFacts, ...], rules.Placement]:
-    """The subvolumes, and where users are. Raises NoSchedule."""
+    """The subvolumes, and the distribution of users over them. Raises NoSchedule."""
     if not queries.record.bricks:
         raise rules.NoSchedule(
             f"catalog {queries.record.name} was scanned through the mount, which does not tell who uses which brick: "
@@ -114,7 +115,7 @@ def _bricks(
 
 
 def _archived_s(batch: Batch, reaped: Mapping[bytes, ReapedTree], cost: TransferCost) -> float:
-    """Time to read what is archived, which the forecast of a batch does not include."""
+    """Time to read the files to archive, which the forecast of a batch does not include."""
     found = [reaped[tree.path] for tree in batch.trees if tree.path in reaped]
     archived = [tree for tree in found if tree.action is ReapAction.ARCHIVE]
     return copy_s(sum(tree.files for tree in archived), sum(tree.size_bytes for tree in archived), cost)
