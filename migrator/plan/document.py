@@ -12,8 +12,8 @@ from migrator.core.durable import replacing
 from migrator.core.errors import Refused, UsageError
 from migrator.plan.model import Plan, check_plan_name
 
-# --- Document text: sorted keys, one value per line, bytes percent-escaped. Equal plans are equal text, and a diff between two
-# plans shows what differs.
+# --- Document text: sorted keys, one value per line, bytes percent-escaped. Equal plans give equal text, and a diff
+# between two plans shows their differences.
 
 
 FORMAT = 1

@@ -1,4 +1,4 @@
-"""What a target cannot keep of a path: found in a catalog by SQL, and told in words. Pure."""
+"""Attributes of paths that a target cannot keep, as SQL conditions over a catalog and as descriptions. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _LINUX_NAME_LIMIT_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One kind of loss. `sql` is a condition over the rows of a catalog; empty: no path can be concerned."""
+    """One kind of loss. `sql` is a condition over the rows of a catalog; empty: no path can be affected."""
 
     kind: Kind
     sql: str
@@ -22,8 +22,8 @@ class Loss:
 
 
 def losses(can: TargetCapabilities) -> Sequence[Loss]:
-    """The losses that are possible on this target. Catalogs know only the namespaces of extended attributes and the size of the
-    largest, so more files may be found than lose something.
+    """The losses that are possible on this target. Catalogs have only the namespaces of extended attributes and the
+    size of the largest, so the conditions may match more files than lose something.
     """
     return [loss for possible, loss in _losses(can) if possible]
 

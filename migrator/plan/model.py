@@ -48,7 +48,9 @@ _LEAST_HOLES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeUsage:
-    """What one user tree holds. `files` counts every path that is no directory; bytes count a link group once."""
+    """The content of one user tree. `files` counts every path that is not a directory; bytes count a link group
+    once.
+    """
 
     tree: UserTree
     files: int
@@ -67,8 +69,8 @@ class TreeUsage:
 
     @property
     def room_bytes(self) -> int:
-        """The room on the target. Where few of the bytes have blocks, the rest are holes, which stay holes; compression of the source
-        saves less.
+        """The room that the tree needs on the target. If few of its bytes have blocks, the rest are holes, and holes
+        are preserved. Compression on the source saves less than that.
         """
         holes = self.allocated_bytes * _LEAST_HOLES < self.size_bytes
         return self.allocated_bytes if holes else self.size_bytes
@@ -87,8 +89,8 @@ class Usages:
 
 
 class SurpriseKind(StrEnum):
-    """Findings that users should know before the move. The `loss-` kinds are what the target cannot keep. `skipped` and
-    `archived` are paths of the reap list; only verifications count them.
+    """Findings that users need before the move. The `loss-` kinds are attributes that the target cannot keep. `skipped`
+    and `archived` are paths of the reap list; only verifications count them.
     """
 
     HARD_LINKS_IN_BATCH = "hard-links-across-trees"

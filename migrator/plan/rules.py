@@ -99,7 +99,7 @@ def _thinned(points: Sequence[EmptyingPoint]) -> tuple[EmptyingPoint, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
     """Limits of one batch. A tree that exceeds them is a batch of its own. `max_files` counts directories too: each
-    costs an inode and a look-up.
+    one costs an inode and a look-up.
     """
 
     max_bytes: int
@@ -222,8 +222,8 @@ def unverified(passes: Iterable[PassKind]) -> BatchState:
 
 
 def after_delta(now: BatchState, *, sent: bool) -> BatchState:
-    """The state of a batch with a new pass after its seed. `sent`: the pass sends, renames or removes something, which an
-    earlier verification has not seen.
+    """The state of a batch with a new pass after its seed. `sent`: the pass sends, renames or removes something, so an
+    earlier verification does not cover it.
     """
     if now is BatchState.SEEDED or (now is BatchState.VERIFIED and sent):
         return BatchState.CONVERGING

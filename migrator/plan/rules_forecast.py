@@ -1,4 +1,4 @@
-"""How long copying takes, and how the source grows. Pure."""
+"""The duration of copying, and the growth of the source. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence

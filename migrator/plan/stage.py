@@ -131,8 +131,8 @@ def quota_problems(
     reap: PlanReap | None,
     meant: bool,
 ) -> tuple[str, ...]:
-    """Sentences about users who would exceed or approach their limits on the target. `arrived` is what earlier plans copied, by
-    tree. With `meant` the source limits directories, so unknown limits of the target are a problem.
+    """Sentences about users who would exceed or approach their limits on the target. `arrived` is the usage copied by
+    earlier plans, by tree. `meant`: the source limits directories, so unknown limits of the target are a problem.
     """
     left: dict[bytes, Need] = {}
     for usage in ranking:
@@ -169,8 +169,8 @@ def reap_for_plan(
     cost: TransferCost,
     now_s: float,
 ) -> PlanReap | None:
-    """Select what is reaped of these trees and write the reap list; `queries` then leave it out of chunks. None if no rule
-    matches anything.
+    """Select the files to reap in these trees and write the reap list; `queries` then leave them out of chunks. None
+    if no rule matches any file.
 
     Raises UsageError for a rule that names no known user or tree, Refused if a rule cannot be applied here.
     """
@@ -223,8 +223,8 @@ def write_batches(
     capacity: Capacity,
     arrived: Mapping[bytes, Need],
 ) -> tuple[tuple[Batch, ...], tuple[str, ...]]:
-    """Write the chunk lists of a plan; return its batches, and problems with the room for them. `capacity` is the room of the
-    target now, `arrived` is what earlier plans copied, by tree.
+    """Write the chunk lists of a plan; return its batches, and problems with the room for them. `capacity` is the
+    current room of the target; `arrived` is the usage copied by earlier plans, by tree.
     """
     transfer = site.transfer
     limits = ChunkLimits(
@@ -274,7 +274,7 @@ def _room(needs: Sequence[Need], *, site: Site, capacity: Capacity) -> tuple[tup
 
 
 def _beyond(need: Need, part: Sequence[TreeUsage], arrived: Mapping[bytes, Need]) -> Need:
-    """The need of a batch beyond what earlier plans copied of its trees, which is replaced and not added to."""
+    """The need of a batch beyond the files that earlier plans copied of its trees: new copies replace these."""
     by_tree = {
         usage.tree.path: Need(size_bytes=usage.size_bytes, inodes=usage.files + usage.directories) for usage in part
     }
@@ -331,7 +331,7 @@ class PlanRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDifference:
     """A plan against the one that is active: user trees that only one of them has, and those that are in other batches;
-    `size_bytes` and `files` are what it has more.
+    `size_bytes` and `files` are its excess over the active plan.
     """
 
     active: str
@@ -390,7 +390,7 @@ def make_plan(
             "this site has no record in the ledger", cause="`init` was not run", hint="run `migrator init`"
         )
     _require_inodes(capacity, site.target.inodes_free, request)
-    # The ledger may know plans whose documents are gone.
+    # The ledger may have plans whose documents were deleted.
     name = documents.next_name(taken=ledger.plans.names()) if request.name is None else request.name
     documents.require_free(name)
     now_s = clock.now_s()
@@ -547,7 +547,7 @@ def _surprises(
 ) -> tuple[Surprise, ...]:
     trees = frozenset(usage.tree.path for usage in usages.trees)
     batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
-    # If the target was not probed, a problem says so, instead of losses that another target would have.
+    # If the target was not probed, the plan reports that as a problem instead of assumed losses.
     findings = queries.findings(known, long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1)
     return sort_surprises(
         (

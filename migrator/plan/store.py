@@ -30,8 +30,8 @@ from migrator.schedule.model import TreeOnBrick
 # --- SQL
 #
 # Values are parameters; only constants of this module are put together into text. DuckDB has few functions on BLOB: comparison,
-# `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes what is not printable. Paths are taken apart on `hex`, which is
-# exact.
+# `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes unprintable bytes. Paths are taken apart on `hex`,
+# which is exact.
 
 
 TINY_BELOW_BYTES = 4096
@@ -199,8 +199,8 @@ class CatalogQueries:
         return self._connection.execute(query, parameters).fetchall()
 
     def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
-        """Counts, bytes and ages of every tree, and of what lies outside. Files last changed after `now_s` are in the first bucket,
-        `in the future`.
+        """Counts, bytes and ages of every tree, and of all paths outside. Files last changed after `now_s` are in the
+        first bucket, `in the future`.
         """
         tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self._record.trees}
         parameters: dict[str, object] = {"tiny": tiny_below_bytes}
@@ -236,7 +236,7 @@ class CatalogQueries:
         self._connection.execute(SPANNING)
         members: dict[tuple[bytes, ...], list[SpanMember]] = {}
         for trees, tree, names, examples in self._all(SPAN_MEMBERS, {"examples": MAX_EXAMPLES}):
-            # The empty path stands for no tree: no tree has it.
+            # The empty path means no tree: no tree has this path.
             member = SpanMember(tree=tree or None, names=names, examples=tuple(examples))
             members.setdefault(tuple(trees), []).append(member)
         return tuple(
@@ -253,7 +253,8 @@ class CatalogQueries:
                 yield SymlinkRow(path=path[index], tree=tree[index], target=target[index] or b"")
 
     def findings(self, capabilities: TargetCapabilities | None, *, long_path_bytes: int) -> Sequence[Surprise]:
-        """Paths of at least `long_path_bytes`, and what the target cannot keep; per tree. None: not known.
+        """Per tree: paths of at least `long_path_bytes`, and paths with attributes that the target cannot keep. None:
+        not known.
 
         Labels that the kernel sets by its own policy (`security.selinux` and others) are counted only if the target keeps no
         attributes of that namespace.
@@ -295,7 +296,7 @@ class CatalogQueries:
         return listed(self._connection, batches, bricks=self._bricks, rows=self._to_pack)
 
     def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> Reaping:
-        """Select what the rules match; later listings leave out what is archived or skipped."""
+        """Select the files that the rules match; later listings leave out archived and skipped files."""
         reaping = Reaping(self._connection, self._record, rules, keep_file=keep_file, now_s=now_s)
         self._to_pack = reaping.keep_back()
         return reaping

@@ -145,7 +145,7 @@ def _heaviest(plan: Plan) -> document.Block:
 
 
 def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Iterator[document.Block]:
-    """User trees by weight, with their ages; and what lies outside every tree."""
+    """User trees by weight, with their ages; and all paths outside."""
     every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
     yield document.table(
         "User trees by bytes",
@@ -244,7 +244,7 @@ def _named(users: Sequence[str]) -> str:
 
 
 def surprise_kinds(surprises: Sequence[Surprise]) -> document.Block:
-    """What will surprise, kind by kind over all trees, with the first examples of each."""
+    """Surprises by kind over all trees, with the first examples of each."""
     by_kind: dict[SurpriseKind, list[Surprise]] = {}
     for one in surprises:
         by_kind.setdefault(one.kind, []).append(one)
@@ -284,7 +284,7 @@ def _details(found: Sequence[Surprise]) -> str:
 
 
 def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> document.Block:
-    """What will surprise somebody if nobody says it beforehand."""
+    """Findings that users need before the move."""
     return document.table(
         "",
         [
