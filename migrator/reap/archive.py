@@ -67,8 +67,8 @@ class ProvenArchives:
         return held
 
     def problems(self, tree: bytes) -> Sequence[str]:
-        """Read every proven archive of the tree completely, from the target's disks, and return what is wrong; empty if all are
-        intact. To be called before the archived files are deleted. Nothing is cached.
+        """Read every proven archive of the tree completely, from the target's disks, and return the problems; empty if
+        all are intact. Call it before the archived files are deleted. Nothing is cached.
         """
         found: list[str] = []
         for record in self._records.of_tree(tree):
@@ -106,8 +106,8 @@ class ProvenArchives:
 
 
 def read_back(folder: HeldFolder, record: model.ArchiveRecord) -> str:
-    """Read a whole archive from the disks and compare it with its index, and both with the ledger: every byte, every digest.
-    Returns what is wrong; empty if the archive is intact. Raises OSError.
+    """Read a whole archive from the disks and compare it with its index, and both with the ledger: every byte, every
+    digest. Returns the problem; empty if the archive is intact. Raises OSError.
     """
     try:
         index = read_index(folder, record)
@@ -142,7 +142,8 @@ def read_index(folder: HeldFolder, record: model.ArchiveRecord) -> TarIndex:
 # --- The stage
 #
 # The order makes it safe to kill at any moment: files under partial names, synced; the ledger, as written; the final names; a
-# read-back from the disks; the ledger, as proven. Only proven archives count. The next call first recovers what a killed one left:
+# read-back from the disks; the ledger, as proven. Only proven archives count. The next call first recovers from a
+# killed one:
 # partial files are removed; written archives are read back, or become void.
 
 
@@ -185,8 +186,9 @@ class ArchivingWorld:
 async def archive_trees(request: ArchiveRequest, world: ArchivingWorld) -> tuple[model.TreeArchived, ...]:
     """Archive the selected files of each tree. Repeating the call resumes one that was stopped or killed.
 
-    Must not run twice at the same time, nor beside a run. Raises Refused by the guards (a mount is not the recorded one, an
-    archive directory is not root's alone), MigratorError if the target fails or an archive cannot be read back.
+    Must not run twice at the same time, nor concurrently with a run. Raises Refused if a mount is not the recorded
+    one, or if not only root can access an archive directory. Raises MigratorError if the target fails or an archive
+    cannot be read back.
     """
     done: list[model.TreeArchived] = []
     for tree in request.trees:
@@ -232,7 +234,7 @@ class _Tree:
     _examples: list[model.LeftOut] = field(default_factory=list)
 
     def archive(self, stop: threading.Event) -> model.TreeArchived:
-        """Archive what is not archived yet; ends early after `stop`."""
+        """Archive the files that are not archived yet; ends early after `stop`."""
         world, path = self.world, self.tree.path
         nothing = model.TreeArchived(tree=path, user=self.tree.user, left_out={})
         state = self._cutover_state()
@@ -270,10 +272,10 @@ class _Tree:
         return self.world.ledger.archives
 
     def _recover(self, folder: HeldFolder, records: Sequence[model.ArchiveRecord]) -> None:
-        """Recover what a killed call left: remove partial archives, read back written ones, and make void (and remove) those that
-        are lost or fail. Files unknown to the ledger are not touched.
+        """Recover from a killed call: remove partial archives, read back written ones, and make void (and remove)
+        those that are lost or fail. Files unknown to the ledger are not touched.
 
-        To be called before anything is archived, while the source still has everything.
+        Call it before any file is archived, while the source still has all files.
         """
         _remove_partial(folder)
         there = frozenset(folder.names())
@@ -291,7 +293,7 @@ class _Tree:
             folder.remove([name for name in names if name in there])
 
     def _problem(self, folder: HeldFolder, record: model.ArchiveRecord) -> str:
-        """What is wrong with a written archive, or with the size or the index of a proven one; empty if nothing."""
+        """The problem of a written archive, or of the size or the index of a proven one; empty if there is none."""
         if record.state is model.ArchiveState.WRITTEN:
             return read_back(folder, record)
         try:
@@ -357,7 +359,7 @@ class _Tree:
         return self._open.draft
 
     def _begin(self, folder: HeldFolder) -> _OpenArchive:
-        # Numbers are never reused, not even those of files that the ledger does not know (it may be a restored backup).
+        # Numbers are never reused, not even those of files that are not in the ledger (it may be a restored backup).
         taken = [record.number for record in self._records.of_tree(self.tree.path)]
         taken += [number for name in folder.names() if (number := model.number_of(name)) is not None]
         number = max(taken, default=0) + 1

@@ -105,7 +105,7 @@ class TarDraft:
 
 
 class TarIndex:
-    """The index of one archive, in memory (some hundred bytes per member). `content` is what the ledger has the digest of."""
+    """The index of one archive, in memory (some hundred bytes per member). The digest of `content` is in the ledger."""
 
     def __init__(self, record: model.ArchiveRecord, content: bytes) -> None:
         self.record = record

@@ -163,7 +163,7 @@ def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
     try:
         facts = os.fstat(fd)
         if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
-            # The modes of both owners grant rights to the owner only, so nobody gains access in between.
+            # The modes of both owners grant rights to the owner only, so no other user gains access in between.
             os.fchmod(fd, mode)
             os.fchown(fd, uid, gid)
             remove_acls(descriptor_path(fd))
@@ -181,11 +181,11 @@ def _not_own(tree: bytes, why: str) -> Refused:
     )
 
 
-# --- Reading files of the source: look, read, and look again through the descriptor
+# --- Reading files of the source: stat, read, and stat again through the descriptor
 
 
 HELD_BYTES = MIB // 4
-"""Files up to this size are read completely before anything of them is written."""
+"""Files up to this size are read completely before any byte of them is written."""
 
 _READ_BYTES = 4 * MIB
 
@@ -259,7 +259,7 @@ class OpenMember:
         if self._held is not None:
             yield self._held
             return
-        # Data appended meanwhile is not read; the second look detects it.
+        # Data appended meanwhile is not read; the second stat detects it.
         while piece := os.pread(self._fd, min(_READ_BYTES, self.entry.size_bytes - self._read_bytes), self._read_bytes):
             self._hasher.update(memoryview(piece))
             self._read_bytes += len(piece)
@@ -306,8 +306,8 @@ def restore_file(
     *,
     overwrite: bool,
 ) -> None:
-    """Restore a member with all its attributes except those that `capabilities` lack. Missing directories above it are created
-    for its owner alone. Raises OSError (FileExistsError if the name is taken), and what `content` raises.
+    """Restore a member with all its attributes except those that `capabilities` lack. Missing directories above it are
+    created for its owner alone. Raises OSError (FileExistsError if the name is taken), and the errors of `content`.
     """
     entry = member.entry
     with (

@@ -37,7 +37,8 @@ def list_reaped(
     now_s: float,
     rows: Rows | None = None,
 ) -> model.ReapReport:
-    """Count what the rules of site.toml match in the latest catalog; `rows` receives every file, tree by tree. `users` are those
+    """Count the files that the rules of site.toml match in the latest catalog; `rows` receives every file, tree by
+    tree. `users` are those
     to list (empty: all).
 
     Raises UsageError if there is no catalog, no rule, or no such user; Refused if the source does not keep the times that a rule

@@ -14,7 +14,7 @@ from migrator.core.units import GIB, MIB
 
 
 KEEP_FILE = ".migrator-keep"
-"""The default opt-out file: nothing below the directory that holds it is reaped."""
+"""The default opt-out file: no file below its directory is reaped."""
 
 
 class ReapAction(StrEnum):
@@ -36,7 +36,7 @@ class ReapClock(StrEnum):
 class ReapRule:
     """The files of one user tree to reap. All conditions must hold (None: no condition); without any, nothing matches.
 
-    `exclude` are globs of `migrator.reap.rules`. `hidden` and `executables` include files that are left out by default.
+    `exclude` are globs of `migrator.reap.rules`. `hidden` and `executables` include files that the default leaves out.
     """
 
     action: ReapAction = ReapAction.LIST
@@ -135,7 +135,7 @@ class Savings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReap:
     """The reaping of a plan. `reap_list`, the Parquet file beside the plan, has every archived or skipped path; it and its
-    BLAKE2b digest are None if there are none. `listed` is what trees whose action is `list` could save.
+    BLAKE2b digest are None if there are none. `listed` is the possible savings of trees whose action is `list`.
     """
 
     reap_list: str | None

@@ -137,7 +137,7 @@ class _Restoring:
             ) from error
 
     def result(self, tree: bytes) -> Restored:
-        """What was done."""
+        """A summary of the restored files."""
         return Restored(
             tree=tree,
             restored=self.restored,

@@ -137,7 +137,7 @@ def _token(token: Token) -> str:
     if token is ANY:
         return f"{_NAME_BYTE}*"
     if not token:
-        # Matches nothing: RE2 has no empty class, so use a letter that hexadecimal lacks.
+        # Matches no text: RE2 has no empty class, so use a letter that hexadecimal lacks.
         return "Z"
     by_high: dict[str, str] = {}
     for byte in sorted(token):
