@@ -40,7 +40,8 @@ class CapacityPool(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageTarget:
     """A storage or metadata target. None means not known. `answers` is False if its server did not answer a question;
-    `last_contact_s` is the time since its last contact with the management service; `storage_pool` is the number of its pool.
+    `last_contact_s` is the time since its last contact with the management service; `storage_pool` is the number of
+    its pool.
     """
 
     kind: TargetKind
@@ -82,8 +83,8 @@ class DirectoryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSeen:
-    """A snapshot: every target, and the storage pool of the user trees, if known. `unanswered` are the kinds of targets of
-    which an unknown server does not answer.
+    """A snapshot: every target, and the storage pool of the user trees, if known. `unanswered` are the kinds of targets
+    of which an unknown server does not answer.
     """
 
     targets: tuple[StorageTarget, ...]
@@ -96,8 +97,9 @@ class StorageSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserQuota:
-    """The quota of one user, by uid. `limit_` None: no limit. BeeGFS counts *chunk files*: a file with content has one on each
-    storage target that it is striped over; directories and empty files have none. `used_chunk_files` None: not counted.
+    """The quota of one user, by uid. `limit_` None: no limit. BeeGFS counts *chunk files*: a file with content has one
+    on each storage target that it is striped over; directories and empty files have none. `used_chunk_files` None:
+    not counted.
     """
 
     uid: int
@@ -114,8 +116,8 @@ class UserQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOwner:
-    """The files of one owner in one user tree of the source. Only files with content count, each inode once; of a sparse file,
-    only the allocated bytes count.
+    """The files of one owner in one user tree of the source. Only files with content count, each inode once; of a
+    sparse file, only the allocated bytes count.
     """
 
     tree: bytes

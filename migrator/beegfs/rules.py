@@ -13,10 +13,10 @@ from migrator.reap.model import PlanReap, ReapAction
 
 # The room for new files, for guards and schedules.
 #
-# BeeGFS puts a new file on random targets of the best capacity pool that is not empty (normal, low, emergency), so all targets of
-# that pool fill alike. A target leaves the normal pool when its free space falls to the low limit; the others then take
-# all new files. No tool reports that limit. Targets that are not online are in no pool (BeeGFS 7 and 8, sources of the management
-# service).
+# BeeGFS puts a new file on random targets of the best capacity pool that is not empty (normal, low, emergency), so all
+# targets of that pool fill alike. A target leaves the normal pool when its free space falls to the low limit; the
+# others then take all new files. No tool reports that limit. Targets that are not online are in no pool (BeeGFS 7 and
+# 8, sources of the management service).
 
 
 DEFAULT_LOW_LIMITS = (TIB, 512 * GIB)
@@ -69,8 +69,8 @@ def low_limit(targets: Sequence[model.StorageTarget]) -> int:
 
 
 def even_room(free: Sequence[float], low_bytes: float) -> float:
-    """The room for new files, in bytes, on targets with this much free. With a known low limit, all free bytes above it count.
-    Otherwise (0) the first full target ends it: the room of the fullest, times the number of targets.
+    """The room for new files, in bytes, on targets with this much free. With a known low limit, all free bytes above it
+    count. Otherwise (0) the first full target ends it: the room of the fullest, times the number of targets.
     """
     if not free:
         return 0
@@ -90,7 +90,8 @@ another minute after it is lost."""
 
 
 def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:
-    """Why files on the target may be unreadable; none if every storage and metadata target is online, good, and in contact.
+    """Why files on the target may be unreadable; none if every storage and metadata target is online, good, and in
+    contact.
 
     Unknown states count as problems, and so does an answer without targets of either kind.
     """

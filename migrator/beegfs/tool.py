@@ -37,8 +37,8 @@ class StorageTargets(Protocol):
         """Why BeeGFS cannot report the usage of users; None if it can."""
 
     async def quotas(self, uids: Collection[int]) -> Mapping[int, UserQuota]:
-        """Usage and limits of these users on the target, without users that BeeGFS does not list; empty without quotas. Usage
-        lags by minutes. Raises ToolFailed.
+        """Usage and limits of these users on the target, without users that BeeGFS does not list; empty without quotas.
+        Usage lags by minutes. Raises ToolFailed.
         """
 
 
@@ -58,8 +58,8 @@ _VERSION_7 = "beegfs-ctl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTimes:
-    """The timeouts of questions: `list_s` for the target list of version 8, `room_s` for that of version 7, which asks every
-    server, `states_s` for the one after it has failed.
+    """The timeouts of questions: `list_s` for the target list of version 8, `room_s` for that of version 7, which asks
+    every server, `states_s` for the one after it has failed.
     """
 
     list_s: float = 6.0
@@ -70,11 +70,12 @@ class CallTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeegfsTargets:
-    """The `StorageTargets` port for the file system mounted at `mount`. `root` is the directory of the user trees below it.
-    `command` is that of site.toml; None: the tool found on this machine. A name that begins with `beegfs-ctl` means version 7.
+    """The `StorageTargets` port for the file system mounted at `mount`. `root` is the directory of the user trees below
+    it. `command` is that of site.toml; None: the tool found on this machine. A name that begins with `beegfs-ctl`
+    means version 7.
 
-    The tool finds the management service itself, and refuses if file systems of several are mounted (`command` is then a
-    script that names the right one).
+    The tool finds the management service itself, and refuses if file systems of several are mounted (`command` is then
+    a script that names the right one).
     """
 
     processes: Processes
@@ -302,8 +303,8 @@ async def look_at_storage(storage: StorageTargets | None) -> StorageLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaLook:
-    """The users with limits, by uid; `failure` is the reason if they are unknown. `spread` is the largest number of storage targets
-    of a new file.
+    """The users with limits, by uid; `failure` is the reason if they are unknown. `spread` is the largest number of
+    storage targets of a new file.
     """
 
     quotas: Mapping[int, UserQuota] = field(default_factory=dict)

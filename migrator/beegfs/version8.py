@@ -140,11 +140,11 @@ def _ago_s(text: str) -> float | None:
     return None
 
 
-# Quotas by `beegfs quota`. The format of the answers is taken from its sources: only refusals were recorded, since quotas need a
-# licence.
+# Quotas by `beegfs quota`. The format of the answers is taken from its sources: only refusals were recorded, since
+# quotas need a licence.
 #
-# `list-usage` alone knows the effective limits, but omits users without recorded usage: for them the limits that were set count,
-# or else the defaults of the pool.
+# `list-usage` alone knows the effective limits, but omits users without recorded usage: for them the limits that were
+# set count, or else the defaults of the pool.
 
 
 USAGE = ("quota", "list-usage", "--uids", "all", "--raw", *AS_LINES)
