@@ -161,8 +161,9 @@ class HostRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One measurement of one step. `value` is the mean over hosts of a time, the sum of a rate; `by_host` has the
-    parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`). `load_average`
-    is the most of any host before the run. `cold`: caches were dropped before it on every host. `skew_s` is the time between the first and the last start.
+    parts. `run` counts from 1. `details` are other measurements, by names that end in the unit (`p99_ms`).
+    `load_average` is the most of any host before the run. `cold`: caches were dropped before it on every host.
+    `skew_s` is the time between the first and the last start.
     """
 
     place: str

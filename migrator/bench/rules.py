@@ -23,8 +23,8 @@ _APART_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One file system's figures of a step, and the load of its hosts before the runs: `details` are medians of the other
-    measurements.
+    """One file system's figures of a step, and the load of its hosts before the runs: `details` are medians of the
+    other measurements.
     """
 
     label: str
