@@ -1,8 +1,9 @@
 """Probes: the latency that users see, and how a throttle follows it. Pure.
 
 A probe measures small operations on one file system, in a directory of the program's own. Its latency is that of the
-slowest metadata operation (create, stat, unlink, readdir). Write and sync times are recorded but do not count: a sync takes
-as long as the disks need, however idle they are. A probe that times out counts with the time waited; a failed one does not count.
+slowest metadata operation (create, stat, unlink, readdir). Write and sync times are recorded but do not count: a sync
+takes as long as the disks need, however idle they are. A probe that times out counts with the time waited; a failed one
+does not count.
 """
 
 import re
@@ -15,9 +16,8 @@ PROBE_NAME = b".migrator-probe"
 """The directory of the probes in the root of source and target. Only root can enter it, and no scan lists it."""
 
 ENTRIES = 16
-"""The number of files in the directory that `readdir` lists, and of the names that probes create in turn: they are spread
-over several bricks.
-"""
+"""The number of files in the directory that `readdir` lists, and of the names that probes create in turn: they are
+spread over several bricks."""
 
 PROBE_NAMES = 2 * ENTRIES + 1
 """The largest number of names in the directory."""
@@ -42,8 +42,8 @@ class ProbeSide(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTimes:
-    """The seconds that each operation of one probe took. The file of `stat_s` was not accessed since the previous round;
-    `readdir_s` lists the whole directory; the other operations use a file of the probe's own.
+    """The seconds that each operation of one probe took. The file of `stat_s` was not accessed since the previous
+    round; `readdir_s` lists the whole directory; the other operations use a file of the probe's own.
     """
 
     create_s: float
@@ -87,7 +87,8 @@ OVER_PROBES = 3
 UNDER_PROBES = 5
 """After this many probes in a row well below the limit, it goes up one step."""
 UNDER_SHARE = 0.8
-"""Well below means under this share of the limit. In between nothing changes, so that the throttle does not oscillate."""
+"""Well below means under this share of the limit. In between nothing changes, so that the throttle does not oscillate.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +123,8 @@ def readings(probes: Iterable[Probe], *, now_s: float) -> Mapping[ProbeSide, Rea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How many steps a throttle is down, and how many probes in a row have been above the limit, or well below it, since
-    the last step.
+    """How many steps a throttle is down, and how many probes in a row have been above the limit, or well below it,
+    since the last step.
     """
 
     down: int = 0

@@ -18,7 +18,9 @@ class BrickProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanProgress:
-    """A scan in progress. A scan through the mount has no `bricks`; a scan of bricks does not know how many directories wait."""
+    """A scan in progress. A scan through the mount has no `bricks`; a scan of bricks does not know how many directories
+    wait.
+    """
 
     elapsed_s: float
     rows: int

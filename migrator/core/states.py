@@ -44,9 +44,8 @@ CHUNK_STEPS = (
 """The steps of a pass, in order; the kinds of one step run at the same time."""
 CHUNK_ORDER = tuple(kind for step in CHUNK_STEPS for kind in step)
 CONTENT_KINDS = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES, ChunkKind.LINKS)
-"""The kinds that count in sums of files and bytes. Directory chunks do not: they list the same paths twice in a pass. A big
-file counts its bytes with its ranges, and its name with RANGED_FILES.
-"""
+"""The kinds that count in sums of files and bytes. Directory chunks do not: they list the same paths twice in a pass. A
+big file counts its bytes with its ranges, and its name with RANGED_FILES."""
 
 
 class ChunkState(StrEnum):

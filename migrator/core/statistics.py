@@ -1,6 +1,7 @@
 """Repeated measurements: the median of a series with its range, and the factor between two series. Pure.
 
-All estimates use ranks: no distribution is assumed, and one outlier cannot decide. Intervals hold in at least nine of ten cases.
+All estimates use ranks: no distribution is assumed, and one outlier cannot decide. Intervals hold in at least nine of
+ten cases.
 """
 
 from bisect import bisect
@@ -13,9 +14,8 @@ from statistics import median
 _MISSED = 0.1
 """The largest share of intervals that may miss the true value."""
 _BELOW = 8
-"""One in this many medians may lie below the interval of its series. Two intervals are then disjoint by chance in less than a
-tenth of cases (simulated for 3 to 40 runs).
-"""
+"""One in this many medians may lie below the interval of its series. Two intervals are then disjoint by chance in less
+than a tenth of cases (simulated for 3 to 40 runs)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """The ratio of two series with its interval. `count` is the number of values in the smaller series. `low` and `high` are
-    None if there are too few values for an interval: fewer than 3 in each.
+    """The ratio of two series with its interval. `count` is the number of values in the smaller series. `low` and
+    `high` are None if there are too few values for an interval: fewer than 3 in each.
     """
 
     factor: float
