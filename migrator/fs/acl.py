@@ -56,8 +56,8 @@ def is_minimal(entries: tuple[AclEntry, ...]) -> bool:
 
 
 def owning_group_bits(entries: tuple[AclEntry, ...]) -> int | None:
-    """The effective rights of the owning group: its entry under the mask; None without such an entry. The mode of a file with
-    an ACL shows the mask instead.
+    """The effective rights of the owning group: its entry under the mask; None without such an entry. The mode of a
+    file with an ACL shows the mask instead.
     """
     group = next((entry.permissions for entry in entries if entry.tag == GROUP_OBJ), None)
     mask = next((entry.permissions for entry in entries if entry.tag == MASK), 7)

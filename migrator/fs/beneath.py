@@ -1,4 +1,6 @@
-"""Opening paths and removing trees beneath a root by descriptor, never through a symlink, and recording the way to a path."""
+"""Opening paths and removing trees beneath a root by descriptor, never through a symlink, and recording the way to a
+path.
+"""
 
 import ctypes
 import errno
@@ -16,8 +18,9 @@ from migrator.fs.model import FileLook, Mount, parse_mountinfo, untrusted
 
 # Opening paths of any length beneath a root.
 #
-# One `openat2(2)` with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS for each piece of at most PATH_MAX (Linux 5.6 and later), otherwise
-# component by component with O_NOFOLLOW. Either way a directory that is swapped for a symlink meanwhile gives ELOOP or ENOTDIR.
+# One `openat2(2)` with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS for each piece of at most PATH_MAX (Linux 5.6 and
+# later), otherwise component by component with O_NOFOLLOW. Either way a directory that is swapped for a symlink
+# meanwhile gives ELOOP or ENOTDIR.
 
 
 _SYS_OPENAT2 = 437
@@ -313,8 +316,8 @@ class Removed:
 def remove_tree(root: Root, path: bytes, mount_points: Collection[bytes]) -> Removed:
     """Remove a directory beneath the root; entries that cannot be removed stay, with the directories above them.
 
-    Directories on other file systems are not entered, nor are `mount_points` (relative to the root), which may show another
-    part of the same file system. May be called again. Never raises OSError.
+    Directories on other file systems are not entered, nor are `mount_points` (relative to the root), which may show
+    another part of the same file system. May be called again. Never raises OSError.
     """
     removed = Removed()
     try:

@@ -80,14 +80,14 @@ LOCAL_FILESYSTEMS = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f
 
 
 _REACHING = LOCAL_FILESYSTEMS | {"overlay", "ceph", "gfs2", "gpfs", "lustre", "nfs", "nfs4", "ocfs2"}
-"""Local types, and those whose clients forward `syncfs(2)`, or write back and commit (NFS). Not BeeGFS (8.3: its client has no
-`sync_fs`, and written data stays in the memory of the servers), and not FUSE (Linux forwards it only for virtiofs; with
-GlusterFS 10.3 the bricks are not synced)."""
+"""Local types, and those whose clients forward `syncfs(2)`, or write back and commit (NFS). Not BeeGFS (8.3: its client
+has no `sync_fs`, and written data stays in the memory of the servers), and not FUSE (Linux forwards it only for
+virtiofs; with GlusterFS 10.3 the bricks are not synced)."""
 
 
 def syncfs_reaches_disks(filesystem: str) -> bool:
-    """Whether `syncfs(2)` on a mount of this type returns only when all data is on the disks of its servers. False for unknown
-    types: syncing files one by one costs time, but loses nothing.
+    """Whether `syncfs(2)` on a mount of this type returns only when all data is on the disks of its servers. False for
+    unknown types: syncing files one by one costs time, but loses nothing.
     """
     return filesystem in _REACHING
 
@@ -132,8 +132,8 @@ SENTINEL_NAME = b".migrator-sentinel"
 class MountIdentity:
     """The file system mounted at `init`, for the detection of an unmounted or different one.
 
-    `device` and `fsid` are None if they change with every mount (FUSE, network file systems). `sentinel` is the content of the
-    sentinel file, None if it could not be written.
+    `device` and `fsid` are None if they change with every mount (FUSE, network file systems). `sentinel` is the content
+    of the sentinel file, None if it could not be written.
     """
 
     filesystem: str
@@ -234,7 +234,9 @@ class CapacitySample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityOutlook:
-    """The predicted usage of one side after all planned copies, if no files are deleted. New files of users are not included."""
+    """The predicted usage of one side after all planned copies, if no files are deleted. New files of users are not
+    included.
+    """
 
     side: Side
     at_s: float

@@ -109,8 +109,8 @@ def is_sampled(path: bytes, policy: DigestPolicy) -> bool:
 
 # The comparison of one path.
 #
-# An unexpected difference is reported as a difference. A difference that the target's limits explain is counted as an expected
-# loss.
+# An unexpected difference is reported as a difference. A difference that the target's limits explain is counted as an
+# expected loss.
 
 
 BLOCK_BYTES = 512

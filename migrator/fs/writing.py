@@ -321,9 +321,9 @@ class MountedTarget(ReadingFileSystem):
             self._make_closed(tree)
 
     def open_tree(self, tree: bytes, like: Entry) -> None:
-        """Open an existing tree at the switch. Its top directory gets owner, mode, ACLs, attributes and times of `like` (the
-        source's top directory before the freeze), as far as the target keeps them. No step grants more rights than the last
-        one. May be called again. Raises OSError; FileNotFoundError changes nothing.
+        """Open an existing tree at the switch. Its top directory gets owner, mode, ACLs, attributes and times of `like`
+        (the source's top directory before the freeze), as far as the target keeps them. No step grants more rights
+        than the last one. May be called again. Raises OSError; FileNotFoundError changes nothing.
         """
         if like.type is not EntryType.DIRECTORY:
             raise OSError(errno.ENOTDIR, "a tree cannot be opened like what is no directory", like.path)
@@ -332,8 +332,8 @@ class MountedTarget(ReadingFileSystem):
             os.fsync(opened)
 
     def close_tree(self, tree: bytes) -> None:
-        """Close an existing tree for a rollback: owned by root, mode 0700, no ACL. Files that are open below it stay open.
-        May be called again. Raises OSError; FileNotFoundError changes nothing.
+        """Close an existing tree for a rollback: owned by root, mode 0700, no ACL. Files that are open below it stay
+        open. May be called again. Raises OSError; FileNotFoundError changes nothing.
         """
         with self.beneath.directory(tree) as closed:
             _close(closed)
