@@ -1,8 +1,8 @@
-"""Counts, on one brick of a replica set, the entries whose copies on other bricks have missed changes. Plain Python 3.9, run
-on the brick's host. Changes nothing.
+"""Counts, on one brick of a replica set, the entries whose copies on other bricks have missed changes. Plain Python
+3.9, run on the brick's host. Changes nothing.
 
-Gluster keeps an index of these entries on each brick, and attributes on each entry that name the bricks. The script reads one
-question (JSON) from standard input and prints the counts by brick as JSON.
+Gluster keeps an index of these entries on each brick, and attributes on each entry that name the bricks. The script
+reads one question (JSON) from standard input and prints the counts by brick as JSON.
 """
 
 from __future__ import annotations

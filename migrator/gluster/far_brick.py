@@ -58,7 +58,9 @@ def above(root: int, path: bytes) -> Iterator[tuple[int, bytes]]:
 
 @contextmanager
 def listed(root: int, path: bytes) -> Iterator[int]:
-    """A directory below the root for the length of the block. Raises OSError, also if another file system is mounted there."""
+    """A directory below the root for the length of the block. Raises OSError, also if another file system is mounted
+    there.
+    """
     with held(open_directory(root, path)) as directory:
         if os.fstat(directory).st_dev != os.fstat(root).st_dev:
             raise OSError(errno.EXDEV, "another file system is mounted there")
@@ -66,7 +68,9 @@ def listed(root: int, path: bytes) -> Iterator[int]:
 
 
 def entries_of(directory: int, path: bytes) -> Iterator[tuple[os.DirEntry[str], bytes, bytes]]:
-    """The entries of an open directory of the brick with name and path, without Gluster's own in the root. Raises OSError."""
+    """The entries of an open directory of the brick with name and path, without Gluster's own in the root. Raises
+    OSError.
+    """
     with os.scandir(directory) as entries:
         for entry in entries:
             name = os.fsencode(entry.name)

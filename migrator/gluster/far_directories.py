@@ -1,8 +1,8 @@
-"""Lists owner, mode and ACLs of every directory of a brick. Plain Python 3.9, run on the brick's host. Changes nothing, and
-follows no symlink.
+"""Lists owner, mode and ACLs of every directory of a brick. Plain Python 3.9, run on the brick's host. Changes nothing,
+and follows no symlink.
 
-Reads one question (JSON, names as latin-1) from standard input and prints one line of JSON per directory, parents first; the
-last line has the number of unreadable ones. Files are only listed, never read.
+Reads one question (JSON, names as latin-1) from standard input and prints one line of JSON per directory, parents
+first; the last line has the number of unreadable ones. Files are only listed, never read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lists and reads the files left on a drained brick. Plain Python 3.9, run on the brick's host. Changes nothing.
 
-Reads one question (JSON, names as latin-1) from standard input: `look` answers in JSON, `read` with the content of one file.
-Directories are opened from the brick's root by descriptor, and no symlink is followed.
+Reads one question (JSON, names as latin-1) from standard input: `look` answers in JSON, `read` with the content of one
+file. Directories are opened from the brick's root by descriptor, and no symlink is followed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lists hard-linked files of a brick with the mark of an earlier drain, and files without a gfid. Plain Python 3.9, run on
-the brick's host. Changes nothing, and follows no symlink.
+"""Lists hard-linked files of a brick with the mark of an earlier drain, and files without a gfid. Plain Python 3.9, run
+on the brick's host. Changes nothing, and follows no symlink.
 
-Reads one question (JSON, names as latin-1) from standard input and prints the answer as JSON. A question with `paths` asks
-only which of these have no gfid.
+Reads one question (JSON, names as latin-1) from standard input and prints the answer as JSON. A question with `paths`
+asks only which of these have no gfid.
 """
 
 from __future__ import annotations

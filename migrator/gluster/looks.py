@@ -87,8 +87,8 @@ def _script(modules: tuple[str, ...]) -> bytes:
 
 
 async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[str, int] | None:
-    """The pending entries of each brick in the replica set of a brick: for each, the largest number that any online brick
-    counts. None if an online brick does not answer, or if the brick has no replicas.
+    """The pending entries of each brick in the replica set of a brick: for each, the largest number that any online
+    brick counts. None if an online brick does not answer, or if the brick has no replicas.
     """
     members = next((one for one in subvolumes(state) if name in {brick.name for brick in one}), ())
     if len(members) <= 1:
@@ -289,8 +289,8 @@ def _paths(told: Sequence[str]) -> tuple[bytes, ...]:
 
 _TIMEOUT_S = 60.0
 
-# Plain Python 3.9. Names are printed escaped; the process of a brick has its path as an argument. The `f_fsid` of XFS is only its
-# device number, so the script reads the UUID (XFS_IOC_FSGEOMETRY_V1).
+# Plain Python 3.9. Names are printed escaped; the process of a brick has its path as an argument. The `f_fsid` of XFS
+# is only its device number, so the script reads the UUID (XFS_IOC_FSGEOMETRY_V1).
 _PLACE_SCRIPT = rb"""
 import fcntl, json, os, sys
 path = os.fsencode(sys.argv[1])
@@ -430,7 +430,9 @@ async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSee
 
 
 async def look_at_disks(hosts: Hosts, names: Sequence[str], *, full: bool) -> Mapping[str, DiskFacts]:
-    """The disk of each `HOST:/PATH`, by that name. The other paths may be on it too; if not `full`, they have to be empty."""
+    """The disk of each `HOST:/PATH`, by that name. The other paths may be on it too; if not `full`, they have to be
+    empty.
+    """
     found = await asyncio.gather(*(_look_at_disk(hosts, name, names, full=full) for name in names))
     return dict(zip(names, found, strict=True))
 

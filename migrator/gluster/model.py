@@ -18,8 +18,9 @@ class Brick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickRules:
-    """How a brick differs from the mount: whether times of files are in `trusted.glusterfs.mdata` (`features.ctime`), and whether
-    the volume is `distributed` over several subvolumes, whose mount hides the setgid and sticky bits of a file that has both.
+    """How a brick differs from the mount: whether times of files are in `trusted.glusterfs.mdata` (`features.ctime`),
+    and whether the volume is `distributed` over several subvolumes, whose mount hides the setgid and sticky bits of
+    a file that has both.
     """
 
     times_from_mdata: bool
@@ -52,11 +53,11 @@ class BrickHeal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeState:
-    """A snapshot of the volume. `tasks` are the unfinished or uncommitted ones (`Rebalance`, `Remove brick`); `task_ids` has
-    the ids of all listed tasks, ended ones too: a new id means that a task was started meanwhile.
+    """A snapshot of the volume. `tasks` are the unfinished or uncommitted ones (`Rebalance`, `Remove brick`);
+    `task_ids` has the ids of all listed tasks, ended ones too: a new id means that a task was started meanwhile.
 
-    `heals` and `peers_down` are None if they were not requested: only reading bricks needs them. `heals` is empty on volumes
-    without replicas.
+    `heals` and `peers_down` are None if they were not requested: only reading bricks needs them. `heals` is empty on
+    volumes without replicas.
     """
 
     volume: str
@@ -78,8 +79,8 @@ class VolumeState:
 class SourceHealth:
     """Whether the source shows all of its files.
 
-    `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the states
-    before and after a pass can be compared. `state` is None without Gluster.
+    `problems` are sentences, none if it is healthy. `fingerprint` changes with the brick list or an option, so that the
+    states before and after a pass can be compared. `state` is None without Gluster.
     """
 
     problems: tuple[str, ...]
@@ -99,7 +100,9 @@ class TaskKind(StrEnum):
 
 
 class TaskStatus(StrEnum):
-    """The status of a task, or of a host's part in it (cli1-xdr.x of GlusterFS 10.3). `unknown`: a number without a name."""
+    """The status of a task, or of a host's part in it (cli1-xdr.x of GlusterFS 10.3). `unknown`: a number without a
+    name.
+    """
 
     NOT_STARTED = "not-started"
     IN_PROGRESS = "in-progress"
@@ -234,8 +237,8 @@ class DirectoryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDirectory:
-    """A directory that was not restored and needs attention: its state, the reason, and the command that repairs it. `path` is
-    below the root of the source, `gfid` in hex.
+    """A directory that was not restored and needs attention: its state, the reason, and the command that repairs it.
+    `path` is below the root of the source, `gfid` in hex.
     """
 
     path: bytes

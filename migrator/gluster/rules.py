@@ -242,8 +242,9 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A fault of the versions from `since` (None: the first) to before `until` (None: no end). `lookup_optimize`: only volumes with
-    the option on (True) or off (False) have it. `distributed`: only volumes of several subvolumes have it.
+    """A fault of the versions from `since` (None: the first) to before `until` (None: no end). `lookup_optimize`: only
+    volumes with the option on (True) or off (False) have it. `distributed`: only volumes of several subvolumes have
+    it.
     """
 
     fault: str
@@ -341,7 +342,8 @@ _KNOWN = (
         "from what users did",
     ),
     _Known(
-        # Observed on 10.3: mode 0640 without an ACL became `user:20500:rwx`, effective `r--`, and that user could read the file.
+        # Observed on 10.3: mode 0640 without an ACL became `user:20500:rwx`, effective `r--`, and that user could read
+        # the file.
         fault="a file that a drain or rebalance moves gets the default ACL of its directory if it had no ACL: users and groups named "
         "there may then read or write it as far as the group bits of its mode allow",
         advice="before a drain or addition, list the files without an ACL in directories with a default ACL; after it, once nothing moves "
@@ -500,8 +502,8 @@ def still_changed(options: Iterable[ChangedOption], state: VolumeState) -> tuple
 
 
 def value_before(name: str, state: VolumeState, left: Sequence[ChangedOption]) -> str | None:
-    """The value of an option without this program: the present one (None: not set), or, if a killed process left it changed,
-    the one before the change.
+    """The value of an option without this program: the present one (None: not set), or, if a killed process left it
+    changed, the one before the change.
     """
     value = dict(state.options).get(name)
     for option in left:
@@ -518,8 +520,9 @@ _FEW_SHARE = 0.001
 
 
 def are_few(failures: int, *, moved_files: int) -> bool:
-    """Whether so few moves failed that a failing disk or a full file system is unlikely. A file that a user renames or deletes
-    between Gluster's listing and its move also fails (seen on GlusterFS 10.3: `Migrate file failed: ... lookup failed`).
+    """Whether so few moves failed that a failing disk or a full file system is unlikely. A file that a user renames or
+    deletes between Gluster's listing and its move also fails (seen on GlusterFS 10.3: `Migrate file failed: ...
+    lookup failed`).
     """
     return failures <= FEW + _FEW_SHARE * moved_files
 

@@ -24,8 +24,8 @@ from migrator.hosts.ports import Command, Completed, Conversation, ConversationO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeOverview:
-    """A snapshot of the volume for `brick list`. `tasks` are the unfinished ones, `progress` has their counters by id (None if
-    glusterd does not report them), `rooms` is by brick name. `version` is that of the host that answered.
+    """A snapshot of the volume for `brick list`. `tasks` are the unfinished ones, `progress` has their counters by id
+    (None if glusterd does not report them), `rooms` is by brick name. `version` is that of the host that answered.
     """
 
     state: VolumeState
@@ -88,8 +88,8 @@ def _read(root: Root, path: bytes) -> bytes:
 
 # The `gluster` command as a shell that keeps running.
 #
-# Every start of `gluster` runs a Python process to look for geo-replication (75 ms, GlusterFS 10.3). Its shell, which reads one
-# command per line, answers `volume status` in 2 ms.
+# Every start of `gluster` runs a Python process to look for geo-replication (75 ms, GlusterFS 10.3). Its shell, which
+# reads one command per line, answers `volume status` in 2 ms.
 
 
 _TIMEOUT_S = 10.0
@@ -232,8 +232,8 @@ class GlusterCommands:
         return xml.with_status(state, await self._status())
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
-        """The file system of each brick, by brick name, without bricks of hosts whose glusterd is down. Raises ToolFailed,
-        also if the volume is not started.
+        """The file system of each brick, by brick name, without bricks of hosts whose glusterd is down. Raises
+        ToolFailed, also if the volume is not started.
         """
         return xml.parse_rooms(await self._status("detail"), self.volume)
 
@@ -257,7 +257,9 @@ class GlusterCommands:
         return found if found.task_id == task.id else None
 
     async def version(self) -> str | None:
-        """The version of GlusterFS on the host that answers, as in `10.3`; None if not known. It is not available as XML."""
+        """The version of GlusterFS on the host that answers, as in `10.3`; None if not known. It is not available as
+        XML.
+        """
         argv = (os.fsencode(self._gluster), b"--version")
         try:
             completed = await self._processes.run(Command(argv=argv, timeout_s=_GLUSTER_TIMEOUT_S))
@@ -305,14 +307,14 @@ class GlusterCommands:
         return value.removesuffix(" (DEFAULT)")
 
     async def ask(self, *words: str) -> Element:
-        """One `gluster volume ...`, retried while another command holds the cluster's lock. Raises GlusterFailed if gluster
-        reports a failure, otherwise ToolFailed.
+        """One `gluster volume ...`, retried while another command holds the cluster's lock. Raises GlusterFailed if
+        gluster reports a failure, otherwise ToolFailed.
         """
         return await self._ask_gluster("volume", *words)
 
     async def heal(self) -> None:
-        """`gluster volume heal VOLUME`, which never answers in XML. Raises ToolFailed unless the text reports success: exit codes
-        are not reliable (other failures also had 0).
+        """`gluster volume heal VOLUME`, which never answers in XML. Raises ToolFailed unless the text reports success:
+        exit codes are not reliable (other failures also had 0).
         """
         completed = await self._run(("volume", "heal", self.volume))
         if b"has been successful" not in completed.stdout:
@@ -447,7 +449,8 @@ class GlusterSource(ReadingFileSystem):
 
 
 class GlusterVolumeCommands:
-    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been made.
+    """The commands that all changes of bricks need. All raise ToolFailed; a change whose answer is lost may have been
+    made.
 
     `rooms`, `option` and `progress` are those of the volume's other commands.
     """

@@ -32,9 +32,9 @@ class BrickHello:
 class BrickTotals(NamedTuple):
     """The walk's own counts, for comparison with what arrived, in the order of its last frame.
 
-    `migrating` counts files with the marks of a migration, `filling_links` link-to files that already have content: both mean
-    that files move between bricks. `strange` counts files without a gfid, which were written past Gluster; `hidden_marks`
-    files whose setgid and sticky bits the mount hides (`BrickRules`).
+    `migrating` counts files with the marks of a migration, `filling_links` link-to files that already have content:
+    both mean that files move between bricks. `strange` counts files without a gfid, which were written past Gluster;
+    `hidden_marks` files whose setgid and sticky bits the mount hides (`BrickRules`).
     """
 
     rows: int
@@ -107,8 +107,8 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, piece: bytes | memoryview) -> Iterator[tuple[FrameKind, memoryview]]:
-        """The frames that are complete now, each with a payload in a buffer of its own. The iterator has to be exhausted. Raises
-        MigratorError.
+        """The frames that are complete now, each with a payload in a buffer of its own. The iterator has to be
+        exhausted. Raises MigratorError.
         """
         self._buffer += piece
         while len(self._buffer) >= _HEAD.size:
@@ -252,9 +252,9 @@ class HostBrickWalks:
     ) -> BrickTotals:
         """Walk a brick on its host, and return after the last call of the listener.
 
-        `only_trees` reads only the trees and the directories that lead to them. `own` includes this program's own files in the
-        root, which no scan lists. On cancellation, the walk is ended on the host before the call returns. Raises BrickLost,
-        HostLost, ToolFailed, UsageError, and what the listener raises.
+        `only_trees` reads only the trees and the directories that lead to them. `own` includes this program's own files
+        in the root, which no scan lists. On cancellation, the walk is ended on the host before the call returns. Raises
+        BrickLost, HostLost, ToolFailed, UsageError, and what the listener raises.
         """
         host = await self._hosts.reach(brick.host)
         argv = [

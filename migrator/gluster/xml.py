@@ -122,8 +122,8 @@ def parse_peers_down(answer: ET.Element) -> tuple[str, ...]:
 
 
 def with_status(state: model.VolumeState, answer: ET.Element) -> tuple[model.VolumeState, tuple[model.VolumeTask, ...]]:
-    """`volume status VOL`: the volume with its status, and every listed task. The state of a brick that is not listed stays
-    unknown.
+    """`volume status VOL`: the volume with its status, and every listed task. The state of a brick that is not listed
+    stays unknown.
     """
     online, tasks = parse_online(answer, state.volume), parse_volume_tasks(answer, state.volume)
     whole = replace(
