@@ -49,7 +49,9 @@ def shell_command(python: str, words: tuple[str, ...]) -> str:
 
 
 class Transport(Protocol):
-    """Makes the command that runs Python on a host with its standard streams connected to ours, and explains its failures."""
+    """Makes the command that runs Python on a host with its standard streams connected to ours, and explains its
+    failures.
+    """
 
     @property
     def host(self) -> str:
@@ -63,7 +65,9 @@ class Transport(Protocol):
         """The command, with these arguments for the interpreter."""
 
     def explain(self, stderr: bytes, exit_code: int | None, *, connected: bool) -> HostLost:
-        """The error for a failure. `exit_code` None: it has not ended. `connected`: the connection had been established."""
+        """The error for a failure. `exit_code` None: it has not ended. `connected`: the connection had been
+        established.
+        """
 
 
 Failures = Sequence[tuple[str, str, str, str]]

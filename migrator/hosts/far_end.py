@@ -1,8 +1,8 @@
 """The far end of a connection to a host: starts programs, forwards their output, ends them. Plain Python 3.9.
 
 Its source is sent over the connection, together with `far_wire` and `far_looks`; nothing stays on the host. It is two
-processes: the worker does the work; the guardian above it ends whatever the worker leaves behind, also after kill -9, and
-removes the placed files. Everything ends at the end of input, or when nothing was heard for a lease.
+processes: the worker does the work; the guardian above it ends whatever the worker leaves behind, also after kill -9,
+and removes the placed files. Everything ends at the end of input, or when nothing was heard for a lease.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ def _become(argv: list[bytes], environment: dict[bytes, bytes], ends: tuple[int,
 class Ending:
     """TERM to all processes found, a grace, KILL, until none is found; over when `result` is not None.
 
-    Polls, since a process that is ending may start others. A signalled process counts until it is gone, even if `find` no
-    longer returns it. One poll may take long, so the wait counts from the end of the first step that sent KILL to the end of
-    the previous step: any process found after that has outlived it.
+    Polls, since a process that is ending may start others. A signalled process counts until it is gone, even if `find`
+    no longer returns it. One poll may take long, so the wait counts from the end of the first step that sent KILL to
+    the end of the previous step: any process found after that has outlived it.
     """
 
     def __init__(self, find: Callable[[Snapshot], list[Look]], grace_s: float) -> None:
@@ -417,8 +417,8 @@ Answer = tuple[dict[str, Any], bytes]
 
 
 class PrivateDirectory:
-    """The directory of placed files: mode 0700, in memory if possible, removed at the end. It is locked while in use, so that
-    the next far end can remove one that a killed far end left behind.
+    """The directory of placed files: mode 0700, in memory if possible, removed at the end. It is locked while in use,
+    so that the next far end can remove one that a killed far end left behind.
     """
 
     def __init__(self, places: Sequence[str] = _PLACES) -> None:

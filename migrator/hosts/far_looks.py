@@ -79,9 +79,11 @@ def looks(is_found: Callable[[], bool] = lambda: True) -> Iterator[Look]:
 
 
 def carriers(tokens: Iterable[str]) -> dict[str, list[Look]]:
-    """The living processes that carry one of the tokens in their environment, by token; tokens without any are left out.
+    """The living processes that carry one of the tokens in their environment, by token; tokens without any are left
+    out.
 
-    Without root, only the caller's own processes are visible. Processes that carriers start during the search are found, too.
+    Without root, only the caller's own processes are visible. Processes that carriers start during the search are
+    found, too.
     """
     wanted = {token.encode(): token for token in tokens if token}
     found: dict[str, list[Look]] = {}

@@ -1,8 +1,8 @@
 """The frames between this program and the far end of a connection. Runs on both sides: plain Python 3.9.
 
 A frame is a header (`HEADER`: bytes of the payload, number of the stream or call, kind; little endian) and its payload.
-The payload of a control frame is JSON in ASCII (bytes as strings of the characters 0 to 255), optionally followed by a NUL
-and raw bytes. The payload of an output frame is the raw output.
+The payload of a control frame is JSON in ASCII (bytes as strings of the characters 0 to 255), optionally followed by a
+NUL and raw bytes. The payload of an output frame is the raw output.
 """
 
 from __future__ import annotations

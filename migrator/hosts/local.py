@@ -22,7 +22,8 @@ _PT_INTERP = 3
 def interpreter(head: bytes) -> bytes | None:
     """The loader of an ELF program (PT_INTERP); None for a static one.
 
-    `head` is the beginning of the file with its program headers (64 KiB are plenty). Raises ValueError if it is no ELF file.
+    `head` is the beginning of the file with its program headers (64 KiB are plenty). Raises ValueError if it is no ELF
+    file.
     """
     if head[:6] != _ELF_64_LITTLE_ENDIAN or len(head) < 64:
         raise ValueError("not an ELF program of 64 bits in little-endian order")

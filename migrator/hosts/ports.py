@@ -17,7 +17,8 @@ reader slows down a fast program, and memory stays bounded."""
 class Command:
     """One program to run. `timeout_s` None: no timeout (streams have a stall timer instead).
 
-    `token` is set in the environment as `MIGRATOR_TOKEN`, so that the processes of an attempt can be found after a crash.
+    `token` is set in the environment as `MIGRATOR_TOKEN`, so that the processes of an attempt can be found after a
+    crash.
     """
 
     argv: tuple[bytes, ...]
@@ -49,16 +50,16 @@ class Processes(Protocol):
     async def stream(
         self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
     ) -> Completed:
-        """As `run`, with the output passed on as it arrives (`stdout` and `stderr` of the result are empty). An exception of
-        a callback ends the process and is raised.
+        """As `run`, with the output passed on as it arrives (`stdout` and `stderr` of the result are empty). An
+        exception of a callback ends the process and is raised.
         """
 
     async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
         """The living processes of the machine with one of the tokens; tokens without any are left out."""
 
     async def end(self, token: str, *, grace_s: float) -> bool:
-        """End every process that carries the token. False if one survives (in D state): then wait, never restart. May be
-        called again.
+        """End every process that carries the token. False if one survives (in D state): then wait, never restart. May
+        be called again.
         """
 
 

@@ -1,7 +1,7 @@
 """The only module that starts programs, and ends them with their whole process group.
 
-Every program runs in a session of its own, with a clean environment and no inherited descriptors. Ending means TERM to the
-group, a grace, KILL, and reaping. Cancellation waits for all of that: no task leaves a process behind.
+Every program runs in a session of its own, with a clean environment and no inherited descriptors. Ending means TERM to
+the group, a grace, KILL, and reaping. Cancellation waits for all of that: no task leaves a process behind.
 """
 
 import asyncio
@@ -54,8 +54,8 @@ class CollectingProcesses(Processes):
 
 
 class LocalProcesses(CollectingProcesses):
-    """The `Processes` port of this machine. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies to `run`
-    only. `one_output` joins standard error to standard output, so that their lines keep their order.
+    """The `Processes` port of this machine. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies
+    to `run` only. `one_output` joins standard error to standard output, so that their lines keep their order.
     """
 
     def __init__(
@@ -365,9 +365,9 @@ _STDERR_BYTES = 1 << 16
 
 
 class Duplex:
-    """A long-lived program with open standard input and output: the connection to a host. Belongs to the event loop that
-    made it. `on_output` takes every piece of standard output and must be quick; `on_end` is called once, at the end of the
-    output.
+    """A long-lived program with open standard input and output: the connection to a host. Belongs to the event loop
+    that made it. `on_output` takes every piece of standard output and must be quick; `on_end` is called once, at the
+    end of the output.
     """
 
     def __init__(self, command: Command, *, on_output: Callable[[bytes], None], on_end: Callable[[], None]) -> None:

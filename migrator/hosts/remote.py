@@ -22,8 +22,9 @@ _CREDIT_BYTES = wire.STDOUT_WINDOW_BYTES // 4
 
 
 class RemoteProcesses(CollectingProcesses):
-    """The `Processes` port over a connection. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies to
-    `run` only. Every call raises HostLost if the host cannot be reached, with `in_doubt` if a program may still run.
+    """The `Processes` port over a connection. `grace_s` is the time between TERM and KILL; `output_limit_bytes` applies
+    to `run` only. Every call raises HostLost if the host cannot be reached, with `in_doubt` if a program may still
+    run.
     """
 
     environment: Mapping[str, str] = BASE_ENVIRONMENT
@@ -282,8 +283,8 @@ class RemoteHost:
             self._watched.add(path)
 
     async def sync(self, path: bytes) -> None:
-        """As the port. Raises HostLost once also if a connection was lost since `watch_sync`: the host may have crashed in
-        between, and earlier writes may not have reached the disks.
+        """As the port. Raises HostLost once also if a connection was lost since `watch_sync`: the host may have crashed
+        in between, and earlier writes may not have reached the disks.
         """
         connection = await self.connected()
         if path in self._unproven:

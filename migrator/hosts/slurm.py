@@ -1,8 +1,8 @@
 """Nodes of a Slurm cluster as hosts: one job for each, requested when it is needed.
 
-Observed with Slurm 22.05: without `--unbuffered`, `srun` holds back output that does not end with a newline; with it, the
-output goes unchanged through a raw pseudo terminal (11 MB/s instead of 28). Slurm never requeues jobs of `srun`, only
-batch jobs.
+Observed with Slurm 22.05: without `--unbuffered`, `srun` holds back output that does not end with a newline; with it,
+the output goes unchanged through a raw pseudo terminal (11 MB/s instead of 28). Slurm never requeues jobs of `srun`,
+only batch jobs.
 """
 
 import asyncio
@@ -91,7 +91,9 @@ class Job:
 
 
 def read_jobs(output: bytes) -> list[Job]:
-    """Parses the output of `squeue` in the format of `_FIELDS`. Comments of foreign jobs may hold anything: such lines are skipped."""
+    """Parses the output of `squeue` in the format of `_FIELDS`. Comments of foreign jobs may hold anything: such lines
+    are skipped.
+    """
     found: list[Job] = []
     for line in output.decode("utf-8", "replace").split("\n"):
         fields = line.split("|")
@@ -239,7 +241,9 @@ class SlurmQueue:
         await self._ask("scancel", "--quiet", f"--name={name}")
 
     async def end(self, name: str) -> None:
-        """Cancel the jobs of a name, and wait until Slurm reports that they have ended. Raises HostLost, also after a minute."""
+        """Cancel the jobs of a name, and wait until Slurm reports that they have ended. Raises HostLost, also after a
+        minute.
+        """
         loop = asyncio.get_running_loop()
         deadline_s, pause_s = loop.time() + _END_WITHIN_S, _FIRST_LOOK_S
         cancelled = False
@@ -350,8 +354,8 @@ class SlurmHosts:
         grace_s: float = 5.0,
         patience_s: float = 20.0,
     ) -> None:
-        """`processes` are this machine's, for Slurm's commands. `patience_s`: how long `reach` waits for a node before it
-        raises HostLost.
+        """`processes` are this machine's, for Slurm's commands. `patience_s`: how long `reach` waits for a node before
+        it raises HostLost.
         """
         self._queue = SlurmQueue(processes)
         self._options = tuple(options)

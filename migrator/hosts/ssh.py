@@ -27,8 +27,8 @@ _SAID_BYTES = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ssh:
-    """The `Transport` of one host. `destination` is as ssh takes it (`root@gl1`, `ssh://root@gl1:2222`). `options` override
-    all but the fixed ones.
+    """The `Transport` of one host. `destination` is as ssh takes it (`root@gl1`, `ssh://root@gl1:2222`). `options`
+    override all but the fixed ones.
     """
 
     host: str
