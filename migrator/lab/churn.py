@@ -58,7 +58,8 @@ def read_journal(file: bytes) -> Touched:
     return Touched(**{key: frozenset(paths) for key, paths in touched.items()}, operations=operations)
 
 
-# The files that may change: regular files whose names are all in the trees, and directories. The churn keeps them up to date.
+# The files that may change: regular files whose names are all in the trees, and directories. The churn keeps them up to
+# date.
 
 
 _LONGEST_PATH_BYTES = 3500

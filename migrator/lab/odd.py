@@ -275,7 +275,8 @@ def pieces(seed: int, path: bytes, size_bytes: int) -> Iterable[tuple[int, bytes
     return ((number * BLOCK_BYTES, block) for number, block in enumerate(content_blocks(seed, path, size_bytes)))
 
 
-# One function for some kinds: it makes all their paths, and returns those with the property. Raises CannotMake or OSError
+# One function for some kinds: it makes all their paths, and returns those with the property. Raises CannotMake or
+# OSError
 
 
 # Names that have broken lists, logs, tables and argument parsers
