@@ -162,8 +162,8 @@ class Walker:
 
 
 class BrickTeam:
-    """The walks of all bricks. `state` is the volume before them, with its peers and heals. `stop` must be called at the end in
-    any case.
+    """The walks of all bricks. `state` is the volume before them, with its peers and heals. `stop` must be called at
+    the end in any case.
     """
 
     def __init__(
@@ -237,8 +237,8 @@ class BrickTeam:
         return sum(walker.row_count for walker in self.walkers)
 
     def may_be_asked(self, paths: Iterable[bytes]) -> list[bytes]:
-        """The paths that may be looked up through the mount, in order: a client that looks up a name that lacks a gfid on any brick
-        can hang (GlusterFS #3688).
+        """The paths that may be looked up through the mount, in order: a client that looks up a name that lacks a gfid
+        on any brick can hang (GlusterFS #3688).
         """
         return sorted(set(paths) - self.not_to_ask)
 
@@ -271,8 +271,8 @@ class BrickTeam:
 
 VIA = "bricks"
 _LOOK_EVERY_S = 15.0
-"""The interval of polls of the volume during the walk. Gluster's status keeps no trace of a task that began and stopped between
-two polls, so they are frequent."""
+"""The interval of polls of the volume during the walk. Gluster's status keeps no trace of a task that began and stopped
+between two polls, so they are frequent."""
 _ASK_LIMIT = 10_000
 """The most paths to look up through the mount, at some thousands per second."""
 

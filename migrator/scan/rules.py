@@ -314,8 +314,8 @@ def strange_words(one: StrangeFiles) -> str:
 
 
 def still_strange(known: StrangeFiles, still: Collection[bytes]) -> StrangeFiles | None:
-    """The remaining files of those that a scan found; None if there are none. `still` are the recorded paths that have no gfid
-    now; counted files without a recorded path count as remaining.
+    """The remaining files of those that a scan found; None if there are none. `still` are the recorded paths that have
+    no gfid now; counted files without a recorded path count as remaining.
     """
     paths = tuple(path for path in known.paths if path in still)
     files = len(paths) + known.files - len(known.paths)

@@ -90,9 +90,9 @@ _PROBLEMS_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """What to scan. `users` maps trees to users whose name is not the tree's last component. `restart` begins a new catalog
-    instead of resuming an unfinished one. `workers` read the mount. `only` has the paths of the user trees to scan; empty:
-    everything. A scan of some trees is always a new one.
+    """What to scan. `users` maps trees to users whose name is not the tree's last component. `restart` begins a new
+    catalog instead of resuming an unfinished one. `workers` read the mount. `only` has the paths of the user trees
+    to scan; empty: everything. A scan of some trees is always a new one.
     """
 
     trees: Sequence[str]

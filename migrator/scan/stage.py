@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 Way = tuple[BrickTeam | None, tuple[str, ...]]
-"""The team that has greeted bricks, and must be stopped at the end (None: the mount is read), and the reasons against the
-bricks, if they were considered."""
+"""The team that has greeted bricks, and must be stopped at the end (None: the mount is read), and the reasons against
+the bricks, if they were considered."""
 
 
 async def choose(
@@ -105,12 +105,13 @@ async def scan(
     clock: Clock,
     walks: HostBrickWalks | None = None,
 ) -> CatalogRecord:
-    """Read the source, or its trees `request.only`, into a catalog, and return the closing record: `whole`, or the reasons
-    why not.
+    """Read the source, or its trees `request.only`, into a catalog, and return the closing record: `whole`, or the
+    reasons why not.
 
-    `walks` are those of its bricks, None if it has none. The caller holds the lock `scan`. Cancellation raises Interrupted; a scan of the
-    whole source through the mount can then be resumed. Raises Refused if the source is not the recorded mount or is lost
-    meanwhile, or if its bricks were requested and cannot be trusted; UsageError for invalid globs.
+    `walks` are those of its bricks, None if it has none. The caller holds the lock `scan`. Cancellation raises
+    Interrupted; a scan of the whole source through the mount can then be resumed. Raises Refused if the source is not
+    the recorded mount or is lost meanwhile, or if its bricks were requested and cannot be trusted; UsageError for
+    invalid globs.
     """
     site = ledger.site.read()
     if site is None:
