@@ -239,7 +239,7 @@ def table(
 
 _Record = TypeVar("_Record")
 Cells = Sequence[tuple[Column, Callable[[_Record], str]]]
-"""The columns of a table over records, each with what it shows of one."""
+"""The columns of a table over records, each with a function that returns the cell of a record."""
 
 
 def records(

@@ -25,9 +25,9 @@ _environment = Environment(
 
 
 def to_html(document: Document, *, live_interval_s: float | None = None) -> str:
-    """A document as one HTML page; with `live_interval_s` it refreshes itself so often. Every text is escaped. The
-    Content-Security-Policy allows only the page's own style and script, by their hashes, so that a mistake here could not run
-    anything either.
+    """A document as one HTML page; with `live_interval_s` it refreshes itself at that interval. Every text is escaped.
+    The Content-Security-Policy allows only the page's own style and script, by their hashes: injected markup cannot
+    run code.
     """
     live = live_interval_s is not None
     return _environment.get_template("report.html.j2").render(

@@ -25,10 +25,10 @@ _HOST_CHARACTERS = 16
 
 
 class ErrorConsole(Console):
-    """A console on standard error. Rich ends the program on a broken pipe, but a copy must continue."""
+    """A console on standard error. On a broken pipe, Rich would end the program, but a copy must continue."""
 
     def on_broken_pipe(self) -> None:
-        """Write nothing from now on."""
+        """Suppress all further output."""
         self.quiet = True
 
 
@@ -81,7 +81,7 @@ class LiveProgress(ProgressView):
 
 
 def view(snapshot: Snapshot) -> RenderableType:
-    """A snapshot as a live view: one line, a bar, and what is at work."""
+    """A snapshot as a live view: one line, a bar, and the bricks or streams at work."""
     parts: list[RenderableType] = [Text(snapshot_line(snapshot), style="bold", overflow="fold")]
     match snapshot:
         case ScanProgress():

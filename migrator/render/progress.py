@@ -133,8 +133,8 @@ def _drain(snapshot: progress.DrainProgress) -> list[str]:
 
 
 def _moved(snapshot: progress.DrainProgress) -> str:
-    """What was moved of what was on the bricks. It may be more: a host that drains a brick also moves files on its other bricks
-    for the new layout, and Gluster counts both together.
+    """The moved share of the files on the bricks. It may exceed the whole: a host that drains a brick also moves files
+    on its other bricks for the new layout, and Gluster counts both together.
     """
     files, total_files = snapshot.files, snapshot.total_files
     size_bytes, total_bytes = snapshot.size_bytes, snapshot.total_bytes
@@ -146,7 +146,9 @@ def _moved(snapshot: progress.DrainProgress) -> str:
 
 
 def told_at_the_end(event: Event) -> bool:
-    """Whether the command ends by this event: its message or its result has it then, and once is enough."""
+    """Whether the command ends with this event: its message or its result then includes the event, so it is not
+    printed twice.
+    """
     refused = event.kind is EventKind.GUARD_REFUSED and event.severity is Severity.ERROR
     return refused or event.kind is EventKind.POOL_STOPPED
 

@@ -125,7 +125,7 @@ def column_widths(
         name = max((cell_len(word) for word in column.name.split()), default=0)
         least.append(max(name, min(content, _WIDE_LEAST) if column.wide else content))
         wanted.append(max(content, cell_len(column.name)))
-    # Between two columns stands one blank of padding and one of the box, and one of the box on either side.
+    # Between two columns are one blank of padding and one of the box; each outer side has one of the box.
     spare = width - sum(least) - 2 * len(columns)
     if spare < 0:
         return None

@@ -71,9 +71,9 @@ def _table(block: render_document.Table) -> Iterator[str]:
 
 # --- JSON: the fields and properties of values under their own names
 #
-# The rules (docs/json.md repeats them): keys are sorted; bytes (paths) are percent-escaped
-# text; times are seconds since the epoch, durations seconds, sizes bytes (the key says which); states are words; what is
-# not known is null. Only ASCII: everything else is escaped in JSON's own way. Keys are added over time, never renamed.
+# The rules (docs/json.md repeats them): keys are sorted; bytes (paths) are percent-escaped text; times are seconds
+# since the epoch, durations seconds, sizes bytes (the key has the unit); states are words; unknown values are null.
+# Only ASCII: everything else is escaped in JSON's own way. Keys are added over time, never renamed.
 
 
 def to_json(value: object, *, indent: int | None = 1) -> str:
