@@ -44,8 +44,8 @@ _EACH_SYNCED = ok(
 def check_mount(
     where: str, kind: str, recorded: MountIdentity | None, current: MountIdentity | None, error: str = ""
 ) -> Finding:
-    """Whether the mounted file system is the one that `init` recorded. `current` is None if it could not be read
-    because of `error`.
+    """Whether the mounted file system is the one that `init` recorded. `current` is None if reading failed with
+    `error`.
     """
     check, side = f"{where} mount", f"the {where}"
     if current is None:
@@ -68,7 +68,7 @@ def check_mount(
 
 
 def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
-    """Whether the source is complete. `health` is None if it could not be read because of `error`."""
+    """Whether the source is complete. `health` is None if reading failed with `error`."""
     check = "source health"
     if health is None:
         return [failure(check, f"not known: {error}", "look at the volume: `gluster volume status`")]
@@ -89,7 +89,7 @@ def check_health(health: SourceHealth | None, error: str = "") -> list[Finding]:
 
 def check_lookups(state: VolumeState, *, moved: bool) -> list[Finding]:
     """Whether clients find every file by its name. `moved`: the ledger has a drain of the volume or an addition of
-    bricks. Drains and rebalances by hand are only known while their task is listed.
+    bricks. Manual drains and rebalances are only known while their task is listed.
     """
     on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
     if on is False:
@@ -151,7 +151,7 @@ def check_target_room(
 def check_capabilities(
     probed: TargetCapabilities | None, recorded: TargetCapabilities | None, error: str
 ) -> list[Finding]:
-    """What the target keeps of a file. `probed` is None if it could not be probed because of `error`."""
+    """The attributes of a file that the target keeps. `probed` is None if the probe failed with `error`."""
     check = "target keeps"
     if probed is None:
         return [failure(check, f"not known: {error}", "fix the findings above, then run this again")]
@@ -217,7 +217,7 @@ def check_state_directory(
 
 
 def check_clock(now_s: float, last_event_s: float | None) -> Finding:
-    """Whether the clock is set, and does not go backwards."""
+    """Whether the clock is set, and has not gone backwards."""
     if now_s < _CLOCK_LEAST_S:
         return failure("clock", "this machine's clock is not set", "set it: `timedatectl set-ntp true`")
     if last_event_s is not None and now_s < last_event_s - _BACKWARDS_S:
@@ -228,8 +228,8 @@ def check_clock(now_s: float, last_event_s: float | None) -> Finding:
 
 
 def _with_limits_of(probed: TargetCapabilities) -> TargetCapabilities:
-    """A local file system that keeps everything, with the probed limits where they are at least XFS's: those apply to
-    source files too, or to hardly any file.
+    """A local file system that keeps all attributes. It has the probed limits if they are at least those of XFS: such
+    limits apply to source files too, or to hardly any file.
     """
     return TargetCapabilities(
         max_symlink_target_bytes=max(probed.max_symlink_target_bytes, _XFS_SYMLINK_BYTES),
@@ -287,7 +287,7 @@ def rsync_problem(program: str | None, output: bytes | None) -> str | None:
 
 
 def check_rsync(program: str | None, output: bytes | None) -> Finding:
-    """Whether the rsync of this machine serves; see `rsync_problem`."""
+    """Whether the rsync of this machine is suitable; see `rsync_problem`."""
     if problem := rsync_problem(program, output):
         return failure("rsync", problem, f"{_install_rsync(MINIMUM_VERSION)} (Debian: `apt install rsync`)")
     return ok("rsync", f"{_version_of(output)} ({program})")
@@ -384,8 +384,8 @@ _CLOCK_FIX = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSight:
     """The facts of a reached host. `bricks` maps each brick of the host in the volume to its problem, or None.
-    `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one,
-    `target_error` says why its room is unknown. `rsync_output` is the output of `--version`.
+    `target` is None if site.toml gives the host none; `target_problem` is None if it is the recorded one;
+    `target_error` is the reason why its room is unknown. `rsync_output` is the output of `--version`.
     """
 
     facts: HostFacts
@@ -455,8 +455,8 @@ def check_host_clocks(offsets: Mapping[str, tuple[float, float]]) -> list[Findin
 
 
 def check_brick_hosts(via: str, state: VolumeState, sections: Collection[str], way: BrickWay | None) -> list[Finding]:
-    """How a scan would read the volume now. `sections` are the hosts in site.toml; `way` is None if it was not
-    determined.
+    """The way in which a scan would currently read the volume. `sections` are the hosts in site.toml; `way` is None if
+    it was not determined.
     """
     check = "bricks"
     if via == "mount":

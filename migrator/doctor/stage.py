@@ -1,7 +1,7 @@
 """`doctor`: all preflight checks, each finding with its fix.
 
-It changes one thing only: if the target is the recorded one, it probes in a directory of its own what the target
-keeps of a file, and records the result in the ledger.
+Its only change: if the target is the recorded one, it probes which attributes of a file the target keeps, in a
+directory of its own, and records the result in the ledger.
 """
 
 import asyncio
@@ -69,8 +69,8 @@ _AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWorld:
-    """`sections` has one entry by host for each section, also if a section stands for several hosts. `place_native`
-    copies the compiled program to a host; it raises HostLost and ToolFailed. `volume` is None if the source is no
+    """`sections` has one entry by host for each section, also if a section covers several hosts. `place_native`
+    copies the compiled program to a host; it raises HostLost and ToolFailed. `volume` is None if the source is not a
     Gluster volume.
     """
 
@@ -424,7 +424,7 @@ async def _room(world: DoctorWorld) -> Capacity | None:
     root = real_path(world.source.root)
     mount = mount_of(world.mounts, root)
     if mount is None or mount.point != root:
-        return None  # a plain directory: the use of its disk says nothing
+        return None  # a plain directory: the usage of its disk is that of other files too
     room, _ = await ask(world, world.source.capacity)
     return room
 
@@ -486,14 +486,14 @@ async def _shows_acls(world: DoctorWorld, filesystem: FileSystem) -> bool | None
     return shown
 
 
-# The target: mount, storage targets, room, what it keeps of a file
+# The target: mount, storage targets, room, attributes that it keeps
 
 
 async def examine_target(
     world: DoctorWorld, record: SiteRecord | None, source_room: Capacity | None
 ) -> tuple[list[Finding], MountIdentity | None]:
     """The findings about the target, and its mount. `record` is what `init` recorded, None before it. If the recorded
-    target is mounted, this probes what it keeps of a file and records that in the ledger.
+    target is mounted, this probes which attributes of a file it keeps and records them in the ledger.
     """
     identity, error = await ask(world, world.target.identity)
     kind = world.site.target.kind
@@ -656,7 +656,7 @@ async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Fi
 
 
 def _reaping(world: DoctorWorld, source: SourceExamined) -> list[Finding]:
-    """Whether the source keeps access times, if a rule of [reap] uses them; nothing for a source that did not answer."""
+    """Whether the source keeps access times, if a rule of [reap] uses them; no finding if the source did not answer."""
     policy = world.site.reap.policy
     needed = source.identity is not None and any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values()))
     mount = mount_of(world.mounts, real_path(world.source.root)) if needed else None
