@@ -1,4 +1,4 @@
-"""Whether what is mounted now is what `init` recorded."""
+"""Whether the current mounts are those that `init` recorded."""
 
 from migrator.fs.model import MountIdentity
 from migrator.fs.ports import FileSystem

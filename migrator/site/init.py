@@ -306,11 +306,11 @@ def record_site(
     new_site_id: Callable[[], str],
     mounts: Sequence[Mount] = (),
 ) -> InitResult:
-    """Record both file systems and leave the sentinels; a repeated call completes what is missing.
+    """Record both file systems and write the sentinels; a repeated call adds the missing ones.
 
     If a device number changed (after a reboot) and the sentinel is right, the new number is recorded. `new_site_id`
     returns a random id of 8 to 64 letters, digits, `.`, `_`, `-`; `mounts` are this machine's, for the notes. Raises
-    Refused for another file system than expected, and MigratorError if the target cannot be written.
+    Refused if a file system is not the expected one, and MigratorError if the target cannot be written.
     """
     done: list[str] = []
     source_now = look(source, site.source.kind, "the source")
@@ -417,7 +417,7 @@ def _refuse_other(recorded: MountIdentity, current: MountIdentity, site_id: str,
 
 
 def _is_unfinished(sentinel: str | None, site_id: str) -> bool:
-    """Whether a crash during its only write left it empty or truncated."""
+    """Whether the sentinel is empty or truncated, as after a crash during its only write."""
     return sentinel is not None and sentinel != site_id and site_id.startswith(sentinel)
 
 

@@ -53,7 +53,7 @@ def load_site(file: Path) -> Site:
 
 
 def _require_trust(path: Path | str) -> None:
-    """Refuse what other users could change: this program does as it says, mostly as root."""
+    """Refuse a file that other users could change: this program follows it, mostly as root."""
     try:
         problem = why_not_trusted(os.fsencode(path))
     except OSError as error:
@@ -172,7 +172,7 @@ class _Reading:
 
 
 def _value(key: Key, given: object) -> Any:  # noqa: ANN401
-    """The value of a key. Raises UsageError with one sentence about what is wrong with it."""
+    """The value of a key. Raises UsageError with one sentence about the problem."""
     try:
         parsed = key.form.parse(msgspec.convert(given, key.form.given))
         if key.choices and parsed not in key.choices:
@@ -233,8 +233,8 @@ def _owners(name: str) -> str:
 
 
 def _lines(text: str) -> Mapping[Name, int]:
-    """The line of each table header and key, from 1, by dotted name; `tomllib` does not keep them. Lines are parsed
-    one by one, so a line of a multi-line text that looks like a key counts as one.
+    """The line of each table header and key, from 1, by dotted name; `tomllib` does not provide it. Lines are parsed
+    one by one, so a line of a multi-line text that resembles a key counts as a key.
     """
     found: dict[Name, int] = {}
     table: Name = ()

@@ -15,7 +15,7 @@ from migrator.site.config import SECTIONS, Key
 DEFAULT_TREES = ("home/*",)
 _EXAMPLE = re.compile(r"\s*Example:\s+`(.*)`\.$")
 _WITH_EXAMPLES = ("text", "list of texts")
-"""Forms that do not show what to write: the page has examples of these."""
+"""Forms whose name does not show the syntax: the page has examples of these."""
 
 _FIRST: Mapping[str, tuple[str, ...]] = {
     "site": ("name", "state_dir"),
@@ -30,7 +30,7 @@ _FIRST: Mapping[str, tuple[str, ...]] = {
     "drain": ("throttle",),
     "capacity": ("growth",),
 }
-"""Keys that every site has to look at: `init` writes these."""
+"""Keys that the operator of every site must review: `init` writes these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ _IN_ITS_PLACE = LOCAL_FILESYSTEMS | {"overlay"}
 def mount_problems(
     recorded: MountIdentity | None, current: MountIdentity | None, *, where: str = "the mount"
 ) -> tuple[str, ...]:
-    """Differences between the mounted file system and the one that `init` recorded; `where` begins each sentence
+    """Differences between the mounted file system and the one that `init` recorded. Each sentence begins with `where`
     (`the source`).
 
     `recorded` is None before `init`, `current` if the mount could not be read.
@@ -58,11 +58,11 @@ def volume_of(identity: MountIdentity) -> str:
 def health_problems(
     before: SourceHealth | None, after: SourceHealth | None, *, tasks_count: bool = True
 ) -> tuple[str, ...]:
-    """Why the source may have been incomplete between two observations; None is one that failed.
+    """Reasons why the source may have been incomplete between two observations. None is a failed observation.
 
-    Problems of either observation count, and every change between them. A task that moves files (a rebalance, a
-    drain) counts in either: a missing file may then just be moving, so nothing may be deleted. `tasks_count` False:
-    ignore tasks, for verbs that only copy listed files.
+    Problems of either observation count, and every change between them. A rebalance or a drain counts in either: a
+    missing file may be in flight, so the caller must not delete files. `tasks_count` False: ignore tasks, for verbs
+    that only copy listed files.
     """
     if before is None or after is None:
         missing = "before" if before is None else "after"
@@ -198,8 +198,8 @@ def misplaced(directories: Iterable[tuple[str, bytes]], roots: Iterable[tuple[st
 
 
 def unmounted_problem(where: str, kind: str, root: bytes, mounts: Sequence[Mount]) -> str | None:
-    """A sentence if a place of kind `posix` is a plain directory: then nothing shows whether its file system is
-    mounted.
+    """A sentence if a place of kind `posix` is a plain directory: its file system may then be unmounted without any
+    sign.
 
     Other kinds are recognized by their type. `root` is absolute and without symlinks.
     """
@@ -240,9 +240,10 @@ def check_places(
 
 
 def unusable_source(kind: str, volume: str | None, identity: MountIdentity | None) -> Finding | None:
-    """Why the health of the source is not queried: it is not mounted, or the mounted volume is not that of site.toml.
+    """The reason why the health of the source is not queried: it is not mounted, or the mounted volume is not that of
+    site.toml.
 
-    The health of a volume says nothing about another volume or a plain directory.
+    The health of a volume does not apply to another volume or a plain directory.
     """
     check = "source health"
     if identity is None:
@@ -268,8 +269,8 @@ def mounted_volume(mounted_from: str) -> str:
 
 
 def check_globs(matches: Iterable[tuple[str, int]], problem: str, fix: str, trees: int) -> list[Finding]:
-    """Whether every glob of [users] trees matches a directory, and the matches are valid user trees. `problem` and
-    `fix` say why they are not, and are empty otherwise. `trees` is the number of user trees.
+    """Whether every glob of [users] trees matches a directory, and the matches are valid user trees. Otherwise
+    `problem` and `fix` describe the failure; they are empty if there is none. `trees` is the number of user trees.
     """
     check = "user trees"
     findings = [

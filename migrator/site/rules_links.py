@@ -20,8 +20,8 @@ _BY_HOOK = 'or set [cutover] switch = "hook" and let a hook make the switch (doc
 
 
 def user_problem(user: str) -> str | None:
-    """Why the name of a user cannot be part of a path; None if it can. A backslash appears only in escaped names, so
-    it never stands for itself.
+    """The reason why the name of a user cannot be part of a path; None if it can. A backslash appears only in escaped
+    names, so it is never literal.
     """
     if not user:
         return "it is empty"
@@ -42,7 +42,7 @@ def naming_problem(link: str, tree: UserTree) -> str | None:
 
 
 def link_path(link: str, tree: UserTree) -> bytes:
-    """The path of a tree's link. Raises ValueError if it cannot be named (`naming_problem` says why)."""
+    """The path of a tree's link. Raises ValueError if it cannot be named; `naming_problem` returns the reason."""
     if problem := naming_problem(link, tree):
         raise ValueError(problem)
     path = tree.path.decode("utf-8", "surrogateescape")
@@ -64,7 +64,7 @@ def way_problem(way: Sequence[FileLook], euid: int, *, reached: bool) -> LinkPro
 
 
 def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:
-    """Whether a link is on the source or the target, where it would be one of the files."""
+    """Whether a link is on the source or the target: there it would be one of the files to migrate."""
     if look.directory is None:
         return None
     for side, root in (("source", place.source_root), ("target", place.target_root)):
