@@ -83,19 +83,19 @@ class BrickFindings:
 class CatalogRecord:
     """The closing record of a catalog (`catalog.json`); `finished_at_s` is None while the scan is in progress.
 
-    A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise `reasons`
-    lists why not. `set_apart` has the user trees that could not be read completely, if that is the only problem: the
-    catalog is complete for all other trees (`whole_of`). `scope` has the paths of the covered user trees; empty: the
-    whole source. A limited catalog has the rows of these trees and of the directories above them; it may have fewer
-    names of a file than `nlink`. A tree of the scope that is not among `trees` did not exist when the scan began.
-    `size_bytes` counts a hard-linked file once per name.
+    A scan is `whole` if it read every directory, and the source was healthy and unchanged before and after; otherwise
+    `reasons` lists why not. `set_apart` has the user trees that could not be read completely, if that is the only
+    problem: the catalog is complete for all other trees (`whole_of`). `scope` has the paths of the covered user trees;
+    empty: the whole source. A limited catalog has the rows of these trees and of the directories above them; it may
+    have fewer names of a file than `nlink`. A tree of the scope that is not among `trees` did not exist when the scan
+    began. `size_bytes` counts a hard-linked file once per name.
 
-    `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons` are the
-    reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the scan less whole;
-    `bricks` are those that were read. These three and `times` are only in the catalog, not in the ledger. `strange`
-    lists, by brick, files that were created there outside Gluster: they have no rows, and the mount must not be
-    queried for them. `digest` is that of the closing record, which has those of the parts; empty while the scan is
-    in progress.
+    `health_fingerprint` is the source's at the start of the scan, for a later resume; empty if unknown. `way_reasons`
+    are the reasons why bricks were requested but not read; `findings` are notes about bricks, which do not make the
+    scan less whole; `bricks` are those that were read. These three and `times` are only in the catalog, not in the
+    ledger. `strange` lists, by brick, files that were created there outside Gluster: they have no rows, and the mount
+    must not be queried for them. `digest` is that of the closing record, which has those of the parts; empty while the
+    scan is in progress.
     """
 
     name: str

@@ -244,11 +244,11 @@ def pack(listings: Iterable[Listing], limits: ChunkLimits, *, bricks: Sequence[s
     """Pack listings into chunks, numbered from 1 in each batch, in the order of their completion.
 
     Every path is in exactly one chunk, except that a chunk of directories is followed by its twin of kind
-    `directory_times` with the same list, and that the ranges of a file come before the chunk of ranged files that lists it.
-    A chunk holds one tree's paths of one kind and one brick. It is within the limits unless it is one file, or one link
-    group, that is larger than they are. Chunks of directories are assigned to `bricks` (those of the catalog) in turn,
-    because every directory is on every brick. The same listings give the same chunks. Raises ValueError for limits
-    below 1.
+    `directory_times` with the same list, and that the ranges of a file come before the chunk of ranged files that lists
+    it. A chunk holds one tree's paths of one kind and one brick. It is within the limits unless it is one file, or one
+    link group, that is larger than they are. Chunks of directories are assigned to `bricks` (those of the catalog) in
+    turn, because every directory is on every brick. The same listings give the same chunks. Raises ValueError for
+    limits below 1.
     """
     if limits.max_files < 1 or limits.max_bytes < 1 or (limits.range_size_bytes or 1) < 1:
         raise ValueError(f"limits that no chunk can keep: {limits}")

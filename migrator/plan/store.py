@@ -29,9 +29,9 @@ from migrator.schedule.model import TreeOnBrick
 
 # --- SQL
 #
-# Values are parameters; only constants of this module are put together into text. DuckDB has few functions on BLOB: comparison,
-# `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes unprintable bytes. Paths are taken apart on `hex`,
-# which is exact.
+# Values are parameters; only constants of this module are put together into text. DuckDB has few functions on BLOB:
+# comparison, `min`, `octet_length`, `hex`, and a cast to VARCHAR that escapes unprintable bytes. Paths are taken apart
+# on `hex`, which is exact.
 
 
 TINY_BELOW_BYTES = 4096

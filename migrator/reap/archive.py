@@ -141,10 +141,9 @@ def read_index(folder: HeldFolder, record: model.ArchiveRecord) -> TarIndex:
 
 # --- The stage
 #
-# The order makes it safe to kill at any moment: files under partial names, synced; the ledger, as written; the final names; a
-# read-back from the disks; the ledger, as proven. Only proven archives count. The next call first recovers from a
-# killed one:
-# partial files are removed; written archives are read back, or become void.
+# The order makes it safe to kill at any moment: files under partial names, synced; the ledger, as written; the final
+# names; a read-back from the disks; the ledger, as proven. Only proven archives count. The next call first recovers
+# from a killed one: partial files are removed; written archives are read back, or become void.
 
 
 EXAMPLES = 20

@@ -38,8 +38,7 @@ def list_reaped(
     rows: Rows | None = None,
 ) -> model.ReapReport:
     """Count the files that the rules of site.toml match in the latest catalog; `rows` receives every file, tree by
-    tree. `users` are those
-    to list (empty: all).
+    tree. `users` are those to list (empty: all).
 
     Raises UsageError if there is no catalog, no rule, or no such user; Refused if the source does not keep the times that a rule
     needs.

@@ -134,8 +134,8 @@ class Savings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReap:
-    """The reaping of a plan. `reap_list`, the Parquet file beside the plan, has every archived or skipped path; it and its
-    BLAKE2b digest are None if there are none. `listed` is the possible savings of trees whose action is `list`.
+    """The reaping of a plan. `reap_list`, the Parquet file beside the plan, has every archived or skipped path; it and
+    its BLAKE2b digest are None if there are none. `listed` is the possible savings of trees whose action is `list`.
     """
 
     reap_list: str | None

@@ -581,8 +581,9 @@ class MetricSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFacts:
-    """One snapshot of everything behind the metrics. `runs` has the newest run of every verb, `capacity` the newest sample of
-    each side, `frozen_since_s` the start of each current freeze, for a cutover or a rollback. Reading took `read_s`.
+    """One snapshot of everything behind the metrics. `runs` has the newest run of every verb, `capacity` the newest
+    sample of each side, `frozen_since_s` the start of each current freeze, for a cutover or a rollback. Reading took
+    `read_s`.
     """
 
     status: StatusFacts

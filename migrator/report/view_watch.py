@@ -54,9 +54,9 @@ _TREE_ORDER = (
 
 
 def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float]]) -> None:
-    """Show snapshots until Ctrl-C, SIGTERM, or the end of the reader: on the whole screen of a capable terminal, otherwise as plain
-    lines without control codes. The iterator yields the facts, the reason why they could not be refreshed (empty: they
-    are new), and the seconds until the next ones. Only the main thread may call it.
+    """Show snapshots until Ctrl-C, SIGTERM, or the end of the reader: on the whole screen of a capable terminal,
+    otherwise as plain lines without control codes. The iterator yields the facts, the reason why they could not be
+    refreshed (empty: they are new), and the seconds until the next ones. Only the main thread may call it.
     """
     console = Console(file=stream, highlight=False)
     # Without requested events, poll reports only that the reader is gone.

@@ -395,9 +395,8 @@ class _Player:
         self._next_batch += 1
 
     def _copy_end(self, batch: model.BatchFacts, done_days: float = 0.0) -> float:
-        """The day on which the batch is copied, including the files that users add meanwhile, if no other drain
-        begins. Copying is slower
-        while a drain moves files.
+        """The day on which the batch is copied, including the files that users add meanwhile, if no other drain begins.
+        Copying is slower while a drain moves files.
         """
         day = self._day
         if self._drain is not None:
