@@ -1,1 +1,1 @@
-"""`status`, `report`, `metrics`, `serve`: how far the migration is, and when it ends."""
+"""`status`, `report`, `metrics`, `serve`: the progress of the migration, and its expected end."""

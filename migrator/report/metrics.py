@@ -25,8 +25,8 @@ def read_metrics(
     windows: Sequence[WindowStanding] = (),
     elapsed_s: Callable[[], float] = monotonic,
 ) -> tuple[MetricFamily, ...]:
-    """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans. `windows` are the
-    current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
+    """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans.
+    `windows` are the current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
     """
     began_s = elapsed_s()
     status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)

@@ -34,8 +34,8 @@ FARTHEST_S = 100 * 365 * DAY_S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkSlot:
-    """Files and bytes copied in one time slot, including empty slots. `seen_s` is the observed part of the slot: the first
-    slot counts from the first stream, the last one until now.
+    """Files and bytes copied in one time slot, including empty slots. `seen_s` is the observed part of the slot: the
+    first slot counts from the first stream, the last one until now.
     """
 
     at_s: float
@@ -56,8 +56,8 @@ class ConePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyForecast:
-    """When everything in the plan will have been copied once. `likely_at_s` is the median; the end lies between `earliest_at_s`
-    and `latest_at_s` with probability `share`. `basis` explains the computation in sentences.
+    """The expected time when all files of the plan are copied once. `likely_at_s` is the median; the end lies between
+    `earliest_at_s` and `latest_at_s` with probability `share`. `basis` explains the computation in sentences.
     """
 
     made_at_s: float
@@ -97,8 +97,8 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinceReport:
-    """Progress since an earlier report. `expected_bytes` is the amount that its forecast expected to be copied since then;
-    `end_moved_s` is positive if the likely end moved to a later time. `reasons` are sentences.
+    """Progress since an earlier report. `expected_bytes` is the amount that its forecast expected to be copied since
+    then; `end_moved_s` is positive if the likely end moved to a later time. `reasons` are sentences.
     """
 
     earlier: EarlierReport
@@ -127,8 +127,8 @@ class BrickOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOutlook:
-    """A server of the source: its bricks, how many of them are free, and when all are (None: unknown). `basis` is that of
-    the brick that is free last.
+    """A server of the source: its bricks, how many of them are free, and the time when all are (None: unknown).
+    `basis` is that of the last brick to become free.
     """
 
     server: str
@@ -170,8 +170,8 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTree:
-    """A user tree as planned; `rank` counts from 1 in the plan's order of size. `reaped_*` is the part that is archived or
-    skipped instead of copied.
+    """A user tree as planned; `rank` counts from 1 in the plan's order of size. `reaped_*` is the part that is archived
+    or skipped instead of copied.
     """
 
     tree: UserTree
@@ -226,8 +226,8 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputPoint:
-    """Throughput of all streams together over a span that ends at `at_s`. Streams were at work for `busy_s` of it; `streams`
-    is their mean number in that time.
+    """Throughput of all streams together over a span that ends at `at_s`. Streams were at work for `busy_s` of it;
+    `streams` is their mean number in that time.
     """
 
     at_s: float
@@ -301,8 +301,8 @@ class StreamSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """All events of one kind about one subject, with the message of the last one. `resolved_at_s` is None as long as no event ends
-    them; `resolution` names that event.
+    """All events of one kind about one subject, with the message of the last one. `resolved_at_s` is None as long as no
+    event ends them; `resolution` names that event.
     """
 
     kind: EventKind
@@ -369,9 +369,9 @@ def percent_of(part: int, whole: int) -> float | None:
 
 
 class TreeState(StrEnum):
-    """State of one user tree in the whole migration. `ATTENTION`: it is copied except for files that failed at every attempt.
-    `MOVED`: its user works on the target; `PURGED`: its source is freed, too. `EXCLUDED`: an earlier plan had it, the active one
-    leaves it out, and its user works on the source; it is not counted.
+    """State of one user tree in the whole migration. `ATTENTION`: it is copied except for files that failed at every
+    attempt. `MOVED`: its user works on the target; `PURGED`: its source is freed, too. `EXCLUDED`: an earlier plan had
+    it, the active one leaves it out, and its user works on the source; it is not counted.
     """
 
     PLANNED = "planned"
@@ -398,8 +398,8 @@ class TreeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassFacts(PassRecord):
-    """One pass over a batch. `changes` counts the changes that a later pass carries, by kind, over all trees; None if none were
-    recorded.
+    """One pass over a batch. `changes` counts the changes that a later pass carries, by kind, over all trees; None if
+    none were recorded.
     """
 
     changes: Mapping[ChangeKind, ChangeTally] | None = None
@@ -407,8 +407,8 @@ class PassFacts(PassRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """Progress of one batch. `chunks` counts all kinds of chunks in the newest pass; `verification` is the newest finished one,
-    `convergence` the prediction after the last delta pass.
+    """Progress of one batch. `chunks` counts all kinds of chunks in the newest pass; `verification` is the newest
+    finished one, `convergence` the prediction after the last delta pass.
     """
 
     number: int
@@ -424,8 +424,8 @@ class BatchFacts:
 
 
 class RunLife(StrEnum):
-    """Liveness of a run. `SILENT`: it has not ended, and its heartbeat is old. `KILLED`: it has not ended, and its process is
-    gone.
+    """Liveness of a run. `SILENT`: it has not ended, and its heartbeat is old. `KILLED`: it recorded no end, and its
+    process has ended.
     """
 
     AT_WORK = "at-work"
@@ -473,7 +473,7 @@ class StatusFacts:
     - `verified_content_bytes` are the verified bytes whose content was compared, not only their attributes.
     - `cutovers` has the newest attempt for every tree under any plan: a later plan omits users who work on the target.
     - `probes` has the newest probe of each side; `drains`, `additions` and `retirement` have the newest attempts.
-    - `governing` has the limits that operators set, and how many streams the newest run may have.
+    - `governing` has the limits that operators set, and the number of streams that the newest run may have.
     """
 
     at_s: float
@@ -507,7 +507,7 @@ class StatusFacts:
 class ReportFacts:
     """The report for management: status, history, forecast and proofs.
 
-    - `plan` is None without a plan, or if its document cannot be read (`plan_problem` says why).
+    - `plan` is None without a plan, or if its document cannot be read (`plan_problem` is the reason).
     - `forecast` is None if nothing is left or too little was copied; `since` is None without an earlier report.
     - `days` is the throughput by day, or by hour while the history is short (see `span_s`).
     - `outlook` is the expected usage of the target.
@@ -571,8 +571,8 @@ Counts = Sequence[tuple[float, *tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSums:
-    """Sums over the whole ledger and all plans, by the name of the metric without `migrator_`. Counts of running streams include
-    those that a killed run left. `freezes_s` has the duration of each ended freeze.
+    """Sums over the whole ledger and all plans, by the name of the metric without `migrator_`. Counts of running
+    streams include those that a killed run left. `freezes_s` has the duration of each ended freeze.
     """
 
     counts: Mapping[str, Counts] = field(default_factory=dict)
@@ -601,8 +601,9 @@ class MetricFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAtWork:
-    """One attempt that has not ended in the ledger. `files` and `size_bytes` are those of its chunk; `done_*` is its progress
-    by its samples, and `recent_*` the part of the last `recent_s` seconds. `brick` is None if it reads the mount.
+    """One attempt that has not ended in the ledger. `files` and `size_bytes` are those of its chunk; `done_*` is its
+    progress by its samples, and `recent_*` the part of the last `recent_s` seconds. `brick` is None if it reads the
+    mount.
     """
 
     attempt_id: int
@@ -628,9 +629,9 @@ class StreamAtWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchFacts:
-    """A snapshot for the live view. `rates` is the throughput in bytes per second over equal spans, oldest first, until now or
-    the end of the last copying. `news` are the events since the previous snapshot, oldest first; `last_event`
-    is the number of the newest event.
+    """A snapshot for the live view. `rates` is the throughput in bytes per second over equal spans, oldest first, until
+    now or the end of the last copying. `news` are the events since the previous snapshot, oldest first; `last_event` is
+    the number of the newest event.
     """
 
     status: StatusFacts

@@ -46,8 +46,8 @@ def read_report(
     is_gone: IsGone | None = None,
     earlier: model.EarlierReport | None = None,
 ) -> model.ReportFacts:
-    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`. A missing or edited plan
-    document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
+    """The report, with the batches of `plan` (default: the active one) and compared with `earlier`. A missing or edited
+    plan document is reported in `plan_problem`. Raises UsageError if the plan is not in the ledger.
     """
     status = read_status(
         ledger, now_s=now_s, plan=plan, attention_limit=_ATTENTION, events_limit=_EVENTS, is_gone=is_gone
@@ -217,8 +217,8 @@ async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
 async def send_report(
     world: HookWorld, directory: bytes, plan: str | None, *, roots: tuple[bytes, bytes], pid: int
 ) -> str:
-    """Call the `report` hooks for a report that counts by `plan`, written to an absolute directory. Returns why it was not sent;
-    empty if it was. A second call sends it again. Raises as `hook_calls`.
+    """Call the `report` hooks for a report that counts by `plan`, written to an absolute directory. Returns why it was
+    not sent; empty if it was. A second call sends it again. Raises as `hook_calls`.
     """
     async with hook_calls(
         world,
@@ -255,8 +255,8 @@ REPORT_JSON = "report.json"
 
 
 def read_earlier(place: Path) -> model.EarlierReport:
-    """Read a report from `report.json` or its directory. Keys that an older version did not write are unknown values. Raises
-    UsageError if it is no report.
+    """Read a report from `report.json` or its directory. Keys that an older version did not write are unknown values.
+    Raises UsageError if it is no report.
     """
     file = place / REPORT_JSON if place.is_dir() else place
     hint = "name a report.json that `migrator report --output DIRECTORY` has written, or its directory"

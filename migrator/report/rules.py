@@ -129,8 +129,9 @@ def over_all_plans(
     cutovers: Mapping[bytes, CutoverState],
     set_apart: Collection[bytes] = (),
 ) -> tuple[model.TreeFacts, ...]:
-    """Every user tree of the migration once. `by_plan` has the trees of the counting plan, then those of earlier plans, newest
-    first; `cutovers` is the state of the newest cutover of each tree; `set_apart` are trees that the counting plan could not take.
+    """Every user tree of the migration once. `by_plan` has the trees of the counting plan, then those of earlier plans,
+    newest first; `cutovers` is the state of the newest cutover of each tree; `set_apart` are trees that the counting
+    plan could not take.
 
     An earlier plan counts until the newer one has made as much progress with the tree: a new plan alone does not
     change the target.
@@ -155,8 +156,8 @@ def over_all_plans(
 def settled(
     seed: Sequence[model.ChunkSum], later: Sequence[model.ChunkSum], trees: Collection[bytes] | None = None
 ) -> Sequence[model.ChunkSum]:
-    """The sums of a seed pass after a later pass over `trees` (None: all) finished. The later pass sent what had failed before,
-    so these trees need attention only if chunks of it (`later`) failed.
+    """The sums of a seed pass after a later pass over `trees` (None: all) finished. The later pass resent the failed
+    files, so these trees need attention only if its own chunks (`later`) failed.
     """
 
     def failed_there(entry: model.ChunkSum) -> bool:
@@ -207,8 +208,8 @@ def chunk_counts(
 
 
 def verified_content_bytes(trees: Sequence[model.TreeFacts], proofs: Mapping[bytes, VerificationRecord]) -> int:
-    """Bytes of the proven trees whose content was compared; the rest was compared by attributes only. `proofs` has the newest
-    verification without a difference of each tree, alone in a cutover or with its batch.
+    """Bytes of the proven trees whose content was compared; the rest was compared by attributes only. `proofs` has the
+    newest verification without a difference of each tree, alone in a cutover or with its batch.
     """
     proven: dict[int, int] = defaultdict(int)
     for tree in trees:
@@ -224,8 +225,8 @@ def verified_otherwise(
     trees: Sequence[model.TreeFacts],
     proofs: Mapping[bytes, VerificationRecord],
 ) -> frozenset[int]:
-    """The batches whose trees have all been moved or proven since the verification of the batch. `own` are the trees of the plan
-    of the batches, `trees` those of all plans.
+    """The batches whose trees have all been moved or proven since the verification of the batch. `own` are the trees of
+    the plan of the batches, `trees` those of all plans.
     """
     moved = {one.tree.path for one in trees if one.state in MOVED}
 
@@ -306,8 +307,8 @@ _LATE = "late: the schedule of the plan has it free by now; a new plan gives a n
 def brick_outlooks(
     drains: Sequence[DrainStanding], plan: Plan | None, *, now_s: float, retirement: RetirementRecord | None = None
 ) -> tuple[model.BrickOutlook, ...]:
-    """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule; a retired
-    volume has no bricks any more.
+    """Every brick that was drained or is in the schedule, in that order. Drains take precedence over the schedule; a
+    retired volume has no bricks any more.
     """
     found = {outlook.brick: outlook for drain in drains for outlook in _of_drain(drain, now_s)}
     for outlook in _of_schedule(plan, now_s):
@@ -533,9 +534,9 @@ def blockers(
     set_apart: Sequence[bytes] = (),
     over: Collection[int] = (),
 ) -> tuple[model.Blocker, ...]:
-    """Everything that waits for an operator, in the order of the work. `strange` has the files on bricks that bypassed Gluster,
-    by the newest scan of the bricks; `set_apart` the trees that are in no batch because the scan of the plan could not read them;
-    `over` the batches whose verification no longer counts (`verified_otherwise`).
+    """Everything that waits for an operator, in the order of the work. `strange` has the files on bricks that bypassed
+    Gluster, by the newest scan of the bricks; `set_apart` the trees that are in no batch because the scan of the plan
+    could not read them; `over` the batches whose verification no longer counts (`verified_otherwise`).
     """
     if site is None:
         found = [("everything", "the site is not set up", "migrator init")]
@@ -662,8 +663,8 @@ _K = EventKind
 
 
 class _End(NamedTuple):
-    """An event ends incidents of the kinds `of` about the same subject, or about any subject. `clean`: only if it is no warning
-    itself. A pass has its batch as the subject, a cutover its user tree.
+    """An event ends incidents of the kinds `of` about the same subject, or about any subject. `clean`: only if it is no
+    warning itself. A pass has its batch as the subject, a cutover its user tree.
     """
 
     by: EventKind
@@ -723,7 +724,7 @@ def seen_events(events: Sequence[Event], endings: Sequence[model.Incident]) -> t
 
 
 def _ended(kind: EventKind, subject: str, at_s: float, endings: Sequence[model.Incident]) -> dict[str, Any]:
-    """When the incident ended, and how: by the first event that ends it."""
+    """The time and the way in which the incident ended: by the first event that ends it."""
     later = [
         (ending.last_at_s, end.words)
         for ending in endings

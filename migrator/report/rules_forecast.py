@@ -1,6 +1,6 @@
 """The expected end of the copying, with a range. Pure.
 
-What is left counts as work: files and bytes by their cost. The history gives the work per day, including pauses,
+The work left is the cost of the files and bytes left. The history gives the work per day, including pauses,
 failures and nights; the expected end is that pace extrapolated. The range comes from the differences between days and
 from the uncertainty of the costs. Its constants are fitted to simulated migrations
 (tests/report/simulated_migrations.py).
@@ -32,8 +32,8 @@ def slot_width_s(history_s: float) -> float:
 
 
 def slots_of(copied: Iterable[tuple[float, int, int]], *, from_s: float, now_s: float) -> Sequence[WorkSlot]:
-    """The slots from the first stream until now, oldest first. `copied` has the end, files and bytes of spans that are not longer
-    than a slot; a span belongs to the slot in which it ends.
+    """The slots from the first stream until now, oldest first. `copied` has the end, files and bytes of spans that are
+    not longer than a slot; a span belongs to the slot in which it ends.
     """
     width_s = slot_width_s(now_s - from_s)
     first, last = math.floor(from_s / width_s), max(math.ceil(now_s / width_s) - 1, math.floor(from_s / width_s))
@@ -63,8 +63,8 @@ _HALF_LIFE_DAYS = 20.0
 """The half-life of a day in the history, because sites change."""
 
 _UNSEEN = 0.43
-"""Relative error of a pace measured at one moment of the week, due to nights, weekends and other load. It decreases with the
-square root of the days in the history.
+"""Relative error of a pace measured at one moment of the week, due to nights, weekends and other load. It decreases
+with the square root of the days in the history.
 """
 
 _MOST_SPREAD = 1.5
@@ -78,8 +78,8 @@ _LEAST_COST = (1e-4, 1e-11)
 def forecast_copy(
     *, now_s: float, slots: Sequence[WorkSlot], left: Tally, cost: TransferCost, cost_groups: Sequence[CostSums]
 ) -> CopyForecast | None:
-    """The end of the copying; None if nothing is left or the history is too short. `slots` are without gaps, oldest first.
-    `cost_groups` are random groups of the measured attempts.
+    """The end of the copying; None if nothing is left or the history is too short. `slots` are without gaps, oldest
+    first. `cost_groups` are random groups of the measured attempts.
     """
     if (left.left_files <= 0 and left.left_bytes <= 0) or len(slots) < LEAST_SLOTS:
         return None

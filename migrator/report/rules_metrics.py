@@ -20,8 +20,8 @@ _Rows = Callable[[MetricFacts], Iterable[tuple[Any, *tuple[object, ...]]]]
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One metric: its exposed name, the names of its labels, its help text, and its rows in a snapshot; `value` names the attribute
-    of a thing that is its value.
+    """One metric: its exposed name, the names of its labels, its help text, and its rows in a snapshot; `value` names
+    the attribute of a thing that is its value.
     """
 
     name: str

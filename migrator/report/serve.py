@@ -75,8 +75,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The answer to one path, made in a thread; a MigratorError is answered with 503. `open_to_all`: no token is needed, so it must
-    not reveal anything about the migration.
+    """The answer to one path, made in a thread; a MigratorError is answered with 503. `open_to_all`: no token is
+    needed, so it must not reveal anything about the migration.
     """
 
     answer: Callable[[], Answer]
@@ -172,8 +172,9 @@ def _render(facts: ReportFacts, interval_s: float) -> _Page:
 def listen(
     words: str, routes: Mapping[str, Route], *, token_file: Path | None = None, names: Sequence[str] = ()
 ) -> "Server":
-    """Bind `ADDRESS:PORT`. Without a token file the token is a new one, since any user of this machine could read the pages.
-    Raises UsageError, Refused for a non-local address without a token file, and MigratorError if it cannot be bound.
+    """Bind `ADDRESS:PORT`. Without a token file the token is a new one, since any user of this machine could read the
+    pages. Raises UsageError, Refused for a non-local address without a token file, and MigratorError if it cannot be
+    bound.
     """
     address, port = _address(words)
     token = None if token_file is None else _token(token_file)
@@ -249,8 +250,8 @@ class Server(ThreadingHTTPServer):
         head_s: float = _HEAD_S,
         answer_s: float = _ANSWER_S,
     ) -> None:
-        """`token` is required of every request; `names` are host names that it may use, besides those of this machine. Raises
-        OSError.
+        """`token` is required of every request; `names` are host names that it may use, besides those of this machine.
+        Raises OSError.
         """
         self.routes, self.head_s, self.answer_s = routes, head_s, answer_s
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -262,8 +263,8 @@ class Server(ThreadingHTTPServer):
         own = socket.gethostname()
         self._names = {name.lower().rstrip(".") for name in (*names, own, own.partition(".")[0], "localhost")}
         self._token = token.encode()
-        # The cookie does not contain the token, and is void once this process ends. Cookies ignore ports, so the name of the
-        # cookie contains the port: two servers on one machine must not accept each other's.
+        # The cookie does not contain the token, and is void once this process ends. Cookies ignore ports, so the name
+        # of the cookie contains the port: two servers on one machine must not accept each other's.
         secret = hmac.digest(secrets.token_bytes(32), self._token, hashlib.sha256).hex()
         self.cookie = f"migrator_access_{bound}={secret}"
 
@@ -296,8 +297,8 @@ class Server(ThreadingHTTPServer):
         _log.error("a request could not be answered: %s", type(sys.exception()).__name__)
 
     def is_ours(self, hosts: Sequence[str]) -> bool:
-        """Whether `Host` names this server. A foreign page whose name resolves to this server (DNS rebinding) sends its own name.
-        Any numeric address is accepted, except that a local server accepts only loopback addresses.
+        """Whether `Host` names this server. A foreign page whose name resolves to this server (DNS rebinding) sends its
+        own name. Any numeric address is accepted, except that a local server accepts only loopback addresses.
         """
         if len(hosts) != 1:
             return False
@@ -380,4 +381,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing of a request is logged."""
+        """Suppress the log: no part of a request is logged."""

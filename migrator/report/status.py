@@ -147,9 +147,9 @@ def read_status(
     events_limit: int = 10,
     is_gone: IsGone | None = None,
 ) -> model.StatusFacts:
-    """The current status of the whole migration, with the batches of `plan` (default: the active one); a site without a scan or a
-    plan has a status too.
-    Without `is_gone`, only an old heartbeat reveals a killed run. Raises UsageError if the plan is not in the ledger.
+    """The current status of the whole migration, with the batches of `plan` (default: the active one); a site without a
+    scan or a plan has a status too. Without `is_gone`, only an old heartbeat reveals a killed run. Raises UsageError if
+    the plan is not in the ledger.
     """
     site = ledger.site.read()
     chosen = _plan(ledger, plan)
@@ -234,8 +234,8 @@ def read_status(
 
 
 def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> model.ThroughputPoint | None:
-    """The throughput in the minutes before a time; None if no stream was at work. It does not reach back before the run: an
-    earlier run may have had other limits.
+    """The throughput in the minutes before a time; None if no stream was at work. It does not reach back before the
+    run: an earlier run may have had other limits.
     """
     from_s = until_s - RATE_WINDOW_S
     if run is not None and run.started_at_s < until_s:

@@ -312,16 +312,16 @@ def _verified(report: model.ReportFacts) -> Iterator[doc.Block]:
 
 # --- CSV: one row for each value, for spreadsheets and scripts
 #
-# `table` is the place of the value in the JSON form, `row` counts entries of a list from 1, `column` is the key (nested keys are
-# joined by dots). A list of plain values is one cell, separated by blanks.
+# `table` is the place of the value in the JSON form, `row` counts entries of a list from 1, `column` is the key (nested
+# keys are joined by dots). A list of plain values is one cell, separated by blanks.
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(value: object) -> str:
-    """A value of the program as CSV (RFC 4180, UTF-8, lines end with a line feed). Text that looks like a formula gets a leading
-    apostrophe, which spreadsheets read as text.
+    """A value of the program as CSV (RFC 4180, UTF-8, lines end with a line feed). Text that resembles a formula gets
+    a leading apostrophe: spreadsheets then treat it as text.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")

@@ -275,8 +275,8 @@ def scan_blocks(scan: CatalogRecord | None) -> Iterator[doc.Block]:
 
 
 def _scan_took(record: CatalogRecord) -> str:
-    """The time from the start of the command to the end of the catalog; a record starts only after the checks of the volume. A
-    resumed scan of the mount counts from its first start.
+    """The time from the start of the command to the end of the catalog; a record starts only after the checks of the
+    volume. A resumed scan of the mount counts from its first start.
     """
     if record.finished_at_s is None:
         return doc.NONE

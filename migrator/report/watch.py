@@ -30,8 +30,8 @@ def read_watch(
     is_gone: IsGone | None = None,
     before: WatchFacts | None = None,
 ) -> WatchFacts:
-    """One snapshot. Its news are the events since `before`, the previous snapshot; the first one has none. Raises UsageError
-    if the plan is not in the ledger.
+    """One snapshot. Its news are the events since `before`, the previous snapshot; the first one has none. Raises
+    UsageError if the plan is not in the ledger.
     """
     last_event = ledger.watching.last_event() if before is None else before.last_event
     status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, events_limit=_EVENTS)
@@ -49,8 +49,8 @@ def read_watch(
 def snapshots(
     ledger: "Ledger", clock: Clock, interval_s: float, *, plan: str | None = None, is_gone: IsGone | None = None
 ) -> Iterator[tuple[WatchFacts, str, float]]:
-    """Snapshots without end: the facts, why they could not be refreshed (empty: they are new), and the seconds to wait until the
-    next one. Raises as `read_watch` for the first one; later errors keep the facts.
+    """Snapshots without end: the facts, why they could not be refreshed (empty: they are new), and the seconds to wait
+    until the next one. Raises as `read_watch` for the first one; later errors keep the facts.
     """
     facts, problem = None, ""
     while True:
