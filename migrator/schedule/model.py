@@ -58,8 +58,8 @@ class BatchStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubvolumeStep:
-    """The bricks of one subvolume: when their drain begins, when they are cleared. The drain moves at most `moved_bytes`.
-    The last subvolume is `retired`: it is not drained, and the volume is stopped instead.
+    """The bricks of one subvolume: when their drain begins, when they are cleared. The drain moves at most
+    `moved_bytes`. The last subvolume is `retired`: it is not drained, and the volume is stopped instead.
     """
 
     subvolume: int
@@ -123,8 +123,8 @@ class WhatIf:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedies:
     """Remedies for an impossible schedule; each suffices alone. More room on the target: `more_bytes` together with
-    `more_inodes` (None: no room would help). Reaping everything that `reap_users` did not change for a year, which saves
-    `reap_bytes` (None: not enough). A higher `[capacity] max_fill` (None: not enough).
+    `more_inodes` (None: no room would help). Reaping everything that `reap_users` did not change for a year, which
+    saves `reap_bytes` (None: not enough). A higher `[capacity] max_fill` (None: not enough).
     """
 
     more_bytes: int | None
@@ -138,9 +138,9 @@ class Remedies:
 class Schedule:
     """The conversion schedule of a plan. If there is none, `problem` is the reason and everything else is empty.
 
-    `assumptions` are sentences. `growth_basis` is the source of `growth_bytes_per_day`; empty: growth is unknown. The first
-    of `orders` is that of the plan. With `every_drain_order` all orders of drains were tried, otherwise the likely ones.
-    `remedies` is set if the plan's own order is impossible.
+    `assumptions` are sentences. `growth_basis` is the source of `growth_bytes_per_day`; empty: growth is unknown. The
+    first of `orders` is that of the plan. With `every_drain_order` all orders of drains were tried, otherwise the
+    likely ones. `remedies` is set if the plan's own order is impossible.
     """
 
     problem: str | None
@@ -172,8 +172,8 @@ class TreeOnBrick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubvolumeFacts:
-    """Bricks that hold the same files and are drained together. Room is that of the copy with the least. The target gains
-    `added_bytes` when all its bricks are re-formatted for it.
+    """Bricks that hold the same files and are drained together. Room is that of the copy with the least. The target
+    gains `added_bytes` when all its bricks are re-formatted for it.
     """
 
     number: int
@@ -215,8 +215,8 @@ class OldFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFacts:
-    """A batch. `target_bytes` and `target_inodes` are its need beyond what is on the target already. Copying its
-    current content with all streams takes `copy_days`, or `copy_days_in_drain` while a drain moves files the whole
+    """A batch. `target_bytes` and `target_inodes` are its need beyond the files that are on the target already. Copying
+    its current content with all streams takes `copy_days`, or `copy_days_in_drain` while a drain moves files the whole
     time (None: the same).
     """
 
@@ -245,11 +245,11 @@ class KeptFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleFacts:
-    """The whole input. `growth_bytes_per_day` is the growth of all users, on both sides; `target_inodes_free` None: unknown.
-    `reserve_bytes` stay free on the target regardless of `max_fill`.
+    """The whole input. `growth_bytes_per_day` is the growth of all users, on both sides; `target_inodes_free` None:
+    unknown. `reserve_bytes` stay free on the target regardless of `max_fill`.
 
-    A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join`, bricks
-    become room of the target `handover_days` after they are cleared.
+    A drain costs `drain_days_per_byte` and `drain_days_per_file`, a purge `purge_days_per_file`. With `bricks_join`,
+    bricks become room of the target `handover_days` after they are cleared.
     """
 
     subvolumes: tuple[SubvolumeFacts, ...]

@@ -25,7 +25,7 @@ from migrator.schedule.rules_play import play
 
 
 EVERY_ORDER_UP_TO = 4
-"""Up to so many subvolumes (24 orders) all orders of drains are tried; beyond, the likely ones."""
+"""Maximum number of subvolumes (24 orders) for which all orders of drains are tried; above it, only likely ones."""
 
 
 def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
@@ -326,7 +326,8 @@ _DIGITS = 3
 
 
 def make_schedule(facts: model.ScheduleFacts, *, assumptions: Sequence[str] = ()) -> model.Schedule:
-    """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for comparison.
+    """The schedule of the planned order, with the heaviest first and the order that frees bricks soonest for
+    comparison.
 
     Deterministic. Raises ValueError if there is no subvolume or no batch.
     """
@@ -481,8 +482,8 @@ def batch_facts(
     cost: TransferCost,
     slower: SlowerInDrains,
 ) -> model.BatchFacts:
-    """The facts of one batch. Earlier plans copied `arrived` of its trees; its archives take `archived_s`. The batch's forecast
-    is by `cost`; during drains it is `slower`.
+    """The facts of one batch. Earlier plans copied `arrived` of its trees; its archives take `archived_s`. The batch's
+    forecast is by `cost`; during drains it is `slower`.
     """
     copy_days = (batch.forecast_s + archived_s) / DAY_S
     needs = [_need(usages[tree.path], arrived.get(tree.path), reaped.get(tree.path)) for tree in batch.trees]

@@ -1,4 +1,4 @@
-"""The cost of a drain, and how much it slows copies. Pure."""
+"""The cost of a drain, and its slowdown of copies. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,8 +55,8 @@ def assumed_drain_cost() -> DrainCost:
 
 
 def drain_tally(samples: Sequence[DrainSample]) -> DrainTally:
-    """Sum up one drain from its samples, in order of time. A task takes as long as its slowest host; time between tasks does not
-    count.
+    """Sum up one drain from its samples, in order of time. A task takes as long as its slowest host; time between tasks
+    does not count.
     """
     last = last_counts(samples)
     by_task: dict[str, dict[str, float]] = {}
@@ -106,7 +106,8 @@ _LEAST_SHARE = 0.01
 class SlowerInDrains:
     """The copy rate during drains as a share of the rate otherwise; `basis` is a sentence about its source.
 
-    With `mount`, the rate otherwise is at most that of the mount at this cost: the measured one may be that of brick reads.
+    With `mount`, the rate otherwise is at most that of the mount at this cost: the measured one may be that of brick
+    reads.
     """
 
     share: float
@@ -122,8 +123,8 @@ class SlowerInDrains:
 
 
 def slower_in_drains(seen: DrainCopying, cost: TransferCost) -> SlowerInDrains:
-    """The measured share, if there is enough copying during drains and outside, or else the assumed one. `cost` weighs files
-    and bytes.
+    """The measured share, if there is enough copying during drains and outside, or else the assumed one. `cost` weighs
+    files and bytes.
     """
     in_drains, outside = _rate(seen.in_drains, cost), _rate(seen.outside, cost)
     if in_drains is None or not outside:

@@ -42,9 +42,9 @@ def host_steps(
 
 # --- The source
 #
-# Gluster places files by their names, each subvolume a share by its size, and a drain spreads the files that it moves in the same
-# way. So the content of a subvolume depends only on which others are drained, not on their order: its own initial content, plus
-# its share of everything that lay on drained ones or was added since.
+# Gluster places files by their names, each subvolume a share by its size, and a drain spreads the files that it moves
+# in the same way. So the content of a subvolume depends only on which others are drained, not on their order: its own
+# initial content, plus its share of everything that lay on drained ones or was added since.
 
 
 _TOLERANCE = 1e-9
@@ -98,7 +98,7 @@ class Amount:
 
 
 class SourceSide:
-    """The subvolumes. One in a drain counts as gone: the others reserve room for all that it moves."""
+    """The subvolumes. One in a drain counts as removed: the others reserve room for all files that it moves."""
 
     def __init__(self, facts: model.ScheduleFacts) -> None:
         self.facts = facts.subvolumes
@@ -182,8 +182,8 @@ class SourceSide:
         return self._limit(place)
 
     def overfull(self, day: float) -> tuple[int, float, float] | None:
-        """A subvolume that exceeds its limit by growth alone before that day, the day on which it does, and the excess in
-        bytes at the end; None if there is none.
+        """A subvolume that exceeds its limit by growth alone before that day, the day on which it does, and the excess
+        in bytes at the end; None if there is none.
         """
         loose, found = self.bytes.loose(self._gone, day), []
         for place in self.active:
@@ -246,8 +246,8 @@ class TargetSide:
 
 # --- The simulation
 #
-# Batches are copied one after the other, and bricks drained one after the other; a copy and a drain may run at the same time.
-# Each reserves all its room when it starts, so no limit is exceeded in between.
+# Batches are copied one after the other, and bricks drained one after the other; a copy and a drain may run at the same
+# time. Each reserves all its room when it starts, so no limit is exceeded in between.
 
 
 _MOST_TRIES = 1000
@@ -255,8 +255,8 @@ _MOST_TRIES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holds:
-    """Steps that wait although there is room, because growth would fill that room later: batches (by place) for a number of
-    bricks to join the target, drains (by place) for a number of purges.
+    """Steps that wait although there is room, because growth would fill that room later: batches (by place) for a
+    number of bricks to join the target, drains (by place) for a number of purges.
     """
 
     batches: Mapping[int, int] = field(default_factory=dict)

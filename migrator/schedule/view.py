@@ -35,8 +35,8 @@ _CHANGES = {
 
 
 def schedule_blocks(schedule: Schedule, begins_at_s: float) -> Iterator[Block]:
-    """The whole schedule, with the order of the plan in full, or the reason why there is none. Days count from `begins_at_s`,
-    when the plan was made (seconds since the epoch).
+    """The whole schedule, with the order of the plan in full, or the reason why there is none. Days count from
+    `begins_at_s`, when the plan was made (seconds since the epoch).
     """
     if schedule.problem is not None:
         yield paragraph(f"There is no schedule: {schedule.problem}.")
