@@ -29,8 +29,9 @@ _LIST: Columns[ListedPath] = Columns(
     """
 )
 LIST_SCHEMA = _LIST.schema
-"""`size` counts a link group once in its chunk: the group's further names have 0. For a file that is copied in ranges it
-is the length of the range in chunks of ranges, and 0 in the chunk of ranged files; `file_size` is the file's size in both.
+"""`size` counts a link group once in its chunk: the group's further names have 0. For a file that is copied in ranges
+it is the length of the range in chunks of ranges, and 0 in the chunk of ranged files; `file_size` is the file's size in
+both.
 """
 
 ROW_GROUP_ROWS = 20_000
@@ -124,10 +125,10 @@ class _Index:
 class ChunkListFiles:
     """The chunk lists of plans, of later passes, and of split chunks.
 
-    Lists of a plan are in `plans_dir/NAME.chunks`, those of passes after the seed in `passes_dir/NAME`, those of
-    split chunks in `splits_dir`. The name of a list is relative to one of them, so the directories can be moved. The names of
-    the latter two end with the digest of the file, which is checked when it is opened; that of the former is in the plan.
-    Thread-safe for reading.
+    Lists of a plan are in `plans_dir/NAME.chunks`, those of passes after the seed in `passes_dir/NAME`, those of split
+    chunks in `splits_dir`. The name of a list is relative to one of them, so the directories can be moved. The names of
+    the latter two end with the digest of the file, which is checked when it is opened; that of the former is in the
+    plan. Thread-safe for reading.
     """
 
     def __init__(self, plans_dir: Path, *, splits_dir: Path, passes_dir: Path) -> None:

@@ -137,8 +137,8 @@ class PlanFiles:
         return str(file), checksum
 
     def read(self, name: str) -> tuple[Plan, str]:
-        """Return the plan and its checksum. Raises UsageError if it is missing or not a plan, Refused if it was edited or
-        belongs to another site.
+        """Return the plan and its checksum. Raises UsageError if it is missing or not a plan, Refused if it was edited
+        or belongs to another site.
         """
         file = self._file(name)
         try:

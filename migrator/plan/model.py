@@ -179,8 +179,8 @@ class EmptyingCurve:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The plan of a migration, as written to `plans/NAME.json`. `reap` is None if no rule reaps or lists, `schedule` if
-    the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch, because the scan could
-    not read them everywhere.
+    the source has no bricks; `owners` are the owners of each tree's files; `set_apart` are the trees in no batch,
+    because the scan could not read them everywhere.
     """
 
     name: str
@@ -213,9 +213,9 @@ class Plan:
 class ListedPath:
     """One row of a chunk list. In chunks of links, `link_to` is the existing name.
 
-    `mtime_ns` is from the catalog. In chunks of ranges, `range_offset_bytes` and `range_length_bytes` are the part of the
-    file to copy. There, and in the chunk of ranged files that completes the file, `size_bytes` is the part that the chunk
-    copies (0 in the latter), and `file_size_bytes` the size of the whole file.
+    `mtime_ns` is from the catalog. In chunks of ranges, `range_offset_bytes` and `range_length_bytes` are the part of
+    the file to copy. There, and in the chunk of ranged files that completes the file, `size_bytes` is the part that the
+    chunk copies (0 in the latter), and `file_size_bytes` the size of the whole file.
     """
 
     path: bytes
@@ -232,7 +232,8 @@ class ListedPath:
 class Chunk:
     """Paths of one tree for one stream, kept in the chunk list. `number` is unique in its pass.
 
-    `brick` (`host:/path`, as glusterd writes it) held the paths when they were scanned; None: read them through the mount.
+    `brick` (`host:/path`, as glusterd writes it) held the paths when they were scanned; None: read them through the
+    mount.
     """
 
     number: int
@@ -277,8 +278,8 @@ ENOUGH_ATTEMPTS = 5
 """Fewer attempts measure momentary load rather than the file systems."""
 
 _SINGULAR = 1e-3
-"""The least share of the squares of one variable that the other does not explain. Below it, all chunks have about the same
-bytes per file, and a fit would separate the two costs by noise.
+"""The least share of the squares of one variable that the other does not explain. Below it, all chunks have about the
+same bytes per file, and a fit would separate the two costs by noise.
 """
 
 USUAL_COST = (ASSUMED_S_PER_FILE, 1.0 / ASSUMED_RATE_BYTES_PER_S)
@@ -287,8 +288,8 @@ USUAL_COST = (ASSUMED_S_PER_FILE, 1.0 / ASSUMED_RATE_BYTES_PER_S)
 def fit_cost(sums: CostSums, streams: int) -> TransferCost | None:
     """Fit the cost per file and per byte with the least squared error over all attempts, neither below 0.
 
-    If all attempts have the same bytes per file, as those of one user often have, the two cannot be separated: their ratio
-    is then the assumed one. None if there are fewer than `ENOUGH_ATTEMPTS` attempts, or nothing was copied.
+    If all attempts have the same bytes per file, as those of one user often have, the two cannot be separated: their
+    ratio is then the assumed one. None if there are fewer than `ENOUGH_ATTEMPTS` attempts, or nothing was copied.
     """
     if sums.attempts < ENOUGH_ATTEMPTS or sums.seconds <= 0 or (sums.files <= 0 and sums.size_bytes <= 0):
         return None
@@ -310,8 +311,8 @@ def sum_of(groups: Sequence[CostSums]) -> CostSums:
 
 
 def least_squares(sums: CostSums, *, usual: tuple[float, float] | None = None) -> tuple[float, float]:
-    """Seconds per file and per byte with the least squared error, neither below 0. If they cannot be separated, their ratio
-    is that of `usual`; without it, the one that explains more takes the whole cost.
+    """Seconds per file and per byte with the least squared error, neither below 0. If they cannot be separated, their
+    ratio is that of `usual`; without it, the one that explains more takes the whole cost.
     """
     determinant = sums.files_files * sums.bytes_bytes - sums.files_bytes**2
     apart = determinant > _SINGULAR * sums.files_files * sums.bytes_bytes

@@ -265,8 +265,8 @@ def movable_trees(
 
 
 def moved_unknown(tree: UserTree, source: Entry | None, target: Entry | None) -> str | None:
-    """Why a tree may not be copied although the ledger has no cutover of it: its root is frozen on the source and open on the
-    target (None as entry: missing). None for any other tree.
+    """Why a tree may not be copied although the ledger has no cutover of it: its root is frozen on the source and open
+    on the target (None as entry: missing). None for any other tree.
     """
     if source is None or target is None or {source.type, target.type} != {EntryType.DIRECTORY}:
         return None

@@ -40,15 +40,15 @@ def choose_cost(measured: TransferCost | None, streams: int) -> TransferCost:
 
 
 def copy_s(files: float, size_bytes: float, cost: TransferCost) -> float:
-    """Seconds to copy so many paths and bytes (expected values may be fractions) with all streams busy."""
+    """Seconds to copy these numbers of paths and bytes (expected values may be fractions) with all streams busy."""
     return (files * cost.s_per_file + size_bytes * cost.s_per_byte) / max(cost.streams, 1)
 
 
 def still_needed(
     by_tree: Mapping[bytes, Need], arrived: Mapping[bytes, Need], room_bytes: Mapping[bytes, int] | None = None
 ) -> Need:
-    """Room that trees need on the target beyond what earlier plans copied. A surplus of one tree offsets no other, and no tree needs
-    more than its `room_bytes` (None: not known).
+    """Room that trees need on the target beyond what earlier plans copied. A surplus of one tree offsets no other, and
+    no tree needs more than its `room_bytes` (None: not known).
     """
     nothing, most_bytes = Need(), room_bytes or {}
     return Need(
@@ -106,8 +106,9 @@ def room_problems(needs: Sequence[Need], fits: Sequence[bool], lacks: Sequence[s
 
 # --- Growth of the source per day
 #
-# Measured from samples of its usage. Intervals with a purge or with a change of the volume's size do not count. Users who work on
-# the target add nothing to the source: the growth of all users is extrapolated from those who still work on it.
+# Measured from samples of its usage. Intervals with a purge or with a change of the volume's size do not count. Users
+# who work on the target add nothing to the source: the growth of all users is extrapolated from those who still work on
+# it.
 
 
 ENOUGH_DAYS = 7.0
@@ -147,8 +148,8 @@ def choose_growth(
     *,
     configured_bytes_per_day: int,
 ) -> Growth:
-    """Growth as measured by usage samples or by catalogs (whichever cover more days), if they cover `ENOUGH_DAYS`; or else
-    as configured (0: not configured).
+    """Growth as measured by usage samples or by catalogs (whichever cover more days), if they cover `ENOUGH_DAYS`; or
+    else as configured (0: not configured).
 
     `sizes` are the bytes of every user tree that is on the source now; `cutovers` every attempt of all plans.
     """
@@ -206,8 +207,8 @@ def purge_times(cutovers: Iterable[CutoverRecord]) -> list[tuple[float, float]]:
 
 
 def moved_since(cutovers: Iterable[CutoverRecord], sizes: Mapping[bytes, int]) -> list[tuple[float, int]]:
-    """For each user who works on the target and whose source is not purged: since when (seconds since the epoch), and the bytes
-    of that source.
+    """For each user who works on the target and whose source is not purged: the time of the move (seconds since the
+    epoch), and the bytes of that source.
     """
     return [
         (one.times[CutoverState.THAWED], sizes[one.tree.path])
@@ -219,8 +220,8 @@ def moved_since(cutovers: Iterable[CutoverRecord], sizes: Mapping[bytes, int]) -
 def measure(
     looks: Sequence[Look], purges: Sequence[tuple[float, float]], moved: Sequence[tuple[float, int]]
 ) -> Measured:
-    """Growth between successive samples, except where something else changed the usage of the source. `purges` is from
-    `purge_times`, `moved` from `moved_since`.
+    """Growth between successive samples, without intervals in which something else changed the usage of the source.
+    `purges` is from `purge_times`, `moved` from `moved_since`.
     """
     ends = [last_s for _, last_s in purges]
     added = worked = seconds = 0.0

@@ -26,7 +26,7 @@ def judge_symlink(row: SymlinkRow, trees: Collection[bytes], source_root: bytes)
     """Whether a symlink changes its meaning when its tree moves.
 
     An absolute symlink into the source mount keeps pointing to the old place. A relative one that leaves its tree (into
-    another tree, outside every tree, or out of the source) depends on what lies beside the tree on the target.
+    another tree, outside every tree, or out of the source) depends on the files beside the tree on the target.
     """
     if row.target.startswith(b"/"):
         inside = is_beneath(posixpath.normpath(row.target).strip(b"/"), source_root.strip(b"/"))

@@ -344,9 +344,9 @@ class PlanDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
-    """The plan as written; `plan.problems` are reasons not to rely on it. `left_out` are the user trees of the catalog that
-    are in no batch, because their users work on the target. `active`: verbs work by it; otherwise it is a draft. `difference`
-    compares it with the plan that was active before, if there was one.
+    """The plan as written; `plan.problems` are reasons not to rely on it. `left_out` are the user trees of the catalog
+    that are in no batch, because their users work on the target. `active`: verbs work by it; otherwise it is a draft.
+    `difference` compares it with the plan that was active before, if there was one.
     """
 
     plan: Plan
@@ -374,12 +374,12 @@ def make_plan(
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 
-    `quotas` are the limits of the source's directories, `capacity` is the room of the target now. A plan is written even if
-    the target has no room for all batches, or for any: room may come as the migration proceeds. Such batches have `fits`
-    False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by uid; a
-    user who would exceed theirs is a problem too. Without `reaping` [reap] is ignored, without `scheduling` there is no
-    conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is the first one, or
-    the request activates it.
+    `quotas` are the limits of the source's directories, `capacity` is the current room of the target. A plan is written
+    even if the target has no room for all batches, or for any: the migration may free room later. Such batches have
+    `fits` False and are named in `problems`; `run` refuses them. `limits` returns the limits of users on the target by
+    uid; a user who would exceed theirs is a problem too. Without `reaping` [reap] is ignored, without `scheduling`
+    there is no conversion schedule. Trees whose users work on the target are left out. The plan is a draft unless it is
+    the first one, or the request activates it.
 
     Raises UsageError if there is no site, no scan or no user tree, or the name is taken; Refused if the catalog is half
     written or of another site, or the target's free inodes are unknown and not accepted as such.
@@ -489,8 +489,8 @@ def make_plan(
 
 
 def activate_plan(name: str, *, documents: PlanFiles, ledger: "Ledger", clock: Clock) -> PlanResult:
-    """Make a recorded plan the active one. May be called again. Raises UsageError if there is no such plan, Refused if its
-    document is not the recorded one.
+    """Make a recorded plan the active one. May be called again. Raises UsageError if there is no such plan, Refused if
+    its document is not the recorded one.
     """
     record, before = ledger.plans.read(name), ledger.plans.active()
     plan, checksum = documents.read(name)

@@ -256,8 +256,8 @@ class CatalogQueries:
         """Per tree: paths of at least `long_path_bytes`, and paths with attributes that the target cannot keep. None:
         not known.
 
-        Labels that the kernel sets by its own policy (`security.selinux` and others) are counted only if the target keeps no
-        attributes of that namespace.
+        Labels that the kernel sets by its own policy (`security.selinux` and others) are counted only if the target
+        keeps no attributes of that namespace.
         """
         possible = [] if capabilities is None else losses(capabilities)
         predicates = {
@@ -287,11 +287,10 @@ class CatalogQueries:
         return sorted(found, key=lambda use: (use.brick or "", use.tree or b""))
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """All paths of the trees of the batches (numbered from 1), for packing, without the roots of the trees; sorted and streamed
-        by DuckDB. Consume all before the next query.
-
-        The content of a link group comes with the first tree of the batch that has a name of it; names in the other
-        trees of the batch come as links to that one.
+        """All paths of the trees of the batches (numbered from 1), for packing, without the roots of the trees; sorted
+        and streamed by DuckDB. Consume all before the next query. The content of a link group is listed with the first
+        tree of the batch that has one of its names; its names in other trees of the batch are listed as links to that
+        name.
         """
         return listed(self._connection, batches, bricks=self._bricks, rows=self._to_pack)
 

@@ -56,7 +56,7 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[document
 
 
 def standing_words(result: "PlanResult") -> str:
-    """Whether verbs work by the plan, and how it differs from the one that is or was active."""
+    """Whether verbs use the plan, and its differences from the plan that is or was active."""
     name, difference = result.plan.name, result.difference
     if result.active:
         words = f"{name} is the active plan: all verbs work by it."
