@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 class ProvenArchives:
-    """The content of proven archives. Thread-safe. The indexes of a tree are read on first use and kept (some hundred bytes per
-    member), so an instance does not see archives made later.
+    """The content of proven archives. Thread-safe. The indexes of a tree are read on first use and kept (some hundred
+    bytes per member), so an instance does not see archives made later.
     """
 
     def __init__(self, records: "ArchiveRecords", folders: MountedArchiveFolders) -> None:
@@ -49,9 +49,9 @@ class ProvenArchives:
         self._held: dict[bytes, tuple[TarIndex, ...]] = {}
 
     def of_block(self, tree: bytes, paths: Sequence[bytes]) -> Mapping[bytes, model.ArchivedMember]:
-        """Find paths in the proven archives of the tree, each in the newest one that has it. Use `same_file` to check whether the
-        file on the source is still the archived one. Raises Refused if an archive or its index is missing or differs from the
-        ledger's.
+        """Find paths in the proven archives of the tree, each in the newest one that has it. Use `same_file` to check
+        whether the file on the source is still the archived one. Raises Refused if an archive or its index is missing
+        or differs from the ledger's.
         """
         found: dict[bytes, model.ArchivedMember] = {}
         for archive in self.newest_first(tree):
@@ -149,7 +149,8 @@ def read_index(folder: HeldFolder, record: model.ArchiveRecord) -> TarIndex:
 EXAMPLES = 20
 _AT_ONCE = 16
 _READERS = 8
-"""Threads that open and read so many files each, ahead of packing; a file holds no more memory than a small one."""
+"""Threads that open and read this number of files each, ahead of packing. A file holds no more memory than a small
+one."""
 
 Rows = Callable[[bytes], Iterator[Sequence[model.ReapRow]]]
 Opened = Sequence[tuple[model.ReapRow, OpenMember | model.LeftOut]]

@@ -24,9 +24,10 @@ from migrator.reap.files import OpenMember
 
 # --- Archives
 #
-# The tar is in pax format, in zstd frames, with names as bytes relative to the tree. Each frame can be decompressed alone and holds
-# some MiB of content, so reading one member does not read those before it. The index has a row for each member, in order of path,
-# with the digest of its content, and a table of the frames with their digests: a frame is checked before it is decompressed.
+# The tar is in pax format, in zstd frames, with names as bytes relative to the tree. Each frame can be decompressed
+# alone and holds some MiB of content, so reading one member does not read those before it. The index has a row for each
+# member, in order of path, with the digest of its content, and a table of the frames with their digests: a frame is
+# checked before it is decompressed.
 
 
 _LEVEL = 1
@@ -138,8 +139,8 @@ class TarIndex:
         return (join(self.record.tree, name) for name in self._names)
 
     def content(self, archive: BinaryIO, member: model.ArchivedMember) -> Iterator[bytes]:
-        """The content of a member; reads only the frames that hold it. One call at a time. Raises Refused, at the latest after
-        the last piece, if it differs from what was archived.
+        """The content of a member; reads only the frames that hold it. One call at a time. Raises Refused, at the
+        latest after the last piece, if it differs from what was archived.
         """
         # Tiny files share frames: keep the last one for the next file.
         if self._reader is None or self._reader[0] is not archive:
@@ -247,8 +248,8 @@ _ACL_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group"
 
 
 def _header(tree: bytes, entry: Entry) -> bytes:
-    """The header of a member: its pax records, then its own block. Deterministic. Attributes and ACLs are written as GNU
-    tar 1.34 does, so it can restore them.
+    """The header of a member: its pax records, then its own block. Deterministic. Attributes and ACLs are written as
+    GNU tar 1.34 does, so it can restore them.
     """
     made = tarfile.TarInfo(_text(_within(tree, entry.path)))
     made.size = entry.size_bytes
@@ -304,8 +305,8 @@ class Frame:
 
 
 class FrameWriter:
-    """Writes content as frames to `stream`, an empty file. After `cut`, `stored_bytes` is the length of the file and `digest`
-    that of all its bytes.
+    """Writes content as frames to `stream`, an empty file. After `cut`, `stored_bytes` is the length of the file and
+    `digest` that of all its bytes.
     """
 
     def __init__(self, stream: BinaryIO, frame_bytes: int) -> None:

@@ -44,8 +44,8 @@ class HeldFolder:
 
     @contextmanager
     def create(self, name: bytes) -> Iterator[BinaryIO]:
-        """A new file under the partial form of the name, replacing an existing one, and synced at the end of the block. On failure
-        it is removed.
+        """A new file under the partial form of the name, replacing an existing one, and synced at the end of the block.
+        On failure it is removed.
         """
         partial = name + model.PARTIAL_SUFFIX
         with suppress(FileNotFoundError):
@@ -100,8 +100,8 @@ class MountedArchiveFolders:
 
     @contextmanager
     def make(self, tree: bytes) -> Iterator[HeldFolder]:
-        """Open the directory of a tree for writing; create it if it is missing. Raises Refused if it is not root's alone, OSError
-        if the tree does not exist.
+        """Open the directory of a tree for writing; create it if it is missing. Raises Refused if it is not root's
+        alone, OSError if the tree does not exist.
         """
         with Root(self._path) as root, root.directory(tree) as tree_fd:
             fd = open_own(tree_fd, model.ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
@@ -117,14 +117,14 @@ class MountedArchiveFolders:
             yield HeldFolder(fd)
 
     def hand_over(self, tree: bytes, *, uid: int, gid: int) -> None:
-        """Give the archives to the tree's user, with mode 0400 in a directory of mode 0500. For the switch. May be called again;
-        a missing directory is ignored.
+        """Give the archives to the tree's user, with mode 0400 in a directory of mode 0500. For the switch. May be
+        called again; a missing directory is ignored.
         """
         self._dress(tree, uid, gid, _READABLE_FILE_MODE, _READABLE_MODE)
 
     def take_back(self, tree: bytes) -> None:
-        """Give the archives back to root alone, for a rollback. Files that the user put there stay, and become root's too. May be
-        called again.
+        """Give the archives back to root alone, for a rollback. Files that the user put there stay, and become root's
+        too. May be called again.
         """
         self._dress(tree, os.geteuid(), os.getegid(), _FILE_MODE, CLOSED_MODE)
 
@@ -198,8 +198,8 @@ class MemberReader:
         self._source = source
 
     def open(self, row: model.ReapRow, *, settled_before_ns: int) -> "OpenMember | LeftOut":
-        """Look up a path, and read it at once if it is small. LeftOut if it is gone, differs from the reap list, changed since
-        `settled_before_ns`, or is unreadable. Never raises OSError.
+        """Look up a path, and read it at once if it is small. LeftOut if it has vanished, differs from the reap list,
+        changed since `settled_before_ns`, or is unreadable. Never raises OSError.
         """
         try:
             entry = self._source.look(row.path)
@@ -288,8 +288,8 @@ def _changed(path: bytes) -> LeftOut:
 
 # --- Restoring
 #
-# A file is completed under a temporary name in its final directory, synced, and then renamed. It replaces an existing file only on
-# request.
+# A file is completed under a temporary name in its final directory, synced, and then renamed. It replaces an existing
+# file only on request.
 
 
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})

@@ -40,8 +40,8 @@ def list_reaped(
     """Count the files that the rules of site.toml match in the latest catalog; `rows` receives every file, tree by
     tree. `users` are those to list (empty: all).
 
-    Raises UsageError if there is no catalog, no rule, or no such user; Refused if the source does not keep the times that a rule
-    needs.
+    Raises UsageError if there is no catalog, no rule, or no such user; Refused if the source does not keep the times
+    that a rule needs.
     """
     latest = ledger.scans.latest()
     if latest is None:
@@ -132,10 +132,11 @@ def release(
     ledger: "Ledger",
     now_s: float,
 ) -> model.Released:
-    """Give up skipped files of a user: `paths` with everything below them, and `globs`, in the user's `trees`. Records that in
-    the ledger, with the operator (`by`). May be called again.
+    """Give up skipped files of a user: `paths` with everything below them, and `globs`, in the user's `trees`. Records
+    that in the ledger, with the operator (`by`). May be called again.
 
-    Raises UsageError for a path outside the user's trees, and without the confirmation; Refused if no skipped file matches.
+    Raises UsageError for a path outside the user's trees, and without the confirmation; Refused if no skipped file
+    matches.
     """
     if not paths and not globs:
         raise UsageError("which files?", hint="name paths, or give --glob PATTERN")

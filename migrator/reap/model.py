@@ -34,7 +34,7 @@ class ReapClock(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapRule:
-    """The files of one user tree to reap. All conditions must hold (None: no condition); without any, nothing matches.
+    """The files of one user tree to reap. All conditions must hold (None: no condition); without any, no file matches.
 
     `exclude` are globs of `migrator.reap.rules`. `hidden` and `executables` include files that the default leaves out.
     """
@@ -110,8 +110,8 @@ class ReapDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapedTree:
-    """The matched files of one user tree. `oldest_ns` is the time of the oldest one by the rule's clock; `rule` is the rule in
-    words.
+    """The matched files of one user tree. `oldest_ns` is the time of the oldest one by the rule's clock; `rule` is the
+    rule in words.
     """
 
     tree: UserTree
@@ -149,8 +149,8 @@ class PlanReap:
 class ReapRelease:
     """Skipped paths of one user tree that were given up for deletion with the source.
 
-    `pattern` is a path below the tree, with everything below it, or, with `is_glob`, a glob of `migrator.reap.rules`. `by`
-    is the operator, `at_s` the time.
+    `pattern` is a path below the tree, with everything below it, or, with `is_glob`, a glob of `migrator.reap.rules`.
+    `by` is the operator, `at_s` the time.
     """
 
     tree: bytes
@@ -162,8 +162,8 @@ class ReapRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserReap:
-    """The matched files of one user: trees, directories with most of them, the user's whole usage (`all_files` counts all
-    paths but directories), and the savings, or possible savings if the files are only listed.
+    """The matched files of one user: trees, directories with most of them, the user's whole usage (`all_files` counts
+    all paths but directories), and the savings, or possible savings if the files are only listed.
     """
 
     user: str
@@ -176,8 +176,8 @@ class UserReap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapReport:
-    """The files of a catalog that the present rules match, by user, those with the most bytes first. `basis` is the source of
-    the time estimates.
+    """The files of a catalog that the present rules match, by user, those with the most bytes first. `basis` is the
+    source of the time estimates.
     """
 
     catalog: str
@@ -217,8 +217,8 @@ _NAME = re.compile(rb"([0-9]{6,12})(?:\.tar\.zst|\.parquet)(\.part)?", re.ASCII)
 
 
 class ArchiveState(StrEnum):
-    """The state of an archive in the ledger. `written`: on the disks, perhaps not yet renamed. `proven`: read back and equal to
-    its index; only these count. `void`: truncated, unreadable or lost; the remains are removed.
+    """The state of an archive in the ledger. `written`: on the disks, perhaps not yet renamed. `proven`: read back and
+    equal to its index; only these count. `void`: truncated, unreadable or lost; the remains are removed.
     """
 
     WRITTEN = "written"
@@ -237,8 +237,8 @@ ARCHIVE_TRANSITIONS: Mapping[ArchiveState, frozenset[ArchiveState]] = {
 class LeftOutReason(StrEnum):
     """Why a path of a reap list was not archived.
 
-    `changed`: since the reap list was made, so the next delta pass copies it as any other file. `fresh`: changed just before
-    it was read, so a later call archives it. `unreadable` paths stay on the source only.
+    `changed`: since the reap list was made, so the next delta pass copies it as any other file. `fresh`: changed just
+    before it was read, so a later call archives it. `unreadable` paths stay on the source only.
     """
 
     VANISHED = "vanished"
@@ -258,10 +258,11 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedMember:
-    """One file in an archive. `entry` has the source's attributes when it was read, and the path relative to the source's root.
+    """One file in an archive. `entry` has the source's attributes when it was read, and the path relative to the
+    source's root.
 
-    `digest` is that of the content, which begins at `offset_bytes` in the uncompressed tar. `archive` (its number in the tree)
-    and `algorithm` (of the digest) are set for members of an index.
+    `digest` is that of the content, which begins at `offset_bytes` in the uncompressed tar. `archive` (its number in
+    the tree) and `algorithm` (of the digest) are set for members of an index.
     """
 
     entry: Entry
@@ -294,8 +295,8 @@ class WrittenArchive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRecord:
-    """An archive in the ledger. `number`, unique in its tree and increasing, is its name. `at_s` is when it reached its state;
-    `reason` is why it is void.
+    """An archive in the ledger. `number`, unique in its tree and increasing, is its name. `at_s` is when it reached its
+    state; `reason` is why it is void.
     """
 
     id: int

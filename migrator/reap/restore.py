@@ -31,8 +31,8 @@ _IN_THE_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EXDEV})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """The archived files of these trees that match one of the patterns. Patterns are relative to the tree, or begin with the
-    tree's own path.
+    """The archived files of these trees that match one of the patterns. Patterns are relative to the tree, or begin
+    with the tree's own path.
 
     A pattern that is the path of an archived file, or of a directory with some, is taken literally; otherwise, one with
     wildcards is a glob of `migrator.reap.rules`. `in_place`: restore to the files' own places on the target.
@@ -59,8 +59,8 @@ class RestoringWorld:
 async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Restored, ...]:
     """Restore each file from the newest archive that has it. Existing files are overwritten only on request.
 
-    May be called again. Raises UsageError if no archived file matches; Refused if an index differs from the ledger's, and in
-    place while the user is frozen. A file whose content differs from its digest is not restored.
+    May be called again. Raises UsageError if no archived file matches; Refused if an index differs from the ledger's,
+    and in place while the user is frozen. A file whose content differs from its digest is not restored.
     """
     return await in_thread(partial(_restore, request, world))
 

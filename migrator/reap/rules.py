@@ -18,9 +18,9 @@ from migrator.reap import model
 
 # --- Globs over the paths of a user tree, by bytes
 #
-# A glob without a slash matches a name anywhere in the tree; one with a slash matches a path from the top of the tree. Both match
-# the path itself and everything below a directory that they match. `*`, `?` and `[...]` match bytes within one name, a leading dot
-# too: excluding more is safe.
+# A glob without a slash matches a name anywhere in the tree; one with a slash matches a path from the top of the tree.
+# Both match the path itself and everything below a directory that they match. `*`, `?` and `[...]` match bytes within
+# one name, a leading dot too: excluding more is safe.
 
 
 ANY = None
@@ -116,8 +116,8 @@ _CHECK = "reap atime"
 
 
 def choose_rules(policy: model.ReapPolicy, trees: Iterable[UserTree]) -> tuple[model.TreeRule, ...]:
-    """The rule of each tree, in order of path: that of its path, or else its user's, or else the site's; without trees whose
-    rule matches nothing.
+    """The rule of each tree, in order of path: that of its path, or else its user's, or else the site's; without trees
+    whose rule matches no file.
 
     Raises UsageError for a name that is neither a user nor a tree: a typo would reap files that are to be kept.
     """
@@ -161,8 +161,8 @@ def rule_words(rule: model.ReapRule) -> str:
 
 
 def savings(trees: Iterable[model.ReapedTree], cost: TransferCost) -> model.Savings:
-    """Savings of these trees. Archived files are copied all the same, but not one by one: that saves inodes and time per file,
-    and no bytes. The archives themselves, a few per tree, are not counted.
+    """Savings of these trees. Archived files are copied all the same, but not one by one: that saves inodes and time
+    per file, and no bytes. The archives themselves, a few per tree, are not counted.
     """
     size_bytes = inodes = 0
     seconds = 0.0
@@ -177,9 +177,9 @@ def savings(trees: Iterable[model.ReapedTree], cost: TransferCost) -> model.Savi
 def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | None) -> str | None:
     """Why the source keeps no reliable atime; None if no reason is known.
 
-    `options` are those of the Gluster volume, None if they are unknown or there is no volume; `mount` is that of the source.
-    Gluster's own times (`features.ctime`) exclude atime unless `ctime.noatime` is off. Without them, atime depends on the
-    mounts of the bricks' file systems, which cannot be checked from here.
+    `options` are those of the Gluster volume, None if they are unknown or there is no volume; `mount` is that of the
+    source. Gluster's own times (`features.ctime`) exclude atime unless `ctime.noatime` is off. Without them, atime
+    depends on the mounts of the bricks' file systems, which cannot be checked from here.
     """
     if mount is not None and mount.no_atime:
         return f"{show(mount.point)} is mounted with noatime: when files were read is not kept"
@@ -238,8 +238,8 @@ class Releases:
 def release_patterns(
     trees: Sequence[bytes], named: Sequence[bytes], globs: Sequence[bytes]
 ) -> list[tuple[bytes, bytes, bool]]:
-    """Resolve names into trees, patterns, and whether the pattern is a glob. Paths are relative to the source's root or, if the
-    user has a single tree, to its top; globs apply to every tree of the user. Raises UsageError.
+    """Resolve names into trees, patterns, and whether the pattern is a glob. Paths are relative to the source's root
+    or, if the user has a single tree, to its top; globs apply to every tree of the user. Raises UsageError.
     """
     found: list[tuple[bytes, bytes, bool]] = []
     for given in named:

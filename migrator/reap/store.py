@@ -42,7 +42,7 @@ RULES_TABLE = """
         executables BOOLEAN, excludes INTEGER
     )
 """
-"""`excludes` is the number N of a parameter `$excludeN`, null if nothing is excluded."""
+"""`excludes` is the number N of a parameter `$excludeN`, null without exclusions."""
 
 KEEP_FILES = """
     SELECT array_slice(path, 1, octet_length(path) - $length) AS directory, tree
@@ -235,8 +235,8 @@ class Reaping:
         ]
 
     def rows(self, *, listed: bool = False) -> Iterator[Sequence[ReapRow]]:
-        """The archived or skipped files in blocks, by tree in the order of the rules, then in the order of the scan. With
-        `listed`, those that are only reported too. Consume all before the next query.
+        """The archived or skipped files in blocks, by tree in the order of the rules, then in the order of the scan.
+        With `listed`, those that are only reported too. Consume all before the next query.
         """
         query = self._connection.sql(ROWS, params={"listed": listed})
         for block in query.to_arrow_reader(ROWS_AT_ONCE):
@@ -288,16 +288,16 @@ _HINT = "bring it back, or make a new plan with `migrator plan --activate`"
 
 
 class ReapListFiles:
-    """The reap lists of a site in the directory of plans. The name of a list is relative to it, so it can be moved. Only some
-    thousand rows are in memory at a time.
+    """The reap lists of a site in the directory of plans. The name of a list is relative to it, so it can be moved.
+    Only some thousand rows are in memory at a time.
     """
 
     def __init__(self, plans_dir: Path) -> None:
         self._plans_dir = plans_dir
 
     def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> tuple[str, str]:
-        """Write the list of a plan in progress, durably, in the given order; the rows of one tree are contiguous. Replaces the
-        leftovers of an interrupted plan. Returns its name and its BLAKE2b digest. Raises OSError.
+        """Write the list of a plan in progress, durably, in the given order; the rows of one tree are contiguous.
+        Replaces the leftovers of an interrupted plan. Returns its name and its BLAKE2b digest. Raises OSError.
         """
         reap_list = f"{check_plan_name(plan)}.chunks/{_FILE}"
         file = self._plans_dir / reap_list
@@ -308,8 +308,8 @@ class ReapListFiles:
         return reap_list, file_digest(file)
 
     def checked(self, reap: PlanReap | None) -> Path | None:
-        """The file with the list of a plan, for queries; None if it reaps nothing. Raises Refused if it is missing, or its digest
-        differs from the plan's.
+        """The file with the list of a plan, for queries; None if it reaps no files. Raises Refused if it is missing, or
+        its digest differs from the plan's.
         """
         if reap is None or reap.reap_list is None:
             return None
@@ -324,14 +324,14 @@ class ReapListFiles:
     def paths(
         self, reap_list: str, *, trees: Collection[bytes] | None = None, action: ReapAction | None = None
     ) -> Iterator[Sequence[ReapRow]]:
-        """The rows of these trees (None: all) with this action (None: both), in the list's order, in blocks of one tree each.
-        Raises Refused if the list is missing or damaged.
+        """The rows of these trees (None: all) with this action (None: both), in the list's order, in blocks of one tree
+        each. Raises Refused if the list is missing or damaged.
         """
         for table in self._groups(reap_list, trees, action, [field.name for field in REAP_SCHEMA]):
             yield reap_rows(column.to_pylist() for column in table.columns)
 
     def index(self, reap: PlanReap | None, *, trees: Collection[bytes]) -> "ReapIndex | None":
-        """The list of a plan for these trees in memory; None if it reaps nothing. Raises Refused as `checked` does."""
+        """The list of a plan for these trees in memory; None if it reaps no files. Raises Refused as `checked` does."""
         if reap is None or reap.reap_list is None:
             return None
         self.checked(reap)
@@ -372,8 +372,8 @@ class ReapListFiles:
 
 
 class ReapIndex:
-    """The reap list of a plan in memory, for look-ups by path. Thread-safe. 128 bits per row, in two columns of 64, sorted by
-    the first.
+    """The reap list of a plan in memory, for look-ups by path. Thread-safe. 128 bits per row, in two columns of 64,
+    sorted by the first.
     """
 
     def __init__(self) -> None:

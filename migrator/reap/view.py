@@ -160,8 +160,8 @@ class ReapCsv:
 
 
 def write_texts(directory: Path, report: model.ReapReport) -> None:
-    """Write a text for each user, in a directory that is created if it is missing; a user's name is percent-escaped. Raises
-    UsageError if that fails.
+    """Write a text for each user, in a directory that is created if it is missing; a user's name is percent-escaped.
+    Raises UsageError if that fails.
     """
     try:
         directory.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
