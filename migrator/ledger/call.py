@@ -31,7 +31,7 @@ class LedgerOfEvents(Protocol):
 
 
 class EventWorld(Protocol):
-    """What `say` needs."""
+    """The parts of a world that `say` needs."""
 
     @property
     def ledger(self) -> LedgerOfEvents: ...

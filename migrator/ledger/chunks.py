@@ -43,8 +43,9 @@ class ChunkTable(Records):
         return found
 
     def retry_failed(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> int:
-        """Make the failed chunks of a pass pending again, with no tries used, except those of `but_trees`; return their number.
-        Files that arrive in a directory change its times, so the times are set again in the trees of those chunks.
+        """Make the failed chunks of a pass pending again, with no tries used, except those of `but_trees`; return their
+        number. Files that arrive in a directory change its times, so the times are set again in the trees of those
+        chunks.
         """
         counts = []
         with self._database.write() as connection:
@@ -66,8 +67,8 @@ class ChunkTable(Records):
         bricks: Collection[str | None] | None = None,
         but_trees: Collection[bytes] = (),
     ) -> Sequence[ChunkRecord]:
-        """Pending chunks of one kind, the largest first, then in order of number. `bricks` limits them to some bricks (None
-        among these: chunks of no brick); chunks of `but_trees` are left out.
+        """Pending chunks of one kind, the largest first, then in order of number. `bricks` limits them to some bricks
+        (None among these: chunks of no brick); chunks of `but_trees` are left out.
         """
         these = (_chunks.pass_id == pass_id, _chunks.kind == str(kind), _chunks.state == ChunkState.PENDING.value)
         query = select(tables.chunks).where(*these, _of_bricks(bricks), _but(but_trees))
@@ -119,8 +120,9 @@ class ChunkTable(Records):
         return most
 
     def split(self, chunk_id: int, halves: Sequence[tuple[Chunk, str]]) -> Sequence[ChunkRecord]:
-        """Replace a running chunk by its halves and number these. Called again for a split chunk, it returns the existing
-        halves. Problems of files that attempts at the chunk reported are dropped: the halves report them again.
+        """Replace a running chunk by its halves and number these. Called again for a split chunk, it returns the
+        existing halves. Problems of files that attempts at the chunk reported are dropped: the halves report them
+        again.
         """
         with self._database.write() as connection:
             made = select(tables.chunks).where(_chunks.parent_id == chunk_id).order_by(_chunks.number)
@@ -233,8 +235,8 @@ class AttemptTable(Records):
     """Attempts. `tries` of a chunk does not count interrupted attempts."""
 
     def intend(self, *, chunk_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float) -> int:
-        """Record an attempt before its process starts; the chunk becomes running. The same token gives the same attempt.
-        Raises LedgerCorrupt if the chunk is not pending, or has an unfinished attempt.
+        """Record an attempt before its process starts; the chunk becomes running. The same token gives the same
+        attempt. Raises LedgerCorrupt if the chunk is not pending, or has an unfinished attempt.
         """
         of_chunk = _attempts.chunk_id == chunk_id
         with self._database.write() as connection:

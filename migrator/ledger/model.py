@@ -10,8 +10,8 @@ from migrator.hooks.model import HookOutcome, HookStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookStepRecord:
-    """A step with hooks around it. It is open from before its `pre` hooks until after its `post` hooks; `state` is empty until
-    then.
+    """A step with hooks around it. It is open from before its `pre` hooks until after its `post` hooks; `state` is
+    empty until then.
     """
 
     id: int

@@ -1,7 +1,8 @@
 """Tracked operations of every kind: attempts, their steps, and Gluster's counters over time.
 
-A row has the state, the time at which the operation entered each state, and the reason for its last failure. All other fields of
-the record are in one column of JSON (`facts`), because they are only read together. Attempts at one `subject` are numbered.
+A row has the state, the time at which the operation entered each state, and the reason for its last failure. All other
+fields of the record are in one column of JSON (`facts`), because they are only read together. Attempts at one `subject`
+are numbered.
 """
 
 import json
@@ -62,8 +63,8 @@ class OperationStore(Generic[Record, State, Step, Notes]):
         self._kind = kind
 
     def intend(self, operation_id: int, act: Act[Step, State], *, at_s: float, notes: Notes | None = None) -> int:
-        """Write down a step before it begins, with its intended state and the tasks that the act names; return its id. Steps without
-        an end are marked as interrupted. The `reason` of an act becomes the failure of the record.
+        """Write down a step before it begins, with its intended state and the tasks that the act names; return its id.
+        Steps without an end are marked as interrupted. The `reason` of an act becomes the failure of the record.
 
         Raises LedgerCorrupt for a state that may not follow, and if a fact is missing that the way back needs: see
         `Kind.intended`.
@@ -253,9 +254,9 @@ def _begun(what: str, hint: str) -> LedgerCorrupt:
 
 
 def read_telling_samples(connection: Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
-    """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain of weeks has
-    a hundred times as many samples. Of every task and host: the last one, those around every fall of counters, the first that counts
-    files again; and of the newest task the recent ones, with the last before them.
+    """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain
+    of weeks has a hundred times as many samples. Of every task and host: the last one, those around every fall of
+    counters, the first that counts files again; and of the newest task the recent ones, with the last before them.
     """
     newest_task, from_s = _newest_task(connection, operation_id, recent_s)
     one = _samples.c
@@ -341,8 +342,8 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
 
 
 def _copying(connection: Connection) -> drain.DrainCopying:
-    """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput samples
-    that overlap only part of that time are left out.
+    """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput
+    samples that overlap only part of that time are left out.
     """
     samples = tables.samples.c
     begins_s = samples.at_s - samples.interval_s

@@ -35,7 +35,8 @@ class PlanRecords(Records):
     """Plans and the states of their batches."""
 
     def record(self, plan: Plan, *, path: str, checksum: str) -> None:
-        """Record a plan with its batches, all planned: a draft, unless it is the first plan. The same plan may be recorded again.
+        """Record a plan with its batches, all planned: a draft, unless it is the first plan. The same plan may be
+        recorded again.
 
         Raises UsageError if another plan has the name.
         """
@@ -132,8 +133,8 @@ class ScanRecords(Records):
         ).select_from(tables.scans.outerjoin(tables.site, tables.site.c.id == 1))
 
     def start(self, *, catalog: str, via: str, at_s: float, scope: Sequence[bytes] = ()) -> int:
-        """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one when called
-        again for the same catalog.
+        """Record a new scan of the user trees `scope`, or (empty) of the whole source. Returns its id, the same one
+        when called again for the same catalog.
         """
         row = blank(tables.scans) | dict.fromkeys(("trees", "parts", "reasons", "strange", "set_apart"), encode(()))
         row |= {"catalog": catalog, "via": via, "scope": encode(scope), "started_at_s": at_s}
@@ -147,8 +148,8 @@ class ScanRecords(Records):
         self._change(tables.scans, record.scan_id, f"scan {record.scan_id}", **row)
 
     def unfinished(self) -> CatalogRecord | None:
-        """The newest scan of the whole source, if it has not ended. An unfinished scan that is older than a finished one is
-        useless.
+        """The newest scan of the whole source, if it has not ended. An unfinished scan that is older than a finished
+        one is useless.
         """
         newest = self._newest()
         return newest if newest is not None and newest.finished_at_s is None else None

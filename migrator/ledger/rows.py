@@ -149,8 +149,8 @@ def enter(  # noqa: PLR0917 - like `change`, with the states
     what: str,
     **values: Any,  # noqa: ANN401 - values of any column
 ) -> bool:
-    """Put one row into a state, with other values; False, without a change, if it is in that state. Raises LedgerCorrupt if there
-    is no such row, or if the state may not follow.
+    """Put one row into a state, with other values; False, without a change, if it is in that state. Raises
+    LedgerCorrupt if there is no such row, or if the state may not follow.
     """
     found = connection.execute(select(table.c.state).where(this)).scalar_one_or_none()
     if found is None:

@@ -141,8 +141,8 @@ class LedgerFacts(Records):
         return self._all(Event, query.limit(limit))
 
     def endings(self, kinds: Sequence[str]) -> Sequence[report.Incident]:
-        """Events of these kinds, by kind, subject and severity, with the last of each. A later warning of the same kind hides no
-        earlier end: the first of two pauses is over.
+        """Events of these kinds, by kind, subject and severity, with the last of each. A later warning of the same kind
+        hides no earlier end: the first of two pauses is over.
         """
         events = tables.events.c
         return self._all(report.Incident, _grouped().where(events.kind.in_(list(kinds))).group_by(events.severity))

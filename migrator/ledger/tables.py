@@ -1,7 +1,7 @@
 """The tables of the ledger. Units are in the names of columns; paths are BLOBs; times are seconds since the epoch.
 
-No table has a row per file, except for files that need attention: files are in the catalog. Before the first release the tables are
-the schema. A change raises `SCHEMA_VERSION`, and a ledger of another version is refused.
+No table has a row per file, except for files that need attention: files are in the catalog. Before the first release
+the tables are the schema. A change raises `SCHEMA_VERSION`, and a ledger of another version is refused.
 """
 
 import re
@@ -63,8 +63,8 @@ _COLUMN = re.compile(r"(?P<name>\w+):(?P<type>\w+)(?P<mark>[!?]?)(>(?P<refers>[\
 
 
 def _table(name: str, columns: str, *more: Any, **options: Any) -> Table:  # noqa: ANN401 - as of SQLAlchemy's Table
-    """A table of columns `name:type`. `!` marks the primary key, `?` a column that may be null; `>` names the column that it
-    refers to.
+    """A table of columns `name:type`. `!` marks the primary key, `?` a column that may be null; `>` names the column
+    that it refers to.
     """
     made: list[Column[Any]] = []
     for found in map(_COLUMN.fullmatch, columns.split()):
@@ -338,8 +338,8 @@ tree_measurements = _table(
 # Tracked operations.
 
 
-# One row per attempt. `subject` is a tree, or bricks of a volume. `times` and `facts` are JSON, because they are only read as a
-# whole.
+# One row per attempt. `subject` is a tree, or bricks of a volume. `times` and `facts` are JSON, because they are only
+# read as a whole.
 operations = _table(
     "operations",
     "id:int! kind:text subject:bytes attempt:int state:text times:text failure:text facts:text",
