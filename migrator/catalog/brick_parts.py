@@ -40,7 +40,8 @@ _TYPES = pa.array([kind.value for kind in EntryType], type=pa.string())
 def decode_rows(payload: memoryview, *, trees: Sequence[bytes], brick: str, dev: int) -> pa.RecordBatch:
     """Decode a frame of rows into a batch of ROW_SCHEMA, without touching single rows. The batch refers to the payload.
 
-    `trees` are those that were passed to the walk, in that order; `brick` and `dev` apply to all rows. Raises MigratorError.
+    `trees` are those that were passed to the walk, in that order; `brick` and `dev` apply to all rows. Raises
+    MigratorError.
     """
     try:
         return _decode_rows(payload, trees, brick, dev)
@@ -113,8 +114,9 @@ def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
 
 # --- The rows of all bricks together: one row per directory, and duplicates. Out of core.
 #
-# Gluster keeps each directory on every brick. Its times are the latest of them, as the mount shows them; if owner, mode, ACLs or
-# attributes differ, or a time lies before 1970 (the mount of a distributed volume shows 0), the caller asks the mount.
+# Gluster keeps each directory on every brick. Its times are the latest of them, as the mount shows them; if owner,
+# mode, ACLs or attributes differ, or a time lies before 1970 (the mount of a distributed volume shows 0), the caller
+# asks the mount.
 
 
 _BATCH_ROWS = 100_000
@@ -165,8 +167,8 @@ class Union:
         self._database.close()
 
     def directories(self, files: Sequence[Path], *, bricks: int, limit: int) -> Iterator[pa.Table]:
-        """One row per directory of so many bricks, in order of path. `limit` cuts all lists of paths, including those of
-        `findings`.
+        """One row per directory of `bricks` bricks, in order of path. `limit` cuts all lists of paths, including those
+        of `findings`.
         """
         self._limit = limit
         if not files:
@@ -237,9 +239,9 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 # --- The writer
 #
-# Entries other than directories are final rows at once, because each lies on one brick. Directories lie on all bricks: they are
-# kept aside until all walks have ended, then merged into one row each. Nothing is synced before the catalog is closed, because an
-# interrupted scan of bricks starts over.
+# Entries other than directories are final rows at once, because each lies on one brick. Directories lie on all bricks:
+# they are kept aside until all walks have ended, then merged into one row each. Nothing is synced before the catalog is
+# closed, because an interrupted scan of bricks starts over.
 
 
 _MAX_PART_ROWS = 200_000
@@ -263,8 +265,8 @@ def write_part(file: Path, table: pa.Table) -> None:
 class BrickPartsWriter:
     """Writes a catalog from the blocks that walks of bricks send. It cannot be resumed.
 
-    `add_rows`, `add_directories` and `brick_done` may be called by one thread per brick at the same time, everything else
-    by a single thread. All raise OSError.
+    `add_rows`, `add_directories` and `brick_done` may be called by one thread per brick at the same time, everything
+    else by a single thread. All raise OSError.
     """
 
     def __init__(self, directory: Path, *, trees: Sequence[bytes], scratch: Scratch, bricks: int = 1) -> None:
@@ -283,8 +285,8 @@ class BrickPartsWriter:
         self._union = Union(scratch=scratch)
 
     def add_rows(self, brick: str, device: int, payload: memoryview) -> CatalogTotals:
-        """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows. Raises
-        MigratorError for a malformed block.
+        """Add a block of entries without directories, and return its totals. `brick` and `device` apply to all rows.
+        Raises MigratorError for a malformed block.
         """
         batch = decode_rows(payload, trees=self._trees, brick=brick, dev=device)
         self._add(self._rows, brick, batch, self._write_table)

@@ -10,8 +10,8 @@ Row = TypeVar("Row")
 
 
 class Columns(Generic[Row]):
-    """Columns `name:type`, with `?` if they may be null. Their values are attributes of the rows: `=` names an attribute that is not
-    called as its column, and `computed` has functions for others.
+    """Columns `name:type`, with `?` if they may be null. Their values are attributes of the rows: `=` names an
+    attribute that is not called as its column, and `computed` has functions for others.
     """
 
     def __init__(self, columns: str, **computed: Callable[[Row], object]) -> None:

@@ -22,11 +22,12 @@ _SPILLED_BYTES = 256
 
 
 def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database in memory that spills to `scratch` (made when missing). Raises Refused if its disk has no room for `rows`.
+    """A database in memory that spills to `scratch` (made when missing). Raises Refused if its disk has no room for
+    `rows`.
 
-    Its memory is for DuckDB's own buffers: the process needs up to 500 MB more. `threads` None takes every core that has memory:
-    DuckDB's guide to tuning asks for 125 MB each at least.
-    Rows come in any order unless the query sorts them. Nothing is loaded from the network. Close the connection.
+    Its memory is for DuckDB's own buffers: the process needs up to 500 MB more. `threads` None uses as many cores as
+    the memory allows: DuckDB's tuning guide requires at least 125 MB each. The order of rows is arbitrary unless the
+    query sorts them. DuckDB loads nothing from the network. Close the connection.
     """
     memory_bytes = max(scratch.memory_bytes or _quarter_of_this_machine_bytes(), _LEAST_BYTES)
     scratch.directory.mkdir(parents=True, exist_ok=True)
@@ -66,8 +67,9 @@ def sorted_parts(
     order: str,
     rows_at_once: int,
 ) -> Iterator[Any]:
-    """Record batches with the rows of a query part by part, from 1 to `parts` (its column `part`, which is left out), each in this order. DuckDB 2.0
-    needs memory for every run that it merges: 10^8 rows of a plan are not sorted at once in 512 MiB.
+    """Record batches with the rows of a query part by part, from 1 to `parts` (its column `part`, which is left out),
+    each in this order. DuckDB 2.0 needs memory for every run that it merges: 10^8 rows of a plan are not sorted at once
+    in 512 MiB.
     """
     select = f"SELECT * EXCLUDE (part) FROM {{}} AS rows ORDER BY {order}"  # noqa: S608 # a constant of the caller
     if parts <= 1:

@@ -192,8 +192,8 @@ class ParquetDraft:
         return tuple(problems)
 
     def unaccounted(self, catalogs: Sequence[str], trees: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-        """The paths of the trees that are in any of the catalogs but were not added, in order, in blocks. Spills to disk; more may be
-        added while this is read.
+        """The paths of the trees that are in any of the catalogs but were not added, in order, in blocks. Spills to
+        disk; more may be added while this is read.
         """
         files = [str(file) for name in catalogs for file in numbered(self._catalogs.directory / name, "part").values()]
         if not files or not trees:
@@ -303,7 +303,7 @@ class _Parts(Generic[Row]):
             self._flush()
 
     def stop(self) -> None:
-        """Nothing is written any more."""
+        """Stop writing, and discard the rows that are not written yet."""
         with self._lock:
             self._stopped = True
             self._rows = []
@@ -325,8 +325,8 @@ class _Parts(Generic[Row]):
 
 # --- Content readings of an earlier manifest
 #
-# A manifest is sorted by path, so the paths of one directory lie in few row groups, and a walk asks for the same groups repeatedly.
-# Only a few groups are cached: memory does not grow with the manifest.
+# A manifest is sorted by path, so the paths of one directory lie in few row groups, and a walk asks for the same groups
+# repeatedly. Only a few groups are cached: memory does not grow with the manifest.
 
 
 _HELD_GROUPS = 12

@@ -18,8 +18,8 @@ class ScanProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrangeFiles:
-    """Files on a brick without `trusted.gfid`: they were put there past Gluster, and are not on the volume. `files` is their
-    number (directories included), `paths` the first of them.
+    """Files on a brick without `trusted.gfid`: they were put there past Gluster, and are not on the volume. `files` is
+    their number (directories included), `paths` the first of them.
     """
 
     brick: str
@@ -46,8 +46,8 @@ class BrickWalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTimes:
-    """Times of a scan: checks of the volume and start (before and after), reading, and closing the catalog. If the scan was
-    resumed, those of its last session.
+    """Times of a scan: checks of the volume and start (before and after), reading, and closing the catalog. If the scan
+    was resumed, those of its last session.
     """
 
     checks_s: float = 0.0
@@ -67,9 +67,9 @@ class PathFinding:
 class BrickFindings:
     """Findings from the rows of all bricks together. The lists of paths are cut at a limit.
 
-    `doubled_paths` have more than one row; `doubled_inodes` are names of files that lie on two bricks at once. `conflicting`
-    directories have different gfids on different bricks, `differing` ones different owner, mode, ACLs or attributes;
-    `incomplete` ones are missing on a brick.
+    `doubled_paths` have more than one row; `doubled_inodes` are names of files that are on two bricks at once.
+    `conflicting` directories have different gfids on different bricks, `differing` ones different owner, mode, ACLs or
+    attributes; `incomplete` ones are missing on a brick.
     """
 
     doubled_paths: PathFinding = PathFinding()
@@ -133,6 +133,6 @@ class CatalogRecord:
 
 
 SETTLED_BEFORE_SCAN_S = 2
-"""A file that changed less than this before a scan began may change again without a new mtime, size or ctime. An mtime more than
-this after the end of a scan was set by a user: it is ignored, because it would be sent with every pass.
+"""A file that changed less than this before a scan began may change again without a new mtime, size or ctime. An mtime
+more than this after the end of a scan was set by a user: it is ignored, because it would be sent with every pass.
 """

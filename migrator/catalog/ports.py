@@ -52,8 +52,8 @@ class OpenCatalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPath:
-    """A verified path: the attributes of both sides and, if its content was compared, the digest and the verification that
-    read it.
+    """A verified path: the attributes of both sides and, if its content was compared, the digest and the verification
+    that read it.
 
     `archived`: it is in an archive instead of at its own path, so `target` is None; the digest is the member's.
     """
@@ -79,9 +79,9 @@ class LinkedPath:
 class LinkFindingKind(StrEnum):
     """A wrong link group.
 
-    `split`: names of one source file belong to several files on the target. `merged`: names of several source files belong
-    to one. `outside`: a file of the target has names outside the batch. `broken`: a file of the source has names outside
-    the batch, which become copies; one finding per file.
+    `split`: names of one source file belong to several files on the target. `merged`: names of several source files
+    belong to one. `outside`: a file of the target has names outside the batch. `broken`: a file of the source has names
+    outside the batch, which become copies; one finding per file.
     """
 
     SPLIT = "split"

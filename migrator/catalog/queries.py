@@ -48,8 +48,9 @@ class CatalogFileSamples(_Catalogs):
     """Files out of catalogs."""
 
     def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
-        """Draw up to `count` regular files of a tree that are not empty, as paths relative to it: as many of each class of size as
-        there are, in the order of their drawing. The same seed draws the same ones. Blocking: a second or two for millions of rows.
+        """Draw up to `count` regular files of a tree that are not empty, as paths relative to it: as many of each class
+        of size as there are, in the order of their drawing. The same seed draws the same ones. Blocking: a second or
+        two for millions of rows.
         """
         files = [str(file) for file in self._catalogs.open(catalog).part_files]
         if not files:
@@ -64,8 +65,8 @@ class CatalogFileSamples(_Catalogs):
 
 STEP_DIRECTORIES, STEP_FILES, STEP_GROUPS, STEP_LINKS = range(4)
 STEPS = 4
-"""The order of the lists within one brick's part of a tree. A slot combines the tree's ordinal, the brick's place and the step
-in one number."""
+"""The order of the lists within one brick's part of a tree. A slot combines the tree's ordinal, the brick's place and
+the step in one number."""
 
 _BYTES = "CASE WHEN type = 'file' THEN size ELSE 0 END"
 """Bytes of a path's content. The sizes of directories and symlinks are not user data."""
@@ -113,9 +114,9 @@ LISTINGS = f"""
     FROM listed
 """
 LISTED_ORDER = f"CASE slot % {STEPS} WHEN {STEP_GROUPS} THEN {STEP_FILES} ELSE slot % {STEPS} END, slot, place, own"
-"""Sorted by numbers only. The order of the scan keeps the files of a directory together; a link group has the position of its
-first name. Its content goes to the first tree of the batch that has a name of it. All names of a file lie on one brick; if rows
-disagree, the file moved during the scan, and its brick is unknown."""
+"""Sorted by numbers only. The order of the scan keeps the files of a directory together; a link group has the position
+of its first name. Its content goes to the first tree of the batch that has one of its names. All names of a file are on
+one brick; if rows disagree, the file moved during the scan, and its brick is unknown."""
 
 
 # --- Lists to pack: all rows of `entries` on the connection, or some
@@ -149,8 +150,8 @@ def listed(
     bricks: Sequence[str],
     rows: str = "entries",
 ) -> Iterator[Listing]:
-    """The rows of the table `rows` (a constant) in the trees of the batches, for packing: sorted by DuckDB, streamed. `bricks`
-    must be in order.
+    """The rows of the table `rows` (a constant) in the trees of the batches, for packing: sorted by DuckDB, streamed.
+    `bricks` must be in order.
     """
     connection.execute(BRICK_TABLE)
     for place, brick in enumerate(bricks, start=1):
@@ -202,8 +203,8 @@ def _is_not(slot: int) -> "Callable[[pa.Scalar[Any]], bool]":
 
 # --- Use of bricks by users
 #
-# All names of a hard-linked file lie on one brick. It counts there once, for the first of its users in order of tree. Directories
-# lie on every brick and count for no user.
+# All names of a hard-linked file lie on one brick. It counts there once, for the first of its users in order of tree.
+# Directories lie on every brick and count for no user.
 
 
 BRICK_USES = """
@@ -227,8 +228,9 @@ class BrickUsageFiles(_Catalogs):
     """Usage of bricks by user, from catalogs; out of core."""
 
     def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
-        """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned empty
-        brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or damaged.
+        """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned
+        empty brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or
+        damaged.
         """
         closed = self._catalogs.open(catalog)
         users = {tree.path: tree.user for tree in closed.record.trees}
@@ -284,8 +286,8 @@ class BrickContentFiles(_Catalogs):
     """Content of bricks before a drain, from catalogs; out of core."""
 
     def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
-        """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError if
-        there is no such catalog, Refused if it is incomplete or damaged.
+        """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError
+        if there is no such catalog, Refused if it is incomplete or damaged.
         """
         closed = self._catalogs.open(catalog)
         if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):

@@ -17,8 +17,8 @@ from migrator.plan.model import ListedPath
 class ChunkLimits:
     """Limits of one chunk. A larger file or link group gets a chunk of its own.
 
-    Files with one name, larger than twice `range_size_bytes`, are copied in ranges of about that size by several streams at
-    once; None: no file is.
+    Files with one name, larger than twice `range_size_bytes`, are copied in ranges of about that size by several
+    streams at once; None: no file is.
     """
 
     max_bytes: int
@@ -31,10 +31,10 @@ class Listing:
     """Some consecutive paths of one tree of one batch, as columns of equal length.
 
     Listings of one (batch, kind, tree, brick) follow one another; batches come in order of their number. Files come in
-    the order of the scan, which keeps the files of a directory together; in a listing with `grouped`, every path has a link
-    group, and the names of a group follow one another (also across listings). `sizes_bytes` is 0 except for regular
-    files. `links_to` is set in listings of links only. `brick` holds the files; None for links, for directories (they
-    lie on all bricks), and if it is unknown.
+    the order of the scan, which keeps the files of a directory together; in a listing with `grouped`, every path has a
+    link group, and the names of a group follow one another (also across listings). `sizes_bytes` is 0 except for
+    regular files. `links_to` is set in listings of links only. `brick` has the files; None for links, for directories
+    (they are on all bricks), and if it is unknown.
     """
 
     batch: int
@@ -54,9 +54,9 @@ class PackedChunk:
     """A chunk with its paths, as columns. `number` counts from 1 in its batch; `sizes_bytes` count a link group once:
     the group's further names have 0.
 
-    A chunk of ranges lists one path; its range begins at `range_offset_bytes` and is as long as its size. A file that is
-    copied in ranges is also listed in a chunk of ranged files, with a size of 0. In both, `file_sizes_bytes` has the sizes of
-    the whole files; it is empty elsewhere.
+    A chunk of ranges lists one path; its range begins at `range_offset_bytes` and is as long as its size. A file that
+    is copied in ranges is also listed in a chunk of ranged files, with a size of 0. In both, `file_sizes_bytes` has the
+    sizes of the whole files; it is empty elsewhere.
     """
 
     batch: int
@@ -102,8 +102,8 @@ class _OpenChunk:
     def __init__(self, listing: Listing, limits: ChunkLimits) -> None:
         self._model = listing
         self._limits = limits
-        # Files copied in ranges, pending for the chunk that completes them. Limited by their real sizes, because completing them
-        # may require reading them.
+        # Files copied in ranges, pending for the chunk that completes them. Limited by their real sizes, because
+        # completing them may require reading them.
         self._ranged: list[_Row] = []
         self._clear()
 

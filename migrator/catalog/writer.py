@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 # --- Parts
 #
-# A part is committed by its done-file, which is renamed last. A directory whose rows span several parts is named in each of their
-# done-files, and complete only in the last. Children of a directory must not be added before the directory is done. So no directory
-# is done below one that is not, and a restart discards only the rows of the few directories that were in flight.
+# A part is committed by its done-file, which is renamed last. A directory whose rows span several parts is named in
+# each of their done-files, and complete only in the last. Children of a directory must not be added before the
+# directory is done. So no directory is done below one that is not, and a restart discards only the rows of the few
+# directories that were in flight.
 
 
 MAX_PART_ROWS = 100_000
@@ -43,8 +44,8 @@ def parquet_bytes(table: pa.Table) -> memoryview:
 
 
 class PartsWriter:
-    """Writes one catalog in parts. One thread at a time may call it; the entries of one call lie in one directory. A directory is done
-    once it is in a part on disk; a killed scan resumes from there.
+    """Writes one catalog in parts. One thread at a time may call it; the entries of one call are in one directory. A
+    directory is done once it is in a part on disk; a killed scan resumes from there.
 
     A part is written when it has `max_part_rows` rows or `max_part_bytes` of columns in memory.
     """
@@ -154,7 +155,7 @@ class CatalogDirectories:
         self._max_part_rows = max_part_rows
 
     def create(self, record: CatalogRecord) -> OpenCatalog:
-        """A new catalog with this opening record. Raises OSError, also FileExistsError where the name is taken."""
+        """A new catalog with this opening record. Raises OSError (FileExistsError if the name is taken)."""
         writer = PartsWriter(self._made(record), max_part_rows=self._max_part_rows)
         return OpenCatalog(record=record, writer=writer, frontier=(b"",), totals=CatalogTotals())
 
@@ -173,7 +174,7 @@ class CatalogDirectories:
         import migrator.catalog.brick_parts  # noqa: F401, PLC0415
 
     def create_from_bricks(self, record: CatalogRecord, *, bricks: int) -> "BrickPartsWriter":
-        """Create a catalog for the walks of so many bricks. Raises OSError, also FileExistsError."""
+        """Create a catalog for the walks of `bricks` bricks. Raises OSError (FileExistsError if the name is taken)."""
         # Imported late, as above.
         from migrator.catalog.brick_parts import BrickPartsWriter  # noqa: PLC0415
 
@@ -181,7 +182,7 @@ class CatalogDirectories:
         return BrickPartsWriter(self._made(record), trees=trees, scratch=self._scratch, bricks=bricks)
 
     def discard(self, name: str) -> None:
-        """Remove a catalog that was never closed; it may be gone already. Raises OSError."""
+        """Remove a catalog that was never closed. May be called twice. Raises OSError."""
         directory = self._directory / name
         if directory.is_dir() and not (directory / files.CLOSING_RECORD).exists():
             for file in directory.iterdir():
