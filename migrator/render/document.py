@@ -54,8 +54,8 @@ def yes(value: bool) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Text that may contain paths, for tables and lines. Every word of more than `most` characters is cut in its middle, and so
-    is a text of more than five times that length.
+    """Text that may contain paths, for tables and lines. Every word of more than `most` characters is cut in its
+    middle, and so is a text of more than five times that length.
     """
     if len(text) <= most:
         return text
@@ -74,8 +74,8 @@ def _cut(text: str, most: int) -> str:
 
 
 def clean(text: str) -> str:
-    r"""Text on one line: control characters, terminal escapes, right-to-left marks and invalid UTF-8 become `\xNN`. Backslashes
-    stay, because `migrator.core.paths.show` has escaped paths before.
+    r"""Text on one line: control characters, terminal escapes, right-to-left marks and invalid UTF-8 become `\xNN`.
+    Backslashes stay, because `migrator.core.paths.show` has escaped paths before.
     """
     if text.isprintable():
         return text
@@ -146,8 +146,8 @@ class Series:
 class Chart:
     """Bytes over time. With `span_s`, points are spans that end at their time; otherwise lines join them.
 
-    `limit` is a horizontal line, `series` are more lines, `band` is an area (time, low, high). `summary` describes the chart in
-    words.
+    `limit` is a horizontal line, `series` are more lines, `band` is an area (time, low, high). `summary` describes the
+    chart in words.
     """
 
     title: str

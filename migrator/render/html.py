@@ -68,8 +68,8 @@ _TIMEOUT_S = 180.0
 async def print_pdf(processes: Processes, page: Path, pdf: Path) -> None:
     """Print an HTML file (absolute path) on A4, and replace `pdf`. Raises ToolFailed.
 
-    The browser uses a temporary profile. The policy of the page forbids scripts and fetches. (With scripts disabled by an option,
-    Chromium 156 prints nothing and exits with 0.)
+    The browser uses a temporary profile. The policy of the page forbids scripts and fetches. (With scripts disabled by
+    an option, Chromium 156 prints nothing and exits with 0.)
     """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:

@@ -154,8 +154,8 @@ def told_at_the_end(event: Event) -> bool:
 
 
 def event_line(event: Event) -> str:
-    """An event in one line: `23:30:25 warning: home/alice/x: Input/output error`. The subject is omitted if the message begins
-    with it.
+    """An event in one line: `23:30:25 warning: home/alice/x: Input/output error`. The subject is omitted if the message
+    begins with it.
     """
     at = datetime.fromtimestamp(event.at_s, UTC).strftime("%H:%M:%S")
     severity = "" if event.severity is Severity.INFO else f"{event.severity.value}: "

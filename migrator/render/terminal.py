@@ -96,8 +96,8 @@ class _FittedBar:
 
 
 class _Fitted:
-    """A table in the available width: in columns if figures fit unbroken and sentences stay readable, otherwise row by row with
-    a name before each value.
+    """A table in the available width: in columns if figures fit unbroken and sentences stay readable, otherwise row by
+    row with a name before each value.
     """
 
     def __init__(self, table: render_document.Table) -> None:
