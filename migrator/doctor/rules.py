@@ -275,8 +275,8 @@ def _check_inodes(target: Capacity, given: int | None) -> Finding:
 
 
 def rsync_problem(program: str | None, output: bytes | None) -> str | None:
-    """Why an rsync does not serve, None if it does. `program` is its path, None if it is missing; `output` is that of `--version`,
-    None if it could not be run.
+    """The reason why an rsync is unsuitable; None if it is suitable. `program` is its path, None if it is missing;
+    `output` is that of `--version`, None if it could not be run.
     """
     if program is None:
         return "rsync is missing"

@@ -243,8 +243,8 @@ PROBE_TIMEOUT_S = 300.0
 class DoctorWorld:
     """The ports of `doctor`. `ledger` is None before `init`; `mounts` are the current ones of this machine.
     `confinement_problem` returns why streams of a program cannot be confined here, None if they can. `find_driver`
-    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `target_writers` is None, or if
-    `storage` is (the target has no storage targets).
+    raises ToolFailed if the driver cannot be used. Checks are left out if `hosts`, `hooks` or `target_writers` is None,
+    or if `storage` is (the target has no storage targets).
     """
 
     site: Site
