@@ -12,7 +12,7 @@ from migrator.gluster.model import SourceHealth, VolumeState
 
 
 _IN_ITS_PLACE = LOCAL_FILESYSTEMS | {"overlay"}
-"""File systems that appear at a mount point when nothing is mounted there."""
+"""File systems that appear at an unused mount point."""
 
 
 def mount_problems(
@@ -85,7 +85,7 @@ def capacity_problems(
     inodes_free_override: int | None = None,
     reserve_bytes: int = 0,
 ) -> tuple[str, ...]:
-    """Why the target has no room for so many bytes and inodes; `capacity` is None if it could not be read.
+    """The reason why the target has no room for these bytes and inodes; `capacity` is None if it could not be read.
 
     `inodes_free_override` (`[target] inodes_free`) counts only if the file system does not report inodes.
     `reserve_bytes` always stay free.
