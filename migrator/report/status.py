@@ -270,7 +270,7 @@ def trees_by_plan(trees: Sequence[model.TreeFacts]) -> Mapping[str, Sequence[byt
 
 
 def first_start(ledger: "Ledger", trees: Sequence[model.TreeFacts]) -> float | None:
-    """When copying began; None before."""
+    """The start of copying; None before it."""
     return min((one.started_at_s for plan in trees_by_plan(trees) for one in ledger.passes.of_plan(plan)), default=None)
 
 

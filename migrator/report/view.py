@@ -62,7 +62,7 @@ def _end(report: model.ReportFacts) -> str:
 
 
 def expected_end(forecast: model.CopyForecast) -> str:
-    """When the copying is expected to end, with its range, in words."""
+    """The expected end of the copying, with its range, in words."""
     earliest, likely, latest = map(doc.when, (forecast.earliest_at_s, forecast.likely_at_s, forecast.latest_at_s))
     return f"{likely}; with a probability of {forecast.share * 100:.0f} % between {earliest} and {latest}"
 

@@ -59,7 +59,7 @@ def watch(stream: TextIO, snapshots: Iterator[tuple[model.WatchFacts, str, float
     refreshed (empty: they are new), and the seconds until the next ones. Only the main thread may call it.
     """
     console = Console(file=stream, highlight=False)
-    # Without requested events, poll reports only that the reader is gone.
+    # Without requested events, poll reports only that the reader has closed its end.
     poll = select.poll()
     poll.register(stream.fileno(), 0)
     before: model.WatchFacts | None = None
