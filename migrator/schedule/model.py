@@ -14,7 +14,7 @@ class ScheduleOrder(StrEnum):
 
 
 class ObstacleKind(StrEnum):
-    """Why a schedule cannot be completed."""
+    """The reason why a schedule cannot be completed."""
 
     TARGET_BYTES = "target-bytes"
     """The next batch does not fit on the target, and no later step will free more room."""

@@ -312,7 +312,9 @@ def obstacle_words(obstacle: model.Obstacle, begins_at_s: float) -> str:
 
 
 def schedule_problem(schedule: model.Schedule, begins_at_s: float) -> str | None:
-    """Why the plan, made at that time, cannot be completed in its own order; None if it can, or if that is unknown."""
+    """The reason why the plan, made at that time, cannot be completed in its own order; None if it can, or if
+    unknown.
+    """
     if not schedule.orders or schedule.orders[0].outcome.obstacle is None:
         return None
     return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle, begins_at_s)}"
