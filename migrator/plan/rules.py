@@ -39,7 +39,7 @@ def _key(order: Order, usage: TreeUsage) -> tuple[float, int, int, bytes]:
         case Order.SMALLEST:
             return (0.0, usage.size_bytes, usage.files, path)
         case Order.COLDEST:
-            # A tree without files has no age; it goes last, not first.
+            # A tree without files has no age; it is sorted last, not first.
             return (-usage.median_age_s if usage.files else float("inf"), -usage.size_bytes, -usage.files, path)
         case Order.MOST_FILES:
             return (0.0, -usage.files, -usage.size_bytes, path)
@@ -265,8 +265,8 @@ def movable_trees(
 
 
 def moved_unknown(tree: UserTree, source: Entry | None, target: Entry | None) -> str | None:
-    """Why a tree may not be copied although the ledger has no cutover of it: its root is frozen on the source and open
-    on the target (None as entry: missing). None for any other tree.
+    """The reason why a tree may not be copied although the ledger has no cutover of it: its root is frozen on the
+    source and open on the target (None as entry: missing). None for any other tree.
     """
     if source is None or target is None or {source.type, target.type} != {EntryType.DIRECTORY}:
         return None

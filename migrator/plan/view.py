@@ -311,7 +311,7 @@ def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> docum
 
 
 def emptying_table(curves: Sequence[EmptyingCurve]) -> document.Block:
-    """When which share of the bytes has left the source, order by order."""
+    """The share of the bytes that has left the source over time, for each order."""
     return document.table(
         "",
         [document.text("order"), *(document.figure(f"{share:.0%} free after") for share in _CURVE_SHARES)],
