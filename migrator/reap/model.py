@@ -235,7 +235,7 @@ ARCHIVE_TRANSITIONS: Mapping[ArchiveState, frozenset[ArchiveState]] = {
 
 
 class LeftOutReason(StrEnum):
-    """Why a path of a reap list was not archived.
+    """The reason why a path of a reap list was not archived.
 
     `changed`: since the reap list was made, so the next delta pass copies it as any other file. `fresh`: changed just
     before it was read, so a later call archives it. `unreadable` paths stay on the source only.

@@ -175,7 +175,7 @@ def savings(trees: Iterable[model.ReapedTree], cost: TransferCost) -> model.Savi
 
 
 def atime_problem(kind: str, options: Mapping[str, str] | None, mount: Mount | None) -> str | None:
-    """Why the source keeps no reliable atime; None if no reason is known.
+    """The reason why the source keeps no reliable atime; None if no reason is known.
 
     `options` are those of the Gluster volume, None if they are unknown or there is no volume; `mount` is that of the
     source. Gluster's own times (`features.ctime`) exclude atime unless `ctime.noatime` is off. Without them, atime
