@@ -61,6 +61,6 @@ class BackupRecords(Records):
         self._put(tables.target_backups, [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
 
     def latest(self, tree: bytes) -> float | None:
-        """When the newest backup of a tree began; None if none is recorded."""
+        """The start of the newest backup of a tree; None if none is recorded."""
         found: float | None = self._value(select(func.max(_backups.at_s)).where(_backups.tree == tree))
         return found

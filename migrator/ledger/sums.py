@@ -89,7 +89,7 @@ class LedgerFacts(Records):
         return [report.AttentionFile(batch=row.batch, problem=record_of(row, FileProblem)) for row in rows]
 
     def sampled_span(self) -> tuple[float, float] | None:
-        """When the first and the last sample of any pass were taken; None without samples."""
+        """The times of the first and the last sample of any pass; None without samples."""
         query = select(func.min(_samples.at_s), func.max(_samples.at_s)).where(*_of_all_streams())
         ((first, last),) = self._rows(query)
         return None if first is None else (first, last)

@@ -187,7 +187,7 @@ passes = _table(
     CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
 )
 
-# What changed before a pass after the seed: by tree, and by tree and kind of change.
+# Changes before a pass after the seed: by tree, and by tree and kind of change.
 pass_trees = _table(
     "pass_trees", "pass_id:int!>passes.id tree:bytes! names_before:int bytes_before:int", sqlite_with_rowid=False
 )
@@ -287,7 +287,7 @@ controls = _table(
     Index("ix_controls_kind", "kind", "id"),
 )
 
-# What a run is allowed from `at_s` on: a row for every change. Old rows are removed. `hosts` is JSON.
+# Limits of a run from `at_s` on: a row for every change. Old rows are removed. `hosts` is JSON.
 governor_records = _table(
     "governor_records",
     """
@@ -324,7 +324,7 @@ target_backups = _table(
     "target_backups", "id:int! tree:bytes at_s:float note:text", Index("ix_target_backups_tree", "tree")
 )
 
-# `cold` is null for tests that read nothing; `amount` is lines or bytes.
+# `cold` is null for tests that do not read; `amount` is lines or bytes.
 tree_measurements = _table(
     "tree_measurements",
     """
