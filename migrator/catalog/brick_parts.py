@@ -115,14 +115,14 @@ def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:
 # --- The rows of all bricks together: one row per directory, and duplicates. Out of core.
 #
 # Gluster keeps each directory on every brick. Its times are the latest of them, as the mount shows them; if owner,
-# mode, ACLs or attributes differ, or a time lies before 1970 (the mount of a distributed volume shows 0), the caller
+# mode, ACLs or attributes differ, or a time is before 1970 (the mount of a distributed volume shows 0), the caller
 # asks the mount.
 
 
 _BATCH_ROWS = 100_000
 
 # Each column as the mount shows it: the greatest time and owner (as dht_iatt_merge does), the fixed size. `nlink` is
-# meaningless for a directory of a Gluster volume; `brick` is null, because it lies on all.
+# meaningless for a directory of a Gluster volume; `brick` is null, because the directory is on all bricks.
 _UNITED = """
     CREATE TABLE united AS SELECT path, max(tree) AS tree, NULL::VARCHAR AS brick, 'directory' AS type,
         4096::BIGINT AS size, max(blocks) AS blocks, max(uid) AS uid, max(gid) AS gid, max(mode) AS mode,
@@ -239,7 +239,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 # --- The writer
 #
-# Entries other than directories are final rows at once, because each lies on one brick. Directories lie on all bricks:
+# Entries other than directories are final rows at once, because each is on one brick. Directories are on all bricks:
 # they are kept aside until all walks have ended, then merged into one row each. Nothing is synced before the catalog is
 # closed, because an interrupted scan of bricks starts over.
 

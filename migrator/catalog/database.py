@@ -43,7 +43,7 @@ def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> d
         "preserve_insertion_order": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        # Of rows that are written in parts; by default so many are held that wide ones exceed 512 MiB.
+        # Limit of the rows held while they are written in parts: with the default, wide rows exceed 512 MiB.
         "partitioned_write_flush_threshold": 50_000,
         "temp_directory": str(scratch.directory),
         "threads": threads or max(min(os.cpu_count() or 1, memory_bytes // _BYTES_PER_THREAD), 1),

@@ -180,7 +180,9 @@ class ParquetDraft:
                 yield LinkFinding(path=path, kind=LinkFindingKind(kind), other=other, names=names, nlink=nlink)
 
     def catalog_problems(self, catalogs: Sequence[str]) -> tuple[str, ...]:
-        """Why earlier catalogs cannot be queried. Of catalogs that are still open, the existing parts are used."""
+        """The reason why earlier catalogs cannot be queried. For catalogs that are still open, the existing parts are
+        used.
+        """
         problems: list[str] = []
         for name in catalogs:
             directory = self._catalogs.directory / name
@@ -289,7 +291,7 @@ class _Parts(Generic[Row]):
     _stopped: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        # A file without rows, so that a query always has one to read.
+        # A file without rows: a query needs at least one file.
         self._write(self.schema.empty_table())
 
     def add(self, rows: Sequence[Row]) -> None:
@@ -325,7 +327,7 @@ class _Parts(Generic[Row]):
 
 # --- Content readings of an earlier manifest
 #
-# A manifest is sorted by path, so the paths of one directory lie in few row groups, and a walk asks for the same groups
+# A manifest is sorted by path, so the paths of one directory are in few row groups, and a walk asks for the same groups
 # repeatedly. Only a few groups are cached: memory does not grow with the manifest.
 
 
@@ -363,7 +365,7 @@ class ParquetEarlierManifest:
         """
         found: dict[bytes, ReadContent] = {}
         with self._lock:
-            # In order, so that every row group is read once.
+            # In order: every row group is then read once.
             for path in sorted(paths):
                 try:
                     content = self._find(path)

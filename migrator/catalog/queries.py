@@ -203,8 +203,8 @@ def _is_not(slot: int) -> "Callable[[pa.Scalar[Any]], bool]":
 
 # --- Use of bricks by users
 #
-# All names of a hard-linked file lie on one brick. It counts there once, for the first of its users in order of tree.
-# Directories lie on every brick and count for no user.
+# All names of a hard-linked file are on one brick. It counts there once, for the first of its users in order of tree.
+# Directories are on every brick and count for no user.
 
 
 BRICK_USES = """
@@ -254,7 +254,7 @@ def _sorted(found: Mapping[str | None, list[int]]) -> tuple[BrickUse, ...]:
     return tuple(sorted(uses, key=lambda use: (-use.size_bytes, -use.files, use.user or "")))
 
 
-# --- Content of bricks that are to be drained: a hard-linked file, whose names all lie on one brick, counts once
+# --- Content of bricks that are to be drained: a hard-linked file, whose names are all on one brick, counts once
 
 
 _MOST_SYMLINKS = 1000
