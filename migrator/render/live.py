@@ -95,7 +95,7 @@ def view(snapshot: Snapshot) -> RenderableType:
         case DrainProgress():
             if snapshot.total_bytes is not None:
                 parts.append(_bar(snapshot.size_bytes, snapshot.total_bytes))
-    # Leave the cursor on an empty line, so that an echoed ^C does not wrap a line that is redrawn.
+    # Leave the cursor on an empty line: an echoed ^C would otherwise wrap a line that is redrawn.
     return Group(*parts, Text(""))
 
 
@@ -107,7 +107,7 @@ def _bar(done: int, total: int) -> Table:
 
 
 def _bricks(snapshot: ScanProgress) -> RenderableType:
-    # Bricks still being read come first.
+    # Bricks in progress are listed first.
     at_work = sorted(snapshot.bricks, key=lambda brick: (brick.ended, brick.brick))
     rows = [
         (
