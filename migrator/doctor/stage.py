@@ -180,7 +180,7 @@ async def _version(processes: Processes, program: bytes | None) -> bytes | None:
 
 
 async def _native_problem(world: HostWorld, host: Host) -> str | None:
-    """Why the compiled program does not run there; None if it does. Runs it."""
+    """Run the compiled program there, and return the reason why it does not run; None if it does."""
 
     async def run() -> Completed:
         placed = await world.place_native(host)
