@@ -15,7 +15,7 @@ def look_at_mount(filesystem: FileSystem) -> MountIdentity | None:
 
 
 def mounts_not_recorded(site: SiteRecord, source: FileSystem, target: FileSystem) -> tuple[str, ...]:
-    """Why source or target differs from the recorded mount; empty if neither does. Blocks."""
+    """The differences of source or target from the recorded mount; empty if there are none. Blocks."""
     return (
         *mount_problems(site.source, look_at_mount(source), where="the source"),
         *mount_problems(site.target, look_at_mount(target), where="the target"),

@@ -35,7 +35,9 @@ def user_problem(user: str) -> str | None:
 
 
 def naming_problem(link: str, tree: UserTree) -> str | None:
-    """Why the link of a tree cannot be named: its user, or a part of its path, is no plain name. None if it can."""
+    """The reason why the link of a tree cannot be named: its user, or a part of its path, is not a plain name. None if
+    it can.
+    """
     parts = [tree.user] if "{user}" in link else []
     parts += tree.path.decode("utf-8", "surrogateescape").split("/") if "{tree}" in link else []
     return next((problem for part in parts if (problem := user_problem(part))), None)
@@ -74,7 +76,7 @@ def place_problem(look: LinkLook, place: LinkPlace) -> LinkProblem | None:
 
 
 def link_problem(look: LinkLook, place: LinkPlace, euid: int) -> LinkProblem | None:
-    """Why a link cannot be switched, wherever it leads."""
+    """The reason why a link cannot be switched, independent of its destination."""
     shown = show(look.path)
     if (problem := way_problem(look.way, euid, reached=look.directory is not None)) or (
         problem := place_problem(look, place)
