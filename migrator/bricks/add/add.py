@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 VERB = "brick-add"
 BRICKS_LOCK = "drain"
-"""Drains and additions: one at a time is driven, as one moves what the other judges by."""
+"""Held by drains and additions: only one runs at a time, because each moves files that the other checks."""
 
 
 async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> model.AdditionSummary:
-    """Add bricks to the source volume, put one in the place of another, or give them to the target, from wherever that is;
-    the same call goes on after any crash. A dry run looks at everything, takes the very decisions, and changes nothing.
+    """Add bricks to the source volume, replace one brick by another, or give bricks to the target. After a crash, the same call
+    resumes. A dry run makes the same checks and decisions, and changes nothing.
 
-    Raises UsageError, Refused (a hook said no, a guard after the hooks), LockHeld, Interrupted, ToolFailed; what speaks
-    against going on is in the summary.
+    Raises UsageError, Refused (by a hook, or by a check after the hooks), LockHeld, Interrupted, ToolFailed. The summary
+    has the failed checks of an addition that is halted.
     """
     for name in request.bricks:
         host, separator, path = name.partition(":/")
@@ -60,7 +60,7 @@ async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> mo
 
 
 def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model.AdditionRequest) -> bool:
-    """Bricks that were drained again since they were added, and a brick whose disk is to be exchanged in its place after that."""
+    """Whether a new attempt begins: bricks were drained since they were added, or the disk of a brick is to be exchanged again."""
     if known.state is model.AdditionState.FORGOTTEN:
         return True
     if known.state not in model.ADDITION_ENDED_STATES or known.side is model.AdditionSide.TARGET:
@@ -76,8 +76,8 @@ def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model
 def forget_addition(
     bricks: Sequence[str], side: model.AdditionSide, ledger: "Ledger", *, accept_hooks: bool, at_s: float
 ) -> model.AdditionRecord:
-    """End an addition that was a mistake, if it has changed neither the volume nor the target. `accept_hooks`: also where pre-add
-    hooks were called, which may have changed the host. May be called again. Raises UsageError and Refused.
+    """End a mistaken addition that has changed neither the volume nor the target. `accept_hooks`: also if pre-add hooks were
+    called, which may have changed the host. May be called again. Raises UsageError and Refused.
     """
     shown = " ".join(bricks)
     known = [one for one in ledger.additions.all() if one.side is side and set(one.bricks) == set(bricks)]
@@ -112,7 +112,7 @@ def forget_addition(
 
 
 async def _preview(call: AdditionCall, state: VolumeState, known: model.AdditionRecord | None) -> model.AdditionSummary:
-    """What the call would begin with: neither Gluster nor the ledger is changed."""
+    """The first step that the call would make. Changes neither Gluster nor the ledger."""
     request = call.request
     record = known or model.AdditionRecord(
         id=0,
@@ -156,7 +156,7 @@ async def _prepares(call: AdditionCall) -> bool:
 async def _make(
     request: model.AdditionRequest, world: AdditionWorld, site: SiteRecord, state: VolumeState
 ) -> model.AdditionSummary:
-    """The call in the ledger, with its lock, its directory and its heartbeat."""
+    """Run the call with its lock, run directory, ledger entry and heartbeat."""
     purpose = f"brick add {' '.join(request.bricks)}"
     with world.locks.hold(BRICKS_LOCK, purpose), world.files.open(VERB, world.clock.now_s()) as directory:
         additions = world.ledger.additions
@@ -189,7 +189,7 @@ async def _make(
 
 
 async def _restore_left(call: AdditionCall) -> None:
-    """Put back what additions have left that ended otherwise. Raises ToolFailed."""
+    """Restore volume options that settled or failed additions left changed. Raises ToolFailed."""
     for record in call.world.ledger.additions.all():
         if record.state not in (model.AdditionState.SETTLED, model.AdditionState.FAILED) or not record.notes.options:
             continue

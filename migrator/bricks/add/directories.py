@@ -1,4 +1,4 @@
-"""Directories lose owner and mode while Gluster creates them on new bricks: records both before, and restores them."""
+"""Directories lose owner and mode when Gluster creates them on new bricks. This module records both first, then restores them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -19,22 +19,24 @@ from migrator.operations.engine import reason_of
 _V = rules_directories.DirectoryVerdict
 
 _PAUSE_S, _PAUSE_FACTOR = 1.0, 2.0
-"""Between two walks, and of how long one takes: users are shut out meanwhile, and what they make is known only when it was seen."""
+"""Pause between two walks: at least so many seconds, or this multiple of a walk. It is short because users have no access to
+damaged directories, and a new directory is protected only after a walk has recorded it.
+"""
 _LATER_PAUSE_S, _LATER_PAUSE_FACTOR = 30.0, 10.0
-"""While files are moved: every directory has its layout by then."""
+"""The same while files are moved: every directory has its layout by then."""
 
 _TIMEOUT_S = 24 * 3600.0
 _EXAMPLES = 10
 _LISTED = 1000
 _AT_ONCE = 100_000
-"""More are given back by the next walk."""
+"""The next walk restores the rest."""
 _TIMES = 3
-"""Users go on working while directories are looked at."""
+"""Users continue to work during a walk."""
 
 
 async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
-    """Write down what every directory has, right before bricks are added: from then on it may be lost. May be called again.
-    Raises ToolFailed where no brick tells it.
+    """Record owner and mode of every directory just before bricks are added, because they may be lost afterwards. May be called
+    again. Raises ToolFailed if no brick can be read.
     """
     world = _world(call, record)
     if world is None:
@@ -49,7 +51,7 @@ async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
 
 @asynccontextmanager
 async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
-    """Give directories back what they lose, again and again for the length of the block: a layout of millions takes days."""
+    """Restore directories repeatedly during the block: the layout of millions of directories takes days."""
     if _world(call, record) is None:
         yield
         return
@@ -73,9 +75,9 @@ async def _again_and_again(call: AdditionCall, record: AdditionRecord) -> None:
 
 
 async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool = False) -> bool:
-    """Give every directory back what GlusterFS has taken from it, and list those that people have to look at. What was done is
-    told, and what could not be; nothing of it stops the addition. Whether anything was given back. May be called again. `copies`:
-    copies on the new bricks that are not as the others too.
+    """Restore what directories lost, and list those that an admin must check. Returns whether any was restored. Successes and
+    failures are reported; neither stops the addition. May be called again. `copies`: also repair copies on the new bricks that
+    differ from the others.
     """
     world = _world(call, record)
     if world is None:
@@ -91,7 +93,7 @@ async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool 
                 _warn(call, record, f"not every copy of directories can be seen ({error.message})")
         found = await call.world.blocking(lambda: _give_back(world, sweep.suspects), timeout_s=_TIMEOUT_S)
         with world.memory.opened(record.id) as known:
-            # By their new times: what was done to give them back is not taken for something that users did.
+            # Recorded with their new times: otherwise the repair would look like a change by users.
             known.keep(found.mended)
             known.done()
     except (MigratorError, OSError, TimeoutError) as error:
