@@ -104,7 +104,7 @@ async def put_right(call: AdditionCall, record: AdditionRecord, *, copies: bool 
 
 
 async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> None:
-    """The same once a layout has come to its end, with all copies, and until nothing is left to be done."""
+    """Repeat `put_right` with all copies after a layout ends, until it restores nothing, and at most three times."""
     for _ in range(_TIMES):
         if not await put_right(call, record, copies=True):
             return
@@ -113,17 +113,17 @@ async def put_right_everywhere(call: AdditionCall, record: AdditionRecord) -> No
 async def _look_closer(
     call: AdditionCall, record: AdditionRecord, world: DirectoryWorld, sweep: "_Sweep", *, copies: bool
 ) -> None:
-    """Look at other copies than that of one brick: at those on the new bricks where asked for, and at those of what is doubtful."""
+    """Examine the copies of doubtful directories on other bricks; with `copies` also those on the new bricks."""
     if copies:
         await walk_new(call, record, world, sweep.take_copies)
     if sweep.copies:
-        # What users did between the two walks is on the older brick by now.
+        # The older brick now has any change that users made between the two walks.
         await walk_older(call, record, world, sweep.take_again, only=list(sweep.copies))
     await look_everywhere_at(call, world, sweep.doubtful, sweep.take_other_copies)
 
 
 def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
-    """What was written down is of no use any more when none of them waits. May be called again."""
+    """Delete the recorded directories, unless some still wait for an admin. May be called again."""
     world = _world(call, record)
     if world is not None and not call.world.ledger.additions.read(record.id).notes.directories:
         with world.memory.opened(record.id) as known:
@@ -131,7 +131,7 @@ def forget_directories(call: AdditionCall, record: AdditionRecord) -> None:
 
 
 async def look_at_listed(call: AdditionCall, record: AdditionRecord) -> AdditionRecord:
-    """Of an addition that is over: what is still shut stays listed. The others were reported to the caller that repeats the command."""
+    """After an addition ended, keep only the listed directories that are still shut."""
     world, waiting = _world(call, record), record.notes.directories
     if world is None or not waiting:
         return record
@@ -160,11 +160,11 @@ class _Suspect:
 
     @property
     def later(self) -> bool:
-        """Whether it was changed since it was known to be right, in whatever way."""
+        """Whether its ctime has changed since it was last known to be right."""
         return self.known is not None and self.seen.changed_ns != self.known.changed_ns
 
     def is_as(self, shown: DirectoryFacts) -> bool:
-        """Whether the mount shows what was seen."""
+        """Whether the mount shows the owner and mode that the walk found."""
         return rules_directories.shown_as(shown, self.seen, self.above) or (
             self.copy is not None and rules_directories.same_owner(shown, self.copy)
         )
@@ -172,7 +172,7 @@ class _Suspect:
 
 @dataclass(slots=True, kw_only=True)
 class _Sweep:
-    """One walk: what is right is remembered, and what is not is kept for a look through the mount."""
+    """One walk: records correct directories, and collects suspects to check through the mount."""
 
     known: KnownDirectoryFile
     suspects: dict[bytes, _Suspect] = field(default_factory=dict)
@@ -193,7 +193,7 @@ class _Sweep:
         self.known.keep(right)
 
     def take_copies(self, found: Sequence[DirectoryFacts]) -> None:
-        """On a new brick, after the others: a copy that differs from what is right is written anew, through the mount."""
+        """Collect copies on a new brick that differ from the recorded facts. Called after the walk of the older bricks."""
         right = self.known.of([one.gfid for one in found])
         for one in found:
             known = right.get(one.gfid)
@@ -203,7 +203,7 @@ class _Sweep:
                 self.copies[one.path] = one
 
     def take_again(self, found: Sequence[DirectoryFacts]) -> None:
-        """On the older brick, of directories whose new copies differ."""
+        """Check directories again on the older brick if their new copies differ."""
         right = self.known.of([one.gfid for one in found])
         for one in found:
             known, copy = right.get(one.gfid), self.copies.get(one.path)
@@ -213,11 +213,11 @@ class _Sweep:
                 self._suspect(one.gfid, _Suspect(verdict=_V.TAKEN, known=known, seen=one, copy=copy))
 
     def doubtful(self) -> list[bytes]:
-        """Those of which another copy may tell more: whose own time does not tell enough."""
+        """Paths of changed directories whose own times do not decide; another copy may."""
         return [one.seen.path for one in self.suspects.values() if one.verdict is _V.DOUBTFUL and one.later]
 
     def take_other_copies(self, found: Sequence[DirectoryFacts]) -> None:
-        """On another brick, of directories that are doubtful."""
+        """Decide doubtful directories by their copies on another brick."""
         for copy in found:
             one = self.suspects.get(copy.gfid)
             if one is None or one.known is None or not one.later:
@@ -232,7 +232,7 @@ class _Sweep:
 
 @dataclass(slots=True, kw_only=True)
 class _Found:
-    """What became of suspects: what has everything back, as it is now, and what waits for people."""
+    """The suspects that were restored, with their current facts, and those that wait for an admin."""
 
     mended: list[DirectoryFacts] = field(default_factory=list)
     waiting: list[ListedDirectory] = field(default_factory=list)
@@ -245,7 +245,7 @@ def _give_back(world: DirectoryWorld, suspects: Mapping[bytes, _Suspect]) -> _Fo
         try:
             shown = world.mender.look(one.seen.path, one.seen.gfid)
             if shown is None or not one.is_as(shown):
-                # Gone, renamed, or changed since: the next walk sees what it is by now.
+                # Gone, renamed or changed since: the next walk decides.
                 continue
             if one.verdict is _V.TAKEN and one.known is not None:
                 now = world.mender.put_back(shown, one.known)
@@ -287,7 +287,7 @@ def _examples(paths: Sequence[bytes]) -> str:
 
 
 def _world(call: AdditionCall, record: AdditionRecord) -> DirectoryWorld | None:
-    """None where nobody looks after directories, or none is made anew."""
+    """None if directories are not watched, or if the addition creates none (a replaced brick, the target)."""
     made = record.side is AdditionSide.SOURCE and record.instead_of is None
     return call.world.directories if made else None
 

@@ -37,7 +37,7 @@ class DirectoryFiles:
 
     @contextmanager
     def opened(self, addition_id: int) -> Iterator["KnownDirectoryFile"]:
-        """That of one addition, for the length of the block. Raises MigratorError where it cannot be read or written."""
+        """Open the file of one addition during the block. Raises MigratorError if it cannot be read or written."""
         path = self._directory / f"{addition_id}-directories.db"
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -63,7 +63,7 @@ class KnownDirectoryFile:
         self._path = path
 
     def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
-        """By gfid what is known of them."""
+        """The recorded directories, by gfid."""
         found: dict[bytes, DirectoryFacts] = {}
         for start in range(0, len(gfids), _ASKED_AT_ONCE):
             asked = gfids[start : start + _ASKED_AT_ONCE]
@@ -74,12 +74,12 @@ class KnownDirectoryFile:
         return found
 
     def keep(self, found: Sequence[DirectoryFacts]) -> None:
-        """Keep these, in the place of what is known of the same gfids."""
+        """Record these, replacing earlier entries of the same gfids."""
         of_each = attrgetter(*_COLUMNS)
         self._connection.executemany(_KEEP, map(of_each, found))
 
     def done(self) -> None:
-        """A walk is complete: what was kept lasts from now on. Without this call it is dropped."""
+        """Commit the entries of a complete walk. Without this call they are dropped."""
         self._connection.execute("COMMIT")
         self._connection.execute("BEGIN")
 
@@ -108,7 +108,7 @@ class MountedDirectories:
         self._root = root
 
     def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
-        """A directory as users see it; None where it is gone, or another one has its name. Raises OSError."""
+        """The directory through the mount; None if it is gone, or another one has its name. Raises OSError."""
         try:
             with Root(self._root) as root, root.directory(path) as fd:
                 return _facts(fd, path, gfid)
@@ -152,7 +152,7 @@ def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:
 
 
 def _read(fd: int, name: bytes) -> bytes | None:
-    """An ACL; None where this mount tells of none."""
+    """An ACL; None if the mount shows none."""
     try:
         return os.getxattr(fd, name)
     except OSError as error:

@@ -41,7 +41,7 @@ _END_BACK = model.AdditionAct(step=_A.FINISH, intent=_S.TAKING_BACK, result=_S.T
 
 
 def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    """What is done next with a brick that takes its own place, in every state before the last ones."""
+    """The next step of a brick that is exchanged in place, in every state before the last ones."""
     name = record.bricks[0]
     brick = next((one for one in seen.state.bricks if one.name == name), None)
     if brick is None and record.state in model.UNTOUCHED_STATES:
@@ -133,7 +133,7 @@ def _in_again(
 
 
 def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
-    """Whether what is mounted there is what was seen to be empty."""
+    """Whether the mounted file system is the one that was found empty."""
     return place.own and place.filesystem_id == (record.notes.filesystem_id or "")
 
 
@@ -165,7 +165,7 @@ def _serve_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: 
 
 
 def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> str:
-    """Why what the brick held is not there; empty where it is."""
+    """Why the brick's old content is not there; empty if it is."""
     place = (seen.places or {}).get(brick.name)
     if place is None or place.unread:
         return "what lies there is not known" + (f" ({place.unread})" if place is not None else "")
@@ -335,7 +335,7 @@ def _busy(record: model.AdditionRecord, reason: str) -> Halt:
 _TAKEN_OUT = "it is not in the volume any more: somebody else has taken it out"
 
 GROWN_SHARE = 0.8
-"""Of the size of the bricks: a file system keeps some of a device to itself."""
+"""Share of the bricks' size that must appear: a file system reserves some of its device."""
 
 _HAND_OVER = model.AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.SEEN)
 
@@ -442,7 +442,7 @@ def _elsewhere(record: model.AdditionRecord, state: VolumeState) -> Halt | None:
 
 
 def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | None:
-    """Whether the bricks are in the volume; None where only some of them are."""
+    """Whether the bricks are in the volume; None if only some are."""
     names = {brick.name for brick in seen.state.bricks}
     inside = names.intersection(record.bricks)
     if not inside:
@@ -556,7 +556,7 @@ def _left_s(rate: DrainRate | None, files: int | None, lookups: int) -> float | 
 
 
 def newest_attempts(records: Sequence[model.AdditionRecord]) -> tuple[model.AdditionRecord, ...]:
-    """Of every set of bricks on either side the newest attempt, oldest first."""
+    """The newest attempt for each set of bricks on either side, oldest first."""
     newest = {(record.volume_id, record.side, frozenset(record.bricks)): record for record in records}
     return tuple(sorted(newest.values(), key=lambda record: record.id))
 
@@ -581,7 +581,7 @@ def addition_blockers(additions: Sequence[model.AdditionStanding], *, at_work: b
 
 
 def _away(one: model.AdditionStanding) -> str:
-    """A brick that takes its own place is not served meanwhile."""
+    """A brick that is exchanged in place is offline meanwhile."""
     if one.instead_of not in one.bricks or one.state not in model.AWAY_STATES:
         return ""
     return "; the brick is offline for the exchange of its disk, and its files have a copy less"

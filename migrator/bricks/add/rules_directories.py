@@ -67,7 +67,7 @@ def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
 
 
 def same_owner(one: DirectoryFacts, other: DirectoryFacts) -> bool:
-    """Whether owner and mode are the same, and the ACLs as far as both are told."""
+    """Whether owner, mode and known ACLs are equal."""
     acls = ((_beyond_mode(one.access), _beyond_mode(other.access)), (one.default, other.default))
     alike = all(a is None or b is None or a == b for a, b in acls)
     return (one.mode, one.uid, one.gid) == (other.mode, other.uid, other.gid) and alike
@@ -168,7 +168,7 @@ def _as_before(root: bytes, seen: DirectoryFacts, known: DirectoryFacts) -> str:
 
 
 def _by_the_one_above(root: bytes, path: bytes) -> str:
-    """Nobody gets more than the owner of the directory above, who may remove it anyway."""
+    """Grants no more than the owner of the parent has, who may remove the directory anyway."""
     place, above = _quoted(root + b"/" + path), _quoted((root + b"/" + parent(path)).rstrip(b"/"))
     return f"chown --reference={above} {place} && chmod 0700 {place}"
 

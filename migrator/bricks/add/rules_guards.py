@@ -28,7 +28,7 @@ def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
 
 
 def finished_words(record: AdditionRecord) -> str:
-    """What it came to."""
+    """The result."""
     if record.state is AdditionState.FORGOTTEN:
         return f"the addition of {record.shown_bricks} was a mistake and is forgotten"
     if record.side is AdditionSide.TARGET:
@@ -46,7 +46,7 @@ def finished_words(record: AdditionRecord) -> str:
 
 
 def _unmarking(place: NewPlace) -> str:
-    """What takes off the marks that Gluster has left on an empty brick."""
+    """The command that removes Gluster's marks from an empty brick."""
     quoted = shlex.quote(path_of(place.name))
     commands = []
     if place.volume_id:
@@ -199,7 +199,7 @@ def _arbiter(name: str, record: AdditionRecord, state: VolumeState) -> bool:
 
 
 _TWO = 2
-"""Copies, of which Gluster asks for no quorum by itself."""
+"""Number of copies for which Gluster sets no quorum by default."""
 
 
 def health_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
 
 
 def swap_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    """Whether one brick can take the place of another."""
+    """Failed checks of replacing one brick by another."""
     yield from _foreign(record, seen)
     state = seen.state
     old = record.instead_of

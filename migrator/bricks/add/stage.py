@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("migrator.addition")
 
 ADD_STEPS = (HookStep.ADD, HookStep.FAIL)
-"""What this verb calls hooks around."""
+"""The steps of this verb that have hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class AdditionWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionCall(shared.BrickCall):
-    """One call of the verb; `run_id` is None where nothing is changed."""
+    """One call of the verb; `run_id` is None in a dry run."""
 
     world: AdditionWorld
     request: model.AdditionRequest
@@ -99,7 +99,7 @@ class AdditionCall(shared.BrickCall):
 
     @property
     def log(self) -> logging.Logger:
-        """Where its events are logged."""
+        """The logger of its events."""
         return LOG
 
     @property
@@ -183,7 +183,7 @@ class AdditionLooker:
         self.not_whole_s = self.call.now_s()
 
     async def see(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
-        """Only what this state needs is asked. None where Gluster does not answer."""
+        """Query only the facts that this state needs. None if Gluster does not answer."""
         world = self.call.world
         found = await told(world.volume.state_and_tasks())
         if found is None:

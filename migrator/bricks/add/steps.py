@@ -65,12 +65,12 @@ def notes_in_place(
 
 
 RUN_LOCK = "run"
-"""Of everything that writes to either side: held while the brick list changes."""
+"""The lock of all writers to either side, held while the brick list changes."""
 
 _CHANGES = frozenset({model.AdditionStep.RESET, model.AdditionStep.ADD, model.AdditionStep.TAKE_BACK})
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
-"""How long nothing may be seen of a task before it is decided anew."""
+"""How long a task may report no counters before the next decision."""
 
 _EVENTS = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
 
@@ -144,7 +144,7 @@ class AdditionMachine(
         self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, act.reason)
 
     async def bring(self, record: model.AdditionRecord) -> model.AdditionSummary:
-        """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
+        """Drive the addition from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
         await self.call.tell_failure(record, None)
         if record.state in model.ADDITION_ENDED_STATES:
             record = await look_at_listed(self.call, record)
@@ -196,7 +196,7 @@ class AdditionMachine(
         return self.why_halted(record, step)
 
     def why_halted(self, record: model.AdditionRecord, step: Halt) -> model.AdditionSummary:
-        """Why it does not go on."""
+        """The summary of a halted addition."""
         return self.summary(record, model.AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
 
     def stuck(self, record: model.AdditionRecord, _: model.AdditionSeen | None) -> model.AdditionSummary:
@@ -214,7 +214,7 @@ class AdditionMachine(
         *,
         reasons: tuple[str, ...] = (),
     ) -> model.AdditionSummary:
-        """The result, with all that this process knows."""
+        """The summary, with the places and samples that this process has."""
         samples = self.call.world.ledger.additions.samples(record.id)
         moving = [one for one in samples if one.files or one.skipped or one.failures]
         last = {one.host: one for one in samples if moving and one.task_id == moving[-1].task_id}
@@ -261,7 +261,7 @@ class AdditionMachine(
         return await deeds[act.step](record)
 
     async def _reset(self, record: model.AdditionRecord) -> _Done:
-        """End the brick's process, and wait until Gluster knows."""
+        """End the brick's process, and wait until Gluster lists it as offline."""
         (name,), world = record.bricks, self.call.world
         await world.blocking(lambda: world.back_up(f"addition-{record.id}"), timeout_s=600.0)
         await world.volume.take_offline(name)
@@ -269,7 +269,7 @@ class AdditionMachine(
         return Done(words=f"{name} is offline: until its new file system is filled, its files have a copy less")
 
     async def _take_back(self, record: model.AdditionRecord) -> _Done:
-        """Start the brick with what it has, and wait until it is up."""
+        """Start the brick with its old content, and wait until it is up."""
         (name,) = record.bricks
         await self.call.world.volume.start_bricks()
         await self._until(name, online=True)
@@ -290,7 +290,7 @@ class AdditionMachine(
             await self.clock.sleep(_POLL_S)
 
     async def _look_once_more(self, record: model.AdditionRecord) -> None:
-        """Raises Refused where something is not as it has to be."""
+        """Repeat the preflight checks. Raises Refused if one fails."""
         seen = await self.looker.see(record)
         problems: tuple[str, ...] = ("the state of the volume is not known",)
         if seen is not None:
@@ -319,7 +319,7 @@ class AdditionMachine(
             await hooking.before(stage.hooked(record), self.call.facts(record))
 
     async def _add(self, record: model.AdditionRecord) -> _Done:
-        # Clients make directories on the new bricks as soon as these are there.
+        # Clients create directories on the new bricks as soon as these are in the volume.
         await know_directories(self.call, record)
         if record.in_place:
             await self._look_once_more(record)
@@ -352,7 +352,7 @@ class AdditionMachine(
         return Done(words=f"task {task_id} is begun")
 
     async def _watch(self, record: model.AdditionRecord) -> _Done:
-        """Until the task does not move any more, or what is seen needs another decision."""
+        """Wait until the task ends, stalls or is replaced by another."""
         async with probing(self.call.world.probing), keeping_right(self.call, record):
             return await self._until_moved(record)
 
@@ -384,7 +384,7 @@ class AdditionMachine(
                 elapsed_s=elapsed_s,
                 files=progress.files,
                 size_bytes=progress.size_bytes,
-                # Which files a rebalance will move, it finds out on its way.
+                # A rebalance determines only while it runs which files it moves.
                 total_files=None,
                 total_bytes=None,
                 failures=progress.failures,
@@ -400,7 +400,7 @@ class AdditionMachine(
         return Done(words="nothing waits to be healed")
 
     async def _own_bytes(self, record: model.AdditionRecord) -> int | None:
-        """How large the file systems of the bricks are together; None where one has none of its own now."""
+        """Total size of the bricks' file systems; None if one brick has no file system of its own now."""
         places = await self.call.world.places(record.bricks)
         sizes = [place.total_bytes if place.own else None for place in places.values()]
         return None if None in sizes else sum(one for one in sizes if one)
@@ -444,14 +444,14 @@ class AdditionMachine(
     async def _throttle(
         self, record: model.AdditionRecord, change: Callable[[model.AdditionRecord], Awaitable[object]]
     ) -> None:
-        """What cannot be put back now is by the next call, whatever it adds."""
+        """Change the throttle; a failure is only reported. The next call of `brick add` restores options that remain changed."""
         try:
             await change(record)
         except MigratorError as error:
             self._doubt(record, f"the throttle could not be changed: {error.message}")
 
     def _doubt(self, record: model.AdditionRecord, words: str) -> None:
-        """Told once."""
+        """Warn, unless the last warning was the same."""
         if self._doubted != words:
             self._doubted = words
             self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, words)
