@@ -16,7 +16,7 @@ from migrator.operations.model import Finished, Halt
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
 _LOCK = "drain"
-"""One call at a time drives a drain; a drain may be under way without a call."""
+"""Only one call drives a drain at a time; Gluster may continue a drain without a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ async def _asked(request: model.DrainRequest, world: DrainWorld) -> _Asked:
 
 
 async def _preview(call: DrainCall, record: model.DrainRecord, *, back: bool = False) -> model.DrainSummary:
-    """What the call would begin with: neither Gluster nor the ledger is changed."""
+    """The first step that the call would make. Changes neither Gluster nor the ledger."""
     if record.state in model.UNTOUCHED_STATES and not back:
         # The hooks come first in the real run: the guards are asked here, before anything is written down.
         times = {**record.times, model.DrainState.PREFLIGHT: call.now_s()}
@@ -173,7 +173,7 @@ async def _make(
     *,
     back: bool,
 ) -> model.DrainSummary:
-    """The call in the ledger, with its lock, its directory and its heartbeat."""
+    """Run the call with its lock, run directory, ledger entry and heartbeat."""
     purpose = f"{verb.replace('-', ' ')} {' '.join(request.bricks)}"
     with world.locks.hold(_LOCK, purpose), world.files.open(verb, world.clock.now_s()) as directory:
         async with recorded_run(

@@ -75,18 +75,18 @@ UNTOUCHED_STATES = frozenset({_S.PLANNED, _S.PREFLIGHT})
 """Nothing of the volume was changed yet."""
 
 UNDER_WAY_STATES = frozenset(_S) - DRAIN_ENDED_STATES - OUT_STATES - UNTOUCHED_STATES
-"""Gluster may be moving files, or keep the bricks from taking new ones: it has to be gone on with, or taken back."""
+"""Gluster may be moving files, or not placing new ones on the bricks: the drain must be resumed or stopped."""
 
 
 class DrainStep(StrEnum):
-    """What is done. Every step may be carried out again after a crash: it does what is missing."""
+    """The steps. Each may be repeated after a crash, and then does only what is missing."""
 
     CHECK = "check"
     """Calls the hooks before a drain. It changes nothing."""
     START = "start"
     """Sets the options, ends what is left of a drain of the same bricks that failed, and begins `remove-brick start`."""
     WATCH = "watch"
-    """Keeps Gluster's counters until it has come to an end, and follows the throttle."""
+    """Records Gluster's counters until the task ends, and adjusts the throttle."""
     AUDIT = "audit"
     """Walks the bricks on their hosts. It changes nothing."""
     RECOVER = "recover"
@@ -94,17 +94,17 @@ class DrainStep(StrEnum):
     COMMIT = "commit"
     """`remove-brick commit`, never with `force`."""
     WIPE = "wipe"
-    """Has the hook make a new file system."""
+    """Calls the hook that makes a new file system."""
     HAND_OVER = "hand-over"
-    """Has the hook give the bricks to where they go."""
+    """Calls the hook that hands over the bricks."""
     GIVE_UP = "give-up"
-    """Touches nothing: it is written down why people have to look, and they are told."""
+    """Changes nothing: records and reports why an admin must act."""
     STOP = "stop"
     """`remove-brick stop`, and keeps the last counters, which are in its reply alone."""
     SETTLE = "settle"
     """A fix-layout: a drain that was stopped leaves a changed layout behind."""
     RESTORE = "restore"
-    """Puts the options back that this drain has changed."""
+    """Restores the options that this drain changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
