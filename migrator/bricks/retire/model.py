@@ -30,7 +30,7 @@ RETIREMENT_TRANSITIONS: Mapping[RetirementState, frozenset[RetirementState]] = {
 }
 
 UNDER_WAY = frozenset({RetirementState.RETIRING, RetirementState.STOPPING})
-"""Neither stopped by this attempt nor given up."""
+"""States of an attempt that neither stopped the volume nor was given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

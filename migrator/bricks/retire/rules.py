@@ -29,7 +29,7 @@ _SHOWN = 10
 def next_step(
     record: model.Retirement | None, *, started: bool, volume: str
 ) -> Act[model.RetireStep, model.RetirementState] | Halt | Finished:
-    """What is done next, by the newest attempt and by Gluster's word."""
+    """The next step, by the newest attempt and the state that Gluster reports."""
     if started:
         return Act(
             step=model.RetireStep.STOP, intent=model.RetirementState.RETIRING, result=model.RetirementState.RETIRED
@@ -161,7 +161,7 @@ class RetireFacts:
 
 
 def retire_problems(facts: RetireFacts) -> tuple[str, ...]:
-    """Every reason against retiring the volume now, with what to do next; none where it may be."""
+    """All failed preflight checks, each with its remedy; empty if the volume may be retired."""
     return tuple(dict.fromkeys(_problems(facts)))
 
 

@@ -234,7 +234,7 @@ class RetirementLooker:
     call: RetireCall
 
     async def problems(self) -> tuple[str, ...]:
-        """Every guard's reason against it now."""
+        """All preflight checks that fail now."""
         world = self.call.world
         found = await told(world.volume.state_and_tasks())
         clients, unseen = await self._clients(() if found is None else tuple(one.name for one in found[0].bricks))
@@ -444,7 +444,7 @@ _Act = Act[model.RetireStep, model.RetirementState]
 _Done = Done[model.RetirementState, None]
 VERB = "brick-retire"
 _LOCKS = ("drain", "run", "scan")
-"""Whatever reads, copies, moves or judges by the volume holds one of them."""
+"""Every command that reads, copies or moves files of the volume, or checks them, holds one of these locks."""
 _NOTHING_DELETED = (
     "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
 )
@@ -731,7 +731,7 @@ class _Retirement(
         hint: str = "solve that, then run the same command again",
         cover: model.CoverFound | None = None,
     ) -> model.RetirementSummary:
-        """A preflight check failed, or a path is not covered."""
+        """The summary if a preflight check failed, or a path is not covered."""
         dry_run = self.call.request.dry_run
         if not dry_run:
             message = f"volume {volume} was not retired: {'; '.join((words, *reasons))}"
