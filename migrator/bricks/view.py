@@ -140,7 +140,7 @@ def _rate_and_end(bytes_per_s: float | None, left_s: float | None, looked_at_s: 
 
 
 # ---
-# What an addition of bricks came to.
+# Results of additions of bricks.
 
 
 _DIRECTORIES = 50
@@ -155,7 +155,7 @@ def addition_document(summary: AdditionSummary) -> document.Document:
 
 
 def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
-    """How far every addition is."""
+    """The progress of each addition."""
     columns = [wide("bricks"), text("to"), text("state"), text("since")]
     columns += map(figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
     columns.append(text("last look"))
@@ -163,7 +163,7 @@ def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
 
 
 def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[document.Block]:
-    """Directories that lost owner or mode on the way to new bricks and wait for people, if there are any."""
+    """Directories that lost owner or mode on new bricks and wait for an admin, if any."""
     if directories:
         columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
         rows = [(show(one.path), one.reason, one.command) for one in directories]
@@ -246,7 +246,7 @@ _GOOD = (DrainEnding.DONE, DrainEnding.TAKEN_BACK, DrainEnding.PLANNED)
 
 
 def drain_document(summary: DrainSummary) -> document.Document:
-    """What a call came to, or what it would do."""
+    """The result of a call, or of a dry run."""
     title = "Drain taken back" if summary.back else "Drain"
     sections = [document.Section(title="Result", blocks=tuple(_result(summary)))]
     if summary.check is not None:
@@ -261,7 +261,7 @@ def drain_document(summary: DrainSummary) -> document.Document:
 
 
 def brick_standings_document(bricks: BrickStandings) -> document.Document:
-    """All drains and additions that the ledger knows."""
+    """All drains and additions in the ledger."""
     drains: list[document.Block] = (
         [drain_table(bricks.drains)] if bricks.drains else [document.paragraph("No brick was ever drained.")]
     )
@@ -282,7 +282,7 @@ def brick_standings_document(bricks: BrickStandings) -> document.Document:
 
 
 def drain_table(drains: Sequence[DrainStanding]) -> document.Block:
-    """How far every drain is."""
+    """The progress of each drain."""
     columns = [wide("bricks"), text("state"), text("since")]
     columns += map(figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left"))
     columns.append(text("looked at"))
@@ -371,7 +371,7 @@ def _check(check: DrainCheck) -> Iterator[document.Block]:
 
 
 # ---
-# What retiring the source volume came to.
+# Results of retirements of the source volume.
 
 
 _KINDS = {
