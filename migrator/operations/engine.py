@@ -72,12 +72,12 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     locks: ExitStack = field(default_factory=ExitStack)
     """Locks of the current step; released after it, unless `release` keeps them."""
 
-    # What a kind brings.
+    # What each kind implements.
 
     @property
     @abstractmethod
     def events(self) -> Events:
-        """Its events."""
+        """The events of this kind."""
 
     @property
     @abstractmethod
@@ -108,21 +108,21 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     @abstractmethod
     async def finished(self, record: Record, step: Finished) -> Outcome:
-        """There is nothing left to do."""
+        """Returns the outcome when no step is left."""
 
     @abstractmethod
     async def halted(self, record: Record, step: Halt) -> Outcome:
-        """The operation cannot continue now."""
+        """Returns the outcome when the operation cannot continue now."""
 
     @abstractmethod
     def stuck(self, record: Record, seen: Snapshot, /) -> Outcome:
-        """A step failed, and the next step would be the same."""
+        """Returns the outcome when a step failed and the next step would be the same."""
 
-    # What a kind may refine.
+    # What a kind may override.
 
     @property
     def poll_s(self) -> float:
-        """How long to wait for another snapshot."""
+        """The interval between snapshots while the engine waits."""
         return 0.0
 
     @property
@@ -203,7 +203,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
                 continue
             if isinstance(step, Finished):
                 return await self.finished(record, step)
-            # A step that turns out to be done counts as another step: only its hooks are owed.
+            # A failed step that a new snapshot shows as done counts as another step: only its hooks are missing.
             if failed == (step.step, step.seen_done):
                 return self.stuck(record, seen)
             ended = self.ends_before(record, step)
