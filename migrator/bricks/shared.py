@@ -49,11 +49,12 @@ if TYPE_CHECKING:
 
 
 async def look_everywhere(volume: GlusterVolumeCommands, say: Callable[[str], None]) -> None:
-    """Have clients ask all bricks for a name that is not where its layout has it. `say` tells people. It is not put back: only
-    a rebalance of the whole volume brings every file to where its layout has it. May be called again. Raises ToolFailed.
+    """Make clients look up a name on all bricks if the brick of its layout does not have it. `say` reports the change. The option
+    is not restored: only a rebalance of the whole volume moves every file to the brick of its layout. May be called again. Raises
+    ToolFailed.
     """
     before = await volume.option(LOOKUP_OPTION)
-    # An option that was never set may be told as `on (DEFAULT)`.
+    # Gluster may report an option that was never set as `on (DEFAULT)`.
     if before.split() and is_on({LOOKUP_OPTION: before.split()[0]}, LOOKUP_OPTION, default=True) is False:
         return
     await volume.set_option(LOOKUP_OPTION, "off")
@@ -67,7 +68,7 @@ async def look_everywhere(volume: GlusterVolumeCommands, say: Callable[[str], No
 
 
 class CallWorld(EventWorld, HookPorts, Protocol):
-    """The ports that it takes."""
+    """The ports of a call."""
 
     @property
     def target_root(self) -> bytes: ...
@@ -78,7 +79,7 @@ class CallWorld(EventWorld, HookPorts, Protocol):
 
 
 class BrickCall(ABC):
-    """The base of a verb's call; `run_id` is None where nothing is changed: then nothing is written, and no hook is called."""
+    """The base of a verb's call. `run_id` is None in a dry run, which writes nothing and calls no hook."""
 
     __slots__ = ()
 
@@ -89,23 +90,23 @@ class BrickCall(ABC):
     @property
     @abstractmethod
     def log(self) -> logging.Logger:
-        """Where its events are logged."""
+        """The logger of its events."""
 
     @property
     @abstractmethod
     def source_root(self) -> bytes:
-        """The source, as hooks are told."""
+        """The path of the source, for hooks."""
 
     def now_s(self) -> float:
         """The time."""
         return self.world.clock.now_s()
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """An event: onto the screen, into the log, and, unless nothing is changed, into the ledger."""
+        """Emit an event: on the screen, in the log and, except in a dry run, in the ledger."""
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=self.log)
 
     def hooking(self) -> StepHooks | None:
-        """Calls the hooks; None where there are none to be called."""
+        """Calls the hooks; None if there are none, or in a dry run."""
         world = self.world
         if world.hooks is None or self.run_id is None:
             return None
@@ -129,13 +130,13 @@ THROTTLE_OPTION = "cluster.rebal-throttle"
 LAZY = "lazy"
 
 _HISTORY_S = 1.0 * HOUR_S
-"""How far a process that has just begun looks back at probes: far enough to go on where a killed one was."""
+"""How old probes may be that a new process reads: old enough to continue at the throttle step of a killed one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleRules:
-    """`throttle` None: the option is left alone; with `windows` it holds in these alone, and `lazy` otherwise. It goes down
-    while probes of the source pass `max_latency_s` (None: never). `local_time` gives weekday (0 is Monday) and minute of the
+    """`throttle` None: the option is not changed. With `windows`, it applies only in these, and `lazy` otherwise. It is lowered
+    while probes of the source exceed `max_latency_s` (None: never). `local_time` gives weekday (0 is Monday) and minute of the
     day on this machine.
     """
 
@@ -145,14 +146,14 @@ class ThrottleRules:
     max_latency_s: float | None = None
 
     def allowed(self, at_s: float) -> str | None:
-        """What the option may be by the time of day; None where it is left alone."""
+        """The highest value by the time of day; None if the option is not changed."""
         if self.throttle is None or not self.windows:
             return self.throttle
         day, minute = self.local_time(at_s)
         return self.throttle if any(holds(window, day, minute) for window in self.windows) else LAZY
 
     def possible(self) -> tuple[str, ...]:
-        """Everything that the option may be set to by the time of day."""
+        """All values that the option may get by the time of day."""
         if self.throttle is None:
             return ()
         return tuple(dict.fromkeys((self.throttle, LAZY))) if self.windows else (self.throttle,)
@@ -219,7 +220,7 @@ class Throttle:
         return f"put back: {', '.join(names)}" if names else ""
 
     def _noted(self, record: DrainRecord | AdditionRecord) -> Sequence[ChangedOption]:
-        """What is recorded by now, which may be more than `record` has."""
+        """The recorded options, which may be newer than those in `record`."""
         options: Sequence[ChangedOption] | None = self.records.read(record.id).notes.options
         return options or ()
 
@@ -329,7 +330,7 @@ def read_bricks(ledger: "Ledger") -> BrickStandings:
 
 
 class Ended(Protocol):
-    """How a call ended."""
+    """How a call ended, for the report of failures."""
 
     @property
     def exit_code(self) -> ExitCode: ...

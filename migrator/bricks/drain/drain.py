@@ -52,11 +52,11 @@ class _Asked:
 
 
 async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.DrainSummary:
-    """Drain the bricks of one subvolume, from wherever that is; the same call resumes after any crash, also a drain
-    that Gluster has continued. A dry run makes every check and decision, and changes nothing.
+    """Drain the bricks of one subvolume. After a crash, the same call resumes, even if Gluster has continued the drain. A dry run
+    makes every check and decision, and changes nothing.
 
-    Raises UsageError, Refused (a hook said no, the wrong word to confirm), LockHeld, Interrupted, ToolFailed; reasons
-    against the drain are in the summary.
+    Raises UsageError, Refused (by a hook, or a wrong confirmation word), LockHeld, Interrupted, ToolFailed. The summary has the
+    failed checks.
     """
     asked = await _asked(request, world)
     if asked.known is None and all(name not in asked.names for name in asked.bricks):
@@ -98,9 +98,9 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
 
 
 async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.DrainSummary:
-    """Take a drain back: the bricks stay in the volume, files that were moved stay where they are, and the layout of
-    directories is put right. Where that was done already, nothing is. Raises as `drain_bricks`; UsageError where this program
-    has begun no drain of these bricks that could be taken back.
+    """Stop a drain: the bricks stay in the volume, moved files stay where they are, and a fix-layout restores the layout of
+    directories. May be called again. Raises as `drain_bricks`, and UsageError if this program has begun no drain of these bricks
+    that can be stopped.
     """
     asked, site = await _asked(request, world), world.ledger.site.required()
     known = asked.known

@@ -271,8 +271,8 @@ class TreeOnBricks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedSource:
-    """What still lies on leaving bricks of a user who works on the target. `plan` is the one that they were cut over by,
-    `due_in_s` how long their source is still kept ([cutover] retain).
+    """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover, `due_in_s` the time until
+    their source may be purged ([cutover] retain).
     """
 
     tree: bytes
@@ -287,7 +287,7 @@ class RetainedSource:
 class BrickMarks:
     """Hard-linked files of a brick that carry the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
     data file): how many, and the first names. `strange` files have no gfid: they were put there past Gluster. `unseen` counts
-    what could not be looked at.
+    files that could not be read.
     """
 
     brick: str
@@ -300,7 +300,7 @@ class BrickMarks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainFacts:
-    """Everything that the guards before a drain look at.
+    """The facts for the preflight checks of a drain.
 
     `task_of_record` is the id of the drain that this attempt has begun itself, where one is left that failed. `rooms` are
     those of all bricks; `load` is what the leaving subvolume holds. `min_free_disk` is the volume's option as it is in
@@ -393,13 +393,13 @@ class AuditSeen:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is left that anybody could miss."""
+        """Whether the audit is complete and found no data left."""
         return self.whole and not self.left and not self.unsure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSeen:
-    """What a look at the world says, after the record was read. None everywhere: that look failed, or was not made.
+    """A snapshot of the world, taken after the record was read. None everywhere: that fact was not read, or could not be.
 
     `state` is the volume with its peers and bricks, `tasks` every task that its status lists, `progress` the counters of
     the drain, where there is one. `layout` are the counters of the newest rebalance or fix-layout. `options` are those of

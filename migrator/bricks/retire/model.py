@@ -80,10 +80,10 @@ class Retirement(Operation[RetirementState, None]):
 
 
 class RetireStep(StrEnum):
-    """What is done."""
+    """The step of a retirement."""
 
     STOP = "stop"
-    """Looks at everything once more, and stops the volume."""
+    """Repeats all checks, and stops the volume."""
 
 
 RETIREMENTS: Kind[Retirement, RetirementState, RetireStep, None] = Kind(
@@ -98,8 +98,8 @@ RETIREMENTS: Kind[Retirement, RetirementState, RetireStep, None] = Kind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogedPath:
-    """A path of the newest look at the source that is no directory, as far as it is compared with a manifest. `tree` is None
-    outside every user tree.
+    """A path of the newest catalog of the source that is no directory, with the fields that are compared with a manifest. `tree` is
+    None outside every user tree.
     """
 
     path: bytes
@@ -119,8 +119,8 @@ class CatalogedPath:
 
 class UncoveredKind(StrEnum):
     """Why no manifest covers a path: `outside` every user tree, in a tree that was `not-moved` or whose manifest does not
-    count (`unproven`), not there when its tree was verified (`new`), other than it was then (`changed`), or without a proof of
-    its content (`content`).
+    count (`unproven`), created after its tree was verified (`new`), changed since then (`changed`), or without a proof of its
+    content (`content`).
     """
 
     OUTSIDE = "outside"
@@ -133,7 +133,7 @@ class UncoveredKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncovered:
-    """A path that no manifest covers. `words` go on after the path."""
+    """A path that no manifest covers. `words` follow the path in messages."""
 
     path: bytes
     kind: UncoveredKind
