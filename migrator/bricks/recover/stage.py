@@ -75,7 +75,7 @@ class MountedVolumeRecovery:
             return _digest(fd, name) if stat.S_ISREG(facts.st_mode) else b""
 
     def copy_inode(self, leftover: model.Leftover) -> int | None:
-        """The inode of the copy that was begun; None where there is none."""
+        """The inode of an existing copy; None if there is none."""
         self._check_own()
         seen = self.look(model.COPIES + leftover.key)
         return None if seen is None else seen.inode
@@ -98,7 +98,7 @@ class MountedVolumeRecovery:
         write_piece(descriptor, piece, position, skip_zeros=sparse)
 
     def abandon(self, descriptor: int) -> None:
-        """Close what `begin_copy` gave, where it is not ended."""
+        """Close the descriptor of `begin_copy` if the copy is not completed."""
         os.close(descriptor)
 
     def end_copy(self, leftover: model.Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
@@ -122,7 +122,7 @@ class MountedVolumeRecovery:
             os.fsync(directory)
 
     def set_aside(self, path: bytes) -> None:
-        """Move a name out of the way, whatever it leads to by now. Nothing is done where that was done."""
+        """Set a name aside, whatever it leads to by now. May be called again."""
         with self._parent(path) as (fd, name), self._work(model.ASIDE + path) as (aside, aside_name):
             waiting = _look_again(aside, aside_name)
             here = _look(fd, name)
@@ -141,7 +141,7 @@ class MountedVolumeRecovery:
                 raise OSError(errno.ESTALE, "something else took its name just now", path)
 
     def put_back(self, path: bytes) -> None:
-        """Give what was set aside its name again. FileExistsError where something else has it by now."""
+        """Restore the name of a file that was set aside. Raises FileExistsError if another file has it by now."""
         with self._work(model.ASIDE + path) as (aside, aside_name), self._parent(path) as (fd, name):
             waiting, here = _look_again(aside, aside_name), _look(fd, name)
             if waiting is None:
@@ -153,12 +153,12 @@ class MountedVolumeRecovery:
             _return(aside, aside_name, waiting, fd, name)
 
     def place(self, leftover: model.Leftover, path: bytes) -> None:
-        """Give the copy a name. FileExistsError where something else has it."""
+        """Link the copy under a name. Raises FileExistsError if another file has it."""
         with self._work(model.COPIES + leftover.key) as (copies, copy), self._parent(path) as (fd, name):
             os.link(copy, name, src_dir_fd=copies, dst_dir_fd=fd, follow_symlinks=False)
 
     def drop_aside(self, leftover: model.Leftover, path: bytes) -> None:
-        """Remove an original that was set aside, if it still is the leftover. ESTALE where it is not."""
+        """Remove an original that was set aside. Raises ESTALE if it is no longer the leftover."""
         with self._work(model.ASIDE + path) as (aside, name):
             seen = _look_again(aside, name)
             if seen is None:
@@ -168,7 +168,7 @@ class MountedVolumeRecovery:
             os.unlink(name, dir_fd=aside)
 
     def drop_copy(self, leftover: model.Leftover) -> None:
-        """Take the copy's own name away; those that it was given stay."""
+        """Remove the working name of the copy; its other names stay."""
         self._check_own()
         with suppress(FileNotFoundError), self._parent(model.COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
@@ -204,7 +204,7 @@ class MountedVolumeRecovery:
                         raise
 
     def _check_own(self) -> None:
-        """Where somebody else has made the working directory, nothing in it is taken for ours. Raises PermissionError."""
+        """Check the working directory: it must be root's alone. Raises PermissionError if another user made it."""
         with suppress(FileNotFoundError), self._parent(model.WORK_DIRECTORY) as (fd, name):
             _check(os.stat(name, dir_fd=fd, follow_symlinks=False))
 
@@ -243,7 +243,7 @@ def _check(facts: os.stat_result) -> None:
 
 
 def _return(aside: int, aside_name: bytes, waiting: model.VolumeName, directory: int, name: bytes) -> None:
-    """Give what was set aside its name again, unless something has it."""
+    """Restore the name of a file that was set aside, unless another file has it."""
     if waiting.type is EntryType.DIRECTORY:
         # It has no second name. What could be replaced by it is an empty directory.
         os.rename(aside_name, name, src_dir_fd=aside, dst_dir_fd=directory)
@@ -270,8 +270,8 @@ def _look(directory: int, name: bytes) -> model.VolumeName | None:
 
 
 def _list(directory: int) -> None:
-    """List a directory with what its entries are. The kernel asks for that beyond the first entries only where somebody looks
-    at some (FUSE_READDIRPLUS_AUTO).
+    """List a directory with a look-up of each entry. After the first entries the kernel requests look-ups only if the caller
+    examines some (FUSE_READDIRPLUS_AUTO).
     """
     with os.scandir(directory) as listing:
         for number, entry in enumerate(listing):
@@ -321,7 +321,7 @@ def _dress(path: bytes, leftover: model.Leftover, times: tuple[int, int]) -> Non
 T = TypeVar("T")
 
 SETTLE_S = 2.0
-"""Clients open by a name that they remember for a second (entry-timeout of the FUSE mount, by default)."""
+"""Clients cache a name for 1 s (default entry-timeout of the FUSE mount), and open files by it."""
 
 CONTENT_TIMEOUT_S = 24 * 3600.0
 _CALL_TIMEOUT_S = 300.0
@@ -342,17 +342,17 @@ class Group:
 
 # The recovery.
 #
-# Each inode is copied, complete and proven, before any name is touched. What the volume still shows under a name is set aside, and
-# waits there until the caches of clients have expired and nobody has opened or changed it. Only then the copy gets the names, and
-# only what is still the leftover is removed. The place of a file tells how far it is: nothing else is remembered.
+# Each inode is copied, complete and proven, before any name is touched. A file that the volume still shows under a name is set
+# aside until the caches of clients have expired, and no client has opened or changed it. Only then the copy gets the names, and an
+# original is removed only if it is still the leftover. The place of a file is the only record of its progress.
 
 
 _AT_ONCE = 100
-"""Inodes that are set aside together, so that the wait is one."""
+"""Inodes that are set aside together, to wait only once for the caches of clients."""
 
 _ROUNDS = 2
-"""A name that the volume did not know may be known to it when it is asked for, and what was set aside may not be found at once:
-then everything is looked at once more."""
+"""A second round is needed because the volume may find an unknown name only after a look-up, and may not find a file that was
+set aside at once."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -373,7 +373,7 @@ class Recovery:
     _names: int = 0
 
     async def bring_back(self) -> model.RecoverySummary:
-        """Everything that may be. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
+        """Recover all leftovers that can be recovered. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
         unseen: list[str] = []
         for number in range(_ROUNDS):
             self._problems.clear()
@@ -394,7 +394,7 @@ class Recovery:
         return model.RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
 
     async def _waits(self) -> bool:
-        """Whether anything is still set aside."""
+        """Whether any file is still set aside."""
         found = await self._look()
         return any(
             name.startswith(model.ASIDE) for brick in found.values() for one in brick.found for name in one.names
@@ -461,7 +461,7 @@ class Recovery:
         return await self.blocking(see, timeout_s=CONTENT_TIMEOUT_S)
 
     async def _some(self, found: Sequence[model.SetLeftover]) -> None:
-        """Some of them, from their look to their new names."""
+        """Recover a group of leftovers, from the first look-up to the new names."""
         groups: list[Group] = []
         for one in found:
             with self._told(one.leftover):
@@ -481,7 +481,7 @@ class Recovery:
                 self._recovered += 1
 
     async def _settle(self, groups: Sequence[Group]) -> None:
-        """Wait until the caches of clients have expired. An interruption gives the names back at once."""
+        """Wait until the caches of clients have expired. An interruption restores the names at once."""
         try:
             await self.clock.sleep(SETTLE_S)
         except asyncio.CancelledError:
@@ -491,7 +491,7 @@ class Recovery:
             raise
 
     async def _prepare(self, found: model.SetLeftover) -> Group | None:
-        """Its copy, whole and proven; None where it needs none. Raises ToolFailed where it is left alone."""
+        """Make a complete, proven copy; None if none is needed. Raises ToolFailed if the leftover must stay."""
         leftover = found.leftover
         brick = next(brick for brick in self.bricks if brick.name == leftover.brick)
         if not leftover.gfid:
@@ -525,7 +525,7 @@ class Recovery:
         return group
 
     async def _set_aside(self, group: Group) -> None:
-        """What the volume shows of it. Raises OSError, ToolFailed."""
+        """Set aside the names that the volume still shows. Raises OSError, ToolFailed."""
         for path in [path for path, state in group.states.items() if state is model.NameState.ITSELF]:
             if path not in group.aside:
                 group.aside.append(path)
@@ -536,7 +536,7 @@ class Recovery:
                 raise
 
     async def _give_back(self, group: Group) -> None:
-        """What was set aside gets its names again, where nothing else has them by now. Raises OSError, ToolFailed."""
+        """Restore names that were set aside, unless other files have them by now. Raises OSError, ToolFailed."""
         for path in group.aside:
             try:
                 await self._call(partial(self.volume.put_back, path))
@@ -548,7 +548,7 @@ class Recovery:
             await self._call(partial(self.volume.drop_copy, group.leftover))
 
     async def _place(self, group: Group) -> int:
-        """The copy gets the names; then what was set aside goes. How many names it got. Raises OSError, ToolFailed."""
+        """Give the names to the copy, then remove the originals. Returns the number of names. Raises OSError, ToolFailed."""
         placed = [
             path for path, state in group.states.items() if state in (model.NameState.ABSENT, model.NameState.ITSELF)
         ]
@@ -565,7 +565,7 @@ class Recovery:
                 try:
                     await self._give_back(group)
                 except OSError as again:
-                    # Its directory has another name by now, or is gone.
+                    # Its directory was renamed or removed.
                     raise ToolFailed(reason + waits) from again
                 raise ToolFailed(reason) from error
         for path in () if group.begun_before else placed:
@@ -575,7 +575,7 @@ class Recovery:
         return len(placed)
 
     async def _drop(self, group: Group) -> None:
-        """The original that was set aside, and the copy's own name. Raises OSError."""
+        """Remove the original that was set aside, and the working name of the copy. Raises OSError."""
         for path in group.aside:
             await self._call(partial(self.volume.drop_aside, group.leftover, path))
         await self._call(partial(self.volume.drop_copy, group.leftover))
@@ -652,7 +652,7 @@ class Recovery:
 
     @contextmanager
     def _told(self, leftover: model.Leftover) -> Iterator[None]:
-        """What goes wrong with one is told, and the others go on."""
+        """Record the failure of one leftover; the others continue."""
         try:
             yield
         except (MigratorError, OSError, TimeoutError) as error:
