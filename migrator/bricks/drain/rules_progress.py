@@ -48,7 +48,7 @@ def samples_of(progress: TaskProgress, at_s: float) -> tuple[model.DrainSample, 
 
 
 def drain_rate(samples: Sequence[model.DrainSample], *, task_id: str, window_s: float) -> DrainRate | None:
-    """The rate of the last `window_s` that there are samples of; None before there are two looks at the task."""
+    """The rate of the last `window_s` with samples; None before the task was polled twice."""
     times = sorted({sample.at_s for sample in samples if sample.task_id == task_id})
     if len(times) < 2:
         return None
@@ -71,7 +71,7 @@ def drain_rate(samples: Sequence[model.DrainSample], *, task_id: str, window_s: 
 
 
 def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: int | None) -> float | None:
-    """How long it still takes: as long as files or bytes need, whichever is longer. None where nothing supports a figure."""
+    """The time left in seconds: the longer of that for files and that for bytes. None if neither can be estimated."""
     if rate is None or left_files is None or left_bytes is None:
         return None
     left = [
@@ -212,7 +212,7 @@ def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) ->
 
 
 def newest_attempts(records: Sequence[model.DrainRecord]) -> tuple[model.DrainRecord, ...]:
-    """Of every set of bricks the newest attempt, oldest first."""
+    """The newest attempt for each set of bricks, oldest first."""
     newest = {(record.volume_id, frozenset(record.bricks)): record for record in records}
     return tuple(sorted(newest.values(), key=lambda record: record.id))
 
@@ -253,7 +253,7 @@ def wipe_word(site_id: str, volume_id: str, disks: Mapping[str, DiskFacts]) -> s
 
 
 MOST_EXAMPLES = 20
-"""Paths that an audit keeps for people."""
+"""How many paths an audit keeps to show."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -48,7 +48,7 @@ DRAIN_STEPS = (
     HookStep.STOP,
     HookStep.FAIL,
 )
-"""What this verb calls hooks around."""
+"""The steps of this verb that have hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +103,16 @@ class DrainCall(BrickCall):
 
     @property
     def log(self) -> logging.Logger:
-        """Where its events are logged."""
+        """The logger of its events."""
         return LOG
 
     @property
     def source_root(self) -> bytes:
-        """The source, as hooks are told."""
+        """The path of the source, for hooks."""
         return self.world.source.root
 
     def left_list(self) -> LeftListFile | None:
-        """What the next audit writes all into that it finds."""
+        """The file for all findings of the next audit."""
         make = self.world.left_list
         return None if make is None or self.directory is None else make(self.directory)
 
@@ -125,7 +125,7 @@ class DrainCall(BrickCall):
         failed: HookStep | None = None,
         reason: str | None = None,
     ) -> HookFacts:
-        """What a hook is told."""
+        """The facts for a hook."""
         return HookFacts(
             run_id=self.run_id or 0,
             brick=brick or ",".join(record.bricks),
@@ -366,7 +366,7 @@ class DrainLooker:
         self.not_whole_s = self.call.now_s()
 
     async def see(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
-        """Everything that the next step is decided by."""
+        """The snapshot that decides the next step."""
         found = await self.volume()
         if found is None:
             return model.DrainSeen(state=None, tasks=None, audit=self.audit)
@@ -416,7 +416,7 @@ class DrainLooker:
         return hosts, now_s - self._silent[1]
 
     async def volume(self) -> tuple[VolumeState, tuple[VolumeTask, ...]] | None:
-        """The volume with its tasks; None where glusterd does not tell."""
+        """The volume with its tasks; None if glusterd does not report them."""
         found = await told(self.call.world.volume.state_and_tasks())
         self.host_was_away = self.host_was_away or found is None or bool(found[0].peers_down)
         if found is not None and rules.parts_missing(found[0]):
@@ -424,7 +424,7 @@ class DrainLooker:
         return found
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a task; None where glusterd does not tell them."""
+        """The counters of a task; None if glusterd does not report them."""
         return await told(self.call.world.volume.progress(task))
 
     async def goes_on(self, record: model.DrainRecord) -> bool:

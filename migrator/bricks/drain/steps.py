@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
-"""How long glusterd may be silent, or a host be missing, before that is told as the end of the watch."""
+"""How long glusterd may not respond, or a host be missing, before the watch ends."""
 
 _HELP_S = 20.0
 """So long a host that is up may tell nothing before people are told what helps: after a reboot glusterd needs some 10 s
@@ -130,15 +130,15 @@ for people.
 """
 
 _AGAIN = 3
-"""So often one call begins a drain anew by itself."""
+"""How often one call restarts a failed drain by itself."""
 
 RUN_LOCK = "run"
-"""Of everything that writes to either side: held only while a drain is begun, and from its last audit to its commit."""
+"""The lock of all writers to either side: held only while a drain is begun, and from its last audit to its commit."""
 
 _WIPED = (model.PlaceSeen.EMPTY, model.PlaceSeen.UNMOUNTED)
 _EVENTS = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
 _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
-"""Hooks are called around the whole drain as well. What was begun last ends first."""
+"""Hooks are also called around the whole drain. The step that began last ends first."""
 
 
 _Act = operations.Act[model.DrainStep, model.DrainState]
@@ -222,7 +222,7 @@ class DrainMachine(
         return self.call.hooking()
 
     async def bring(self, record: model.DrainRecord) -> model.DrainSummary:
-        """From wherever it is. Raises Interrupted, LockHeld, HookSkipped, Refused."""
+        """Drive the drain from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
         await self._tell_failure(record, None)
         if not self.back and not rules.taken_back(record.state):
             # Where a call was killed that asked whether it may be taken back, that comes to nothing.
@@ -249,7 +249,7 @@ class DrainMachine(
         return step
 
     def decide(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-        """What is done next by this call."""
+        """The next step of this call."""
         if self.back:
             return next_step(record, seen) if rules.taken_back(record.state) else rules.begin_stop(record, seen)
         if record.state is model.DrainState.FAILED and (not self._begun or rules.can_recover(seen)):
@@ -287,7 +287,7 @@ class DrainMachine(
         return settles and rules.broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
 
     async def _hands_over(self, record: model.DrainRecord) -> bool:
-        """Whether a brick that is out is wiped and given away: where that was allowed, and there are hooks for it."""
+        """Whether a removed brick is wiped and handed over: only if that was allowed, and hooks exist for it."""
         if self.back or record.state not in model.OUT_STATES or self.call.request.confirm is None:
             return False
         return await self.looker.goes_on(record)
@@ -346,7 +346,7 @@ class DrainMachine(
             self._locked = False
 
     async def _notes_before(self, record: model.DrainRecord, act: _Act, seen: model.DrainSeen) -> model.DrainNotes:
-        """What has to be written down with the intent."""
+        """The facts to write with the intent."""
         if act.step is not model.DrainStep.START or seen.state is None:
             return model.NO_DRAIN_NOTES
         options = self.throttle.before(seen.state)
@@ -382,7 +382,7 @@ class DrainMachine(
         return self.why_halted(record, step)
 
     def why_halted(self, record: model.DrainRecord, step: Halt) -> model.DrainSummary:
-        """Why it does not go on."""
+        """The summary of a halted drain."""
         return replace(self.summary(record, model.DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
 
     def stuck(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.DrainSummary:
@@ -396,7 +396,7 @@ class DrainMachine(
     def summary(
         self, record: model.DrainRecord, ending: model.DrainEnding, words: str, hint: str = ""
     ) -> model.DrainSummary:
-        """The result, with all that this process knows."""
+        """The summary, with the facts of this process."""
         audit, check = self.looker.audit or self.looker.named, self.looker.check
         return model.DrainSummary(
             volume=record.volume,
@@ -567,7 +567,7 @@ class DrainMachine(
         if problems := condition_problems(found[0]):
             # A name on a brick that is down looks free, and one copy of a set may be an old one.
             raise ToolFailed(f"leftovers cannot be brought back now: {'; '.join(problems)}")
-        # Once in a call, even if it fails: an admin must look at the rest.
+        # Once per call, even if it fails: an admin must check the rest.
         self.looker.recovered = True
         summary = await recovery.bring_back()
         self.looker.audit = None
