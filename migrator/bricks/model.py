@@ -17,7 +17,7 @@ class BrickState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickRoom:
-    """The file system that a brick lies on, as its host's glusterd tells it; None is what it did not tell."""
+    """The file system of a brick, as its host's glusterd reports it; None for values that it did not report."""
 
     device: str | None = None
     filesystem: str | None = None
@@ -85,7 +85,7 @@ class BrickFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """A task of the volume; `counters` is None where glusterd does not tell them."""
+    """A task of the volume; `counters` is None if glusterd does not report them."""
 
     kind: TaskKind
     name: str

@@ -104,7 +104,7 @@ class AdditionCall(shared.BrickCall):
 
     @property
     def source_root(self) -> bytes:
-        """The source, as hooks are told."""
+        """The path of the source, for hooks."""
         return self.world.source_root
 
     def facts(
@@ -115,7 +115,7 @@ class AdditionCall(shared.BrickCall):
         failed: HookStep | None = None,
         reason: str | None = None,
     ) -> HookFacts:
-        """What a hook is told."""
+        """The facts for a hook."""
         return HookFacts(
             run_id=self.run_id or 0,
             brick=",".join(record.bricks),

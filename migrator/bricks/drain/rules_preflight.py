@@ -92,7 +92,7 @@ def purge_commands(sources: Sequence[model.RetainedSource]) -> tuple[str, ...]:
 
 
 _MARGIN_SHARE = 0.05
-"""Of what is moved: users go on writing, and directories and link-to files take room too."""
+"""Share of the moved bytes to reserve: users continue to write, and directories and link-to files take room too."""
 
 _DRAINING = frozenset(
     {model.DrainState.STARTED, model.DrainState.DRAINING, model.DrainState.DRAINED, model.DrainState.STOPPING}
@@ -103,18 +103,18 @@ _BALANCING = frozenset({AdditionState.BALANCING, AdditionState.BALANCED})
 _DRAIN_PREFLIGHT_SHOWN = 10
 _MARKS_SHOWN = 3
 _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 << 50, "B": 1}
-"""Gluster's own units in options: powers of 1,024."""
+"""Units in Gluster's options: powers of 1,024."""
 
 
 def failure_causes(facts: model.DrainFacts) -> tuple[str, ...]:
-    """What may have made a drain fail: bricks, hosts and heals, and too little room for the files."""
+    """Possible causes of a failed drain: bricks, hosts, heals, and too little room for the files."""
     room = () if structure_problems(facts.state, facts.bricks) else _room(facts)
     return (*condition_problems(facts.state), *room)
 
 
 @collected
 def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
-    """Every reason against draining these bricks now, with what to do next; none if it may begin."""
+    """All failed preflight checks, each with its remedy; empty if the drain may begin."""
     state = facts.state
     structure = structure_problems(state, facts.bricks)
     yield from structure
@@ -238,7 +238,7 @@ def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: mod
 
 
 def _kept(option: str, total_bytes: int) -> int | None:
-    """Bytes that Gluster keeps free on a brick: a percentage of it, or a size; None where it is neither."""
+    """Bytes that Gluster keeps free on a brick: a percentage of it, or a size; None if the option is neither."""
     text = option.strip().upper()
     try:
         if text.endswith("%"):

@@ -168,7 +168,7 @@ class RetirementWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireCall(BrickCall):
-    """One call of the verb; `run_id` and `directory` are None where nothing is changed."""
+    """One call of the verb; `run_id` and `directory` are None in a dry run."""
 
     world: RetirementWorld
     request: model.RetireRequest
@@ -178,16 +178,16 @@ class RetireCall(BrickCall):
 
     @property
     def log(self) -> logging.Logger:
-        """Where its events are logged."""
+        """The logger of its events."""
         return LOG
 
     @property
     def source_root(self) -> bytes:
-        """The source, as hooks are told."""
+        """The path of the source, for hooks."""
         return self.world.source.root
 
     def facts(self, record: model.Retirement, *, state: str = "") -> HookFacts:
-        """What a hook is told."""
+        """The facts for a hook."""
         return HookFacts(
             run_id=self.run_id or 0,
             files=record.files,
@@ -217,10 +217,10 @@ def subject_of(volume: str) -> str:
 
 _LOOK_TIMEOUT_S = 120.0
 _EXAMPLES = 20
-"""Of each kind: the others are in the list."""
+"""How many paths of each kind to show: the list has the others."""
 _CLIENT_LOOKS = 3
 _CLIENT_PAUSE_S = 1.0
-"""What asks a volume what waits to be healed is a client for a moment itself."""
+"""The query of pending heals is briefly a client of the volume itself."""
 _STORE = b".glusterfs"
 """Gluster's own directory in every brick: its processes have it open always."""
 
@@ -546,7 +546,7 @@ class _Retirement(
         return Around(step=hooked(record), before=before, after=after)
 
     async def bring(self) -> model.RetirementSummary:
-        """From wherever it is."""
+        """Drive the retirement from its current state."""
         call = self.call
         newest = self.records.newest()
         try:
@@ -624,7 +624,7 @@ class _Retirement(
         )
 
     async def _catalog(self) -> CatalogRecord | None:
-        """The catalog to judge by; None where a dry run has none."""
+        """The catalog to check; None if a dry run has none."""
         if not self.call.request.dry_run:
             return await self.call.world.scan()
         newest = self.call.world.ledger.scans.latest()
@@ -650,7 +650,7 @@ class _Retirement(
             return halted.summary
 
     async def _stop(self, act: _Act, record: model.Retirement) -> _Done:
-        """The backup, everything looked at once more, and the command. Raises ToolFailed where the volume goes on."""
+        """Back up the ledger, repeat all checks, and stop the volume. Raises ToolFailed if the volume still runs."""
         world = self.call.world
         if not act.seen_done:
             await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
@@ -680,7 +680,7 @@ class _Retirement(
         return Done(words=f"volume {record.volume} is retired: it is stopped; {_NOTHING_DELETED}")
 
     def failing(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
-        """Every failure ends the call."""
+        """Raise every failure, which ends the call."""
         del act, resumed
         if isinstance(error, Refused):
             self._give_up(record, error.message)
