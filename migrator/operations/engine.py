@@ -91,7 +91,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     @abstractmethod
     async def snapshot(self, record: Record) -> Snapshot:
-        """The facts that decide the next step. Changes nothing."""
+        """Read the facts that decide the next step. Changes nothing."""
 
     @abstractmethod
     def next_step(self, record: Record, seen: Snapshot) -> Act[Step, State] | Halt | Finished:
@@ -104,7 +104,7 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
 
     @abstractmethod
     def say(self, kind: EventKind, severity: Severity, record: Record, message: str) -> None:
-        """An event about an operation."""
+        """Emit an event about an operation."""
 
     @abstractmethod
     async def finished(self, record: Record, step: Finished) -> Outcome:
