@@ -51,7 +51,7 @@ async def know_directories(call: AdditionCall, record: AdditionRecord) -> None:
 
 @asynccontextmanager
 async def keeping_right(call: AdditionCall, record: AdditionRecord) -> AsyncIterator[None]:
-    """Restore directories repeatedly during the block: the layout of millions of directories takes days."""
+    """Repeat `put_right` during the block: a fix-layout of millions of directories takes days."""
     if _world(call, record) is None:
         yield
         return

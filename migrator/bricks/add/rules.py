@@ -111,7 +111,7 @@ def _put_in(
         # What it held before, on a disk that was mounted again: nothing was put in.
         return _ADD_SEEN if new else _unless_refused(_RESET, record, seen, wish)
     if new and place.volume_id and place.entries:
-        # It has been filled from the others already, and is down again.
+        # It was already healed from the other copies, and is down again.
         return _ADD_SEEN
     if any(rules_guards.place_problems(record, seen, wish)):
         # It was right once: after a reboot hooks may mount it again.
@@ -138,7 +138,7 @@ def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
 
 
 def _is_another(record: model.AdditionRecord, place: model.NewPlace | None) -> bool:
-    """Whether somebody has put another file system in by hand than the one that was there before."""
+    """Whether an admin has mounted another file system than the one that was there before."""
     before = record.notes.filesystem_before
     return bool(before and place is not None and place.own and place.filesystem_id not in ("", before))
 
@@ -146,7 +146,7 @@ def _is_another(record: model.AdditionRecord, place: model.NewPlace | None) -> b
 def _take_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
     if record.state in model.UNTOUCHED_STATES:
         return Halt(words=f"there is nothing to take back: {brick.name} was not taken offline", hint="")
-    # Once it was filled on another disk, the others may have forgotten what the one before lacks.
+    # Once the brick was healed on another disk, the other copies may have dropped the pending heals of the old disk.
     if record.state not in model.REVERSIBLE_STATES or _S.ADDING in record.times:
         return Halt(
             words=f"{brick.name} is {record.state.value}: a new file system was put in, or may have been",
@@ -386,7 +386,7 @@ def grown(
     if before is None or now is None:
         return False
     if before.storage_targets is not None and now.storage_targets is not None:
-        # Its own list is exact; bytes may have come from elsewhere.
+        # The target's own list is exact; bytes may have another cause.
         return now.storage_targets >= before.storage_targets + bricks
     if before.total_bytes is None or now.total_bytes is None:
         return False

@@ -654,19 +654,19 @@ class _Retirement(
         world = self.call.world
         if not act.seen_done:
             await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
-            # Between the look before and this one lie the hooks, which take as long as they like.
+            # The hooks ran since the previous check, and may have taken long.
             judged = await self._judged(record.volume)
             if isinstance(judged, model.RetirementSummary):
                 raise _Halted(judged)
             self.last = judged
-            # A comparison may take long where much is retained.
+            # A comparison may take long if much is retained.
             if reasons := await self.looker.problems():
                 raise _Halted(self._halted(record.volume, "something came between", reasons=reasons))
             self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
             try:
                 await world.volume.stop()
             except ToolFailed as error:
-                # A lost answer is none of a refusal: what Gluster says of the volume counts.
+                # A lost reply is no refusal: the state of the volume decides.
                 now, _ = await world.volume.state_and_tasks()
                 if now.started:
                     self._give_up(record, error.message)
