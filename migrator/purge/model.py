@@ -40,7 +40,7 @@ class Item:
 
 
 class Position(StrEnum):
-    """Where a tree lies on the source: at its path, in its place of the purge, at both, or at neither."""
+    """Location of a tree on the source: its own path, its place of the purge, both, or neither."""
 
     IN_PLACE = "in-place"
     CLOSED = "closed"
@@ -49,7 +49,7 @@ class Position(StrEnum):
 
 
 class LeadsTo(StrEnum):
-    """Where the path of the user leads; `untold` if a hook switches it, so that this program cannot know."""
+    """The side that the path of the user leads to; `untold` if a hook switches it, which this program cannot check."""
 
     TARGET = "target"
     SOURCE = "source"
@@ -59,7 +59,7 @@ class LeadsTo(StrEnum):
 
 class Judgement(StrEnum):
     """Whether a path of the source is on the target. `covered`: yes; `read`: yes, and its content on the source was read
-    again and has the verified digest; `changed`, `gone`: it was there, and its user has changed or removed it since; `open`:
+    again and has the verified digest; `changed`, `gone`: it was there, and its user changed or removed it later; `open`:
     not known, so it stays.
     """
 

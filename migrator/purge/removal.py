@@ -84,7 +84,7 @@ class PurgeWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRequest:
-    """What to purge. `confirm` is the checksum as given. `named`: the user was named, so a
+    """The request for a purge. `confirm` is the checksum as given. `named`: the user was named, so a
     tree that may not be purged is a refusal and is not left for later.
 
     `vouched`: the freeze hook vouches for writers that cannot be seen. `names_per_s` limits removals; fewer are
@@ -207,7 +207,7 @@ class Pace:
             self.say(Severity.INFO, f"up to {several(now, 'name')} are removed per second again")
 
 
-# What is found in a tree
+# The paths found in a tree
 
 
 _NOTHING = PurgeSum(names=0, inodes=0, size_bytes=0)

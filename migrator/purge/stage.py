@@ -212,7 +212,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         return replace(seen, reasons=reasons, found=found)
 
     async def _position(self, record: CutoverRecord) -> model.Position | None:
-        """Where the tree lies; None if unknown."""
+        """Location of the tree; None if unknown."""
         places, closed = self.call.world.places, _closed(record)
         stands = await self._told(lambda: (places.stands(record.tree.path), places.stands(closed.at)))
         if stands is None:
@@ -494,7 +494,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
     if request.dry_run:
         return await _purge(Call(world=world, request=request, site=site, run_id=None), *_chosen(request, world))
     with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
-        # What was confirmed is purged, also if the retention of another tree ends just now.
+        # The purge removes only the confirmed items, even if the retention of another tree ends now.
         items, left = _chosen(request, world)
         checksum = _checksum(world, site, items)
         if problem := rules.confirmation_problem(request.confirm, checksum):
