@@ -73,7 +73,7 @@ def find_below(directory: bytes) -> model.HooksFound:
     except OSError as error:
         path = error.filename or directory
         problems.append(model.HookProblem(path, f"cannot be read: {error.strerror or error}", "fix what prevents it"))
-    # What is wrong above is found again on the way to every hook.
+    # Several hooks share parent directories, so the same problem can occur more than once.
     return model.HooksFound(hooks=tuple(hooks), problems=tuple(dict.fromkeys(problems)))
 
 
