@@ -263,7 +263,7 @@ class Tally:
                 self.files += 1
                 self.size_bytes += size_bytes
             if archived is not None or (content is not None and content.carried):
-                # What an archive holds was read back from it before it counted as proven.
+                # The content of an archive was read back from it before it counted as proven.
                 self.carried_files += 1
                 self.carried_bytes += size_bytes
             elif content is not None:
