@@ -216,7 +216,7 @@ def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
 
 
 def switched_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | None:
-    """The pass that stands for what the target was at the switch; None where that was not noted down."""
+    """The pass that represents the target at the switch; None if it was not recorded."""
     return ledger.passes.find(PLAN, record.id, PassKind.SEED)
 
 
@@ -324,7 +324,7 @@ def proofs_of(
 
 
 def target_changes(ledger: Ledger, record: model.CutoverRecord) -> model.TargetChanges:
-    """What the user changed since the switch, by all passes that carried it back. Directories count with what is gone."""
+    """The user's changes since the switch, over all passes that carried them back. Counts directories with removals."""
     passes = [one for one in ledger.passes.of_batch(PLAN, record.id) if one.kind is not PassKind.SEED]
     found = [changes for one in passes if (changes := ledger.passes.changes(one.id)) is not None]
     touched = [changes.tally(kind) for changes in found for kind in _TOUCHED]
@@ -339,7 +339,7 @@ def target_changes(ledger: Ledger, record: model.CutoverRecord) -> model.TargetC
 
 
 VIA_MANIFEST = "manifest"
-"""How the catalog of the target at the switch was made."""
+"""Origin of the catalog of the target at the switch."""
 
 
 def plan_of(parts: BackParts, record: model.CutoverRecord) -> Plan:
@@ -468,7 +468,7 @@ class CarryingBack:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         again = {*self._given_up(record)}
         for change in changes:
-            # What was made and what is moved away changes the times of the directory that holds it.
+            # Creating or moving away a path changes the times of its directory.
             again |= {change.path, parent(change.path)}
         write_durably(directory / _GIVEN_UP, b"".join(path + b"\0" for path in sorted(again)))
         place, kept = trash_place(record.since_s, record.id, "rollback", 0), 0
@@ -526,7 +526,7 @@ class CarryingBack:
             return await parts.compare(plan_of(parts, record))
 
     def changes(self, record: model.CutoverRecord) -> model.TargetChanges | None:
-        """What was found to be changed on the target since the switch; None before anything was looked for. Blocking."""
+        """The changes found on the target since the switch; None before the first search. Blocking."""
         with carried_ledger(self.directory, record) as ledger:
             if ledger is None or newest_pass(ledger, record) is None:
                 return None

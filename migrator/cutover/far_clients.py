@@ -15,7 +15,7 @@ from typing import Any
 
 _ESTABLISHED = "01"
 _DAEMONS = ("shd/", "rebalance/", "quotad/", "gluster/", "snapd/", "bitd", "scrub", "tierd/")
-"""How the volfile of each of Gluster's own processes is called (glusterd, GlusterFS 10)."""
+"""Names of the volfiles of Gluster's own processes (glusterd, GlusterFS 10)."""
 
 
 def kind_of(words: list[str], volume: str, mount: str) -> str | None:

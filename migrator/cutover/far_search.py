@@ -58,7 +58,7 @@ class Search:
                 self._try(pid, self._look_at, pid)
         if not self._bricks:
             self._look_at_loop_devices()
-        # What only reads changes no decision, and is not worth a walk.
+        # A process that only reads changes no decision and is not worth a walk.
         if self._way != "client" and any(map(_matters, (one for found in self._doubtful.values() for one in found))):
             for path, number in self._trees.find(set(self._doubtful)):
                 for entry in self._doubtful.get(number, ()):
@@ -92,7 +92,7 @@ class Search:
             self._unseen.add("the kernel's NFS server runs here: what its clients have open is not known")
         who = (pid, program.decode("latin-1"))
         tasks = os.listdir(base + b"/task")
-        # Where the first thread has ended and others have not, only they have anything left.
+        # If the first thread has ended and others run on, only they still hold anything.
         holder = b"%s/task/%s" % (base, max(tasks, key=int)) if len(tasks) > 1 and _has_ended(base) else base
         namespace = os.readlink(holder + b"/ns/mnt")
         if namespace not in self._mounts:

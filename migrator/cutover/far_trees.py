@@ -83,7 +83,7 @@ class Trees:
                 if directory is not None:
                     names.append(directory + b"/" + name if directory else name)
         standing = [name for name in names if self.stands([name], facts)]
-        # One link more than names: that of Gluster's own store.
+        # Gluster's own store holds one link more than there are names.
         if len(standing) < facts.st_nlink - 1:
             return None
         return [name for name in standing if any(below(name, tree) for tree, _, _ in self._tops)]
@@ -98,7 +98,7 @@ class Trees:
                 fd = open_beneath(self._root, path)
                 try:
                     facts = os.fstat(fd)
-                    # What is mounted below a tree is none of it.
+                    # A file system mounted below a tree is not part of it.
                     if stat.S_ISDIR(facts.st_mode) and facts.st_dev in self.inner_devices:
                         yield path, identity(facts)
                         yield from self._find_in(fd, path, numbers, waiting)

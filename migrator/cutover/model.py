@@ -92,7 +92,7 @@ UNDER_WAY_STATES = frozenset(_S) - ENDED_STATES - SETTLED_STATES - {_S.PLANNED}
 
 
 class Phase(Enum):
-    """How far a tree is on its way."""
+    """Progress of a tree."""
 
     START = auto()
     FREEZING = auto()
@@ -121,11 +121,11 @@ PHASES = {
 """The states of each phase, on the way there and on the way back."""
 
 ROLLBACK_STATES = frozenset(back for _, back in PHASES.values())
-"""A rollback is under way."""
+"""A rollback is in flight."""
 
 
 class CutoverStep(StrEnum):
-    """What is done. Every step may be carried out again after a crash: it does what is missing."""
+    """The steps. Every step may run again after a crash and then does only what is missing."""
 
     FREEZE = "freeze"
     FINAL_PASS = "final-pass"
@@ -151,7 +151,7 @@ class CutoverStep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetChanges:
-    """What a user made, changed and removed on the target since the switch: what a rollback carries back."""
+    """A user's changes on the target since the switch, which a rollback carries back."""
 
     files: int
     size_bytes: int
