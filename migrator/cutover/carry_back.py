@@ -324,7 +324,7 @@ def proofs_of(
 
 
 def target_changes(ledger: Ledger, record: model.CutoverRecord) -> model.TargetChanges:
-    """The user's changes since the switch, over all passes that carried them back. Counts directories with removals."""
+    """The user's changes since the switch, over all passes that carried them back. `gone` includes directories."""
     passes = [one for one in ledger.passes.of_batch(PLAN, record.id) if one.kind is not PassKind.SEED]
     found = [changes for one in passes if (changes := ledger.passes.changes(one.id)) is not None]
     touched = [changes.tally(kind) for changes in found for kind in _TOUCHED]

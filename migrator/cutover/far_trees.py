@@ -83,7 +83,7 @@ class Trees:
                 if directory is not None:
                     names.append(directory + b"/" + name if directory else name)
         standing = [name for name in names if self.stands([name], facts)]
-        # Gluster's own store holds one link more than there are names.
+        # st_nlink counts one link more than the names: Gluster's own store holds it.
         if len(standing) < facts.st_nlink - 1:
             return None
         return [name for name in standing if any(below(name, tree) for tree, _, _ in self._tops)]
