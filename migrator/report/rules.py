@@ -127,16 +127,16 @@ PROVEN = MOVED | {model.TreeState.VERIFIED}
 def over_all_plans(
     by_plan: Sequence[Sequence[model.TreeFacts]],
     cutovers: Mapping[bytes, CutoverState],
-    set_apart: Collection[bytes] = (),
+    not_taken: Collection[bytes] = (),
 ) -> tuple[model.TreeFacts, ...]:
     """Every user tree of the migration once. `by_plan` has the trees of the counting plan, then those of earlier plans,
-    newest first; `cutovers` is the state of the newest cutover of each tree; `set_apart` are trees that the counting
-    plan could not take.
+    newest first; `cutovers` is the state of the newest cutover of each tree; `not_taken` are trees that the counting
+    plan could not take, and that are still to be moved.
 
     An earlier plan counts until the newer one has made as much progress with the tree: a new plan alone does not
     change the target.
     """
-    present = {facts.tree.path for facts in by_plan[0]}.union(set_apart) if by_plan else set()
+    present = {facts.tree.path for facts in by_plan[0]}.union(not_taken) if by_plan else set()
     found: dict[bytes, model.TreeFacts] = {}
     for facts in (facts for trees in by_plan for facts in trees):
         known = found.get(facts.tree.path)
@@ -532,25 +532,31 @@ def blockers(
     runs: Sequence[model.RunFacts],
     strange: Sequence[StrangeFiles] = (),
     set_apart: Sequence[bytes] = (),
+    returned: Sequence[bytes] = (),
     over: Collection[int] = (),
 ) -> tuple[model.Blocker, ...]:
     """Everything that waits for an operator, in the order of the work. `strange` has the files on bricks that bypassed
     Gluster, by the newest scan of the bricks; `set_apart` the trees that are in no batch because the scan of the plan
-    could not read them; `over` the batches whose verification no longer counts (`verified_otherwise`).
+    could not read them; `returned` those that are in none because their users were rolled back after it was made; `over` the batches whose verification no longer counts (`verified_otherwise`).
     """
     if site is None:
         found = [("everything", "the site is not set up", "migrator init")]
     else:
-        found = [*_scan(scan, plan, set_apart), *_strange(strange)]
+        found = [*_scan(scan, plan, set_apart, returned), *_strange(strange)]
         found += [one for batch in batches if plan is not None for one in _batch(batch, over=batch.number in over)]
         found += _runs(runs)
     return tuple(model.Blocker(subject=subject, on=on, hint=hint) for subject, on, hint in found)
 
 
-def _scan(scan: CatalogRecord | None, plan: model.PlanFacts | None, set_apart: Sequence[bytes]) -> _Found:
+def _scan(
+    scan: CatalogRecord | None, plan: model.PlanFacts | None, set_apart: Sequence[bytes], returned: Sequence[bytes]
+) -> _Found:
     if plan is not None and set_apart:
         on = f"in no batch of {plan.name}: its scan could not read everything there"
         yield f"set apart: {_named(set_apart)}", on, "migrator scan, then migrator plan --activate"
+    if plan is not None and returned:
+        on = f"in no batch of {plan.name}: their users were rolled back after it was made"
+        yield f"rolled back: {_named(returned)}", on, "migrator scan, then migrator plan --activate"
     if scan is None:
         yield "plan", "there is no catalog of the source", "migrator scan"
     elif scan.finished_at_s is None:

@@ -12,7 +12,7 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import MINUTE_S
-from migrator.cutover.model import CutoverRecord
+from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules_guards import cutover_blockers, cutover_facts, newest_attempts
 from migrator.delta.model import ChangeKind
 from migrator.ledger.model import PassRecord, RunRecord
@@ -45,7 +45,7 @@ def _whole(
     plans: Sequence[str],
     of_counting: Sequence[model.TreeFacts],
     cutovers: Sequence[CutoverRecord],
-    apart: Sequence[bytes],
+    not_taken: Sequence[bytes],
 ) -> tuple[tuple[model.TreeFacts, ...], Mapping[bytes, VerificationRecord]]:
     """Every user tree of the migration, and the newest proof of each. `plans` are all that were active, the counting one last."""
     earlier = (read_batches(ledger, plan, read_passes(ledger, plan))[1] for plan in reversed(plans[:-1]))
@@ -56,7 +56,7 @@ def _whole(
             if record.whole and not any(record.differences.values()):
                 covered = (one.tree.path for one in trees if one.batch == record.batch and record.covers(one.tree.path))
                 proofs |= {path: record for path in covered if path not in proofs or proofs[path].id < record.id}
-    return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}, apart), proofs
+    return rules.over_all_plans(by_plan, {one.tree.path: one.state for one in cutovers}, not_taken), proofs
 
 
 def _set_apart(ledger: "Ledger", plan: model.PlanFacts, cutovers: Sequence[CutoverRecord]) -> Sequence[bytes]:
@@ -65,6 +65,15 @@ def _set_apart(ledger: "Ledger", plan: model.PlanFacts, cutovers: Sequence[Cutov
     newest = {one.tree.path: one for one in cutovers}
     moved = settled_trees({tree: newest[tree] for tree in (scan.set_apart if scan else ()) if tree in newest})
     return [tree for tree in (scan.set_apart if scan else ()) if tree not in moved]
+
+
+def _rolled_back_since(
+    plan: model.PlanFacts, own: Sequence[model.TreeFacts], cutovers: Sequence[CutoverRecord]
+) -> Sequence[bytes]:
+    """The trees that a plan left out because their users worked on the target, and that came back to the source later."""
+    taken = {facts.tree.path for facts in own}
+    back = (one for one in cutovers if one.state is CutoverState.ROLLED_BACK and one.since_s > plan.created_at_s)
+    return [one.tree.path for one in back if one.tree.path not in taken]
 
 
 def read_batches(
@@ -158,6 +167,7 @@ def read_status(
     trees: tuple[model.TreeFacts, ...] = ()
     proofs: Mapping[bytes, VerificationRecord] = {}
     apart: Sequence[bytes] = ()
+    returned: Sequence[bytes] = ()
     over: Collection[int] = ()
     done: Sequence[model.DonePoint] = ()
     started_s = cost = None
@@ -166,7 +176,8 @@ def read_status(
         facts, cost = chosen
         batches, own = read_batches(ledger, facts.name, read_passes(ledger, facts.name))
         apart = _set_apart(ledger, facts, cutovers)
-        trees, proofs = _whole(ledger, _plans_until(ledger, facts.name), own, cutovers, apart)
+        returned = _rolled_back_since(facts, own, cutovers)
+        trees, proofs = _whole(ledger, _plans_until(ledger, facts.name), own, cutovers, (*apart, *returned))
         over = rules.verified_otherwise(batches, own, trees, proofs)
         started_s = first_start(ledger, trees)
         done = read_done(ledger, trees, now_s=now_s, started_at_s=started_s)
@@ -221,6 +232,7 @@ def read_status(
                 runs=runs,
                 strange=_strange(ledger),
                 set_apart=apart,
+                returned=returned,
                 over=over,
             ),
         ),

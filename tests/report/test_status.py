@@ -22,7 +22,7 @@ from migrator.report.view_status import status_document
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
-from tests.support.operations import FREEZE, RETAIN, REVERT, THERE, do, plan_cutover
+from tests.support.operations import BACK, FREEZE, RETAIN, REVERT, THERE, do, plan_cutover
 from tests.support.plans import small_plan
 from tests.support.records import SITE, attempt, end, files, verification
 from tests.support.report_world import OnePlan
@@ -119,6 +119,24 @@ def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
             ("plan-0002", "carol"),
         ]
         assert {one.subject for one in facts.blocked} >= {"bob: cutover", "carol: cutover"}
+
+
+def test_a_user_who_is_rolled_back_after_a_new_plan_stays_in_the_totals(ledger: Ledger) -> None:
+    """Cutovers, plans and rollbacks never change what there is to move."""
+    ledger.site.create(SITE)
+    planned(ledger)
+    totals = read_status(ledger, now_s=T0_S).overall
+    alice = UserTree(path=b"home/alice", user="alice")
+    moved = do(ledger.cutovers, plan_cutover(ledger, name="week1", tree=alice), *THERE, at_s=1000.0)
+    without = replace(PLAN, name="plan-0002", created_at_s=2000.0, ranking=PLAN.ranking[1:], batches=PLAN.batches[1:])
+    ledger.plans.record(without, path="plans/plan-0002.json", checksum="d")
+    ledger.plans.activate("plan-0002", 2000.0)
+    for back in (False, True):
+        if back:
+            do(ledger.cutovers, moved, *BACK, at_s=3000.0)
+        facts = read_status(ledger, now_s=T0_S)
+        assert (facts.overall.total_bytes, facts.overall.total_users) == (totals.total_bytes, totals.total_users)
+        assert ("rolled back: home/alice" in {one.subject for one in facts.blocked}) == back
 
 
 def test_before_and_after_init(ledger: Ledger) -> None:
