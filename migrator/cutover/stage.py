@@ -115,7 +115,7 @@ class Beginning:
         # A call that was killed right after the thaw has not recorded the user as retained.
         comparison = steps.TreeComparison(cutting=cutting)
         if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
-            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"goes on: {state_words(record.state)}")
+            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {state_words(record.state)}")
             return await comparison.after(machine, await machine.drive(record), record)
         if record is not None:
             await call_owed(machine, record)

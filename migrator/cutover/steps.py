@@ -17,7 +17,7 @@ from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.states import PassKind
-from migrator.core.units import format_size, several
+from migrator.core.units import format_duration, format_size, several
 from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, proofs_of
@@ -915,6 +915,8 @@ class TreeComparison:
             limit_s=comparing.limit_s,
             token=cutting.run.tokens(),
         )
+        message = f"measuring listings and reads on the {side.value}, {format_duration(comparing.limit_s)} at most"
+        cutting.say(EventKind.CUTOVER_STEP, Severity.INFO, tree, message)
         visited = await comparing.timing(visit, cutting.now_s)
         if visited.problem:
             self._failed(tree, side, visited.problem)
