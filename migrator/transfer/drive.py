@@ -1,9 +1,9 @@
 """The step that lets a driver copy the trees of a batch, one after the other, before the ordinary chunks.
 
-A driver's word counts for nothing: the chunks that follow go over the same lists, send what is missing, link what was
-split, and set what was set wrong. So nothing here fails a file; a driver that does not go through only leaves more to
-the chunks. What counts is that all of its processes are gone, and that what it wrote has reached the target's disks
-before size and times of a file prove anything.
+Nothing depends on a driver's own report. The chunks that follow go over the same lists: they send missing files,
+restore split hard links, and correct wrong attributes. So nothing here fails a file; an incomplete driver run only
+leaves more work to the chunks. Two things are required: all of its processes are gone, and its writes have reached the
+target's disks before size and times of a file prove anything.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _DOUBTFUL = (StopReason.IO_ERROR, StopReason.DISCONNECTED, StopReason.TARGET_STU
 async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> None:
     """Let the driver copy every tree that still has files to copy, or stop (`under_way.stop_found`).
 
-    Raises CancelledError after every process of it has ended.
+    Raises CancelledError after all processes of the driver have ended.
     """
     passes = under_way.world.ledger.passes
     meter = Meter(under_way, (ChunkKind.TREE,), passes.totals(under_way.pass_id), activity=driving.executor.activity)
@@ -56,7 +56,9 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> None:
 
 
 def doubtful_trees(under_way: PassUnderWay) -> frozenset[bytes]:
-    """Trees with an unfinished driver: its writes need not have reached the target's disks, so size and times prove nothing."""
+    """Trees with an unfinished driver: its writes may not have reached the target's disks, so size and times prove
+    nothing.
+    """
     passes = under_way.world.ledger.passes
     chunks = passes.pending(under_way.pass_id, ChunkKind.TREE.value, _ALL, but_trees=under_way.left_alone)
     return frozenset(chunk.tree for chunk in chunks if passes.attempts_of_chunk(chunk.id))
@@ -87,7 +89,7 @@ class _Step:
         self._meter = meter
 
     async def drive(self, chunk: ChunkRecord) -> None:
-        """One tree."""
+        """Run the driver over one tree."""
         prepared = await self._prepare(chunk)
         if prepared is None:
             return
@@ -96,8 +98,8 @@ class _Step:
             self._follow(chunk, stream, outcome)
 
     async def _prepare(self, chunk: ChunkRecord) -> tuple[Command, "DriverReader"] | None:
-        """The command and its reader; None if the driver cannot take the tree. Raises MigratorError if the directory of the
-        driver cannot be made.
+        """The command and its reader; None if the driver cannot take the tree. Raises MigratorError if the driver's
+        directory cannot be created.
         """
         driving, request, states = self._driving, self._pass.request, self._driving.states
         governor = self._pass.governor
@@ -131,7 +133,9 @@ class _Step:
     async def _attempt(
         self, chunk: ChunkRecord, command: Command, reader: "DriverReader"
     ) -> tuple[Stream, Outcome | None]:
-        """Run the driver once, with its intent in the ledger; no outcome if it cannot be ended."""
+        """Run the driver once, after recording the intent in the ledger. The outcome is None if the driver cannot be
+        ended.
+        """
         executor = self._driving.executor
         stream = Stream(self._pass, self._meter, chunk, slot=1, executor=executor, engine=self._name, command=command)
         LOG.info("driver begins", extra={"tree": chunk.tree, "attempt": stream.id, "driver": self._name})
@@ -176,8 +180,8 @@ class _Step:
         self._say(chunk, Severity.WARNING if outcome.message else Severity.INFO, message)
 
     def _may_be_lost(self, attempt: AttemptRecord) -> bool:
-        """Whether what an earlier attempt wrote may not have reached the target's disks: an error of the target ended it, or
-        the machine has rebooted since.
+        """Whether writes of an earlier attempt may have missed the target's disks: an error of the target ended the
+        attempt, or the machine has rebooted since.
         """
         process = attempt.process
         return (
@@ -188,7 +192,7 @@ class _Step:
         self._say(chunk, Severity.WARNING, f"{show(chunk.tree)} is left to the ordinary chunks: {why}")
 
     async def _clear_leftovers(self, chunk: ChunkRecord) -> None:
-        """Remove temporary files of the rsyncs of earlier tries that were killed."""
+        """Remove temporary files of killed rsyncs of earlier tries."""
         for listed in self._world.chunk_lists.chunks(self._pass.chunk_list):
             if listed.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES) and listed.tree == chunk.tree:
                 paths = self._world.chunk_lists.paths(self._pass.chunk_list, listed.number)

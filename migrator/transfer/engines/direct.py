@@ -24,7 +24,7 @@ _PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
 
 
 class DirectProgress:
-    """Takes pieces cut anywhere; `counters` never goes back. Memory is bounded by the number of listed paths."""
+    """Takes pieces cut anywhere; `counters` never decrease. Memory is bounded by the number of listed paths."""
 
     def __init__(self, paths: int) -> None:
         self._paths = paths
@@ -41,7 +41,7 @@ class DirectProgress:
 
     @property
     def garbled(self) -> bool:
-        """Whether a line was unintelligible or truncated."""
+        """Whether a line was invalid or truncated."""
         return self._garbled or self._lines.is_cut
 
     def _line(self, line: bytes) -> None:
@@ -70,7 +70,7 @@ _KINDS: Mapping[ChunkKind, bytes] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectEngine:
-    """Turns chunks into runs of the helper. `program` is its path on the host that it runs on.
+    """Turns chunks into runs of the native program. `program` is its path on the host that it runs on.
 
     `privileged`: the streams run as root.
     """
@@ -81,14 +81,14 @@ class DirectEngine:
     privileged: bool
 
     def fits(self, tree: bytes, path: bytes) -> bool:
-        """Every path of a tree: for long paths, directories are opened component by component."""
+        """True for every path of a tree: for long paths, the program opens directories component by component."""
         return is_beneath(path, tree)
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv, and the records on standard input. Pure.
 
-        The root of the tree itself is left out: it stays closed on the target. Raises ValueError for chunks of links,
-        which no stream copies, and for paths outside the tree.
+        The command omits the root of the tree, which stays closed on the target. Raises ValueError for chunks of links,
+        since no stream copies them, and for paths outside the tree.
         """
         if work.kind is ChunkKind.LINKS:
             raise ValueError("links across trees are made by link(2), not by a stream")
@@ -117,7 +117,7 @@ class DirectEngine:
 
 
 class DirectReader(OutputReader):
-    """Follows one run of the helper."""
+    """Follows one run of the native program."""
 
     def __init__(self, work: ChunkWork) -> None:
         super().__init__(keep_bytes=_HEAD_BYTES)
@@ -151,7 +151,7 @@ def _listed(work: ChunkWork) -> list[ListedPath]:
 
 
 def _record(work: ChunkWork, listed: ListedPath) -> bytes:
-    """As `copy_list.c` describes it: what this path needs, a colon, the name, NUL."""
+    """A list record in the format of `copy_list.c`: the requests for this path, a colon, the name, NUL."""
     by_ranges = work.kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES)
     if work.kind is ChunkKind.FILES and listed.link_group is None:
         return b":" + work.name(listed.path) + b"\0"

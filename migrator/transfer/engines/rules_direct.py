@@ -25,8 +25,8 @@ _EVENT = re.compile(rb"F ([0-9]{1,18}) (vanished|moved|changed|bad) (source|targ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathEvent:
-    """One path that is not plainly fine. `index` is its place in the list; `errno` is 0 where no call failed, `error` the
-    system's words for it.
+    """One path with an anomaly. `index` is its position in the list; `errno` is 0 if no call failed, `error` the
+    system's text for it.
     """
 
     index: int
@@ -39,8 +39,8 @@ class PathEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedDirect(Ended):
-    """How a stream ended. `paths` are the listed ones in their order, relative to the source root; `stderr` is its
-    beginning. `garbled`: something was told that is no event.
+    """The end of a stream. `paths` are the listed ones in order, relative to the source root. `stderr` has only the
+    beginning. `garbled`: a line of output was no valid event.
     """
 
     events: Sequence[PathEvent]
@@ -49,7 +49,7 @@ class EndedDirect(Ended):
 
 
 def parse_event(line: bytes, words: Callable[[int], str]) -> PathEvent | None:
-    """A line about one path; None for every other line. `words` says what an errno means (`os.strerror`)."""
+    """Parse a line about one path; None for every other line. `words` maps an errno to its text (`os.strerror`)."""
     match = _EVENT.fullmatch(line)
     if match is None:
         return None
@@ -66,8 +66,8 @@ def parse_event(line: bytes, words: Callable[[int], str]) -> PathEvent | None:
 def judge_direct(ended: EndedDirect) -> Outcome:
     """The verdict, and the files that did not arrive, or not as listed.
 
-    STOP for errors that no chunk is to blame for; DONE where the list was taken to its end; RETRY where something is
-    left unexplained; INTERRUPTED where a signal from outside ended it.
+    STOP for errors that no chunk is to blame for; DONE if the list was processed to its end; RETRY if something remains
+    unexplained; INTERRUPTED if a signal from outside ended the process.
     """
     if ended.exit_code == rules.JAIL_FAILED and (jail := rules.jail_message(ended.stderr)) is not None:
         return rules.judge_jail(jail, ended.paths, ended.counters)
@@ -93,13 +93,14 @@ def _stop_reason(event: PathEvent) -> StopReason | None:
     if event.kind is not FileProblemKind.BAD:
         return None
     if event.errno == errno.ESTALE:
-        # Of a source file: moved to another brick just now, or replaced. A stale mount is seen before the next try.
+        # This concerns a source file: Gluster has just moved it to another brick, or it was replaced. The check before
+        # the next try detects a stale mount.
         return StopReason.DISCONNECTED if event.on_target else None
     reason = stop_reason(event.errno)
     if reason is StopReason.IO_ERROR and not event.on_target:
         return None
     if reason in _OF_TARGETS:
-        # A file system says ENOSPC also of an attribute that is too big for it; and the source is never written to.
+        # A file system also reports ENOSPC for an attribute that is too big for it. The source is never written to.
         return reason if event.on_target and "xattr" not in event.operation else None
     return reason
 
@@ -116,7 +117,7 @@ def _problem(path: bytes, event: PathEvent) -> FileProblem:
 
 
 def _reason(event: PathEvent) -> str:
-    """What is wrong with a file, without its name: the caller names the file."""
+    """The error of a file, without its name: the caller names the file."""
     match event.kind:
         case FileProblemKind.VANISHED:
             return "gone from the source"

@@ -23,7 +23,7 @@ from migrator.transfer.rules import stop_reason
 
 
 MINIMUM_VERSION = (3, 2, 3)
-"""Nanosecond comparison, filters for attributes, `--stderr`, xxh128, and roles in messages are all there."""
+"""Has nanosecond comparison, filters for attributes, `--stderr`, xxh128, and roles in messages."""
 
 FSYNC_VERSION = (3, 2, 4)
 """The first version that can sync each file (`--fsync`)."""
@@ -37,8 +37,8 @@ _OPTION = re.compile(rb"^ *(--[a-z0-9-]+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RsyncFeatures:
-    """`lacks` names abilities that this build was compiled without; `confine_root`: has `--confine-root` (3.5), `fsync`: has
-    `--fsync` (3.2.4).
+    """`lacks` names abilities that were left out of this build; `confine_root`: it has `--confine-root` (3.5), `fsync`:
+    it has `--fsync` (3.2.4).
     """
 
     version: tuple[int, int, int]
@@ -48,11 +48,11 @@ class RsyncFeatures:
 
     @property
     def version_text(self) -> str:
-        """As rsync writes it."""
+        """In rsync's own notation."""
         return dotted(self.version)
 
     def problem(self) -> str | None:
-        """Why it cannot be used; None if it can."""
+        """Why this rsync cannot be used; None if it can."""
         if self.version < MINIMUM_VERSION:
             return f"rsync {self.version_text} is too old: {dotted(MINIMUM_VERSION)} is needed"
         if self.lacks:
@@ -60,7 +60,9 @@ class RsyncFeatures:
         return None
 
     def syncing_problem(self, target_filesystem: str) -> str | None:
-        """Why its copies to a target of this type may not reach the disks; None if it syncs them, or a final `syncfs` does."""
+        """Why copies to a target of this type may not reach the disks; None if rsync syncs them, or a final `syncfs`
+        does.
+        """
         if self.version >= FSYNC_VERSION or syncfs_reaches_disks(target_filesystem):
             return None
         return (
@@ -70,7 +72,7 @@ class RsyncFeatures:
 
 
 def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeatures | None:
-    """From `rsync --version` and `rsync --help`; None if the former is not rsync's output."""
+    """Parse `rsync --version` and `rsync --help`; None if the former is not rsync's output."""
     match = _VERSION.search(version_output)
     if match is None:
         return None
@@ -86,7 +88,7 @@ def parse_features(version_output: bytes, help_output: bytes = b"") -> RsyncFeat
 
 
 def dotted(version: tuple[int, int, int]) -> str:
-    """A version as people write it: `3.2.3`."""
+    """A version in the usual notation: `3.2.3`."""
     return ".".join(str(number) for number in version)
 
 
@@ -124,14 +126,14 @@ _LONG_NAME_BYTES = 230
 
 
 class Side(StrEnum):
-    """Which of the two file systems a message is about."""
+    """The file system that a message is about."""
 
     SOURCE = "source"
     TARGET = "target"
 
 
 class MessageKind(StrEnum):
-    """What a line is."""
+    """The kind of a line."""
 
     SYSTEM_ERROR = "system-error"
     VANISHED = "vanished"
@@ -144,8 +146,8 @@ class MessageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One line. `names` are all that may be the name in it, absolute or relative to the tree; `step` is the jail's;
-    `error` is what the text of a system error leaves out: the error's own words.
+    """One line. `names` are all candidates for the name in it, absolute or relative to the tree. `step` is the
+    confinement's. `error` is the system's own error text, which `text` omits.
     """
 
     kind: MessageKind
@@ -164,7 +166,7 @@ class Message:
 
     @property
     def is_from_listing(self) -> bool:
-        """Whether rsync met the error while it made its list: then the file is not in the list."""
+        """Whether rsync met the error while it built its file list: then the list does not have the file."""
         return self.text.startswith(b"link_stat ")
 
 
@@ -174,7 +176,7 @@ def unescape(name: bytes) -> bytes:
 
 
 def parse_messages(stderr: bytes) -> tuple[Message, ...]:
-    """Every line that is not empty. The last one counts also without its newline."""
+    """Every non-empty line. The last one counts even without its newline."""
     return tuple(_parse(line) for line in stderr.split(b"\n") if line)
 
 
@@ -215,7 +217,7 @@ def _names(text: bytes) -> tuple[bytes, ...]:
 
 
 def _quoted_names(text: bytes) -> tuple[bytes, ...]:
-    """From the first quote, which is rsync's own, to every later one, any of which may end the name."""
+    """All text from the first quote, which is rsync's own, to each later quote, since any of them may end the name."""
     start = text.find(b'"') + 1
     if not start:
         return ()
@@ -228,7 +230,7 @@ def _quoted_names(text: bytes) -> tuple[bytes, ...]:
 
 
 class ListedNames:
-    """The names that a stream was given, relative to the tree, and how messages show them."""
+    """The names that a stream was given, relative to the tree, and their forms in messages."""
 
     def __init__(self, names: Sequence[bytes], view: StreamView) -> None:
         self._names = dict.fromkeys(names)
@@ -262,7 +264,7 @@ class ListedNames:
             meant = [listed for listed in self._in_directory(directory) if _is_cut_to(listed.rpartition(b"/")[2], stem)]
             if meant:
                 return meant
-        # A directory above listed names that cannot be made or entered keeps all of them from arriving.
+        # If a directory above listed names cannot be created or entered, none of these names arrives.
         if name not in self._directories:
             return ()
         return [listed for listed in self._names if listed.startswith(name + b"/")]
@@ -287,14 +289,14 @@ def _directories_above(names: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def _stem(name: bytes) -> bytes | None:
-    """What a temporary name (`.NAME.XXXXXX`, with one dot in front in any case) was made of; None for other names."""
+    """The stem of a temporary name (`.NAME.XXXXXX`, always with one dot in front); None for other names."""
     match = _TEMPORARY.fullmatch(name)
     return match[1] if match and name.startswith(b".") else None
 
 
 def _is_cut_to(name: bytes, stem: bytes) -> bool:
     plain = name.removeprefix(b".")
-    # Versions differ in whether a name that has a dot in front gets another one.
+    # Versions differ in whether a name with a leading dot gets another one.
     stems = (stem, stem.removeprefix(b"."))
     return plain in stems or (len(name) > _LONG_NAME_BYTES and plain.startswith(stems))
 
@@ -304,7 +306,7 @@ def _is_cut_to(name: bytes, stem: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a stream ended. `stderr` is as much of it as was kept."""
+    """The end of a stream. `stderr` may be incomplete: it is the part that was kept."""
 
     exit_code: int
     stderr: bytes
@@ -322,7 +324,7 @@ class Ended:
         return Outcome(verdict=verdict, counters=self.counters, suspects=suspects, stop=stop, message=message)
 
     def cut_short(self, description: str, *, by_signal: Container[int], unusable: Container[int]) -> Outcome | None:
-        """The outcome if a time limit, a signal or a program that cannot run explains the end; None otherwise."""
+        """The outcome if a time limit, a signal or an unusable program explains the end; None otherwise."""
         if self.timed_out:
             return self.outcome(Verdict.RETRY, "the stream ran into its time limit")
         if self.exit_code < 0 or self.exit_code in by_signal:
@@ -337,16 +339,16 @@ GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """The path no longer exists on the source, perhaps because a directory above was replaced."""
 
 
-# Failures to set up the confinement of a stream, whatever program was to run in it.
+# Failures to set up the confinement of a stream, for any program.
 
 
 JAIL_FAILED = 125
-"""The exit code of `migrator-native confine` for it."""
+"""The exit code of `migrator-native confine` if it cannot set up the confinement."""
 _PASSING = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOBUFS)
 
 
 def jail_message(stderr: bytes) -> Message | None:
-    """The message of the confinement, if there is one."""
+    """The message of the confinement, if any."""
     return next((message for message in parse_messages(stderr) if message.kind is MessageKind.JAIL), None)
 
 
@@ -357,7 +359,7 @@ def judge_jail(message: Message, paths: Iterable[bytes], counters: StreamCounter
     stop = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
     verdict = Verdict.STOP
     if stop is None and message.step == "source-tree":
-        # The tree is gone, or something else is in its place: every path has to be looked up.
+        # The tree is gone or was replaced by something else: every path needs a look-up.
         verdict, kind = Verdict.DONE, FileProblemKind.VANISHED if message.errno in GONE else FileProblemKind.BAD
         suspects = tuple(FileProblem(path=path, kind=kind, errno=message.errno, reason=text) for path in paths)
     elif stop is None and message.step in ("source-root", "target-root", "target-tree"):
@@ -381,8 +383,8 @@ _SHOWN_LINES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRsync(Ended):
-    """How an rsync ended. `names` are relative to the tree, `tree` to the source root; `stderr` is all of it, and
-    `stderr_cut` says that there was more than could be kept. `link_groups` has the names of hard-linked files.
+    """The end of an rsync. `names` are relative to the tree, `tree` to the source root. `stderr` is complete unless
+    `stderr_cut` is set. `link_groups` has the names of hard-linked files.
     """
 
     tree: bytes
@@ -393,10 +395,10 @@ class EndedRsync(Ended):
 
 
 def judge_rsync(ended: EndedRsync) -> Outcome:
-    """The verdict, and the files that did not arrive by rsync's word.
+    """The verdict, and the files that did not arrive according to rsync.
 
-    STOP for errors that no chunk is to blame for; DONE where every complaint is about listed files; RETRY where
-    something is left unexplained; INTERRUPTED where a signal from outside ended it.
+    STOP for errors that no chunk is to blame for; DONE if every complaint is about listed files; RETRY if something
+    remains unexplained; INTERRUPTED if a signal from outside ended the process.
     """
     messages = parse_messages(ended.stderr)
     listed = ListedNames(ended.names, ended.view)
@@ -423,7 +425,7 @@ def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Mess
         if not names:
             unexplained = True
         for name in names:
-            # The first complaint about a file is the cause of those that follow.
+            # The first complaint about a file is the cause of later ones.
             if name not in suspects and message.is_from_listing:
                 never_listed.add(name)
             suspects.setdefault(name, _problem(ended, name, message))
@@ -437,7 +439,7 @@ def _with_other_names(
 ) -> tuple[FileProblem, ...]:
     """Rsync sends a hard-linked file under one of its names; if that fails, it does not report the others.
 
-    A name that was gone when rsync made its list is not the one that it sent: the others arrive without it.
+    If a name was gone when rsync built its list, rsync sent another one: the others arrive without it.
     """
     causes = {
         ended.link_groups[name]: suspects[name]
@@ -453,7 +455,7 @@ def _with_other_names(
 
 
 def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome | None:
-    """The first error that concerns more than single files. An EIO of a listed source file costs only that file."""
+    """The first error that concerns more than single files. An EIO for a listed source file costs only that file."""
     for message in messages:
         reason = _stop_reason(message)
         if reason is StopReason.IO_ERROR and message.side is Side.SOURCE and listed.meant_by(message):
@@ -467,12 +469,12 @@ def _stop_reason(message: Message) -> StopReason | None:
     if message.kind is not MessageKind.SYSTEM_ERROR:
         return None
     if message.errno == errno.ESTALE:
-        # Of a source file: Gluster has just moved it to another brick, or a user has replaced it. A mount that is stale
-        # itself is seen by the look at the tree before the next try.
+        # This concerns a source file: Gluster has just moved it to another brick, or a user has replaced it. The
+        # look-up of the tree before the next try detects a stale mount.
         return None if message.side is Side.SOURCE else StopReason.DISCONNECTED
     reason = stop_reason(message.errno)
     if reason in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY):
-        # A file system says ENOSPC also of an attribute that is too big for it; and the source is never written to.
+        # A file system also reports ENOSPC for an attribute that is too big for it. The source is never written to.
         return None if message.side is Side.SOURCE or message.sets_attributes else reason
     return reason
 
@@ -484,25 +486,25 @@ def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
 
 
 def _reason(message: Message) -> str:
-    """What is wrong with a file, without its name: the caller shows that."""
+    """The error of a file, without its name: the caller shows that."""
     if message.kind is MessageKind.UNVERIFIED:
         return "changed while it was copied"
     if message.kind is MessageKind.VANISHED:
         return "gone from the source"
     if message.kind is not MessageKind.SYSTEM_ERROR:
         return show(message.text)
-    # What stands before rsync's own first quote is the same for every file.
+    # The text before rsync's own first quote is the same for every file.
     call = message.text.partition(b'"')[0].partition(b"(")[0].strip()
     return f"rsync on the {message.side.value}: {show(call)}: {show(message.error)}"
 
 
 def _shown(ended: EndedRsync, message: Message) -> str:
-    """A message of rsync with paths beneath the source root, instead of those inside the confinement."""
+    """A message of rsync, with paths beneath the source root instead of those inside the confinement."""
     if message.kind is MessageKind.UNVERIFIED:
         return "changed while it was copied"
     text = message.text
     for seen in (ended.view.source_tree, ended.view.target_tree):
-        # Names stand in quotes, those of ACLs in brackets.
+        # Messages have names in quotes, and those about ACLs in brackets.
         for opening in (b'"', b"("):
             text = text.replace(opening + seen.rstrip(b"/") + b"/", opening + join(ended.tree, b""))
     return f"{show(text)}: {show(message.error)}" if message.error else show(text)
