@@ -16,7 +16,7 @@ from migrator.core.errors import MigratorError
 from migrator.fs.beneath import Root
 from migrator.gluster.model import DirectoryFacts
 
-# The database: asked by gfid, on disk, so that memory stays bounded.
+# The database: on disk and queried by gfid, so that memory stays bounded.
 
 
 _COLUMNS = tuple(one.name for one in fields(DirectoryFacts))
@@ -30,7 +30,7 @@ _CACHE_KIB = 64 * 1024
 
 
 class DirectoryFiles:
-    """The recorded directories of all additions: a file for each in a directory of the state directory."""
+    """The recorded directories of all additions: one file each in a directory of the state directory."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -63,7 +63,7 @@ class KnownDirectoryFile:
         self._path = path
 
     def of(self, gfids: Sequence[bytes]) -> Mapping[bytes, DirectoryFacts]:
-        """The recorded directories, by gfid."""
+        """Return the recorded directories, by gfid."""
         found: dict[bytes, DirectoryFacts] = {}
         for start in range(0, len(gfids), _ASKED_AT_ONCE):
             asked = gfids[start : start + _ASKED_AT_ONCE]
@@ -84,16 +84,16 @@ class KnownDirectoryFile:
         self._connection.execute("BEGIN")
 
     def remove(self) -> None:
-        """Forget everything. The file goes; what is open goes on in what nobody sees."""
+        """Delete the file and its journal. An open connection continues on the deleted file."""
         self._path.unlink(missing_ok=True)
         self._path.with_name(f"{self._path.name}-journal").unlink(missing_ok=True)
 
 
 # Restoring directories through the mount.
 #
-# Every client that looks up a directory creates it on new bricks, and so does a fix-layout on every host. They do not wait for
-# one another: a client that sees the new, unfinished directory takes it for the real one (GlusterFS 10.3, observed;
-# dht-selfheal.c releases its lock between mkdir and chown).
+# Every client that looks up a directory creates it on new bricks, and so does a fix-layout on every host. They do not
+# wait for one another: a client that sees the new, unfinished directory takes it for the real one (GlusterFS 10.3,
+# observed; dht-selfheal.c releases its lock between mkdir and chown).
 
 
 _UNKNOWN = (errno.EOPNOTSUPP,)
@@ -108,7 +108,7 @@ class MountedDirectories:
         self._root = root
 
     def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
-        """The directory through the mount; None if it is gone, or another one has its name. Raises OSError."""
+        """Read the directory through the mount. None if it is gone, or another directory has its name. Raises OSError."""
         try:
             with Root(self._root) as root, root.directory(path) as fd:
                 return _facts(fd, path, gfid)
@@ -118,14 +118,14 @@ class MountedDirectories:
             raise
 
     def put_back(self, seen: DirectoryFacts, wanted: DirectoryFacts) -> DirectoryFacts | None:
-        """Give it owner, mode and ACLs of `wanted`, if it still is as `seen`; what it is then, None where it has them not. May be
-        called again. Raises OSError.
+        """Set owner, mode and ACLs to those of `wanted`, if the directory still is as `seen`. Return its new
+        attributes; None if they differ from `wanted` or the directory has changed. May be called again. Raises OSError.
         """
         with Root(self._root) as root, root.directory(seen.path) as fd:
             now = _facts(fd, seen.path, seen.gfid)
             if now is None or not same_owner(now, seen):
                 return None
-            # Also where the mount shows it as it has to be: one copy of it may differ, and all of them are written to.
+            # Write even if the mount shows the right attributes: one copy may differ, and a write reaches all of them.
             os.fchown(fd, wanted.uid, wanted.gid)
             _write(fd, ACL_ACCESS, wanted.access)
             _write(fd, ACL_DEFAULT, wanted.default)
@@ -152,7 +152,7 @@ def _facts(fd: int, path: bytes, gfid: bytes) -> DirectoryFacts | None:
 
 
 def _read(fd: int, name: bytes) -> bytes | None:
-    """An ACL; None if the mount shows none."""
+    """Read an ACL; None if the mount shows none."""
     try:
         return os.getxattr(fd, name)
     except OSError as error:
@@ -164,7 +164,9 @@ def _read(fd: int, name: bytes) -> bytes | None:
 
 
 def _write(fd: int, name: bytes, value: bytes | None) -> None:
-    """Nothing where it is not known, or the mount takes none: then a mode brings its part of an ACL back."""
+    """Write an ACL, unless it is not known or the mount accepts none. In that case the mode restores its part of the
+    ACL.
+    """
     if value is None:
         return
     try:

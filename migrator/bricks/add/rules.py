@@ -16,12 +16,12 @@ from migrator.report.model import Blocker
 
 # A brick that gets a new disk at the same path (`reset-brick`).
 #
-# Gluster's brick list is the same before, during and after the exchange. Two facts tell how far it is: whether the brick is up,
-# and which file system is mounted there. The record has the identity of the old file system, and that of the new one once it was
-# seen to be empty.
+# Gluster's brick list is the same before, during and after the replacement. Two facts show the progress: whether the
+# brick is up, and which file system is mounted there. The record has the identity of the old file system, and that of
+# the new one once it was found empty.
 #
-# - The brick is taken offline and put back in only while every other copy of its set is up and complete.
-# - A brick that comes up by itself before the exchange (after a reboot) is taken offline again.
+# - The brick is taken offline and put back only while every other copy of its set is up and complete.
+# - A brick that comes up by itself before the replacement (after a reboot) is taken offline again.
 # - The old content can be served again until a new file system was put in.
 
 
@@ -41,13 +41,13 @@ _END_BACK = model.AdditionAct(step=_A.FINISH, intent=_S.TAKING_BACK, result=_S.T
 
 
 def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    """The next step of a brick that is exchanged in place, in every state before the last ones."""
+    """Return the next step of an in-place replacement, in every state before the last ones."""
     name = record.bricks[0]
     brick = next((one for one in seen.state.bricks if one.name == name), None)
     if brick is None and record.state in model.UNTOUCHED_STATES:
         return rules_guards.against(record, problems_before(record, seen, wish, prepared=False))
     if brick is None:
-        # While it is put in, Gluster lists it not at all for a moment.
+        # Gluster does not list the brick for a moment while the commit puts it in.
         return Halt(
             words=f"{name} is not in volume {record.volume}: somebody else has taken it out",
             hint=f"look at `gluster volume info`, correct it by hand, {rules_guards.AGAIN}",
@@ -78,7 +78,9 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
 
 
 def healed(record: model.AdditionRecord, state: VolumeState) -> bool:
-    """Whether every copy is the same again. A brick that was just put in is not listed at once, and what waits for it neither."""
+    """Return whether all copies are equal. Gluster lists neither a brick that was just put in nor its pending heals at
+    once.
+    """
     heals = state.heals or ()
     listed = record.bricks[0] in {one.brick for one in heals}
     return listed and all(one.status == "Connected" and one.entries == 0 for one in heals)
@@ -108,13 +110,13 @@ def _put_in(
         )
     new = _is_new(record, place)
     if brick.online:
-        # What it held before, on a disk that was mounted again: nothing was put in.
+        # The old disk was mounted again, so the brick serves its old content: nothing was put in.
         return _ADD_SEEN if new else _unless_refused(_RESET, record, seen, wish)
     if new and place.volume_id and place.entries:
-        # It was already healed from the other copies, and is down again.
+        # It was healed from the other copies before, and is down again.
         return _ADD_SEEN
     if any(rules_guards.place_problems(record, seen, wish)):
-        # It was right once: after a reboot hooks may mount it again.
+        # The place was right before. After a reboot the hooks may mount it again.
         return _RESET_SEEN if record.state is _S.ADDING else _PREPARE
     return _unless_refused(_ADD, record, seen, wish)
 
@@ -133,12 +135,12 @@ def _in_again(
 
 
 def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
-    """Whether the mounted file system is the one that was found empty."""
+    """Return whether the mounted file system is the one that was found empty."""
     return place.own and place.filesystem_id == (record.notes.filesystem_id or "")
 
 
 def _is_another(record: model.AdditionRecord, place: model.NewPlace | None) -> bool:
-    """Whether an admin has mounted another file system than the one that was there before."""
+    """Return whether an admin has mounted a file system other than the previous one."""
     before = record.notes.filesystem_before
     return bool(before and place is not None and place.own and place.filesystem_id not in ("", before))
 
@@ -165,7 +167,7 @@ def _serve_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: 
 
 
 def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> str:
-    """Why the brick's old content is not there; empty if it is."""
+    """Return why the brick's old content is not there; empty if it is."""
     place = (seen.places or {}).get(brick.name)
     if place is None or place.unread:
         return "what lies there is not known" + (f" ({place.unread})" if place is not None else "")
@@ -189,13 +191,13 @@ def _taking_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: 
 
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
-"""A host is `not started` for a moment after a start; for longer it stands still, which has a limit of its own."""
+"""A host is `not started` for a moment after a start. If it stays so, the stall limit applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """A task: what it is begun with, and the state when it has come to its end. A whole rebalance puts every layout right as well;
-    for a rebalance a task that only puts layouts right is not enough.
+    """A task: the act that begins it, and the state after it has ended. A full rebalance fixes every layout too. A
+    rebalance is not satisfied by a task that only fixes layouts.
     """
 
     begin: model.AdditionAct
@@ -225,7 +227,9 @@ _BALANCE = Watching(
 def watched(
     record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching, *, anew: bool = False
 ) -> model.Step:
-    """Begin, watch, or end. `anew`: whatever is listed now came before, unless it moves files."""
+    """Begin, watch or end the task. With `anew`, a listed task counts as an earlier one, and nothing begins while it
+    runs.
+    """
     if missing := parts_missing(seen.state):
         return Halt(
             words=f"whether the {what.words} of volume {record.volume} still runs is not known: not every host answers",
@@ -251,7 +255,7 @@ def watched(
 
 
 def give_up(reason: str) -> model.AdditionAct:
-    """It is written down why people have to look."""
+    """Record why an admin must act."""
     return model.AdditionAct(
         step=model.AdditionStep.GIVE_UP,
         intent=model.AdditionState.FAILED,
@@ -261,7 +265,7 @@ def give_up(reason: str) -> model.AdditionAct:
 
 
 def _after_others(record: model.AdditionRecord, task: VolumeTask | None, what: Watching) -> model.Step:
-    """Begin it, where nothing else is at work."""
+    """Begin the task if no other task runs."""
     if task is not None and task.unfinished:
         at_work = f"{task.name} ({task.status.value}) is at work already: {task.id}"
         own = (
@@ -293,8 +297,9 @@ def _own(record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching,
 
 
 def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
-    """Skipped files are no failure: Gluster leaves hard links and files that would not even out where they are. Nor are a few
-    that a rebalance could not move: they stay where they are found, and while users work some fail every time.
+    """Skipped files are not failures: Gluster leaves hard links, and files whose move would not improve the balance. A
+    few failed moves do not count either. Such files stay where they are found, and some moves always fail while users
+    work.
     """
     broken = [one for one in progress.counters if one.status is not TaskStatus.COMPLETED]
     yield from (f"on {one.host} it is {one.status.value}" for one in broken)
@@ -343,7 +348,9 @@ _HAND_OVER = model.AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.S
 def next_step(
     record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish, *, begins: bool = False
 ) -> model.Step:
-    """What is done next; `seen` None: Gluster does not answer. An addition that has failed waits, unless the call `begins`."""
+    """Return the next step. `seen` is None if Gluster does not answer. A failed addition waits, unless the call
+    `begins`.
+    """
     state = record.state
     if state in (_S.HEALED, _S.SETTLED) and wish.take_back:
         return Halt(words=f"there is nothing to take back: {rules_guards.finished_words(record)}", hint="")
@@ -380,13 +387,13 @@ def next_step(
 def grown(
     before: model.TargetRoom | None, now: model.TargetRoom | None, *, bricks: int, size_bytes: int | None
 ) -> bool:
-    """Whether the target shows what it was given: so many storage targets more, or by far the most of the bytes. Where it is
-    not known how many bytes these are, any growth is.
+    """Return whether the target has grown as expected: by the number of storage targets, or by nearly all of the bytes.
+    If the number of bytes is not known, any growth suffices.
     """
     if before is None or now is None:
         return False
     if before.storage_targets is not None and now.storage_targets is not None:
-        # The target's own list is exact; bytes may have another cause.
+        # The target's own list is exact. Bytes may have another cause.
         return now.storage_targets >= before.storage_targets + bricks
     if before.total_bytes is None or now.total_bytes is None:
         return False
@@ -394,8 +401,8 @@ def grown(
 
 
 def may_add(record: model.AdditionRecord) -> bool:
-    """Whether the places of the bricks and everything else that guards look at have to be looked at. Where a brick takes its own
-    place, which file system lies there tells how far it is.
+    """Return whether the snapshot must include the places of the bricks and all other facts for the preflight checks.
+    In an in-place replacement the mounted file system shows the progress.
     """
     if record.in_place:
         return record.state not in model.ADDITION_ENDED_STATES
@@ -405,7 +412,7 @@ def may_add(record: model.AdditionRecord) -> bool:
 def problems_before(
     record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, *, prepared: bool
 ) -> tuple[str, ...]:
-    """All problems of adding now; with `prepared` also what lies where the bricks are to be."""
+    """Yield every reason against adding now, with `prepared` also those about the places of the bricks."""
     if record.side is model.AdditionSide.TARGET:
         return tuple(rules_guards.target_problems(record, seen))
     found = [
@@ -442,7 +449,7 @@ def _elsewhere(record: model.AdditionRecord, state: VolumeState) -> Halt | None:
 
 
 def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | None:
-    """Whether the bricks are in the volume; None if only some are."""
+    """Return whether the bricks are in the volume; None if only some are."""
     names = {brick.name for brick in seen.state.bricks}
     inside = names.intersection(record.bricks)
     if not inside:
@@ -453,7 +460,7 @@ def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | No
 
 
 def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
-    # It was right once when it was prepared: after a reboot hooks may mount it again.
+    # The place was right when it was prepared. After a reboot the hooks may mount it again.
     if record.state in (_S.PLANNED, _S.PREPARING, _S.FAILED) or (
         record.state is _S.PREPARED and any(rules_guards.place_problems(record, seen, wish))
     ):
@@ -466,7 +473,7 @@ def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.
         return rules_guards.against(record, problems)
     if record.state in (_S.PLANNED, _S.PREPARING):
         return _PREPARE
-    # The hooks are called again after a crash: whether they had done it cannot be seen from what grew meanwhile.
+    # The hooks are called again after a crash: growth meanwhile does not prove that they had finished.
     return _HAND_OVER
 
 
@@ -503,20 +510,20 @@ def _finish(state: model.AdditionState) -> model.AdditionAct:
     return model.AdditionAct(step=_A.FINISH, intent=state, result=_S.SETTLED)
 
 
-# Progress of additions, and what blocks them.
+# Progress and blockers of additions.
 
 
 _ADDITION_STANDING_MOVING = (model.AdditionState.LAYOUT, model.AdditionState.BALANCING)
 _DIRECTORIES = 5
-"""So many directories stand among what waits, each with its command."""
+"""Number of directories to list among the blockers, each with its command."""
 
 
 def standing(record: model.AdditionRecord, samples: Sequence[DrainSample]) -> model.AdditionStanding:
-    """One attempt. Every task counts from nothing: of what was moved the last counters of all of them add up."""
+    """Return the progress of one attempt. Every task counts from zero, so the last counters of all tasks add up."""
     last = {(one.task_id, one.host): one for one in samples}
     newest = samples[-1].task_id if samples else None
     own = [one for (task_id, _), one in last.items() if task_id == newest]
-    # A task that was begun anew has no samples yet, and those of the one before tell nothing of it.
+    # A restarted task has no samples yet, and those of its predecessor say nothing about it.
     moving = record.state in _ADDITION_STANDING_MOVING and newest is not None and newest == record.notes.task_id
     rate = drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S) if moving and newest is not None else None
     lookups = sum(one.lookups for one in own)
@@ -547,8 +554,8 @@ def standing(record: model.AdditionRecord, samples: Sequence[DrainSample]) -> mo
 
 
 def _left_s(rate: DrainRate | None, files: int | None, lookups: int) -> float | None:
-    """A rebalance looks at every file on every brick, and finds out on its way which it moves. It counts link-to files too: one
-    that has looked at more than there should be has an end that is not known.
+    """Estimate the time left in seconds. A rebalance examines every file on every brick and decides then which ones to
+    move. It counts link-to files too, so the end is unknown once it has examined more files than expected.
     """
     if rate is None or rate.lookups_per_s <= 0 or files is None or lookups > files:
         return None
@@ -556,13 +563,15 @@ def _left_s(rate: DrainRate | None, files: int | None, lookups: int) -> float | 
 
 
 def newest_attempts(records: Sequence[model.AdditionRecord]) -> tuple[model.AdditionRecord, ...]:
-    """The newest attempt for each set of bricks on either side, oldest first."""
+    """Return the newest attempt for each set of bricks on either side, oldest first."""
     newest = {(record.volume_id, record.side, frozenset(record.bricks)): record for record in records}
     return tuple(sorted(newest.values(), key=lambda record: record.id))
 
 
 def addition_blockers(additions: Sequence[model.AdditionStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
-    """Additions that wait for somebody, and directories that they have changed. `at_work`: a command is resuming one."""
+    """Return the additions that wait for an admin, and directories that additions have changed. `at_work`: a command is
+    resuming one.
+    """
     for one in additions:
         yield from _directories(one)
         if one.state in model.ADDITION_ENDED_STATES | model.UNTOUCHED_STATES or at_work:
@@ -581,7 +590,7 @@ def addition_blockers(additions: Sequence[model.AdditionStanding], *, at_work: b
 
 
 def _away(one: model.AdditionStanding) -> str:
-    """A brick that is exchanged in place is offline meanwhile."""
+    """An in-place replacement keeps its brick offline meanwhile."""
     if one.instead_of not in one.bricks or one.state not in model.AWAY_STATES:
         return ""
     return "; the brick is offline for the exchange of its disk, and its files have a copy less"
@@ -599,7 +608,7 @@ def _directories(one: model.AdditionStanding) -> Iterator[Blocker]:
 
 
 def again(one: model.AdditionStanding) -> str:
-    """The command that resumes it."""
+    """Return the command that resumes it."""
     instead = "" if one.instead_of is None else f" --instead-of {one.instead_of}"
     side = model.AdditionSide(one.side).value
     return f"migrator brick add {' '.join(one.bricks)} --to {side}{instead}"

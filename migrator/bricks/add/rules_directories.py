@@ -1,10 +1,10 @@
-"""What became of the owner and mode of a directory while bricks were added. Pure.
+"""Rules on changes of owner and mode of directories while bricks are added. Pure.
 
-What GlusterFS 10.3 was seen to do to directories that clients and the fix-layout make on new bricks side by side, to all copies
-alike: some become root's with mode 0000; others get what a directory that is made there anew would have (the setgid bit of the one
-above or none, its group, the bits that its default ACL leaves). Its own record of times (`trusted.glusterfs.mdata`) is not touched
-by that. A chmod, chown or setfacl of a user sets ctime there on every copy, and leaves mtime; a file that is made in the
-directory sets both, on the copy beside it.
+GlusterFS 10.3 was observed to change directories that clients and the fix-layout create on new bricks at the same time.
+It changes all copies alike. Some become root's with mode 0000. Others get the attributes of a new directory in that
+place: the setgid bit of the parent or none, its group, and the permissions that its default ACL leaves. Gluster's own
+record of times (`trusted.glusterfs.mdata`) stays unchanged by this. A chmod, chown or setfacl of a user sets ctime
+there on every copy and leaves mtime. A file created in the directory sets both, on the copy beside it.
 """
 
 import shlex
@@ -18,9 +18,9 @@ from migrator.gluster.model import DirectoryFacts, ListedDirectory
 
 
 class DirectoryVerdict(StrEnum):
-    """What is to be done about a directory. `right`: nothing. `changed`: people did that, and it is what counts from now on.
-    `taken`: it gets back what it had. `unknown`: it is shut, and was never seen otherwise. `doubtful`: GlusterFS may have done
-    that, and so may people.
+    """What to do about a directory. `right`: nothing. `changed`: users changed it, and the new attributes count from
+    now on. `taken`: its former attributes are restored. `unknown`: it is closed to all but root, and no other
+    attributes were recorded. `doubtful`: either GlusterFS or users may have changed it.
     """
 
     RIGHT = "right"
@@ -36,8 +36,8 @@ LET_ALONE = frozenset({_V.RIGHT, _V.CHANGED})
 
 
 def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFacts | None) -> DirectoryVerdict:
-    """One copy of a directory, by what was last known to be right of the same copy (None: it was not there), and of the directory
-    that it lies in (None: nothing).
+    """Judge one copy of a directory. `known` is the last record of the same copy that was right (None: the directory
+    did not exist). `above` is its parent (None: not known).
     """
     if known is None:
         return _V.UNKNOWN if seen.shut else _V.RIGHT
@@ -48,18 +48,18 @@ def judge(known: DirectoryFacts | None, seen: DirectoryFacts, above: DirectoryFa
     told = known.changed_ns is not None and seen.changed_ns is not None
     by_gluster = _as_if_made_anew(known, seen, above) or _given_away(known, seen, above)
     if told and known.changed_ns == seen.changed_ns:
-        # Whatever a user does to it sets its ctime, unless the clock of his client is behind that of another one.
+        # Every change by a user sets ctime, unless the clock of their client is behind that of another client.
         return _V.TAKEN if by_gluster or seen.shut else _V.DOUBTFUL
     if seen.shut:
-        # A user cannot give anything to root; root himself can shut what is his.
+        # A user cannot give a directory to root. Root can close its own directories.
         return _V.DOUBTFUL if known.uid == 0 and _set_by_people(known, seen) else _V.TAKEN
-    # That ctime is later than mtime proves nothing: healing writes an mtime too, sometimes an earlier one.
+    # A ctime later than mtime proves nothing: self-heal writes an mtime too, sometimes an earlier one.
     return _V.DOUBTFUL if by_gluster else _V.CHANGED
 
 
 def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
-    """Whether any copy of a directory tells that no user has changed it since it was known to be right: what he does to it sets
-    the same ctime on all of them. False where it does not tell.
+    """Return whether a copy shows that no user has changed the directory since it was known to be right. A change by a
+    user sets the same ctime on all copies. False if the times are not known.
     """
     if known.changed_ns is None or copy.changed_ns is None:
         return False
@@ -67,14 +67,16 @@ def untouched_since(known: DirectoryFacts, copy: DirectoryFacts) -> bool:
 
 
 def same_owner(one: DirectoryFacts, other: DirectoryFacts) -> bool:
-    """Whether owner, mode and known ACLs are equal."""
+    """Return whether owner, mode and known ACLs are equal."""
     acls = ((_beyond_mode(one.access), _beyond_mode(other.access)), (one.default, other.default))
     alike = all(a is None or b is None or a == b for a, b in acls)
     return (one.mode, one.uid, one.gid) == (other.mode, other.uid, other.gid) and alike
 
 
 def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
-    """Whether a mount shows what one copy has. Of ACLs it may show those of another copy, which has inherited them."""
+    """Return whether the mount shows the attributes of this copy. Its ACLs may be those of another copy, which has
+    inherited them.
+    """
     inherits = above is not None and bool(above.default) and shown.default == above.default
     return same_owner(shown, replace(seen, access=shown.access, default=shown.default) if inherits else seen)
 
@@ -82,8 +84,8 @@ def shown_as(shown: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts 
 def listed(
     verdict: DirectoryVerdict, known: DirectoryFacts | None, seen: DirectoryFacts, *, root: bytes, failure: str = ""
 ) -> ListedDirectory:
-    """How people are told of a directory that was not given back. `root` is the mount of the volume, `failure` says why it could
-    not be where that was tried.
+    """Describe a directory that was not restored, for the admin. `root` is the mount of the volume. `failure` is the
+    reason if a restore was tried and failed.
     """
     now = f"it is {_words(seen)} now" if not seen.shut else "only root may enter it: it is root's with mode 0000"
     if known is None:
@@ -112,20 +114,22 @@ def _owned(one: DirectoryFacts) -> tuple[object, ...]:
 
 
 def _beyond_mode(acl: bytes | None) -> bytes | None:
-    """An access ACL that says no more than a mode is none: a mount of Gluster shows such a one where a brick has none."""
+    """Reduce an access ACL that is equivalent to a mode to none. A mount of Gluster shows such an ACL if a brick has
+    none.
+    """
     entries = parse_acl(acl) if acl else None
     return b"" if entries and all(entry.tag in _OF_MODE for entry in entries) else acl
 
 
 def _set_by_people(known: DirectoryFacts, seen: DirectoryFacts) -> bool:
-    """Whether what was last done to it seems to have been done to its attributes; a rename sets its ctime too."""
+    """Return whether the last change seems to be one of attributes. A rename sets ctime too."""
     if seen.changed_ns is None or seen.modified_ns is None or seen.path != known.path:
         return False
     return seen.changed_ns != known.changed_ns and seen.changed_ns > seen.modified_ns
 
 
 def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
-    """Whether what it has is what it had, or what it would have if it was made where it lies."""
+    """Return whether its attributes are the former ones, or those of a new directory in the same place."""
     modes, groups = {known.mode}, {known.gid, 0}
     acls = {_beyond_mode(known.access), b""}
     if above is not None:
@@ -138,13 +142,15 @@ def _as_if_made_anew(known: DirectoryFacts, seen: DirectoryFacts, above: Directo
 
 
 def _given_away(known: DirectoryFacts, seen: DirectoryFacts, above: DirectoryFacts | None) -> bool:
-    """Whether it belongs to root now, or to the group that a new directory would have there: whatever its mode was set to since."""
+    """Return whether it belongs to root now, or to the group of a new directory in that place, whatever its mode is
+    now.
+    """
     group = above is not None and bool(above.mode & stat.S_ISGID) and seen.gid == above.gid != known.gid
     return (seen.uid == 0 and known.uid != 0) or group
 
 
 def _left_by(default: bytes | None) -> int:
-    """The permissions that a default ACL leaves to a new directory."""
+    """Return the permissions that a default ACL leaves to a new directory."""
     entries = parse_acl(default) if default else None
     if not entries:
         return 0o777
@@ -168,13 +174,13 @@ def _as_before(root: bytes, seen: DirectoryFacts, known: DirectoryFacts) -> str:
 
 
 def _by_the_one_above(root: bytes, path: bytes) -> str:
-    """Grants no more than the owner of the parent has, who may remove the directory anyway."""
+    """Grant no more than the parent's owner has, who may remove the directory anyway."""
     place, above = _quoted(root + b"/" + path), _quoted((root + b"/" + parent(path)).rstrip(b"/"))
     return f"chown --reference={above} {place} && chmod 0700 {place}"
 
 
 def _quoted(path: bytes) -> str:
-    """For a shell; what is no readable text in the form of bash."""
+    """Quote for a shell, in the form of bash if the path is no readable text."""
     text = path.decode("utf-8", "surrogateescape")
     if text.isprintable():
         return shlex.quote(text)

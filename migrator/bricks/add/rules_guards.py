@@ -19,7 +19,7 @@ AGAIN = "then run the same command again: it resumes"
 
 
 def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
-    """The preflight checks that failed."""
+    """Halt with the preflight checks that failed."""
     return Halt(
         words=f"{record.shown_bricks} cannot be added: {several(len(problems), 'preflight check')} failed",
         reasons=tuple(problems),
@@ -28,7 +28,7 @@ def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
 
 
 def finished_words(record: AdditionRecord) -> str:
-    """The result."""
+    """Describe the result."""
     if record.state is AdditionState.FORGOTTEN:
         return f"the addition of {record.shown_bricks} was a mistake and is forgotten"
     if record.side is AdditionSide.TARGET:
@@ -46,7 +46,7 @@ def finished_words(record: AdditionRecord) -> str:
 
 
 def _unmarking(place: NewPlace) -> str:
-    """The command that removes Gluster's marks from an empty brick."""
+    """Return the command that removes Gluster's marks from an empty brick."""
     quoted = shlex.quote(path_of(place.name))
     commands = []
     if place.volume_id:
@@ -60,24 +60,24 @@ def _unmarking(place: NewPlace) -> str:
 
 
 def host_of(name: str) -> str:
-    """The host of a brick's name."""
+    """Return the host in a brick's name."""
     return name.partition(":/")[0]
 
 
 def path_of(name: str) -> str:
-    """The path of a brick's name."""
+    """Return the path in a brick's name."""
     return "/" + name.partition(":/")[2]
 
 
-# What is at the places of new bricks, and whether Gluster may have it.
+# The places of new bricks, and whether Gluster may have them.
 
 
 SMALLEST_SHARE = 0.8
-"""Of the smallest of the others: Gluster places files by their names, and the smallest brick is full first."""
+"""Share of the smallest other brick. Gluster places files by their names, so the smallest brick is full first."""
 
 
 def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
-    """Problems of the places of the new bricks."""
+    """Yield the problems of the places of the new bricks."""
     if seen.places is None:
         yield "what lies where the bricks are to be is not known"
         return
@@ -126,7 +126,9 @@ def _place(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Itera
 
 
 def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
-    """Where the brick itself was: nothing of it may be left, but for what an interrupted commit has put on the new file system."""
+    """Check the brick's own former place. It must hold nothing of the brick, except what an interrupted commit wrote to
+    the new file system.
+    """
     if place.entries or place.marked_above:
         known = [name for name in place.entries if not name.startswith(".glusterfs")]
         shown = ", ".join((known or [*place.entries, *place.marked_above])[:3])
@@ -144,14 +146,14 @@ def _own_place(place: NewPlace, record: AdditionRecord) -> Iterator[str]:
 
 
 def begun_to_put_in(record: AdditionRecord, place: NewPlace) -> bool:
-    """Whether what lies where a brick takes its own place is the new file system, marked by a commit that did not come to its end."""
+    """Return whether an in-place replacement has its new file system there, marked by a commit that was interrupted."""
     own = place.volume_id == record.volume_id.replace("-", "")
     is_new = bool(place.filesystem_id) and place.filesystem_id == record.notes.filesystem_id
     return record.state is AdditionState.ADDING and own and is_new and not place.entries
 
 
 def _stale(place: NewPlace, seen: AdditionSeen) -> Iterator[str]:
-    """The command is told only where nothing has the brick."""
+    """Give the command only if no volume has the brick."""
     if seen.owners is None or place.name in seen.owners:
         yield f"{place.name} carries the marks of a brick, and whether it belongs to a volume is not known"
     elif place.marked_above:
@@ -187,7 +189,7 @@ def _unlike(place: NewPlace, record: AdditionRecord, seen: AdditionSeen) -> Iter
 
 
 def _arbiter(name: str, record: AdditionRecord, state: VolumeState) -> bool:
-    """Whether a new brick will hold names alone: the last of a set, where the volume has arbiters."""
+    """Return whether a new brick will hold names only: the last of a set, if the volume has arbiters."""
     if not any(brick.arbiter for brick in state.bricks):
         return False
     if record.instead_of is not None:
@@ -203,7 +205,7 @@ _TWO = 2
 
 
 def health_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    """Whether the volume is well, and nothing moves files."""
+    """Yield the reasons why the volume is not healthy, and the tasks that move files."""
     yield from condition_problems(seen.state, instead_of=record.instead_of)
     for task in seen.tasks:
         if task.unfinished:
@@ -216,7 +218,7 @@ def health_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]
 
 
 def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
-    """Whether these bricks make whole sets that the volume can take."""
+    """Yield the reasons why these bricks do not make whole sets that the volume can take."""
     yield from _sets(record, seen.state)
     yield from _foreign(record, seen)
     if wish.rebalance:
@@ -253,7 +255,7 @@ def _hosts_known(record: AdditionRecord, state: VolumeState) -> Iterator[str]:
 
 
 def swap_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    """Failed checks of replacing one brick by another."""
+    """Yield the failed checks of replacing one brick by another."""
     yield from _foreign(record, seen)
     state = seen.state
     old = record.instead_of
@@ -287,7 +289,7 @@ def swap_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
 
 
 def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: AdditionSeen) -> Iterator[str]:
-    """Whether a set can be for a while without one of its bricks, and fill it again."""
+    """Yield the reasons why a set cannot be without one of its bricks for a while, or cannot fill it again."""
     place = (seen.places or {}).get(away)
     if any(brick.name == away and brick.online for brick in members) and (place is None or place.unread):
         yield f"what lies at {away} is not known: {'it was not looked at' if place is None else place.unread}"
@@ -314,14 +316,16 @@ def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: Addi
 
 
 def has_quorum(members: Sequence[Brick], up: Sequence[Brick], options: Mapping[str, str]) -> bool:
-    """Whether users can write to a set of copies of which these bricks are up, by what Gluster does where nothing is set."""
+    """Return whether users can write to a set of copies while only these bricks are up, by the volume's options or
+    Gluster's defaults.
+    """
     kind = options.get("cluster.quorum-type", "auto" if len(members) > _TWO else "none")
     if kind == "fixed":
         count = options.get("cluster.quorum-count", "")
         return count.isdigit() and len(up) >= int(count)
     if kind != "auto":
         return bool(up)
-    # Of an even number half is enough where the first one is among them.
+    # Half of an even number is enough if it includes the first brick.
     return 2 * len(up) > len(members) or (2 * len(up) == len(members) and members[0] in up)
 
 
@@ -338,7 +342,7 @@ def _foreign(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
 
 
 def target_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
-    """Reasons not to give bricks to the target."""
+    """Yield the reasons not to give bricks to the target."""
     if record.instead_of is not None:
         yield "--instead-of is for bricks of the source"
     yield from _foreign(record, seen)
@@ -347,7 +351,7 @@ def target_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]
         if place is not None and place.served_by:
             yield f"a brick process serves {name} still (pid {place.served_by[0]})"
     if record.state is not AdditionState.HANDING:
-        # The hook may have unmounted it.
+        # The hook may have unmounted it before.
         yield from disk_problems(seen.disks)
     yield from (f"{name} is being given to the target too: give that command again first" for name in seen.additions)
     before = record.notes.room_before or seen.target

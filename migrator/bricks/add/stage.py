@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("migrator.addition")
 
 ADD_STEPS = (HookStep.ADD, HookStep.FAIL)
-"""The steps of this verb that have hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryWorld:
-    """What directories are given back by, where they lose owner and mode. `mount` is where people see the volume."""
+    """The means to restore owner and mode of directories that lost them. `mount` is the path at which users see the
+    volume.
+    """
 
     walks: HostDirectories
     memory: DirectoryFiles
@@ -56,12 +57,14 @@ Blamed = Callable[[gluster.VolumeState, str], Awaitable[Mapping[str, int] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionWorld:
-    """The ports. `places` looks at what lies where bricks are to be, on their hosts, `disks` at what else is on the disks; `versions` tells
-    GlusterFS by host, `target_room` asks how large the target is. None of them raises. `back_up` keeps a copy of the ledger under a name (blocking).
-    `probing` None: nobody probes meanwhile. `directories` None:
-    nobody gives directories back what they lose. `strange` tells which paths of a brick have no gfid still. `scan` reads all bricks
-    into a new catalog; None: nobody audits a rebalance. `blamed` tells of the set of a brick how many entries the bricks that are up
-    hold against each, so that they have to be healed there; None where one of them does not tell.
+    """The ports. `places` inspects the paths of new bricks on their hosts, and `disks` the rest of those disks.
+    `versions` returns the GlusterFS version by host, and `target_room` the capacity of the target. None of these
+    raises. `back_up` copies the ledger under a name (blocking). `strange` returns the paths of a brick that still have
+    no gfid. `scan` reads all bricks into a new catalog. `blamed` returns, for the set of a brick, the number of pending
+    heals that the bricks that are up hold against each member; it is None if one of them does not report.
+
+    Without `probing` no probes run meanwhile. Without `directories` no directory is restored. Without `scan` a
+    rebalance is not audited.
     """
 
     volume: GlusterAdditions
@@ -90,7 +93,7 @@ class AdditionWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionCall(shared.BrickCall):
-    """One call of the verb; `run_id` is None in a dry run."""
+    """One call of the verb. `run_id` is None in a dry run."""
 
     world: AdditionWorld
     request: model.AdditionRequest
@@ -99,12 +102,11 @@ class AdditionCall(shared.BrickCall):
 
     @property
     def log(self) -> logging.Logger:
-        """The logger of its events."""
         return LOG
 
     @property
     def source_root(self) -> bytes:
-        """The path of the source, for hooks."""
+        """Return the path of the source, for hooks."""
         return self.world.source_root
 
     def facts(
@@ -115,7 +117,7 @@ class AdditionCall(shared.BrickCall):
         failed: HookStep | None = None,
         reason: str | None = None,
     ) -> HookFacts:
-        """The facts for a hook."""
+        """Return the facts for a hook."""
         return HookFacts(
             run_id=self.run_id or 0,
             brick=",".join(record.bricks),
@@ -128,8 +130,8 @@ class AdditionCall(shared.BrickCall):
         )
 
     async def tell_failure(self, record: model.AdditionRecord, ended: shared.Ended | None) -> None:
-        """The hooks that people are told by that they have to look, once for each failure; `ended` None: the call begins, or
-        ended by an exception. May be called again.
+        """Call the hooks that report a failure, once per failure. `ended` is None when the call begins, or ended by an
+        exception. May be called again.
         """
         hooking = self.hooking()
         if hooking is None:
@@ -140,7 +142,7 @@ class AdditionCall(shared.BrickCall):
             return
         step = HookedStep(
             step=HookStep.FAIL,
-            # It is known by the step of the addition at which it failed.
+            # The step of the addition at which it failed identifies a failure.
             key=f"addition {record.id}: failure at step {failure.step_id}",
             subject=subject_of(record),
             words=f"the failure of the addition of {record.shown_bricks}",
@@ -150,7 +152,7 @@ class AdditionCall(shared.BrickCall):
 
 
 def hooked(record: model.AdditionRecord) -> HookedStep:
-    """An addition, as hooks are called around it."""
+    """Describe an addition to the hooks that are called around it."""
     return HookedStep(
         step=HookStep.ADD,
         key=f"addition {record.id}",
@@ -160,17 +162,18 @@ def hooked(record: model.AdditionRecord) -> HookedStep:
 
 
 def subject_of(record: model.AdditionRecord) -> str:
-    """That of its events."""
+    """Return the subject of its events."""
     return f"addition of {record.shown_bricks}"
 
 
-# Snapshots. They change nothing, and never raise for what cannot be read.
+# Snapshots of the volume. They change nothing, and an unreadable fact never raises.
 
 
 @dataclass(slots=True, kw_only=True)
 class AdditionLooker:
-    """Looks for one call; keeps the last look at places and counters, which people want to see. `not_whole_s` is when a part of the
-    volume was missing last, as far as this call knows (when it began, at first): what moves files may have been waiting for it.
+    """Takes the snapshots for one call. It keeps the last places and counters, which are shown to the admin.
+    `not_whole_s` is the last time at which this call saw a part of the volume missing; at first, the time at which the
+    call began. A rebalance process may have been waiting for that part.
     """
 
     call: AdditionCall
@@ -183,7 +186,7 @@ class AdditionLooker:
         self.not_whole_s = self.call.now_s()
 
     async def see(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
-        """Query only the facts that this state needs. None if Gluster does not answer."""
+        """Query only the facts that this state needs. Return None if Gluster does not answer."""
         world = self.call.world
         found = await told(world.volume.state_and_tasks())
         if found is None:
@@ -207,7 +210,8 @@ class AdditionLooker:
         if record.side is model.AdditionSide.TARGET:
             others = [one for one in others if one.side is model.AdditionSide.TARGET]
         else:
-            # What fills and empties one side at a time: an addition to the target moves nothing on the source.
+            # Only one drain or addition may change a side at a time. An addition to the target moves nothing on the
+            # source.
             others = [
                 one for one in others if one.side is model.AdditionSide.SOURCE or set(one.bricks) & set(record.bricks)
             ]
@@ -250,7 +254,7 @@ class AdditionLooker:
         return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
 
 
-# Reading directories from bricks, while others are added to the volume.
+# Reading directories from bricks while others are added to the volume.
 
 
 Take = Callable[[Sequence[gluster.DirectoryFacts]], None]
@@ -265,9 +269,10 @@ async def walk_older(
     *,
     only: Sequence[bytes] | None = None,
 ) -> int:
-    """Every directory of one brick that was there before, or these: each of them has all, and GlusterFS changes all copies alike.
-    Of the first that can be read: others have other times, which tell nothing beside those that are known. Returns how many could
-    not be looked at. Raises ToolFailed where no brick can be read.
+    """Read every directory (or those in `only`) on one brick that was there before. Each such brick has all
+    directories, and GlusterFS changes all copies alike. The first readable brick is used with its times; times of
+    another brick are dropped, because they cannot be compared with the recorded ones. Return the number of directories
+    that could not be read. Raises ToolFailed if no brick can be read.
     """
     state = await _state(call)
     reasons: list[str] = []
@@ -287,7 +292,7 @@ async def walk_older(
 
 
 async def walk_new(call: AdditionCall, record: model.AdditionRecord, world: DirectoryWorld, take: Take) -> None:
-    """The same of one brick of every new set. Raises MigratorError."""
+    """Read every directory on one brick of each new set. Raises MigratorError."""
     state = await _state(call)
     for bricks in subvolumes(state):
         new = [one for one in _readable(bricks) if one.name in record.bricks]
@@ -298,8 +303,8 @@ async def walk_new(call: AdditionCall, record: model.AdditionRecord, world: Dire
 async def look_everywhere_at(
     call: AdditionCall, world: DirectoryWorld, paths: Callable[[], Sequence[bytes]], take: Take
 ) -> None:
-    """Directories on one brick of every set, one after the other, for as long as `paths` has any that a look at another brick
-    would tell more of. Nothing is looked at where copies have no times. Raises MigratorError.
+    """Read directories on one brick of every set in turn, for as long as `paths` returns any that another brick could
+    clarify. Reads nothing if copies have no times. Raises MigratorError.
     """
     state = await _state(call)
     if not _has_times(state):
@@ -317,7 +322,9 @@ async def _state(call: AdditionCall) -> gluster.VolumeState:
 
 
 def _has_times(state: gluster.VolumeState) -> bool:
-    """Whether Gluster keeps its own record of times up to date: it stays where it is when the option is turned off."""
+    """Return whether Gluster keeps its own record of times up to date. The record remains, unchanged, when the option
+    is turned off.
+    """
     return is_on(dict(state.options), "features.ctime", default=True) is True
 
 
@@ -329,20 +336,20 @@ def _without_times(take: Take) -> Take:
     return lambda found: take([replace(one, changed_ns=None, modified_ns=None) for one in found])
 
 
-# Waiting until GlusterFS has filled a replaced copy.
+# Waiting for self-heal of a replaced copy.
 
 
 _TELL_EVERY_S = HOUR_S
 NUDGE_AFTER_S = 60.0
-"""For so long the same may wait before the daemons are asked to look, and again after as long. A look that came too early, or found
-a file locked, is not made again by themselves for ten minutes.
+"""The daemons are asked to heal if the pending heals have not changed for this long, and again after each such
+interval. By themselves they do not retry for ten minutes after an attempt that came too early or found a file locked.
 """
 
 
 async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None:
-    """Return when nothing waits to be healed on any brick. How much waits is told at first, then whenever it has become half of
-    that, and every hour. Where the same waits for a minute, the self-heal daemons are asked to look. Raises ToolFailed where it has
-    waited for as long as a drain may stand still.
+    """Return when no brick has pending heals. Their number is reported at first, then each time it has halved, and
+    every hour. The self-heal daemons are asked to run if the number has not changed for a minute. Raises ToolFailed if
+    it has not changed for the stall limit of a drain.
     """
     clock = call.world.clock
     seen: Sequence[gluster.BrickHeal] | None = None
@@ -360,7 +367,7 @@ async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None
         if now_s - changed_s >= call.request.stall_s:
             raise _stalled(waiting, now_s - changed_s)
         if now_s - nudged_s >= NUDGE_AFTER_S:
-            # Where it is refused, as while a brick comes up, it is asked for again.
+            # A refusal, for instance while a brick comes up, is retried.
             await told(call.world.volume.heal())
             nudged_s = now_s
         entries = sum(one.entries or 0 for one in waiting)
@@ -388,21 +395,21 @@ def _words(waiting: Sequence[gluster.BrickHeal]) -> str:
     return ("waiting to be healed: " if counted else "") + ", ".join(parts)
 
 
-# The audit after a rebalance: reads all bricks, and reports what a move can leave behind.
+# The audit after a rebalance: reads all bricks and reports what a move can leave behind.
 
 
 _SCANS = 2
-"""Users who rename meanwhile can make one look doubtful; what both find is there."""
+"""Renames by users can make a single scan doubtful. A doubt counts if both scans find one."""
 
 _PATIENCE_S = 900.0
-"""How long a volume may be in no state to be read: of copies that users write to, some entry waits to be healed now and then."""
+"""How long the bricks may be unreadable. On copies that users write to, an entry has pending heals now and then."""
 
 
 async def audit_bricks_after(
     call: AdditionCall, record: model.AdditionRecord, scan: Scan
 ) -> tuple[str, tuple[str, ...]]:
-    """A scan of all bricks: paths and files that are there twice, files that are half moved, directories that are not the same.
-    Returns what it came to, and the doubts that are left. A scan that cannot be made is a doubt. The catalog is the newest one then.
+    """Scan all bricks for paths and files that exist twice, files that were moved in part, and directories that differ.
+    Return a summary and the remaining doubts. A scan that fails is a doubt. The scan becomes the newest catalog.
     """
     doubts: tuple[str, ...] = ()
     clock, made = call.world.clock, 0
@@ -417,7 +424,8 @@ async def audit_bricks_after(
             if now_s >= until_s:
                 break
             if now_s - nudged_s >= NUDGE_AFTER_S:
-                # Self-heal daemons would look for what waits every ten minutes. Refused where there are none.
+                # By themselves the self-heal daemons look for pending heals every ten minutes. A volume without copies
+                # refuses this.
                 await told(call.world.volume.heal())
                 nudged_s = now_s
             await clock.sleep(call.request.poll_s)
