@@ -1,4 +1,4 @@
-"""`announce`, and the facts that hooks around a cutover are given."""
+"""`announce`, and the facts that it passes to hooks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -41,8 +41,10 @@ VERB = "announce"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnounceRequest:
-    """Who is told what: trees of one plan by batch, and when their move begins. `link` is the path of site.toml that is
-    switched, with `{user}` in it; None where a hook makes the switch. `again`: also who was told this time before.
+    """The trees of one plan to announce, by batch, and when their move begins.
+
+    `link` is the path of site.toml that is switched, with `{user}` in it; None if a hook makes the switch. `again`:
+    also announce to users who were told of the same time before.
     """
 
     plan: str
@@ -58,7 +60,7 @@ class AnnounceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookWorld:
-    """Everything outside the program that a verb touches which only calls hooks."""
+    """Everything outside the program that a verb touches if all it does is call hooks."""
 
     ledger: "Ledger"
     hooks: Hooks
@@ -81,8 +83,10 @@ async def hook_calls(
     pid: int,
     interrupted: Interrupted,
 ) -> AsyncIterator[tuple[StepHooks, RecordedRun]]:
-    """A recorded run of a verb that calls the hooks of one step; `roots` are those of source and target. The caller sets the exit
-    code. Raises UsageError (a site without `init`), Refused (a hook is not safe to call), LockHeld, and `interrupted`.
+    """A recorded run of a verb that calls the hooks of one step. `roots` are the roots of source and target; the caller
+    sets the exit code.
+
+    Raises UsageError (a site without `init`), Refused (a hook is not safe to call), LockHeld, and `interrupted`.
     """
     site = world.ledger.site.read()
     if site is None:
@@ -106,11 +110,11 @@ async def hook_calls(
 
 
 async def announce(request: AnnounceRequest, world: HookWorld) -> AnnounceSummary:
-    """Hand the facts of each user to the `announce` hooks, one after the other. May be called again: who was told of the
-    same time is not told twice, unless that is asked for.
+    """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
+    users who were told of the same time, unless the request says `again`.
 
-    Raises UsageError (a time that is over, a site without `init`), Refused (a user without a plain name, no hook that
-    tells, a hook refuses), LockHeld, Interrupted.
+    Raises UsageError (a time in the past, a site without `init`), Refused (a user without a plain name, no announce
+    hook, a hook refuses), LockHeld, Interrupted.
     """
     if request.begins_at_s <= world.clock.now_s():
         raise UsageError(
@@ -160,7 +164,7 @@ async def _require_hooks(world: HookWorld) -> None:
 
 
 def _due(request: AnnounceRequest, world: HookWorld) -> list[Announcement]:
-    """Every tree, and whether its user is to be told. Raises Refused before anybody is told."""
+    """Every tree, and whether its user is to be told. Raises Refused before any hook is called."""
     found, ledger = [], world.ledger
     for batch, trees in request.trees.items():
         predictions = ledger.predictions.of_batch(request.plan, batch)
@@ -203,7 +207,7 @@ def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
 async def _tell(
     request: AnnounceRequest, calls: StepHooks, one: Announcement, planned: PlannedTree | None
 ) -> Announcement:
-    """Hand the facts of one user to the hooks. Raises Refused where one of them refuses."""
+    """Pass the facts of one user to the hooks. Raises Refused if one of them refuses."""
     if one.outcome is not Announced.WOULD_TELL:
         return one
     tree, step = one.tree, _hooked(request.plan, one.tree, request.begins_at_s)

@@ -1,4 +1,4 @@
-"""Carrying back what a user changed on the target, for a rollback."""
+"""Carries a user's changes on the target back to the source, for a rollback."""
 
 import asyncio
 import errno
@@ -51,7 +51,7 @@ _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class _Side(MountedTarget):
-    """A mounted side of one tree, which does not show what lies under the path `hidden`. `source` tells the health of the
+    """A mounted side of one tree, without the path `hidden` and everything below it. `source` reports the health of the
     migration's source.
     """
 
@@ -70,7 +70,7 @@ class _Side(MountedTarget):
         self._real_source = source
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
-        """The entries of a directory, as the port says, but for what is hidden."""
+        """The entries of a directory, without what is hidden."""
         if is_beneath(path, self._hidden):
             return
         for block in super().read_directory(path, block_entries=block_entries):
@@ -84,53 +84,53 @@ class _Side(MountedTarget):
             )
 
     def look(self, path: bytes) -> Entry | None:
-        """One entry, as the port says; None for what is hidden."""
+        """One entry; None if it is hidden."""
         return None if is_beneath(path, self._hidden) else super().look(path)
 
     async def quotas(self) -> Sequence[tuple[bytes, int]]:
-        """None: nobody asks here."""
+        """No quotas: carrying back does not check them."""
         return ()
 
 
 class TargetSide(_Side):
-    """The target: what is carried back is read here. It is a source (`SourceFileSystem`) and a side to be verified.
+    """The target, from which changes are carried back: a source (`SourceFileSystem`) that can also be verified.
 
-    A frozen top counts as closed: `look` shows it so. It is healthy if it is mounted and the source, which is written to,
-    has no problem: with a brick down, writes may be lost. The source may have other bricks than at the switch, so its
+    `look` shows a frozen top as a closed one. The target is healthy if it is mounted and the source has no problem:
+    writes to the source may be lost while a brick is down. The source may have other bricks than at the switch, so its
     fingerprint does not count.
     """
 
     def look(self, path: bytes) -> Entry | None:
-        """One entry, the top as said above."""
+        """One entry; a frozen top is shown as a closed one."""
         seen = super().look(path)
         return _as_closed(seen) if seen is not None and path == self._tree else seen
 
     async def health(self) -> SourceHealth:
-        """Of both sides, as said above."""
+        """The health of both sides."""
         own, other = await PosixSource(self.root).health(), await self._real_source.health()
         return SourceHealth(problems=(*own.problems, *other.problems), fingerprint=own.fingerprint)
 
 
 class SourceSide(_Side):
-    """The source: what is carried back is written here. It is a target (`TargetFileSystem`) and a side to be verified.
+    """The source, to which changes are carried back: a target (`TargetFileSystem`) that can also be verified.
 
-    The top stays as the freeze has left it: nothing opens or closes it here.
+    The top stays frozen: nothing opens or closes it here.
     """
 
     async def health(self) -> SourceHealth:
-        """Of the source itself."""
+        """The health of the source alone."""
         return await self._real_source.health()
 
     def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:  # noqa: ARG002 - nothing is made
-        """Make nothing: the tree has to be there. Raises OSError."""
+        """Make nothing: the tree has to exist. Raises OSError."""
         if tree != self._tree:
             raise OSError(errno.EINVAL, "another user tree than the one that is carried back", tree)
         if (top := self.look(tree)) is None or top.type is not EntryType.DIRECTORY:
             raise OSError(errno.ENOTDIR if top else errno.ENOENT, "no user tree is here", tree)
 
     def flush(self, paths: Sequence[bytes]) -> None:
-        """Sync these files and directories, each by itself: a mount of FUSE lets no syncfs(2) through to its servers. What is
-        not there any more, or is no file or directory, is left out. Raises OSError.
+        """Sync these files and directories one by one: a FUSE mount does not pass syncfs(2) to its servers. Skips paths
+        that are gone, or are neither file nor directory. Raises OSError.
         """
         for path in paths:
             try:
@@ -143,7 +143,7 @@ class SourceSide(_Side):
                 kind = stat.S_IFMT(os.fstat(fd).st_mode)
             finally:
                 os.close(fd)
-            # A device is not opened: that may do something.
+            # A device is not opened: opening it may have effects.
             if kind not in (stat.S_IFREG, stat.S_IFDIR):
                 continue
             fd = self.beneath.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -154,7 +154,7 @@ class SourceSide(_Side):
 
 
 def _as_closed(top: Entry) -> Entry:
-    """A frozen top as a closed one is; any other as it is."""
+    """A frozen top in the form of a closed one; any other entry unchanged."""
     frozen = (
         top.type is EntryType.DIRECTORY
         and top.uid == model.FROZEN_UID
@@ -174,10 +174,13 @@ PLAN = "back"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackParts:
-    """Everything that carrying back needs, of one cutover. `site` is the migration's own, and `source` and `target` are its
-    sides, whichever way files go; `world`, where they are exchanged, and `deltas` are those of the site of the rollback.
+    """Everything that carrying back needs for one cutover.
 
-    `own` is the migration's ledger, `plan` the one that the user was moved by. `compare` compares both sides by the plan of the rollback.
+    `site` is the migration's own; `source` and `target` are its sides, whichever way files go. `world` and `deltas`
+    belong to the rollback's site, which exchanges the sides.
+
+    `own` is the migration's ledger, `plan` the plan of the cutover. `compare` compares both sides by the plan of the
+    rollback.
     """
 
     site: SiteRecord
@@ -196,7 +199,7 @@ class BackParts:
 
     @property
     def ledger(self) -> Ledger:
-        """That of the rollback."""
+        """The ledger of the rollback."""
         return self.world.ledger
 
     def now_s(self) -> float:
@@ -205,7 +208,7 @@ class BackParts:
 
 
 def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
-    """The site of a rollback: what is read there is the target. What the source keeps is known where it was probed."""
+    """The site of a rollback, with source and target exchanged. `known` has what a probe found that the source keeps."""
     return replace(
         site,
         source=site.target,
@@ -221,18 +224,18 @@ def switched_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | N
 
 
 def newest_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | None:
-    """The newest pass that carries back, however it ended."""
+    """The newest pass that carries back, whatever its result."""
     return ledger.passes.find(PLAN, record.id, PassKind.FINAL)
 
 
 def rollback_directory(parent: Path, record: model.CutoverRecord) -> Path:
-    """Of the rollback of one cutover, in that of all: no other one has the same, whatever ledger it is in."""
+    """The directory of one cutover's rollback, below that of all rollbacks. Its name is unique over all ledgers."""
     return parent / record.own_name
 
 
 @contextmanager
 def rollback_ledger(directory: Path, site: SiteRecord) -> Iterator[Ledger]:
-    """The ledger of a rollback of this site, made if there is none."""
+    """The ledger of a rollback of this site, created if there is none."""
     with open_ledger(directory / "ledger.db", create=True) as ledger:
         if ledger.site.read() is None:
             ledger.site.create(exchanged(site, None))
@@ -242,7 +245,7 @@ def rollback_ledger(directory: Path, site: SiteRecord) -> Iterator[Ledger]:
 
 @contextmanager
 def carried_ledger(parent: Path, record: model.CutoverRecord) -> Iterator[Ledger | None]:
-    """The ledger of a cutover's rollback, to be read; None where none was made, or its making was interrupted."""
+    """The ledger of a cutover's rollback, for reading; None if there is none, or its creation was interrupted."""
     directory = rollback_directory(parent, record)
     if not (directory / "made").exists():
         yield None
@@ -252,8 +255,8 @@ def carried_ledger(parent: Path, record: model.CutoverRecord) -> Iterator[Ledger
 
 
 def carried_of(ledger: Ledger, parent: Path, users: Sequence[str]) -> tuple[model.CutoverRecord, ...]:
-    """The cutovers, of any plan, of users who work on the target, but to whose kept source a rollback has carried something
-    before it was given up.
+    """The cutovers, of any plan, of users who work on the target, but whose rollback carried something to the kept
+    source before it was given up.
     """
     found: list[model.CutoverRecord] = []
     for record in sorted(newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
@@ -266,8 +269,8 @@ def carried_of(ledger: Ledger, parent: Path, users: Sequence[str]) -> tuple[mode
 
 
 def _plan(parts: BackParts, record: model.CutoverRecord, *, scan_id: int, catalog: str, chunk_list: str) -> Plan:
-    """A plan of one batch with one tree. The batch has the number of the cutover, so that places in the trash of the source
-    differ from user to user.
+    """A plan of one batch with one tree. The batch has the number of the cutover, so each user has their own directory
+    in the trash of the source.
     """
     own = next(one for one in parts.plan.batches if one.number == record.batch)
     digest = parts.world.chunk_lists.digest(chunk_list)
@@ -289,9 +292,11 @@ _TOUCHED = (*_MADE, ChangeKind.ATTRIBUTES, ChangeKind.RENAMED)
 def proofs_of(
     ledger: Ledger, plan: str, batch: int, tree: bytes, policy: DigestPolicy
 ) -> tuple[model.PassSeen | None, model.ProofSeen | None]:
-    """The newest final pass over a tree, or the newest that carries it back, of whatever attempt, and the newest finished
-    verification. Whether that began after the pass is told by numbers (see `CutoverNotes.proofs_before`), not by times: it
-    compares both sides as they are, so then it is of what the pass left.
+    """The newest final pass over a tree (or the newest that carries it back), of any attempt, and the newest finished
+    verification.
+
+    Numbers decide whether the verification began after the pass (see `CutoverNotes.proofs_before`), not times. A
+    verification compares both sides as they are, so one that began later covers the result of the pass.
     """
     passes = (one for one in reversed(ledger.passes.of_batch(plan, batch)) if one.kind is PassKind.FINAL)
     made = next((one for one in passes if covers(ledger.passes, one, (tree,))), None)
@@ -343,7 +348,7 @@ VIA_MANIFEST = "manifest"
 
 
 def plan_of(parts: BackParts, record: model.CutoverRecord) -> Plan:
-    """The plan of the rollback. Raises Refused where nothing was carried back yet."""
+    """The plan of the rollback. Raises Refused if nothing was carried back yet."""
     noted = switched_pass(parts.ledger, record)
     if noted is None:
         raise Refused(f"nothing was carried back of {show(record.tree.path)} yet", hint="run the same command again")
@@ -351,7 +356,9 @@ def plan_of(parts: BackParts, record: model.CutoverRecord) -> Plan:
 
 
 async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: CatalogRecord) -> CatalogRecord:
-    """The catalog of the target at the switch, with `now` of it. Raises Refused if what the target was is not known."""
+    """Write the catalog of the target at the switch; `now` is its present catalog. Raises Refused if the state at the
+    switch is not known.
+    """
     tree, known = record.tree.path, parts.own.verifications.of_plan(record.plan)
     proof = next((one for one in known if one.id == record.notes.verification_id), None)
     if proof is None or not proof.whole or proof.differences:
@@ -360,7 +367,8 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
             cause="the ledger has no verification without differences for this cutover",
             hint="nothing tells what the user changed since; bring the ledger back as it was",
         )
-    # What was changed later than 2 s before the record's begin is sent again: no user could change anything before the thaw.
+    # Files that changed later than 2 s before the record's begin are sent again: no user could change anything before
+    # the thaw.
     at_s = record.times.get(model.CutoverState.THAWING, proof.finished_at_s or proof.started_at_s)
     name = f"switch-{now.name}"
     opening = replace(
@@ -389,7 +397,7 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
 def _start_pass(parts: BackParts, record: model.CutoverRecord, catalog: CatalogRecord) -> PassRecord:
     written = parts.world.chunk_lists.write(PLAN, record.id, ())
     plan = _plan(parts, record, scan_id=catalog.scan_id, catalog=catalog.name, chunk_list=written.chunk_list)
-    # Always the same for the ledger: only its name and its batch matter here.
+    # The recorded plan never changes: the ledger needs only its name and its batch.
     parts.ledger.plans.record(plan, path="", checksum="")
     for now, then in ((BatchState.PLANNED, BatchState.SEEDING), (BatchState.SEEDING, BatchState.SEEDED)):
         known = parts.ledger.plans.read(PLAN)
@@ -413,7 +421,9 @@ VERB = "rollback"
 Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 
 _MOST_PASSES = 3
-"""In one call: what could not be renamed on the source, because it was not there as before, is sent by the next pass."""
+"""In one call. A path that could not be renamed on the source, because it was missing or had changed there, is sent by
+the next pass.
+"""
 _FLUSHED_AT_ONCE = 256
 _ROLES = (
     "here the target is read and the source is written, so the one is called the source, and the other the target: "
@@ -421,18 +431,20 @@ _ROLES = (
 
 
 _GIVEN_UP = "given-up"
-"""In the directory of a rollback: the paths, each with a NUL, that are carried back whether they changed or not."""
+"""A file in the directory of a rollback: the paths to carry back even if unchanged, each ended by a NUL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarryingBack:
-    """Carries back what users changed on the target since the switch, one user tree at a time. `open` is the site of a cutover's rollback, made where there is none; file systems are opened anew
-    for every block. `directory` holds these sites; `catalogs` are the migration's own, where the source's `ctimes` may be relied
-    on.
+    """Carries back users' changes on the target since the switch, one user tree at a time.
 
-    The caller holds the lock `run`, and has frozen both sides: the target's top may be closed or frozen, the source's is
-    frozen and stays so. Every method may be called again after a crash at any instant. All raise Refused where a guard
-    trips, and MigratorError where something stopped the work; `carry` then goes on when it is called again.
+    `open` opens the site of a cutover's rollback, creates it if there is none, and opens the file systems anew each
+    time. `directory` holds these sites. `catalogs` are the migration's own; `ctimes`: the ctimes of the source are
+    reliable.
+
+    The caller holds the lock `run` and has frozen both sides: the target's top may be closed or frozen, the source's is
+    frozen and stays so. Every method may be called again after a crash at any instant. All raise Refused if a check
+    fails, and MigratorError if something stopped the work; the next call of `carry` then resumes.
     """
 
     directory: Path
@@ -443,8 +455,8 @@ class CarryingBack:
     open: Callable[[model.CutoverRecord], AbstractAsyncContextManager[BackParts]]
 
     def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
-        """What the migration's own catalogs `before` and `now` say somebody changed on the retained source, but for what rollbacks
-        have carried. Blocking; raises UsageError, Refused.
+        """Changes of the retained source between the migration's catalogs `before` and `now`, without those that
+        rollbacks carried. Blocking; raises UsageError, Refused.
         """
         with carried_ledger(self.directory, record) as ledger:
             passes = () if ledger is None else ledger.passes.of_batch(PLAN, record.id)
@@ -461,8 +473,10 @@ class CarryingBack:
         )
 
     def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange]) -> int:
-        """Let the rollback overwrite what somebody changed there: note down durably what is to be carried back whether it changed
-        or not, and move what stands there to the trash of the source; how many paths. Blocking; raises OSError.
+        """Let the rollback overwrite changes on the source, and return the number of paths moved to its trash.
+
+        First records durably the paths to carry back even if unchanged, then moves the present entries to the trash of
+        the source. Blocking; raises OSError.
         """
         directory = rollback_directory(self.directory, record)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -475,7 +489,7 @@ class CarryingBack:
         with closing(MovingTarget(self.source_root)) as moves:
             moves.open_place(place)
             for change in changes:
-                # Of a directory that was there before only attributes differ, and what lies in it is listed by itself.
+                # A directory that was there before differs only in attributes; its entries are listed themselves.
                 if change.stands is EntryType.DIRECTORY and change.kind is SourceChangeKind.CHANGED:
                     continue
                 kept += moves.trash(change.path, place) is not None
@@ -489,14 +503,16 @@ class CarryingBack:
         return tuple(path for path in noted.split(b"\0") if path)
 
     async def carry(self, record: model.CutoverRecord) -> model.TargetChanges:
-        """Bring what the user made, changed, renamed and removed on the target to the source; what goes there goes to the
-        trash of the source. Always reads the target anew. When it returns, all of it is on the source's disks.
+        """Carry the user's new, changed, renamed and removed paths on the target back to the source.
 
-        Raises Refused also where it cannot be told any more what the target was at the switch.
+        Replaced and removed entries go to the trash of the source. Always reads the target anew. On return, all of it
+        is on the source's disks.
+
+        Also raises Refused if the state of the target at the switch can no longer be known.
         """
         async with self.open(record) as parts:
             await _learn_what_the_source_keeps(parts)
-        # Opened again, so that what the source is known not to keep is not tried there.
+        # Opened again, so attributes that the source cannot keep are not tried there.
         async with self.open(record) as parts:
             parts.ledger.site.update_identities(parts.site.target, parts.site.source)
             with parts.files.open(VERB, parts.now_s()) as directory:
@@ -511,16 +527,18 @@ class CarryingBack:
                         await _carry(parts, invocation, record, again=self._given_up(record))
                         run.exit_code = ExitCode.DONE
                 except MigratorError as error:
-                    # The parts of a pass call the target the source.
+                    # A pass calls the side that it reads the source: here, the target.
                     error.message = _ROLES + error.message
                     error.args = (error.message,)
                     raise
             return target_changes(parts.ledger, record)
 
     async def compare(self, record: model.CutoverRecord) -> VerificationRecord:
-        """Compare both sides as they are now, source against target as at the cutover: so what the target could never keep of
-        a file that the user did not touch is the loss that it was, and what the source cannot keep of something that he made
-        on the target is a difference. What differs is sent by the next `carry`. Raises what the verb `verify` raises.
+        """Compare both sides as they are now, source against target as at the cutover.
+
+        So an attribute that the target could not keep, of a file that the user did not touch, is the same loss as
+        before. An attribute of a new file on the target that the source cannot keep is a difference. The next `carry`
+        sends what differs. Raises what the verb `verify` raises.
         """
         async with self.open(record) as parts:
             return await parts.compare(plan_of(parts, record))
@@ -534,7 +552,7 @@ class CarryingBack:
 
 
 async def _learn_what_the_source_keeps(parts: BackParts) -> None:
-    """Probed once for each rollback, since the openings give what is known of it to the file system."""
+    """Probe the source once for each rollback; each opening passes the result to its file system."""
     if parts.ledger.site.required().capabilities is not None:
         return
     if problems := (await parts.source.health()).problems:
@@ -557,7 +575,7 @@ async def _learn_what_the_source_keeps(parts: BackParts) -> None:
 async def _carry(
     parts: BackParts, invocation: Invocation, record: model.CutoverRecord, *, again: Sequence[bytes]
 ) -> None:
-    """What a killed call left is ended, then the target is read and what changed is sent, as often as something is left."""
+    """Recover from a killed call, then read the target and send the changes, until a pass leaves nothing to retry."""
     ledger, site = parts.ledger, exchanged(parts.site, parts.ledger.site.required())
     await recover(invocation, site, heard_at_s=0.0)
     await expire_trash(invocation, parts.deltas, site)
@@ -576,7 +594,8 @@ async def _carry(
         if (stopped := summary.stopped) is not None:
             raise MigratorError(stopped.message, cause=stopped.cause, hint=stopped.hint)
         made = newest_pass(ledger, record)
-        # The device number of servers, or of FUSE, changes with every mount: such a mount lets no sync of all through.
+        # The device number of a server or FUSE mount changes with every mount: such a mount does not pass on a sync of
+        # all.
         if made is not None and parts.site.source.device is None:
             await _flush(parts, made)
         if made is None or not only_not_renamed(ledger.passes, made.id):
@@ -595,7 +614,7 @@ async def _scan_whole(parts: BackParts, record: model.CutoverRecord) -> CatalogR
 
 
 def _first(now: CatalogRecord, scan: Scan) -> Scan:
-    """The scan that was just made serves the pass that follows."""
+    """The pass that follows uses the scan that was just made."""
     waiting = [now]
 
     async def scan_or_take(trees: Sequence[bytes]) -> CatalogRecord:
@@ -605,7 +624,7 @@ def _first(now: CatalogRecord, scan: Scan) -> Scan:
 
 
 async def _flush(parts: BackParts, made: PassRecord) -> None:
-    """Every path that a pass has sent, before it counts: the bricks have it in memory only."""
+    """Sync every path that a pass has sent before the pass counts: the bricks have them only in memory."""
     for chunk in parts.world.chunk_lists.chunks(made.chunk_list):
         paths = iter(await asyncio.to_thread(parts.world.chunk_lists.paths, made.chunk_list, chunk.number))
         while some := [listed.path for listed in islice(paths, _FLUSHED_AT_ONCE)]:

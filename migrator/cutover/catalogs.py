@@ -33,8 +33,8 @@ _DIFFER = """(
         OR $ctimes AND b.nlink = 1 AND n.nlink = 1 AND b.ctime_ns <> n.ctime_ns
     )
 )"""
-"""The times of a directory change with its entries, which are looked at themselves. The ctime of a file with several names
-changes when another user's names are purged; that of a file on Gluster may differ from replica to replica.
+"""The times of a directory change with its entries, which are compared themselves. The ctime of a file with several
+names changes when another user's names are purged; on Gluster it may differ from replica to replica.
 """
 
 _CARRIED = """EXISTS (
@@ -42,7 +42,7 @@ _CARRIED = """EXISTS (
     AND (n.type = 'directory' OR carried.size = n.size AND carried.mtime_ns = n.mtime_ns
         AND carried.symlink_target IS NOT DISTINCT FROM n.symlink_target)
 )"""
-"""The target had it like that when it was carried back."""
+"""The target had the same entry when a rollback carried it back."""
 
 _CHANGED = f"""
     SELECT coalesce(b.path, n.path) AS path, n.type AS stands,
@@ -67,9 +67,11 @@ def changed_source(
     ctimes: bool,
     scratch: Scratch,
 ) -> Sequence[SourceChange]:
-    """What the catalog `now` of a tree has otherwise than `before`, both of the source. `carried` are
-    catalogs of the target that were carried back since, oldest first: what the last of them lacks may be gone, and what any
-    of them has may be there. `ctimes`: those of the source can be relied on. Raises Refused.
+    """Compare the catalog `now` of a tree with `before`; both are of the source.
+
+    `carried` are the catalogs of the target that rollbacks have carried back since, oldest first. An entry may be gone
+    if the last of them lacks it, and may be there if any of them has it. `ctimes`: the ctimes of the source are
+    reliable. Raises Refused.
     """
     if not now.record.whole:
         raise Refused(
@@ -93,9 +95,10 @@ def changed_source(
 # The catalog of a tree on the target at the switch, from the manifest of the verification before it.
 
 
-# The user changed whatever has another inode, size, mtime or ctime now, or is not there. Of that the manifest knows what the
-# target's file was; the other attributes are the source's, which the target's were equal to as far as it keeps them.
-# Where nothing changed the row is that of now, so that what the target keeps in another form is no change.
+# The user changed an entry if its inode, size, mtime or ctime differ now, or if it is gone. The manifest has inode,
+# size and times of the target's file. It has the other attributes from the source; the target's were equal as far as it
+# keeps them. An unchanged entry gets the row of `now`, so an attribute that the target keeps in another form is no
+# change.
 _ROWS = """
     WITH proven AS (
         SELECT * FROM read_parquet($manifest)
@@ -140,8 +143,9 @@ def write_switched(
     hidden: bytes,
     scratch: Scratch,
 ) -> CatalogRecord:
-    """Write the catalog of what a tree was on the target when its user was switched there, by the manifest of its `proof`, among
-    `catalogs`, of which `now` has the tree as it is. The path `hidden` in the tree is left out. Raises Refused.
+    """Write the catalog of a tree on the target at the switch, from the manifest of its `proof`, into `catalogs`.
+
+    `now` names the catalog of the tree as it is. The path `hidden` in the tree is left out. Raises Refused.
     """
     if proof.manifest is None or ManifestDirectories.digest(proof.manifest) != proof.manifest_digest:
         raise Refused(
@@ -183,6 +187,6 @@ def write_switched(
 
 def _copy(connection: duckdb.DuckDBPyConnection, file: Path, *, manifest: str, tree: bytes, hidden: bytes) -> None:
     columns = ", ".join(ROW_SCHEMA.names)
-    # The query is one of this module's; all that comes from outside are parameters.
+    # The query consists of constants of this module; every value from outside is a parameter.
     query = f"COPY (SELECT {columns} FROM ({_ROWS})) TO $file (FORMAT parquet, COMPRESSION zstd)"  # noqa: S608
     connection.execute(query, {"manifest": manifest, "tree": tree, "hidden": hidden, "file": str(file)})
