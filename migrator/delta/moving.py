@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from migrator.delta.store import MoveListFiles
     from migrator.ledger.ledger import PassRecords
 
-# A move list is applied in three steps; each may be interrupted anywhere and repeated. First every renamed path leaves its
-# tree for a path of its own in the pass's place of the trash, everything in a directory before the directory. Then vanished
-# paths go to the trash. Then a mark is made, and the renamed paths get their new names, each directory before what it holds.
-# Before the mark the trees only lose names, after it they only gain names, so the state on disk always shows what is left to do.
+# A move list is applied in three steps; each may be interrupted anywhere and repeated. First, every renamed path moves
+# out of its tree to a staging path in the pass's place of the trash, with the content of a directory before the
+# directory. Second, vanished paths move to the trash. Third, a mark is made, and the renamed paths get their new names,
+# each directory before its content. Before the mark the trees only lose names, after it they only gain names, so the
+# state on disk always shows which work is left.
 
 
 _AT_ONCE = 256
@@ -44,8 +45,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovingWorld:
-    """Ports of `apply_moves`. `sync` returns when everything done before the call is on the target's disks; `health` checks
-    the source, starting after the call. A call that takes longer than `timeout_s` has failed.
+    """Ports of `apply_moves`. `sync` returns when all earlier work is on the target's disks; `health` checks the
+    source, starting after the call. A call that takes longer than `timeout_s` has failed.
     """
 
     source: FileSystem
@@ -60,16 +61,16 @@ class MovingWorld:
 
 @dataclass(slots=True, kw_only=True)
 class Moved:
-    """What one call of `apply_moves` did, without earlier calls.
+    """The result of one call of `apply_moves`, without earlier calls.
 
-    `renamed` paths have their new names; `displaced` paths were in their way, or were no directory where one has to be, and
-    are in the trash. `trashed` counts the vanished paths; `left` ones are on the source again, or could not be looked up: they
-    stay.
+    `renamed` paths have their new names. `displaced` paths blocked a new name, or were no directory although one is
+    needed there; they are in the trash. `trashed` counts the vanished paths; `left` ones are on the source again, or
+    could not be looked up: they stay.
 
-    `to_send`: renames whose paths were not on the target, or not as listed; complete unless the call was stopped. The new
-    names have to be sent; for a directory, everything in it.
+    `to_send`: renames whose paths were not on the target, or not as listed; complete unless the call was stopped. The
+    new names have to be sent; for a directory, everything in it.
 
-    `stop`: why the call could not finish, for people. The next call resumes.
+    `stop`: why the call could not finish, for display. The next call resumes.
     """
 
     renamed: int = 0
@@ -81,7 +82,7 @@ class Moved:
 
 
 async def apply_moves(world: MovingWorld, *, move_list: str, digest: str, place: str) -> Moved:
-    """Apply the rest of a move list; when it returns without a stop, all of it is durable.
+    """Apply the rest of a move list; if it returns without a stop, all of it is durable.
 
     `place` is the pass's own in the trash, always the same for one list. May be called again after any crash, but not
     concurrently, nor after the chunks of the pass have begun. The caller has checked both mounts. Raises Refused if the
@@ -109,7 +110,7 @@ class _StepStopped(Exception):
 
 
 _StillThere = tuple[Gone, EntryType]
-"""A vanished path, and the type of what the target has there now."""
+"""A vanished path, and the type of its present entry on the target."""
 
 
 class _Carrying:
@@ -133,7 +134,7 @@ class _Carrying:
             await self._each(self._renames(), self._take_out)
             await self._trash_gone()
             if next(self._renames(), None) is not None:
-                # Everything before the mark must be on the disks before the mark, and the mark before everything after it.
+                # All earlier work must be on the disks before the mark, and the mark before all later work.
                 await self._sync()
                 await self._call(
                     "making a directory in the trash of the target", lambda: self._moves.make_directory(self._mark)
@@ -155,7 +156,7 @@ class _Carrying:
             yield number, rename
 
     def _check(self, tree: bytes, path: bytes) -> None:
-        """A list never removes a whole tree, and touches nothing outside the trees."""
+        """Raises Refused if the list would remove a whole tree, or touch a path outside the trees."""
         if not tree or path == tree or not is_beneath(path, tree):
             raise Refused(
                 f"the move list {self._list!r} names {show(path)}, which does not lie in the user tree {show(tree)}",
@@ -170,7 +171,9 @@ class _Carrying:
         return b"%s/missing/%06d/%d" % (self._staged, number // _PER_DIRECTORY, number)
 
     def _location(self, gone: Gone) -> tuple[bytes, bytes]:
-        """Where a vanished path lies after all renames were taken out, and what it would be called on the source now."""
+        """The location of a vanished path after all renames were taken out, and the name that it would have on the
+        source now.
+        """
         end = len(gone.path)
         while (end := gone.path.rfind(b"/", 0, end)) > 0:
             if (above := self._directories.get(gone.path[:end])) is not None:
@@ -179,7 +182,7 @@ class _Carrying:
         return gone.path, gone.path
 
     def _take_out(self, numbered: tuple[int, Rename]) -> None:
-        """Take one renamed path out of its tree; if that is impossible, record it durably."""
+        """Move one renamed path out of its tree; if that is impossible, record it durably."""
         number, rename = numbered
         staged, missing = self._staged_path(number), self._missing_path(number)
         with _saying(f"taking {show(rename.old)} out for its new name {show(rename.new)}"):
@@ -193,7 +196,7 @@ class _Carrying:
             self._moves.make_directory(missing)
 
     def _put(self, numbered: tuple[int, Rename]) -> None:
-        """Put one path under its new name. Anything else with that name is stale: the name belongs to this path."""
+        """Put one path under its new name. Any other entry with that name is stale: the name belongs to this path."""
         number, rename = numbered
         staged = self._staged_path(number)
         with _saying(f"renaming {show(rename.old)} to {show(rename.new)}"):
@@ -234,7 +237,7 @@ class _Carrying:
         return seen.size_bytes == rename.size_bytes and seen.mtime_ns in times_ns
 
     async def _trash_gone(self) -> None:
-        """Move vanished paths to the trash, if the source proves now that they are gone."""
+        """Move vanished paths to the trash, if the source now proves their absence."""
         vanished = iter(self._world.lists.gone(self._list))
         while block := list(islice(vanished, _LOOKS_AT_ONCE)):
             for gone in block:
@@ -248,10 +251,10 @@ class _Carrying:
                 await self._each(await self._proven(there), self._trash_one)
 
     async def _proven(self, there: Sequence[_StillThere]) -> Sequence[Gone]:
-        """Paths that are proven absent on a source that was healthy before the first and after the last look-up: their name
-        is unused, or the source has a directory there and the target something else, or the reverse.
+        """Paths that are proven absent on a source that was healthy before the first and after the last look-up: their
+        name is unused, or exactly one of source and target has a directory there.
 
-        The type in the list does not count: since that catalog another pass may have sent what has the name now.
+        The type in the list does not count: another pass may have sent a new entry of this name since that catalog.
         """
         await self._check_health()
         source = self._world.source
@@ -270,7 +273,7 @@ class _Carrying:
                     raise _StepStopped(reason, f"looking at {show(gone.path)} on the source: {_words(entry)}")
                 self.moved.left += 1
             elif (entry.type is EntryType.DIRECTORY) is not (kind is EntryType.DIRECTORY):
-                # What has its name on the source cannot be created on the target before this one is gone.
+                # The new source entry of this name cannot be created on the target until this one is gone.
                 proven.append(gone)
             else:
                 self.moved.left += 1
@@ -315,7 +318,7 @@ class _Carrying:
 
 @contextmanager
 def _saying(what: str) -> Iterator[None]:
-    """An error of a system call stops the step; the message names the operation."""
+    """Turn an error of a system call into a stop of the step; the message names the operation."""
     try:
         yield
     except TimeoutError:
@@ -343,8 +346,9 @@ async def carry_out_moves(
     moves: MovingTarget,
     lists: "MoveListFiles",
 ) -> None:
-    """Apply the move list of a pass, unless that was done before; a stop is in `under_way`. May be called again after any
-    crash. Paths that could not be renamed are recorded with the pass, and the next one sends them. Raises Refused.
+    """Apply the move list of a pass, unless an earlier call has done so; a stop is in `under_way`. May be called again
+    after any crash. Paths that could not be renamed are recorded with the pass, and the next one sends them. Raises
+    Refused.
     """
     world, batch = under_way.world, under_way.batch.number
     if record.moved_at_s is not None or record.move_list is None:
@@ -375,7 +379,7 @@ async def carry_out_moves(
 
 
 def only_not_renamed(passes: "PassRecords", pass_id: int) -> bool:
-    """Whether the only changed paths of a pass are those that could not be renamed on the target. They changed before it
+    """Whether the only changed paths of a pass are those that it could not rename on the target. They changed before it
     began, and the next pass sends them.
     """
     changed = passes.attention(pass_id, FileProblemKind.CHANGED)
@@ -402,7 +406,7 @@ def _say_moved(under_way: PassUnderWay, title: str, moved: Moved) -> None:
 
 
 def _not_renamed(moved: Moved) -> list[FileProblem]:
-    """For a directory the next pass sends its whole user tree: simple, and rare."""
+    """For a directory, the next pass sends its whole user tree: this is simple, and rare."""
     paths = {one.tree if one.type is EntryType.DIRECTORY else one.new for one in moved.to_send}
     return [
         FileProblem(path=path, kind=FileProblemKind.CHANGED, errno=None, reason=_NOT_RENAMED) for path in sorted(paths)

@@ -53,8 +53,9 @@ _OTHER_INODE = """(CASE
     WHEN b.gfid IS NOT NULL OR n.gfid IS NOT NULL OR b.dev = n.dev THEN b.ino <> n.ino
     ELSE false
 END)"""
-"""True if the inodes are known to differ. On Gluster the inode number is the low half of the gfid, through mount and bricks;
-elsewhere numbers of different devices prove nothing (a new mount may have another device number)."""
+"""True if the inodes are known to differ. On Gluster the inode number is the low half of the gfid, through mount and
+bricks. Elsewhere numbers of different devices prove nothing (a new mount may have another device number).
+"""
 
 _DIFFER = f"""(CASE
     WHEN b.type <> n.type OR {_ATTRIBUTES} OR b.mtime_ns <> n.mtime_ns OR {_OTHER_INODE} THEN true
@@ -80,8 +81,9 @@ _SETTINGS = f"""
     FROM base_rows WHERE {_SELECTED};
     CREATE TEMP VIEW now AS SELECT {_LISTED} FROM now_rows WHERE {_SELECTED}
 """
-"""`above` is the directory that holds a path. DuckDB has few functions on BLOB; on `hex` it is exact. `resend`: nothing of the tree is
-known to have arrived. A change of the base between these times may have left no trace."""
+"""`above` is the directory of a path. DuckDB has few functions on BLOB; on `hex` the expression is exact. `resend`: no
+path of the tree is known to have arrived. A change of the base between these times may have left no trace.
+"""
 
 _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)
 _CONTENT = f"hash({', '.join(column for column in _COLUMNS if column not in ('tree', 'dev'))})"
@@ -92,7 +94,9 @@ _CANDIDATES = f"""
         UNION ALL SELECT hash(path), {_CONTENT} FROM now
     ) GROUP BY key, content HAVING count(*) <> 2
 """
-"""Hashes of the paths that may differ: of 10^8 paths each way DuckDB 2.0 groups two numbers in 512 MiB, and does not join the rows."""
+"""Hashes of the paths that may differ. For 10^8 paths on each side, DuckDB 2.0 groups two numbers per path in 512 MiB,
+but cannot join the rows in it.
+"""
 
 _PART = "(SELECT * FROM {} SEMI JOIN candidates ON hash(path) = key WHERE hash(path) % {{parts}} = {{part}})"
 _DIFFERING_PART = f"""
@@ -101,7 +105,7 @@ _DIFFERING_PART = f"""
     WHERE b.path IS NULL OR n.path IS NULL OR b.unsettled OR {_DIFFER}
 """
 _JOINED_PATHS = 10_000_000
-"""Of candidates, in one of several joins."""
+"""Maximum number of candidates per join; more are split over several joins."""
 
 _DIFFERING = f"""
     CREATE TEMP VIEW was AS
@@ -127,8 +131,9 @@ _REAPED = """
         AND listed.mtime_ns = was.mtime_ns AND listed.ctime_ns = was.ctime_ns
     ANTI JOIN unsettled ON unsettled.path = was.path
 """
-"""Paths of `was` that are unchanged on the reap list, and so were never sent. Paths that are unsettled by name are sent all the
-same."""
+"""Paths of `was` that are unchanged on the reap list, and so were never sent. Paths that are unsettled by name are sent
+anyway.
+"""
 
 _SAME_INODE = """
     b.ino = n.ino AND b.tree = n.tree
@@ -153,8 +158,9 @@ _PAIRED = f"""
     END || from_byte(parents.old, octet_length(parents.holder) + 1);
     CREATE OR REPLACE TEMP TABLE blocked (path BLOB, tree BLOB)
 """
-"""`paired`: directories with the same inode in both catalogs, under whatever names. `headed`: those that did not just move with the
-directory above. A directory that is not in `was` did not move."""
+"""`paired`: directories with the same inode in both catalogs, under any names. `headed`: those that did not merely move
+with the directory above. A directory that is absent from `was` did not move.
+"""
 
 _BLOCKED = """
     INSERT INTO blocked
@@ -162,7 +168,7 @@ _BLOCKED = """
     FROM placed ANTI JOIN paired ON paired.old = placed.path SEMI JOIN paired AS taken ON taken.new = placed.place
     WHERE placed.type = 'directory'
 """
-"""Vanished directories whose name another directory has now, with content of its own."""
+"""Vanished directories whose name now belongs to another directory with content of its own."""
 
 _SEGMENT_SOURCES = """
     SELECT old AS path, tree, new AS target FROM headed
@@ -171,8 +177,9 @@ _SEGMENT_SOURCES = """
 """
 
 _SEGMENTS = "CREATE OR REPLACE TEMP TABLE segments (tree BLOB, start BLOB, cut BIGINT, target BLOB)"
-"""From `start` to the next row's start, the nearest directory above the paths has a name of `cut` bytes and became `target` (null: it
-is gone); without `cut`, the paths keep their names."""
+"""From `start` to the next row's start, the nearest directory above the paths has a name of `cut` bytes and became
+`target` (null: it is gone). If `cut` is null, the paths keep their names.
+"""
 
 _PLACED = """
     CREATE OR REPLACE TEMP TABLE placed AS
@@ -187,7 +194,7 @@ _OCCUPIED = """
     ) SEMI JOIN (SELECT path FROM here WHERE type = 'directory') now USING (path)
     ORDER BY path || '/'::BLOB
 """
-"""Directories that moved or vanished while another one got their name: equal paths beneath it are new there."""
+"""Directories that moved or vanished while another one took their name: equal paths beneath it are new there."""
 
 _MATCHED = f"""
     CREATE TEMP TABLE slots AS
@@ -224,7 +231,7 @@ _RENAMES = """
     SELECT renamed.tree, old, new, here.type, here.size, here.mtime_ns
     FROM renamed JOIN here ON here.path = renamed.new ORDER BY old DESC
 """
-"""The content of a directory before it."""
+"""The content of a directory precedes it."""
 
 _SENT = f"""
     CREATE TEMP TABLE sent AS
@@ -302,8 +309,9 @@ _ENTRIES = f"""
     SELECT path, tree, brick, type, bytes, link_group, mtime_ns, position
     FROM now_rows WHERE {_SELECTED} AND path IN (SELECT path FROM wanted_paths)
 """
-"""The rows to list: everything that is sent, all names of its link groups, and the directories whose times change by that,
-by renames or by deletions."""
+"""The rows to list: everything that is sent, all names of its link groups, and the directories whose times change
+because of sent paths, renames or deletions.
+"""
 
 
 # Running a comparison, out of core.
@@ -331,15 +339,16 @@ class Comparisons:
         unsettled_trees: Collection[bytes] = (),
         reap_list: Path | None = None,
     ) -> Iterator["Comparison"]:
-        """Compare two closed catalogs. `unsettled` are paths, and `unsettled_trees` whole trees, that are not known to have
-        arrived: they are sent again whether they changed or not.
+        """Compare two closed catalogs. `unsettled` are paths, and `unsettled_trees` whole trees, that are not known to
+        have arrived: they are sent again whether they changed or not.
 
-        Files of `reap_list` (see `ReapLists.checked`) are not on the target. They are not sent while they keep content and
-        place, even in an unsettled tree; they are sent, never renamed, if they or a directory above were renamed.
+        Files of `reap_list` (see `ReapLists.checked`) are not on the target. While they keep content and place, they
+        are not sent, even in an unsettled tree. If they or a directory above were renamed, they are sent, never
+        renamed.
 
         The roots of the trees are ignored: they stay closed until the cutover. Nothing is renamed in an unsettled tree.
-        Raises UsageError if a catalog does not exist, Refused if one is damaged or does not cover the trees, or if `now`
-        is not whole of these trees (paths that a base lacks are sent again).
+        Raises UsageError if a catalog does not exist, Refused if one is damaged or does not cover the trees, or if
+        `now` is incomplete for these trees (paths that a base lacks are sent again).
         """
         before = self._catalogs.open(base)
         after = self._catalogs.open(now)
@@ -372,7 +381,7 @@ class Comparisons:
 
 
 def _compare(connection: duckdb.DuckDBPyConnection, reap_list: Path | None) -> None:
-    """Make all tables of a comparison."""
+    """Create all tables of a comparison."""
     connection.execute(_CANDIDATES)
     (candidates,) = connection.execute("SELECT count(*) FROM candidates").fetchone() or (0,)
     parts = candidates // _JOINED_PATHS + 1
@@ -404,7 +413,7 @@ def _place_directories(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _place(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Fill `placed`. Returns whether any directory moves paths."""
+    """Fill `placed`. Returns whether any directory changes the place of paths."""
     sources = connection.execute(_SEGMENT_SOURCES).fetchall()
     connection.execute(_SEGMENTS)
     segments = list(_segments(sources))
@@ -438,15 +447,15 @@ _Source = tuple[bytes, bytes, bytes | None]
 
 
 def _segments(sources: Sequence[_Source]) -> Iterator[tuple[bytes, bytes, _Source | None]]:
-    """Tree, start and nearest directory above, for every run of paths; None: no directory of `sources` is above. `sources`
-    (path, tree, ...) are in order, the content of a directory right after it.
+    """Tree, start and nearest directory above, for every run of paths; None: no directory of `sources` is above.
+    `sources` (path, tree, ...) are sorted so that the content of a directory directly follows it.
     """
     open_ones: list[_Source] = []
 
     def close(until: bytes | None) -> Iterator[tuple[bytes, bytes, _Source | None]]:
         while open_ones and (until is None or not until.startswith(open_ones[-1][0] + b"/")):
             last = open_ones.pop()
-            # The byte after the slash: no path beneath the directory starts like this.
+            # The byte after the slash: no path beneath the directory starts with this.
             yield last[1], last[0] + b"0", open_ones[-1] if open_ones else None
 
     for source in sources:
@@ -480,16 +489,16 @@ class Comparison:
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
     def renames(self) -> Iterator[Rename]:
-        """Under their names in the base, and everything in a directory before it. The caller takes all of them out of their old
-        names before the first one gets its new name: chains and cycles need no order.
+        """Renames under their names in the base, with the content of a directory before the directory. The caller moves
+        all old names away before it creates the first new name: chains and cycles need no order.
         """
         for tree, old, new, kind, size_bytes, mtime_ns in self._rows(_RENAMES):
             yield Rename(tree=tree, old=old, new=new, type=EntryType(kind), size_bytes=size_bytes, mtime_ns=mtime_ns)
 
     def gone(self) -> Iterator[Gone]:
-        """The outermost vanished paths, in order of path, the content of a directory right after it. Another entry may have
-        the name now: a directory became something else or the reverse, or another directory was renamed to it. Files that
-        were replaced by other files are not included.
+        """The outermost vanished paths, in order of path; the content of a directory directly follows it. Another entry
+        may have the name now: a directory became something else or the reverse, or another directory was renamed to it.
+        Files that were replaced by other files are not included.
         """
         counted: list[Gone] = []
         # Positions in `counted` of the paths above the row: a directory that was renamed out of a vanished one may hold
@@ -508,10 +517,10 @@ class Comparison:
         yield from counted
 
     def listings(self, batches: Sequence[Sequence[bytes]]) -> Iterator[Listing]:
-        """What to send of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
+        """The entries to send of these trees, for packing, as for a plan (see `CatalogQueries.listings`).
 
-        A changed file brings all names of its link group; a new, renamed or removed entry brings the directories that hold
-        it, because their times change.
+        A changed file adds all names of its link group. A new, renamed or removed entry adds its directories, because
+        their times change.
         """
         if not self._chosen:
             self._connection.execute(_ENTRIES)
@@ -534,16 +543,16 @@ _BRING_BACK = "restore the state directory"
 
 
 class MoveListFiles:
-    """The move lists of a site, one for each delta pass. A list's name is relative to their directory, so that a site can be moved.
-    Reading raises Refused if a list is missing or damaged.
+    """The move lists of a site, one for each delta pass. A list's name is relative to their directory, so that a site
+    can be moved. Reading raises Refused if a list is missing or damaged.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def write(self, name: str, renames: Iterable[Rename], gone: Iterable[Gone]) -> model.WrittenMoves:
-        """Write a list durably, in the given order; some thousand rows are in memory. Replaces a list of the same name by an interrupted
-        pass. Raises UsageError for an unusable name, and OSError.
+        """Write a list durably, in the given order, with some thousand rows in memory. Replaces a list of the same name
+        from an interrupted pass. Raises UsageError for an unusable name, and OSError.
         """
         if not _NAME.fullmatch(name):
             raise UsageError(f'"{name}" cannot be the name of a move list', hint="letters, digits, dots, dashes")
@@ -652,7 +661,7 @@ _EARLIER = """
     WHERE (now_type IS NULL OR (now_type = 'directory') <> (type = 'directory'))
         AND (base_type IS NULL OR (base_type = 'directory') <> (type = 'directory'))
 """
-"""Paths that vanished since the base are in another list already."""
+"""Another list already contains paths that vanished since the base."""
 
 _FOUND = """
     CREATE OR REPLACE TEMP TABLE found AS
@@ -737,8 +746,8 @@ class FoundExtras:
         self._connection = connection
 
     def lost(self, tree: bytes) -> TreeChanges | None:
-        """The extras of a tree in the form of a comparison: the target holds the paths of the base and the extras, and loses the
-        extras. None: it has none.
+        """The extras of a tree in the form of a comparison: the target has the paths of the base and the extras, and
+        loses the extras. None: the tree has none.
         """
         row = self._connection.execute(_TALLY, {"tree": tree}).fetchone()
         names_before, bytes_before, names, size_bytes = row or (0, 0, 0, 0)
@@ -752,8 +761,8 @@ class FoundExtras:
         )
 
     def gone(self) -> Iterator[Gone]:
-        """The outermost extras, in order of path, without directories that are known to hold anything that this
-        program did not copy. May be called again.
+        """The outermost extras, in order of path. Omits directories that are known to hold a path that this program did
+        not copy. May be called again.
         """
         kept = self._directories_with_others()
         outermost: Gone | None = None

@@ -22,7 +22,8 @@ from migrator.transfer.engines.rules_drivers import EndedDriver, PartLog
 from migrator.transfer.model import Outcome, StopReason, StreamCounters
 from migrator.transfer.ports import DriverView, DriverWork
 
-# Arguments that drivers pass to their rsyncs: no blanks, quotes or dollars, because the scripts paste them into shells.
+# Arguments that drivers pass to their rsyncs: they contain no blanks, quotes or dollars, because the scripts paste them
+# into shells.
 
 
 _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
@@ -31,10 +32,10 @@ _PLAIN_PATH = re.compile(rb"/[A-Za-z0-9._/+@%-]*")
 def rsync_words(
     capabilities: TargetCapabilities, *, recopy: bool, bwlimit_bytes_per_s: int | None, privileged: bool
 ) -> list[str]:
-    """As for the chunks of files that follow, in short letters: both drivers refuse some long names.
+    """The options of the file chunks that follow, in short letters: both drivers refuse some long names.
 
-    Without `-r` and `-a`, since lists name every path; attributes of directories are left to the chunks that follow,
-    so that a tree's root stays closed. Files are sent whole.
+    `-r` and `-a` are absent, since lists name every path. The chunks that follow set attributes of directories, so that
+    a tree's root stays closed. rsync sends files whole.
     """
     makes_specials = capabilities.makes_devices and capabilities.makes_fifos and capabilities.makes_sockets
     keeps_xattrs = capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs
@@ -48,7 +49,7 @@ def rsync_words(
         (recopy, ["-I"]),
         (not capabilities.syncfs_reaches_disks, ["--fsync"]),
         (capabilities.keeps_acls, ["-A"]),
-        # As the rsync engine's filters, with an underscore instead of the blank between a rule and its pattern.
+        # These are the rsync engine's filters, with an underscore instead of the blank between a rule and its pattern.
         (keeps_xattrs, ["-X", *(rule.replace(" ", "_") for rule in attribute_filters(capabilities))]),
         (True, [word.decode("ascii") for word in bandwidth(bwlimit_bytes_per_s)]),
     )
@@ -56,19 +57,19 @@ def rsync_words(
 
 
 def is_plain(path: bytes) -> bool:
-    """Whether a path can stand in a shell's script as it is."""
+    """Whether a path needs no quoting in a shell script."""
     return _PLAIN_PATH.fullmatch(path) is not None
 
 
 def search_path(programs: Sequence[bytes]) -> str:
-    """PATH for a driver: where its programs lie, and the usual places."""
+    """PATH for a driver: the directories of its programs, then the usual ones."""
     own = [os.fsdecode(os.path.dirname(program)) for program in programs]
     return ":".join(dict.fromkeys([*own, "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]))
 
 
 class Driver(ABC):
-    """A program that copies whole trees, in runs that it starts nothing of itself. `files` are absolute paths: of the program,
-    then of those that it needs. `privileged`: they run as root.
+    """A program that copies whole trees. It returns commands and starts no process itself. `files` are absolute paths:
+    of the program, then of its dependencies. `privileged`: they run as root.
     """
 
     name: ClassVar[str]
@@ -79,14 +80,16 @@ class Driver(ABC):
         self._privileged = privileged
 
     def refusal(self, view: DriverView) -> str | None:
-        """Why it cannot take a tree: it pastes the paths of both trees and of its directory into shell commands."""
+        """Why the driver cannot take a tree: it pastes the paths of both trees and of its directory into shell
+        commands.
+        """
         if all(map(is_plain, (view.source_tree, view.target_tree, view.work, *self.files))):
             return None
         return f"{self.name} can take no tree whose path holds anything but letters, digits and ._/+@%-"
 
     @abstractmethod
     def command(self, work: DriverWork, view: DriverView) -> Command:
-        """The argv of a new run; nothing of an earlier one is in its directory."""
+        """The argv of a new run; its directory contains nothing of an earlier one."""
 
     @abstractmethod
     def reader(self, view: DriverView, directory: Path) -> "DriverReader":
@@ -116,7 +119,7 @@ class DriverReader(OutputReader, ABC):
 
     @abstractmethod
     def outcome(self, completed: Completed) -> Outcome:
-        """Judge the run, once it has ended. DONE with a message: it left something out."""
+        """Judge the run after it has ended. DONE with a message: the driver omitted something."""
 
     def _look_for_trouble(self, part: PartLog) -> None:
         self.trouble = self.trouble or rules.stop_of((part,), self._view)
@@ -139,7 +142,7 @@ _CACHE = ".pfp2"
 
 
 class DriverDirectories:
-    """One directory for each tree of a pass, closed to others."""
+    """One directory for each tree of a pass, inaccessible to other users."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -149,7 +152,7 @@ class DriverDirectories:
         return self._root / f"pass-{pass_id:06d}" / f"chunk-{chunk:06d}"
 
     def fresh(self, pass_id: int, chunk: int) -> Path:
-        """The directory of a new run, without anything of an earlier one. Raises OSError."""
+        """Create the directory of a new run, and remove the contents of an earlier one. Raises OSError."""
         path = self.directory(pass_id, chunk)
         if path.exists():
             shutil.rmtree(path)
@@ -157,7 +160,7 @@ class DriverDirectories:
         return path
 
     def clear(self, pass_id: int, chunk: int, *, keep_logs: bool) -> None:
-        """Remove the run; its logs stay where they are wanted."""
+        """Remove the run, but keep its logs if `keep_logs` is set."""
         run = self.directory(pass_id, chunk)
         if not keep_logs:
             shutil.rmtree(run, ignore_errors=True)
@@ -170,9 +173,10 @@ class DriverDirectories:
 
 # fpsync: fpart cuts a tree into parts, and a number of rsyncs copy them.
 #
-# Checked with fpsync 1.5.1 (Debian 12) and 1.7. Handled here: it skips `.zfs`, `.snapshot*` and `.ckpt` by default; on a full
-# target it still works off its whole queue. An interrupted run is not resumed: rsync passes over what has arrived. Left to
-# the ordinary chunks that follow: hard links between parts, errors of the crawl, and verification.
+# Checked with fpsync 1.5.1 (Debian 12) and 1.7. This module handles two behaviours: fpsync skips `.zfs`, `.snapshot*`
+# and `.ckpt` by default, and on a full target it still processes its whole queue. An interrupted run is not resumed:
+# rsync skips files that have arrived. The ordinary chunks that follow handle hard links between parts, errors of the
+# crawl, and verification.
 
 
 _PART_STDERR_BYTES = 64 * KIB
@@ -200,7 +204,8 @@ class Fpsync(Driver):
                 *(fpsync, b"-n", b"%d" % work.jobs, b"-t", view.work, b"-vv"),
                 *(b"-f", b"%d" % work.part_files, b"-s", b"%d" % work.part_bytes, b"-T", rsync),
                 *(b"-o", " ".join(words).encode("ascii")),
-                # Instead of its own: those leave out files that may be users'. This one is on anyway.
+                # These replace fpsync's own filters, which exclude files that may be users'. The following option is on
+                # anyway.
                 *(b"-O", b"-e"),
                 view.source_tree,
                 view.target_tree,
@@ -214,7 +219,7 @@ class Fpsync(Driver):
 
 
 class FpsyncReader(DriverReader):
-    """Its own lines show which parts are in flight, the logs of their rsyncs how far they are."""
+    """fpsync's own lines show which parts are in flight; the logs of their rsyncs show the progress."""
 
     def __init__(self, view: DriverView, directory: Path) -> None:
         super().__init__(view, directory, keep_bytes=TAIL_BYTES)
@@ -279,32 +284,32 @@ class FpsyncReader(DriverReader):
 
 # parsyncfp2: fpart cuts a tree into chunks by size, and a number of rsyncs copy them.
 #
-# Checked with the sources of parsyncfp2 2.55 and 2.59. Handled here: `--maxload` out of reach, because rsyncs that it suspends
-# may stay suspended; its own chunks large enough for its limit of 5,000; a bandwidth share that does not round to zero;
-# rsync options that pass its crude patterns; cache and home in a directory of the run; and rsyncs that outlive it, which the
-# confinement waits for. Left to the ordinary chunks that follow: names with newlines (its lists are lines), hard links
-# between chunks, and failed rsyncs.
+# Checked with the sources of parsyncfp2 2.55 and 2.59. This module sets `--maxload` out of reach, because suspended
+# rsyncs may stay suspended. It makes parsyncfp2's chunks large enough for its limit of 5,000, keeps the bandwidth share
+# from rounding to zero, chooses rsync options that pass the script's crude patterns, and puts cache and home into a
+# directory of the run. The confinement waits for rsyncs that outlive the script. The ordinary chunks that follow handle
+# names with newlines (its lists are lines), hard links between chunks, and failed rsyncs.
 
 
 _UNREACHABLE_LOAD = b"1000000"
 _KEPT_BYTES = MIB
 _LOGGED = re.compile(rb".*\] ([<>ch][fLDS]\S+)_(\d+)")
-"""A line of rsync's log under `--log-file-format=%i_%l`: what was done, and the file's size."""
+"""A line of rsync's log under `--log-file-format=%i_%l`: the change, and the file's size."""
 
 
 class Parsyncfp2(Driver):
-    """parsyncfp2 and its helpers."""
+    """parsyncfp2 and its dependencies."""
 
     name = "parsyncfp2"
 
     def command(self, work: DriverWork, view: DriverView) -> Command:
-        """Always a new run: resuming one takes the number of its next chunk, which is not known for sure."""
+        """Always start a new run: resuming one needs the number of its next chunk, which is not known for certain."""
         words = rsync_words(
             work.capabilities, recopy=work.recopy, bwlimit_bytes_per_s=None, privileged=self._privileged
         )
         options = (*words, "--log-file-format=%i_%l")
         limit = work.bwlimit_bytes_per_s
-        # The root of a tree is one directory for it: its chunks name paths below, beginning with `./`.
+        # parsyncfp2 gets the root of a tree as one directory: its chunks name paths below, beginning with `./`.
         return Command(
             argv=(
                 self.files[0],
@@ -312,7 +317,8 @@ class Parsyncfp2(Driver):
                 b"--chunksize=%d" % rules.chunk_size_for(work.size_bytes, work.part_bytes),
                 b"--startdir=" + view.source_tree,
                 f"--ro={' '.join(options)}".encode("ascii"),
-                # In KiB/s for all together; it divides by its number of rsyncs, and 0 would mean no limit.
+                # The limit is in KiB/s for all rsyncs together. parsyncfp2 divides it by their number, and 0 would mean
+                # no limit.
                 *(() if limit is None else (b"--maxbw=%d" % max(limit // KIB, work.jobs),)),
                 b"--maxload=" + _UNREACHABLE_LOAD,
                 b"--altcache=" + view.work,
@@ -336,7 +342,7 @@ class Parsyncfp2(Driver):
 
 
 class Parsyncfp2Reader(DriverReader):
-    """The logs of its rsyncs show how far it is, their messages come on its standard error."""
+    """The logs of its rsyncs show the progress; their messages arrive on its standard error."""
 
     def __init__(self, view: DriverView, directory: Path) -> None:
         super().__init__(view, directory, keep_bytes=_KEPT_BYTES)
@@ -377,16 +383,18 @@ class Parsyncfp2Reader(DriverReader):
 
 _SCRIPT_BYTES = 1 << 20
 _HELPERS = ("fpart", "rsync", "scut", "stats", "perl", "ps", "awk", "ip")
-"""What parsyncfp2 needs; it reports only some of them as missing."""
+"""The dependencies of parsyncfp2; it reports only some of them as missing."""
 
 
 def locate_fpsync(*, path: str | None = None) -> Sequence[bytes]:
-    """fpsync, fpart and rsync; `path` as in the environment. Raises ToolFailed."""
+    """Find fpsync, fpart and rsync; `path` is a PATH as in the environment. Raises ToolFailed."""
     return [_find(name, path, "apt install fpart rsync") for name in ("fpsync", "fpart", "rsync")]
 
 
 def locate_parsyncfp2(*, path: str | None = None) -> Sequence[bytes]:
-    """parsyncfp2 and its helpers. Raises ToolFailed, also for a version that copies to no mounted file system."""
+    """Find parsyncfp2 and its dependencies. Raises ToolFailed, also for a version that cannot copy to a mounted file
+    system.
+    """
     install = "copy parsyncfp2, scut and stats from its repository into /usr/local/bin; apt install fpart iproute2"
     program = _find("parsyncfp2", path, install)
     helpers = [_find(name, path, install) for name in _HELPERS]

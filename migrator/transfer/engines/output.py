@@ -1,4 +1,4 @@
-"""Reading what streams print, and the logs that drivers' streams write."""
+"""Readers for the output of streams and for the logs of drivers' streams."""
 
 import os
 import re
@@ -13,7 +13,7 @@ TAIL_BYTES = 8 * KIB
 
 
 class Lines:
-    """Cuts pieces into lines. One that is longer than anything of interest is dropped: memory stays flat whatever is said."""
+    """Splits pieces into lines. Memory is bounded: lines over 64 KiB, longer than any relevant one, are dropped."""
 
     def __init__(self, take: Callable[[bytes], None], *, ends: bytes = b"\n") -> None:
         """`ends`: any of these bytes ends a line."""
@@ -28,7 +28,7 @@ class Lines:
         return self._dropped or bool(self._rest)
 
     def add(self, piece: bytes) -> None:
-        """The next piece."""
+        """Add the next piece."""
         *lines, self._rest = self._ends.split(self._rest + piece)
         for line in lines:
             self._take(line)
@@ -37,7 +37,7 @@ class Lines:
 
 
 class Kept:
-    """The beginning and the end of an output, whatever its length."""
+    """The beginning and the end of an output of any length."""
 
     def __init__(self, head_bytes: int, tail_bytes: int) -> None:
         self._head_bytes = head_bytes
@@ -46,7 +46,7 @@ class Kept:
         self._tail = b""
 
     def add(self, piece: bytes) -> None:
-        """The next piece."""
+        """Add the next piece."""
         room = self._head_bytes - len(self._head)
         self._head += piece[:room]
         if room < len(piece):
@@ -58,28 +58,32 @@ class Kept:
 
     @property
     def content(self) -> bytes:
-        """Without the line that begins the end: its own beginning may be missing, and a name imitate another message."""
+        """The kept output without the first line of the tail: that line may lack its beginning, and a file name in it
+        could imitate another message.
+        """
         return self.head + b"\n" + self._tail.partition(b"\n")[2] if self._tail else self.head
 
     @property
     def is_cut(self) -> bool:
-        """Whether there was more than the beginning."""
+        """Whether the output exceeded the head."""
         return bool(self._tail)
 
     def last(self, size_bytes: int) -> bytes:
-        """The end, for people."""
+        """The last bytes, for display."""
         return (self.head[-size_bytes:] + self._tail)[-size_bytes:]
 
 
 class GrowingFile:
-    """A file that another program appends to; what is new is handed out in pieces. A missing one is empty."""
+    """A file that another program appends to. Each call hands out the new content in pieces. A missing file counts as
+    empty.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def hand_out(self, take: Callable[[bytes], None]) -> None:
-        """Hand out all that has been added since the last call."""
+        """Hand out everything added since the last call."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
@@ -102,7 +106,7 @@ def read_head(path: Path, limit_bytes: int) -> bytes:
 
 
 class OutputReader:
-    """What readers of all streams share."""
+    """The common part of all stream readers."""
 
     def __init__(self, *, keep_bytes: int) -> None:
         self._stderr = Kept(keep_bytes, TAIL_BYTES)

@@ -24,7 +24,7 @@ _ASK_TIMEOUT_S = 30.0
 
 
 async def ask(processes: Processes, program: bytes) -> rules.RsyncFeatures:
-    """Ask the program itself. Raises ToolFailed."""
+    """Query the program itself. Raises ToolFailed."""
     version = await processes.run(Command(argv=(program, b"--version"), timeout_s=_ASK_TIMEOUT_S))
     usage = await processes.run(Command(argv=(program, b"--help"), timeout_s=_ASK_TIMEOUT_S))
     if version.exit_code != 0:
@@ -37,7 +37,7 @@ async def ask(processes: Processes, program: bytes) -> rules.RsyncFeatures:
 
 # Parsing rsync's standard output: `--out-format=%i --info=progress2,stats2 --no-human-readable`.
 #
-# It contains no names. Lines end with a newline, progress with a carriage return:
+# The output contains no names. Lines end with a newline, progress with a carriage return:
 #
 #     >f+++++++++
 #             6000000  49%  284.54MB/s    0:00:00 (xfr#2, to-chk=4/7)
@@ -52,11 +52,10 @@ _TRANSFERRED_BYTES = re.compile(rb"Total transferred file size: ([0-9,.]+) bytes
 
 
 class ProgressParser:
-    """Takes pieces cut anywhere; `counters` never goes back.
+    """Takes pieces cut anywhere; `counters` never decrease.
 
-    Files are regular files whose content was sent, and other paths that were made or changed, directories aside: as
-    everywhere, what is counted as a file is every path but those. Bytes are those of the files' content, as far as
-    they were sent.
+    Files are regular files whose content was sent, and other created or changed paths except directories: every path
+    but a directory counts as a file, as everywhere. Bytes count the content that was sent.
     """
 
     def __init__(self) -> None:
@@ -68,7 +67,7 @@ class ProgressParser:
 
     @property
     def counters(self) -> StreamCounters:
-        """What has arrived so far."""
+        """The files and bytes that have arrived so far."""
         return StreamCounters(files=self._transferred + self._others, size_bytes=self._size_bytes)
 
     def _line(self, line: bytes) -> None:
@@ -97,7 +96,7 @@ _COMMENT_STARTS = (b"#", b";")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RsyncEngine:
-    """Turns chunks into rsync runs. `privileged`: the streams run as root."""
+    """Turns chunks into rsync commands. `privileged`: the streams run as root."""
 
     name: ClassVar[str] = "rsync"
 
@@ -108,8 +107,8 @@ class RsyncEngine:
     def fits(self, tree: bytes, path: bytes) -> bool:
         """Whether rsync can take this path of a tree (both relative to the source root).
 
-        Its buffers hold 4,095 bytes, and so do the kernel's: names are relative to the tree's root, may have `./` in
-        front, and grow by a dot and a random suffix while they are written (rsync shortens only the last component).
+        Its buffers, like the kernel's, hold 4,095 bytes. Names are relative to the tree's root and may have `./` in
+        front. They grow by a dot and a random suffix during the transfer; rsync shortens only the last component.
         """
         extra = len(b"./") + _TEMPORARY_EXTRA_BYTES
         return len(name_in_tree(tree, path)) + extra < RSYNC_PATH_LIMIT_BYTES
@@ -117,8 +116,8 @@ class RsyncEngine:
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv, and the names relative to the tree, NUL-terminated, on standard input. Pure.
 
-        The root of the tree itself is left out: it stays closed on the target. Raises ValueError for chunks of links,
-        which no stream copies, and for paths outside the tree.
+        The command omits the root of the tree, which stays closed on the target. Raises ValueError for chunks of links,
+        since no stream copies them, and for paths outside the tree.
         """
         names = _names(work)
         return Command(
@@ -186,10 +185,10 @@ def _base(capabilities: TargetCapabilities) -> Sequence[bytes]:
         b"--numeric-ids",
         b"--files-from=-",
         b"--from0",
-        # Attributes of directories above the listed paths belong to the chunks of directories alone.
+        # Only the chunks of directories set attributes of directories above the listed paths.
         b"--no-implied-dirs",
         b"--whole-file",
-        # One process writes all messages: lines of several processes cannot mix.
+        # One process writes all messages, so lines of several processes cannot mix.
         b"--stderr=client",
         b"--no-human-readable",
         b"--info=progress2,stats2",
@@ -210,7 +209,7 @@ def _base(capabilities: TargetCapabilities) -> Sequence[bytes]:
 def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
     match kind:
         case ChunkKind.DIRECTORIES:
-            # Without root a directory that its owner may not write cannot be filled; its mode comes with the times.
+            # Without root, rsync cannot fill a directory that its owner may not write to; the times step sets the mode.
             return (b"--omit-dir-times",) if privileged else (b"--omit-dir-times", b"--chmod=Du+rwx")
         case ChunkKind.FILES | ChunkKind.RANGED_FILES:
             return (b"--omit-dir-times",)
@@ -227,9 +226,9 @@ def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
 def attribute_filters(capabilities: TargetCapabilities) -> Sequence[str]:
     """The filters of extended attributes, if the target keeps any.
 
-    Any filter for attributes switches off rsync's own, so that everything else has to be shut out by name: `system.*`
+    Any filter for attributes disables rsync's own, so the filters have to exclude everything else by name: `system.*`
     would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
-    and rsync matches behind every slash as well (so a `user.a/trusted.b` does not travel, and verification reports it).
+    and rsync also matches after every slash (so it does not send a `user.a/trusted.b`, and verification reports it).
     Excluded attributes are neither sent nor removed on the target.
     """
     rules = ["-x trusted.**", "-x system.**"]
@@ -241,7 +240,7 @@ def attribute_filters(capabilities: TargetCapabilities) -> Sequence[str]:
 
 
 def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
-    """ACLs, and of the other attributes what the target keeps."""
+    """The options for ACLs, and for the other attributes that the target keeps."""
     options = [b"--acls"] if capabilities.keeps_acls else []
     if capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs:
         options += [b"--xattrs", *(rule.encode("ascii") for rule in attribute_filters(capabilities))]

@@ -1,4 +1,4 @@
-"""What a run of fpsync or parsyncfp2 came to. Pure."""
+"""The outcome of a run of fpsync or parsyncfp2. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _STOPPING = (
     StopReason.TARGET_READ_ONLY,
     StopReason.DISCONNECTED,
 )
-"""Not EIO: the look-ups that follow find out which file it concerns."""
+"""EIO is absent: the look-ups that follow find the file that it concerns."""
 _PARTIAL = 23
 _SIGNALLED = 128
 _UNUSABLE = (126, 127)
@@ -25,7 +25,7 @@ _SHOWN_BYTES = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartLog:
-    """Standard error of the stream of one part, or a piece of it. `number` is None if the driver mixes all parts."""
+    """Standard error of the stream of one part, or a section of it. `number` is None if the driver mixes all parts."""
 
     number: int | None
     stderr: bytes
@@ -36,8 +36,8 @@ class PartLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedDriver(Ended):
-    """How a run ended. `parts` are the parts that left messages; `stdout` and `stderr` are as much as could be kept.
-    `completed`, `crawl_failed`: what fpsync reported of the whole.
+    """The end of a run. `parts` are the parts with messages; `stdout` and `stderr` may be truncated. `completed` and
+    `crawl_failed` are fpsync's report on the whole run.
     """
 
     view: StreamView
@@ -64,7 +64,7 @@ def _judge_stream(stderr: bytes, view: StreamView, *, exit_code: int) -> Outcome
 
 
 def _cut_short(name: str, ended: EndedDriver) -> Outcome | None:
-    """The outcome of a run that the confinement, an error that no file is to blame for, or a signal ended."""
+    """The outcome of a run that ended by the confinement, an error that no file is to blame for, or a signal."""
     if ended.exit_code == JAIL_FAILED:
         jail = _judge_stream(ended.stderr, ended.view, exit_code=JAIL_FAILED)
         return ended.outcome(jail.verdict, jail.message, jail.stop)
@@ -76,7 +76,7 @@ def _cut_short(name: str, ended: EndedDriver) -> Outcome | None:
 
 
 def _done(ended: EndedDriver) -> Outcome:
-    """DONE; the message has which parts complained, and the end of what the first few printed."""
+    """DONE; the message names the parts with errors, and quotes the end of the output of the first few."""
     if not ended.parts:
         return ended.outcome(Verdict.DONE)
     shown = "; ".join(f"{part}{show(part.stderr[-_SHOWN_BYTES:].strip())}" for part in ended.parts[:_SHOWN_PARTS])
@@ -119,9 +119,9 @@ def judge_fpsync(ended: EndedDriver) -> Outcome:
 
 
 MOST_CHUNKS = 5000
-"""Beyond them it gives up."""
+"""parsyncfp2 aborts above this number of chunks."""
 OLDEST_VERSION = (2, 57)
-"""Earlier ones take no mounted file system for a target."""
+"""Earlier versions do not accept a mounted file system as the target."""
 
 _VERSION = re.compile(rb"^parsyncfp2 version (\d+)\.(\d+)", re.MULTILINE)
 _FATAL = re.compile(rb"\*\* FATAL ERROR \*\*: *([^\n]*)")
@@ -132,7 +132,7 @@ _RSYNC = re.compile(rb"rsync(?: error)?: |file has vanished: |migrator-jail: |ER
 
 
 def parsyncfp2_problem(script: bytes) -> str | None:
-    """Why a parsyncfp2, which is a script, cannot be used; None if it can."""
+    """Why this parsyncfp2 script cannot be used; None if it can."""
     version = _VERSION.search(script)
     if version is None:
         return "it prints no version, so it is no parsyncfp2"
@@ -165,5 +165,5 @@ def judge_parsyncfp2(ended: EndedDriver) -> Outcome:
 
 
 def chunk_size_for(size_bytes: int, wished_bytes: int) -> int:
-    """The size of its chunks for a tree: as wished, or larger if there would be too many of them."""
+    """The chunk size for a tree: as requested, or larger if there would be too many chunks."""
     return max(wished_bytes, -(-size_bytes // (MOST_CHUNKS // 4)), 1)
