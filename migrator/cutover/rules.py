@@ -22,12 +22,13 @@ from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStep
 from migrator.operations.model import Finished, Halt
 
-# The two ways, there and back. Both have the same phases under different names of states and steps, so each rule is written once.
+# The ways there and back. Both have the same phases under different names of states and steps, so each rule is written
+# once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """The way from one side, where the user works before, to the other, and its steps."""
+    """The steps of the way from one side, on which the user works before, to the other."""
 
     forward: bool
     side: str
@@ -42,7 +43,7 @@ class Way:
     revert: model.CutoverStep
 
     def top_here(self, seen: model.Seen) -> model.TopSeen:
-        """The top directory on the side that the way leads away from."""
+        """The top directory on the side that the way leaves."""
         return seen.source_top if self.forward else seen.target_top
 
     def top_there(self, seen: model.Seen) -> model.TopSeen:
@@ -86,7 +87,7 @@ PLACES: Mapping[State, tuple[Way, Phase]] = {
     for phase, states in model.PHASES.items()
     for way, state in zip((THERE, BACK), states, strict=True)
 }
-"""The way and phase of every state in which something is left to do."""
+"""The way and phase of every state that has a next step."""
 
 _MOVED = (State.SWITCHED, State.THAWED, State.RETAINED)
 """The states in which a rollback begins."""
@@ -99,8 +100,8 @@ _AGAIN = "then run the same command again: it goes on from here, or gives the mo
 _CLOSED = frozenset({model.TopSeen.FROZEN})
 _ANY = frozenset(model.TopSeen) - {model.TopSeen.UNKNOWN}
 
-# A freeze or thaw that was cut off leaves anything between both ends. A top that is open although it was frozen has been
-# opened by hand, by somebody who wanted the user to work again: before the switch that is taken as giving up.
+# An interrupted freeze or thaw leaves any mixture of both ends. If a frozen top is open, somebody opened it by hand to
+# let the user work again: before the switch this aborts the cutover.
 _OPEN_OR_CLOSED = frozenset({model.TopSeen.OPEN, model.TopSeen.FROZEN})
 _BETWEEN = _OPEN_OR_CLOSED | {model.TopSeen.PARTLY}
 _TOP_HERE: Mapping[Phase, frozenset[model.TopSeen]] = {
@@ -115,12 +116,12 @@ _LINK_AFTER = frozenset({Phase.SWITCHED, Phase.THAWING, Phase.ARRIVED})
 
 
 def unexplained(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
-    """Why nothing may be changed, or None if this program can have left everything that the snapshot shows."""
+    """Why nothing may be changed; None if this program can have left everything that the snapshot shows."""
     return _link(way, phase, record, seen) or _tops(way, phase, record, seen)
 
 
 def unexplained_start(way: Way, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
-    """The same before a rollback begins: the user may have changed their top since."""
+    """The same check before a rollback begins: the user may have changed their top since."""
     if found := _link(way, Phase.START, record, seen):
         return found
     here = _OPEN_OR_CLOSED if record.state is model.CutoverState.SWITCHED else _ANY
@@ -130,7 +131,7 @@ def unexplained_start(way: Way, record: model.CutoverRecord, seen: model.Seen) -
 def _tops(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen) -> Halt | None:
     here, there = _TOP_HERE.get(phase, _OPEN_OR_CLOSED), _CLOSED
     if phase in (Phase.SWITCHED, Phase.THAWING):
-        # One who was switched may have been thawed by hand.
+        # A user who was switched may have been thawed by hand.
         there = _BETWEEN
     elif phase is Phase.ARRIVED:
         # The top belongs to the user again, who may give it any mode.
@@ -205,13 +206,12 @@ def _top(
     )
 
 
-# The next step, from the record and a snapshot. The caller writes the intent, acts, writes the result, and asks again with a new
-# snapshot; if an act failed and the answer is the same act again, the caller ends with that failure.
-#
+# The next step, from the record and a snapshot. The caller writes the intent, acts, writes the result, and asks again
+# with a new snapshot. If an act fails and the next answer is the same act, the caller ends with that failure.
 # - Before the switch every failure and every missing proof thaws the user without moving them.
 # - Between intent and result of the switch the snapshot decides whether it was made.
 # - After the switch failures are retried; nothing is reverted automatically.
-# - What the record does not explain is not touched.
+# - A state that the record does not explain is left untouched.
 
 
 _SHOWN = 3
@@ -243,10 +243,10 @@ def next_step(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
 
 
 def begin_rollback(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
-    """The first steps of a rollback. The caller asks this until the record is on the way back (`turned_back`) or finished, and then
-    `next_step`; otherwise a rollback that was given up would begin again.
+    """The first steps of a rollback. Call it until the record is on the way back (`turned_back`) or finished, then call
+    `next_step`: otherwise a rollback that was given up would begin again.
 
-    Before the switch a cutover is given up. A switch or a thaw that has begun is finished first.
+    Before the switch this gives up the cutover. A switch or a thaw that has begun is finished first.
     """
     state = record.state
     if state in (model.CutoverState.PURGING, model.CutoverState.PURGED):
@@ -327,7 +327,7 @@ def _forward(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Se
 
 
 def _switching(way: Way, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
-    """Between the intent of the switch and its result the snapshot decides."""
+    """Decide from the snapshot, between the intent of the switch and its result."""
     again = model.act_of(way.switch)
     if seen.link is way.link_after:
         return model.act_of(way.switch, seen_done=True)
@@ -372,7 +372,7 @@ def _writers(seen: model.Seen) -> Sequence[str]:
 
 
 def _copied(record: model.CutoverRecord, seen: model.Seen) -> model.PassSeen | None:
-    """The pass that counts: it has ended, and is none that was there when the freeze was intended. Its scan is its own."""
+    """The pass that counts: it has ended, and is newer than the intent of the freeze. A pass makes its own scan."""
     found, before = seen.copied, record.notes.passes_before
     if found is None or found.finished_at_s is None or before is None or found.id <= before:
         return None
@@ -395,7 +395,7 @@ def _pass_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> I
 
 
 def _proof(record: model.CutoverRecord, seen: model.Seen) -> model.ProofSeen | None:
-    """The verification that counts: of what the pass brought, and none that had begun when it was intended to verify that."""
+    """The verification that counts: it covers the result of the pass, and began after the intent to verify that."""
     found, copied, before = seen.proof, seen.copied, record.notes.proofs_before
     if found is None or copied is None or copied.finished_at_s is None:
         return None
@@ -431,16 +431,16 @@ def _backup(seen: model.Seen) -> Iterator[str]:
 
 
 _OWN_ENTRIES = 3
-"""An ACL of no more entries says what the mode says, and file systems keep it as the mode alone."""
+"""An ACL with no more entries repeats the mode; file systems store it as the mode alone."""
 
 
 def write_top(top: model.FrozenTop) -> str:
-    """A top as the ledger keeps it: JSON, bytes in hexadecimal digits."""
+    """A top as JSON for the ledger, with bytes in hexadecimal."""
     return json.dumps({name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(top).items()})
 
 
 def read_top(text: str) -> model.FrozenTop:
-    """The top that was written down. Raises LedgerCorrupt."""
+    """Parse a top from the ledger. Raises LedgerCorrupt."""
     try:
         found = json.loads(text)
         values: dict[str, Any] = {name: int(found[name]) for name in ("ino", "uid", "gid", "mode")}
@@ -455,7 +455,7 @@ def read_top(text: str) -> model.FrozenTop:
 
 
 def top_of(entry: Entry) -> model.FrozenTop:
-    """A top directory as a look saw it."""
+    """The top directory in this entry."""
     return model.FrozenTop(
         tree=entry.path,
         ino=entry.ino,
@@ -469,7 +469,9 @@ def top_of(entry: Entry) -> model.FrozenTop:
 
 
 def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> model.FrozenTop:
-    """What a thaw makes of the top on the target: `now` is that, `like` the one on the source before it was frozen."""
+    """The top on the target after a thaw. `now` is its current entry, `like` the entry of the top on the source before
+    the freeze.
+    """
     kept = kept_xattrs(like.xattrs, capabilities)
     return replace(
         top_of(now),
@@ -483,7 +485,7 @@ def opened_top(like: Entry, now: Entry, capabilities: TargetCapabilities) -> mod
 
 
 def as_before(seen: Entry, top: model.FrozenTop) -> Entry:
-    """A top directory as it was written down before a freeze, from its current entry: for opening it again. A freeze changes owner,
+    """A top directory as recorded before a freeze, from its current entry `seen`, for the thaw. A freeze changes owner,
     mode and ACLs, but neither times nor other attributes.
     """
     kept = {name: value for name, value in seen.xattrs.items() if name not in (ACL_ACCESS, ACL_DEFAULT)}
@@ -493,13 +495,15 @@ def as_before(seen: Entry, top: model.FrozenTop) -> Entry:
 
 
 def is_closed(now: Entry, *, uid: int, gid: int) -> bool:
-    """Whether only this program's user enters the top on the target."""
+    """Whether only the user that runs this program can enter the top on the target."""
     acls = {ACL_ACCESS, ACL_DEFAULT} & now.xattrs.keys()
     return not acls and (now.type, now.uid, now.gid, now.mode) == (EntryType.DIRECTORY, uid, gid, CLOSED_MODE)
 
 
 def not_closed(tree: UserTree, top: Entry | None, *, uid: int, gid: int) -> tuple[str, ...]:
-    """Why somebody may have worked in the tree on the target before its user is moved. `uid` and `gid` are this program's."""
+    """Why somebody may have changed the tree on the target before its user is moved. `uid` and `gid` are those of this
+    program.
+    """
     name = f"the tree {show(tree.path)} on the target"
     if top is None:
         return (f"{name} is not there: see who took it away, then `migrator scan`, `plan` and `run` bring it anew",)
@@ -514,8 +518,10 @@ def not_closed(tree: UserTree, top: Entry | None, *, uid: int, gid: int) -> tupl
 def target_top(
     now: Entry | None, wanted: model.FrozenTop | None, *, uid: int, gid: int
 ) -> tuple[model.TopSeen, tuple[str, ...]]:
-    """What the top on the target is, with sentences about one that is `other`. `wanted` is what it is when it is open, None
-    where nobody opened it ever; `uid` and `gid` are those of this program, to whom a closed one belongs.
+    """The state of the top on the target, and sentences about the differences if it is `other`.
+
+    `wanted` is the top when open; None if it was never opened. `uid` and `gid` are those of this program, which owns a
+    closed top.
     """
     if now is None:
         return model.TopSeen.OTHER, ("it is missing",)
@@ -530,7 +536,7 @@ def target_top(
     if _same(now, wanted):
         return model.TopSeen.OPEN, ()
     if now.uid in (uid, wanted.uid) and now.gid in (gid, wanted.gid):
-        # Both ways begin and end with the bits of its owner alone; what has others' bits was given them by the user.
+        # Freeze and thaw begin and end with permissions for the owner alone; only the user can have granted others any.
         partly = now.uid == uid or now.mode & 0o077 == 0
         return (model.TopSeen.PARTLY if partly else model.TopSeen.OPEN), ()
     return model.TopSeen.OTHER, (
@@ -553,14 +559,14 @@ def _same_acl(now: bytes | None, wanted: bytes | None) -> bool:
 
 
 def _plain(acl: bytes | None) -> object:
-    """None for an ACL that the mode says as well."""
+    """None for an ACL that repeats the mode."""
     entries = None if acl is None else parse_acl(acl)
     return None if entries is None or len(entries) <= _OWN_ENTRIES else entries
 
 
-# The top directory on the source after a rollback. No pass carries it: it is frozen. Attributes that the user changed on the target
-# since the switch are taken from there. All others, and those that the target cannot keep in full, are as on the source before the
-# freeze.
+# The top directory on the source after a rollback. No pass carries it, because it is frozen. Attributes that the user
+# changed on the target since the switch are taken from the target. All others, and those that the target cannot keep in
+# full, are as on the source before the freeze.
 
 
 def carried_top(
@@ -571,10 +577,10 @@ def carried_top(
     target_before: model.FrozenTop,
     capabilities: TargetCapabilities,
 ) -> Entry:
-    """What the top on the source becomes, for `MountedTarget.open_tree`.
+    """The top on the source after a rollback, for `MountedTarget.open_tree`.
 
-    `source` and `target` are both tops as they are now, frozen: times and attributes that freezing leaves alone are taken
-    from them. `source_before` is the source's before the freeze of the cutover, `target_before` the target's before the
+    `source` and `target` are the current, frozen tops; they provide times and the attributes that a freeze leaves
+    alone. `source_before` is the source's top before the freeze of the cutover, `target_before` the target's before the
     freeze of the rollback. `capabilities` are the target's.
     """
     opened = opened_top(as_before(source, source_before), target, capabilities)
@@ -592,7 +598,7 @@ def carried_top(
 
 
 def _read(name: str, value: object) -> object:
-    """ACLs by their entries: bytes of equal ones may differ."""
+    """An ACL as its entries, because equal ACLs may differ in bytes; any other value unchanged."""
     return _plain(value) if name.startswith("acl") and isinstance(value, bytes) else value
 
 
@@ -605,15 +611,15 @@ _FREEZING_SHOWN = 5
 
 
 def frozen_form(top: model.FrozenTop) -> model.FrozenTop:
-    """What freezing makes of a top: root's, closed, without ACLs. The group stays."""
+    """The frozen form of a top: root's, closed, without ACLs. The group stays."""
     return replace(top, uid=model.FROZEN_UID, mode=top.frozen_mode, acl_access=None, acl_default=None)
 
 
 def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
-    """What a top is now, against what was written down before it was frozen.
+    """Compare a top with its record from before the freeze.
 
-    A crash in the middle of freezing or thawing leaves each attribute as it was or as it is frozen; everything else was somebody
-    else's doing. (Setting an ACL may clear setgid: setxattr(2) by a caller outside the group does.)
+    A crash during a freeze or thaw leaves each attribute either as it was or as frozen; anything else was changed by
+    somebody else. (Setting an ACL may clear setgid: setxattr(2) by a caller outside the group does.)
     """
     frozen = frozen_form(before)
     if now in (before, frozen):
@@ -638,7 +644,7 @@ def judge_top(before: model.FrozenTop, now: model.FrozenTop) -> model.TopLook:
 
 
 def _unmasked(acl: bytes | None) -> bytes | None:
-    """Without the permissions that chmod(2) changes in an ACL, as freezing does: those that the mode has too."""
+    """The ACL without the permissions that chmod(2) changes in it, as a freeze does: the mode has them too."""
     entries = None if acl is None else parse_acl(acl)
     if entries is None:
         return acl
@@ -646,8 +652,10 @@ def _unmasked(acl: bytes | None) -> bytes | None:
 
 
 def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
-    """Why somebody may still write below the trees, as sentences; none where nobody can. Who only reads stops nothing.
-    `vouched`: the site's freeze hook answers for what was not seen; for what was seen to be open nobody can.
+    """Why somebody may still write below the trees, as sentences; empty if nobody can. Readers do not count.
+
+    `vouched`: the site's freeze hook guarantees what the search could not see. It does not cover writers that the
+    search did see.
     """
     writing = tuple(one for one in writers.open_files if can_write(one))
     reasons = []
@@ -659,21 +667,21 @@ def why_not_frozen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
 
 
 def what_is_unseen(writers: model.Writers, *, vouched: bool) -> tuple[str, ...]:
-    """What no freeze would find out either, as sentences: it can be asked before anybody is frozen."""
+    """Gaps that a search after the freeze would have too, as sentences; may be called before any freeze."""
     if vouched:
         return ()
     return tuple(f"whether somebody writes was not seen: {sentence}" for sentence in writers.unseen)
 
 
 def can_write(found: model.OpenFile) -> bool:
-    """Whether a tree can be changed through it, closed as its top is. From a working directory files are opened and made
-    without passing the top. A file without a name belongs to no tree any more.
+    """Whether an open file allows changes to a tree with a closed top. A process can open and create files from a
+    working directory without passing the top. A file without a name belongs to no tree any more.
     """
     return not found.unlinked and (found.writable or found.kind is model.OpenKind.WORKING_DIRECTORY)
 
 
 def describe_open(found: model.OpenFile) -> str:
-    """One line for people: what, who, where."""
+    """One line about an open file: path, use, process, host or brick."""
     holder = f"process {found.pid}" if found.pid is not None else ""
     holder += f" ({show(found.program)})" if found.program else ""
     place = f"on {found.host}" if not found.brick else f"through brick {found.brick}"
@@ -686,7 +694,7 @@ _HOW = {model.OpenKind.WORKING_DIRECTORY: "a working directory", model.OpenKind.
 
 
 def missing_freeze_hook(hooks: Collection[Hook]) -> str | None:
-    """Why no hook of the site can vouch for a freeze, as `[cutover] freeze = "hook"` has it; None where nothing is missing."""
+    """Why no hook of the site can vouch for a freeze, as `[cutover] freeze = "hook"` requires; None if one can."""
     if any(hook.stage.step is HookStep.FREEZE and hook.stage.event is HookEvent.PRE for hook in hooks):
         return None
     return (
@@ -696,7 +704,9 @@ def missing_freeze_hook(hooks: Collection[Hook]) -> str | None:
 
 
 def closed_already(top: model.FrozenTop) -> str | None:
-    """Why a top cannot be frozen that looks frozen before; None for any other. How it was would not be known at its thaw."""
+    """Why a top that is already closed cannot be frozen; None for any other top. A later thaw would not know its
+    attributes.
+    """
     if frozen_form(top) != top:
         return None
     return (
@@ -707,15 +717,15 @@ def closed_already(top: model.FrozenTop) -> str | None:
 
 
 def has_clients_elsewhere(filesystem: str) -> bool:
-    """Whether other machines may have it mounted, which remember for a while what they saw of it. `filesystem` is the type as
-    mountinfo names it.
+    """Whether other machines may have the file system mounted, and cache what they saw of it. `filesystem` is the type
+    in mountinfo.
     """
     return filesystem not in LOCAL_FILESYSTEMS
 
 
 def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
-    """What a search on this machine cannot see of a source that is no Gluster volume; nothing where only this machine
-    has it mounted. `filesystem` is the type as mountinfo names it.
+    """What a search on this machine cannot see of a source that is not a Gluster volume; empty if only this machine can
+    mount it. `filesystem` is the type in mountinfo.
     """
     if not has_clients_elsewhere(filesystem):
         return ()
@@ -726,9 +736,9 @@ def clients_unseen(filesystem: str, *, mount: bytes) -> tuple[str, ...]:
 
 
 def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
-    """Why what clients have open may be open on no brick: a client opens a file there only when it is first written or
-    read, while performance.open-behind is on, as it is unless somebody set it (GlusterFS 10.3). Set to off, even what was
-    opened before shows within a second.
+    """Why files that clients have open may be open on no brick. While performance.open-behind is on (the default), a
+    client opens a file on the bricks only at the first read or write (GlusterFS 10.3). After it is set to off, even
+    files opened before show within a second.
     """
     value = dict(state.options).get(_OPEN_BEHIND, "on")
     if value.lower() in _OFF:
@@ -740,7 +750,7 @@ def unopened_unseen(state: VolumeState) -> tuple[str, ...]:
 
 
 def check_open_files(state: VolumeState, *, vouched: bool) -> list[Finding]:
-    """For `doctor`, where users are to be moved: does all that clients have open show on the bricks?"""
+    """For `doctor`, on sites that move users: whether all files that clients have open show on the bricks."""
     if vouched:
         return []
     unseen = unopened_unseen(state)
@@ -751,7 +761,9 @@ def check_open_files(state: VolumeState, *, vouched: bool) -> list[Finding]:
 
 
 def check_way_back(doubts: Sequence[str] | None, *, required: bool) -> list[Finding]:
-    """For `doctor`: could users who were moved be moved back? `doubts` are `what_is_unseen` of the target; None: not known."""
+    """For `doctor`: whether moved users could be moved back. `doubts` are the target's `what_is_unseen`; None: not
+    known.
+    """
     if doubts == ():
         return [
             ok("rollback", "users can be moved back: all that may write to the target can be seen, or a hook vouches")

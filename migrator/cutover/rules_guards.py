@@ -1,4 +1,4 @@
-"""Preflight checks before a freeze, and the states of cutovers for people. Pure."""
+"""Preflight checks before a freeze, and descriptions of cutovers. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -10,11 +10,11 @@ from migrator.core.units import format_duration, format_size, several
 from migrator.cutover import model
 from migrator.report.model import Blocker
 
-# States and freezes for people.
+# Descriptions of states and freezes.
 
 
 _HELD = 1.1
-"""A freeze that lasted so many times its prediction at most was no longer than predicted."""
+"""A freeze no longer than this many times its prediction counts as no longer than predicted."""
 
 
 _WORDS = {
@@ -47,12 +47,12 @@ _WORDS = {
 
 
 def state_words(state: model.CutoverState) -> str:
-    """A state for people."""
+    """A description of a state."""
     return _WORDS[state]
 
 
 def freeze_words(record: model.CutoverRecord) -> str:
-    """How long a user was frozen, against what was predicted; empty before the thaw."""
+    """How long a user was frozen, and the prediction; empty before the thaw."""
     if record.freeze_s is None:
         return ""
     predicted_s = record.predicted_freeze_s
@@ -61,8 +61,8 @@ def freeze_words(record: model.CutoverRecord) -> str:
 
 
 def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -> Iterator[Blocker]:
-    """Cutovers that wait for somebody: one that was given up, and, while no run is at work, one that was left with its user
-    frozen.
+    """Cutovers that an operator has to act on: those that were given up and, while no run is active, those that left
+    their user frozen or a purge unfinished.
     """
     for record in records:
         verb = "rollback" if record.state in model.ROLLBACK_STATES else "cutover"
@@ -90,20 +90,20 @@ def cutover_blockers(records: Sequence[model.CutoverRecord], *, at_work: bool) -
 
 
 def newest_attempts(records: Sequence[model.CutoverRecord]) -> tuple[model.CutoverRecord, ...]:
-    """The newest attempt of each tree, in the order of the first ones."""
+    """The newest attempt of each tree, in the order of the trees' first attempts."""
     oldest_first = sorted(records, key=lambda record: record.id)
     return tuple({record.tree.path: record for record in oldest_first}.values())
 
 
 def cutover_facts(record: model.CutoverRecord) -> model.CutoverFacts:
-    """What is shown of an attempt."""
+    """The facts of an attempt that reports show."""
     return model.CutoverFacts(**{one.name: getattr(record, one.name) for one in fields(model.CutoverFacts)})
 
 
 def outcome_of(
     record: model.CutoverRecord, ending: model.Ending, words: str, *, hint: str = "", problems: tuple[str, ...] = ()
 ) -> model.TreeOutcome:
-    """What became of a tree that has an attempt."""
+    """The outcome of a tree that has an attempt."""
     return model.TreeOutcome(
         tree=record.tree,
         batch=record.batch,
@@ -116,7 +116,7 @@ def outcome_of(
 
 
 def places_words(cutovers: Sequence[model.CutoverFacts]) -> str:
-    """How many users are where, as one sentence; empty where none was cut over."""
+    """How many users are where, as one sentence; empty if no user was cut over."""
     parts = [
         f"{several(count, 'user')} {what}"
         for count, what in (
@@ -130,7 +130,7 @@ def places_words(cutovers: Sequence[model.CutoverFacts]) -> str:
 
 
 def freed_words(cutovers: Sequence[model.CutoverFacts]) -> str:
-    """How much of the source was freed by purges, as one sentence; empty where nothing was."""
+    """How much of the source purges have freed, as one sentence; empty if there was no purge."""
     purged = [one for one in cutovers if one.state is model.CutoverState.PURGED]
     if not purged:
         return ""
@@ -140,7 +140,9 @@ def freed_words(cutovers: Sequence[model.CutoverFacts]) -> str:
 
 
 def freezes_words(cutovers: Sequence[model.CutoverFacts]) -> str:
-    """How long users were frozen, against what was predicted, as one sentence; empty where nobody was."""
+    """How long users were frozen, and how many freezes kept to the prediction, as one sentence; empty if no user was
+    frozen.
+    """
     frozen = [(one.freeze_s, one.predicted_freeze_s) for one in cutovers if one.freeze_s is not None]
     if not frozen:
         return ""
@@ -150,8 +152,8 @@ def freezes_words(cutovers: Sequence[model.CutoverFacts]) -> str:
     return f"{users} frozen, for at most {longest}; {several(held, 'freeze')} lasted no longer than predicted."
 
 
-# Preflight checks before a freeze. The freeze costs the user time, so every problem that can be known is checked before it. An
-# unknown fact counts as a problem.
+# Preflight checks before a freeze. The freeze costs the user time, so every problem that can be known is checked before
+# it. An unknown fact counts as a problem.
 
 
 READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
@@ -172,10 +174,10 @@ def cutover_problems(
     backup: model.BackupSeen,
     checked: Mapping[str, Sequence[str] | None],
 ) -> Iterator[str]:
-    """Every reason against freezing the user of one tree, with what to do next; none where it may begin.
+    """Every reason against freezing the user of one tree, with what to do next; empty if the freeze may begin.
 
-    `before` is the newest attempt of this tree by any plan, `elsewhere` those of other trees that are under way and not
-    part of this command. `checked` are the problems of other things, by their name; None: not known.
+    `before` is the newest attempt of this tree by any plan, `elsewhere` the attempts in flight of other trees that this
+    command does not include. `checked` maps the name of each other check to its problems; None: not known.
     """
     again = f"`migrator run --user-batch {batch}`"
     yield from _before(tree, before, plan=request.plan, batch=batch)

@@ -10,17 +10,19 @@ from migrator.fs.model import Side
 
 SECONDS = "s"
 _SAME_SHARE = 0.02
-"""Trees whose listings have as many lines, but for this share, are compared by time."""
+"""Two trees are compared by time if the numbers of lines in their listings differ by no more than this share."""
 
 
 def speed_ups(measurements: Sequence[TreeMeasurement]) -> tuple[SpeedUp, ...]:
-    """Test by test, where both sides have answers that can be compared.
+    """The comparison of each test that has comparable results on both sides.
 
-    The first round finds in memory what others have left there: on the target the verification, on the source whoever worked
-    there. So it counts only where a side has no other. Times are compared where both sides came to their end, and else what was done
-    per second. Where the two listings show that the trees have become different ones (what was archived or skipped is not on the
-    target, and users continue to work), they are compared by lines per second, too. A `du` does not say what it did, so it says
-    nothing there, nor where it did not end.
+    The first round on a side finds in memory what others have read: the verification on the target, other users on the
+    source. So it counts only if the side has no other round. Times are compared if both sides finished, otherwise the
+    amount done per second.
+
+    The trees may differ after the move: the target lacks archived and skipped files, and users continue to work. If the
+    two listings show that, they are compared by lines per second too. `du` reports no amount, so it yields no
+    comparison then, nor if it did not finish.
     """
     found = []
     differ = _trees_differ(measurements)
@@ -32,7 +34,7 @@ def speed_ups(measurements: Sequence[TreeMeasurement]) -> tuple[SpeedUp, ...]:
 
 
 def users_of(cutovers: Iterable[tuple[CutoverRecord, Sequence[TreeMeasurement]]]) -> tuple[UserSpeedUps, ...]:
-    """The trees of cutovers of which something was measured on both sides, the newest first."""
+    """The trees that were measured on both sides, the newest first."""
     found = [
         UserSpeedUps(
             tree=one.tree,
@@ -48,7 +50,7 @@ def users_of(cutovers: Iterable[tuple[CutoverRecord, Sequence[TreeMeasurement]]]
 
 
 def sums(users: Sequence[UserSpeedUps]) -> tuple[SpeedUpSum, ...]:
-    """Each test over all users. The median is over all of them, whatever their noise."""
+    """Each test over all users. The median includes results within the noise."""
     found = []
     for test in TreeTest:
         every = [one for user in users for one in user.speed_ups if one.test is test]
@@ -105,7 +107,7 @@ def _counted(measurements: Sequence[TreeMeasurement], side: Side, test: TreeTest
 
 
 def _trees_differ(measurements: Sequence[TreeMeasurement]) -> bool:
-    """Whether `ls` writes another number of lines of the tree before and after, as far as is known."""
+    """Whether `ls` writes a different number of lines for the tree before and after; False if that is not known."""
     before, after = (
         [one.amount for one in _counted(measurements, side, TreeTest.LIST) if one.complete]
         for side in (Side.SOURCE, Side.TARGET)
