@@ -1,4 +1,4 @@
-"""A pass after the seed: it brings the changes of the source to the target."""
+"""A pass after the seed: it applies the changes of the source to the target."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 def found_to_differ(
     ledger: "Ledger", differing: "ManifestDirectories", *, plan: str, batch: int, trees: Collection[bytes]
 ) -> Sequence[bytes]:
-    """Paths that the newest verification of each tree found to differ, unless a pass after the seed has covered the tree
-    since. Blocking. Raises Refused if the list of differences is missing or was changed.
+    """Paths that the newest verification of each tree found to differ, unless a pass after the seed has covered the
+    tree since. Blocking. Raises Refused if the list of differences is missing or was changed.
     """
     found: set[bytes] = set()
     for tree in trees:
@@ -55,7 +55,7 @@ def found_to_differ(
     return sorted(found)
 
 
-# Facts of a final pass that decide about the switch.
+# Facts of a final pass that determine whether to switch.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class FinalPassFacts:
 
 
 def final_pass_facts(ledger: "Ledger", pass_id: int) -> FinalPassFacts:
-    """Read from the ledger. Raises LedgerCorrupt if it has no such pass."""
+    """Read the facts from the ledger. Raises LedgerCorrupt if it has no such pass."""
     passes = ledger.passes
     passes.read(pass_id)
     counts, totals = passes.problem_counts(pass_id), passes.totals(pass_id)
@@ -95,9 +95,9 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 class Deltas:
     """Ports and limits of delta passes, in addition to those of every run.
 
-    A tree may lose the share `max_shrink` of its names and bytes between two scans. With
-    `differing`, a pass sends again what a verification found to differ; with `extras`, it moves paths that only the target
-    has to the trash. `again` are paths to send whether they changed or not.
+    A tree may lose at most the share `max_shrink` of its names and bytes between two scans. With `differing`, a pass
+    sends again the paths that a verification found to differ. With `extras`, it moves paths that only the target has to
+    the trash. `again` are paths to send whether they changed or not.
     """
 
     scan: Scan
@@ -117,12 +117,13 @@ class Deltas:
 
 @dataclass(slots=True, kw_only=True)
 class DeltaPass:
-    """One delta pass: a new one, or the last one if it is unfinished. A final pass (`kind`) is always new, and also sends
-    what an interrupted one did not. It does not change the state of the batch, because its own verification follows.
+    """One delta pass: a new one, or the last one if it is unfinished. A final pass (`kind`) is always new, and also
+    sends the paths that an interrupted one did not. It does not change the state of the batch, because its own
+    verification follows.
 
-    `batch` may hold only some of its trees: then only these are compared and changed. They must have the same base (see
-    `same_base`). Trees that the scan could not read everywhere are set apart: the pass leaves them as they are, and the summary
-    names them. Call `run` once.
+    `batch` may hold only some of its trees: then the pass compares and changes only these. They must have the same base
+    (see `same_base`). If the scan could not read a tree everywhere, the tree is set apart: the pass leaves it
+    unchanged, and the summary names it. Call `run` once.
     """
 
     invocation: Invocation
@@ -162,9 +163,9 @@ class DeltaPass:
         return [tree.path for tree in self.batch.trees]
 
     async def end_earlier(self) -> None:
-        """Close interrupted passes over these trees that no pass resumes. Finish their move lists: otherwise nobody could
-        tell which path lies where on the target. This may change the base of the next passes. May be called again. Raises
-        Refused.
+        """Close interrupted passes over these trees that no pass resumes. Finish their move lists: otherwise the
+        locations of paths on the target would be unknown. This may change the base of the next passes. May be called
+        again. Raises Refused.
         """
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         for record in passes.of_batch(self.plan.name, self.batch.number):
@@ -176,7 +177,8 @@ class DeltaPass:
             if record.state is PassState.RUNNING:
                 passes.set_state(record.id, PassState.STOPPED, world.clock.now_s())
             others = its_own - set(self._trees)
-            # Nothing is moved in a tree whose user works on the target: then the other trees are sent again as a whole.
+            # Nothing may move in a tree whose user works on the target. In that case the other trees are sent again as
+            # a whole.
             if bases.has_open_moves(record) and not moved_trees(bases.newest_cutovers(world.ledger.cutovers, others)):
                 await self._end_moves(record)
 
@@ -198,7 +200,7 @@ class DeltaPass:
             )
 
     async def _begin(self) -> PassRecord:
-        """Scan, compare, write the lists, check the guards, and only then record the pass."""
+        """Scan, compare, write the lists, and check the guards. Only then record the pass."""
         world, passes = self.invocation.world, self.invocation.world.ledger.passes
         number = bases.pass_number(passes, self.plan, self.batch, self.kind)
         trees = self._trees
@@ -297,7 +299,7 @@ class DeltaPass:
         self.invocation.say(EventKind.TREES_SET_APART, Severity.WARNING, f"batch {self.batch.number}", message)
 
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
-        """Raises Refused if paths that seem to have vanished may still exist."""
+        """Raises Refused if paths that appear to have vanished may still exist."""
         problems = await self._problems(changes, base, catalog)
         for problem in problems:
             self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
@@ -352,7 +354,7 @@ _SAID = {ChangeKind.ATTRIBUTES: "with other attributes", ChangeKind.UNSETTLED: "
 
 
 def change_words(changes: Changes) -> str:
-    """What changed, by kind."""
+    """The changes, by kind."""
     found = [(kind, changes.tally(kind)) for kind in ChangeKind]
     return ", ".join(
         f"{format_count(tally.paths)} {_SAID.get(kind, kind.value)}" for kind, tally in found if tally.paths
@@ -360,8 +362,8 @@ def change_words(changes: Changes) -> str:
 
 
 def _room(need: Need, changes: Changes | None) -> Need:
-    """The room that new and grown files need. Files that are sent again replace those on the target; if these are missing
-    because they failed before, a full target stops the pass.
+    """The room that new and grown files need. Files that are sent again replace those on the target. If these are
+    missing because they failed before, a full target stops the pass.
     """
     if changes is None:
         return need
@@ -377,11 +379,12 @@ def _title(record: PassRecord) -> str:
 
 
 async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> PassRecord:
-    """Scan the trees of a batch, and record the scan as a final pass without changes: the next pass compares with the present
-    source. Otherwise files that users made on the target, and removed after their rollback, would stay there.
+    """Scan the trees of a batch, and record the scan as a final pass without changes, so that the next pass compares
+    with the present source. Otherwise files that users created on the target, and removed after their rollback, would
+    stay there.
 
-    Both sides must be proven equal, and be frozen. May be called again. Raises Refused if the scan is not whole, and what
-    scanning raises; nothing is recorded then.
+    Both sides must be proven equal, and be frozen. May be called again. Raises Refused if the scan is incomplete, and
+    any error of scanning; nothing is recorded then.
     """
     began_s = world.clock.monotonic_s()
     catalog = await deltas.scan([tree.path for tree in batch.trees])
@@ -424,7 +427,7 @@ _SUBJECT = "the trash of the target"
 async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord) -> None:
     """Remove places older than the retention time, except those of unfinished passes. May be called again.
 
-    An event reports what was removed. A failure is a warning; the run copies all the same, and the next run tries again.
+    An event reports the removed places. A failure is only a warning: the run continues, and the next run tries again.
     """
     world = invocation.world
     timeout_s = invocation.request.stall_timeout_s
@@ -453,8 +456,8 @@ async def expire_trash(invocation: Invocation, deltas: Deltas, site: SiteRecord)
 
 
 def unfinished_places(ledger: "Ledger") -> frozenset[str]:
-    """The trash places of all unfinished passes, which may still need them. An interrupted final pass needs its place only
-    until its renames are made, because it is never resumed.
+    """The trash places of all unfinished passes, which may still need them. An interrupted final pass needs its place
+    only until its renames are complete, because it is never resumed.
     """
     return frozenset(
         trash_place(record.started_at_s, record.batch, record.kind.value, record.number)

@@ -1,7 +1,7 @@
 """Extras: paths that an earlier plan or pass left on the target, and that the source no longer has.
 
-A plan starts from the scan of the source. Comparing the plan's own catalogs does not show a path that was on the target by
-then and had been removed on the source before that scan.
+A plan starts from the scan of the source. If a path was copied earlier and removed on the source before that scan, a
+comparison of the plan's own catalogs does not show it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
-"""Problems that forbid applying changes whose base is this catalog."""
+"""Returns the problems that forbid applying changes whose base is this catalog."""
 
 
 @asynccontextmanager
@@ -38,9 +38,11 @@ async def search_extras(
     now: str,
     problems: Problems,
 ) -> "AsyncIterator[FoundExtras | None]":
-    """Extras that a pass over the batch, with the base `base` and the new catalog `now`, may move to the trash; valid inside the
-    block. None: there are none without `problems`, which forbid the deletions of a pass. Extras with problems stay and are
-    reported; the pass continues without them. Raises Refused as `Extras` does.
+    """Find the extras that a pass over the batch may move to the trash, given its base `base` and the new catalog
+    `now`. They are valid inside the block.
+
+    None if there are no extras, or if `problems` forbid their deletion: then they stay and are reported, and the pass
+    continues without them. Raises Refused as `Extras` does.
     """
 
     def where() -> list[ExtrasOfTree]:
@@ -53,7 +55,7 @@ async def search_extras(
         names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
         if not names:
             return False
-        # A verification has looked its extras up on the source; nobody has looked up those of an earlier catalog.
+        # A verification has looked its extras up on the source. Extras of an earlier catalog have had no look-up.
         against: dict[str, None] = {}
         for catalog in sorted({now, *(catalog for one in wanted for catalog in one.earlier)}):
             changes = Changes(base=catalog, now=now, trees=tuple(lost))
@@ -84,7 +86,9 @@ _SHOWN = 5
 
 
 def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
-    """Where to search for extras of a tree before the next pass after the seed of this plan. Blocking."""
+    """The catalogs and the manifest to search for extras of a tree before the next pass after the seed of this plan.
+    Blocking.
+    """
     passes = ledger.passes.over_tree(tree)
     own = [one for one in passes if (one.plan, one.batch) == (plan, batch) and one.kind is not PassKind.SEED]
     earlier: list[str] = []

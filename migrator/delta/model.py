@@ -1,4 +1,4 @@
-"""Changes of user trees between two scans, and the renames and deletions that follow from them."""
+"""Changes of user trees between two scans, and the resulting renames and deletions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,11 +8,12 @@ from migrator.core.entry import EntryType
 
 
 class ChangeKind(StrEnum):
-    """How a path changed since the scan before; one kind for each path.
+    """The kind of change of a path since the scan before; one kind for each path.
 
     `grown`: a larger file; `rewritten`: its content may differ (size, mtime, ctime alone, or the type differs);
-    `attributes`: owner, mode, ACLs or xattrs and ctime differ, size and mtime do not; `unsettled`: nothing differs, but it is
-    not known to have arrived, or it was changed so shortly before its scan that a later change could look the same.
+    `attributes`: owner, mode, ACLs or xattrs and ctime differ, size and mtime do not; `unsettled`: nothing differs, but
+    the path is not known to have arrived, or it changed so shortly before its scan that a later change could look the
+    same.
     """
 
     NEW = "new"
@@ -25,7 +26,7 @@ class ChangeKind(StrEnum):
 
 
 SENT = frozenset({ChangeKind.NEW, ChangeKind.GROWN, ChangeKind.REWRITTEN, ChangeKind.ATTRIBUTES, ChangeKind.UNSETTLED})
-"""Kinds whose paths are sent; renamed paths are renamed on the target, vanished ones moved to its trash."""
+"""Kinds whose paths are sent. Renamed paths are renamed on the target; vanished ones move to its trash."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class ChangeTally:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeChanges:
     """The changes of one tree. `names_before` and `bytes_before` are its size in the scan before (all paths; bytes of
-    files): a tree that shrank too much is refused.
+    files): a pass refuses a tree that shrank too much.
     """
 
     tree: bytes
@@ -75,10 +76,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rename:
-    """A path of one tree with a new name: same inode (and gfid, if both scans have one), type, size and mtime, and the old
-    name is gone. A renamed directory is listed alone: its content moved with it.
+    """A path of one tree with a new name: same inode (and gfid, if both scans have one), type, size and mtime, and the
+    old name is gone. A renamed directory is listed alone: its content moved with it.
 
-    `old` is the name of the path before all renames. What lies in a directory comes before it in order.
+    `old` is the name of the path before all renames. The content of a directory precedes the directory in order.
     """
 
     tree: bytes
@@ -93,7 +94,7 @@ class Rename:
 class Gone:
     """A path of one tree that is no longer on the source; a vanished directory is listed alone.
 
-    `path` is its name before all renames; paths that were renamed out of it are not part of it. `names` counts it and
+    `path` is its name before all renames; it excludes paths that were renamed out of it. `names` counts it and
     everything that vanished with it.
     """
 
@@ -116,15 +117,17 @@ class WrittenMoves:
     gone: int
 
 
-# Extras: paths that the target has, the source has not, and no list of vanished paths names. An earlier plan copied them, and
-# they were gone by the scan of the present plan; or the newest verification found them only on the target.
+# Extras: paths that the target has but the source lacks, and that no list of vanished paths names. Either an earlier
+# plan copied them, and they were gone by the scan of the present plan; or the newest verification found them only on
+# the target.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtrasOfTree:
-    """Where to search for extras of one tree. `brought` are the catalogs of all passes over it: this program did not copy a
-    path that none of them lists, so it is no extra. `earlier` are those of them since the last pass that removed extras.
-    `manifest` is that of the verification whose findings count, `differences_digest` that of its list of differences.
+    """Where to search for extras of one tree. `brought` are the catalogs of all passes over it: this program did not
+    copy a path that none of them lists, so it is no extra. `earlier` are the catalogs among them since the last pass
+    that removed extras. `manifest` belongs to the verification whose findings count, `differences_digest` to its list
+    of differences.
     """
 
     tree: bytes

@@ -6,8 +6,8 @@ from migrator.core.paths import show
 from migrator.core.units import format_count, format_size
 from migrator.delta.model import ChangeKind, Changes, TreeChanges
 
-# Problems that forbid renames and deletions on the target. A path that is missing from a catalog may only have been missed
-# by its scan, so anything that cannot be evaluated counts as a problem.
+# Problems that forbid renames and deletions on the target. A path that is missing from a catalog may only have been
+# missed by its scan, so anything that cannot be evaluated counts as a problem.
 
 
 _LOOK = "look at it on the source"
@@ -27,12 +27,13 @@ def deletion_problems(
     mount_problems: Sequence[str],
     max_shrink: float,
 ) -> tuple[str, ...]:
-    """Every problem, each with what to do next; empty if renames and deletions may be applied.
+    """Every problem, each with the next step; empty if renames and deletions may be applied.
 
-    `base_whole`: whether the catalog of the base is whole; one that is not is never compared with it. The fingerprints are those of the source's health when
-    each scan began, and now. `source_problems` are problems and doubts (a rebalance process) of the source, `mount_problems`
-    those of both mounts. None stands for unknown. A tree may lose the share `max_shrink` of its names and of its bytes since
-    the base; renamed paths are not lost.
+    `base_whole`: whether the catalog of the base is complete; an incomplete one is never compared with the new one. The
+    fingerprints are those of the source's health at the start of each scan, and now. `source_problems` are problems and
+    doubts (a rebalance process) of the source, `mount_problems` those of both mounts. None means unknown. A tree may
+    lose at most the share `max_shrink` of its names and of its bytes since the base; renamed paths do not count as
+    lost.
     """
     return (
         *_catalog_problems(changes.base, base_whole),

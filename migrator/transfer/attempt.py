@@ -1,4 +1,4 @@
-"""One attempt at one chunk: the stream, the files that did not arrive, the sync that makes it count."""
+"""One attempt at one chunk: the stream, the files that did not arrive, and the sync that confirms it."""
 
 import asyncio
 import errno
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from migrator.transfer.executors import SystemExecutor
 
 Stop = tuple[model.StopReason, str]
-"""Why the pool of streams stops, and the detail."""
+"""The reason for stopping the pool of streams, and the detail."""
 
 # Following one stream to its end, or ending it.
 
 
 Start = Callable[..., Coroutine[Any, Any, Completed]]
-"""Runs a command to its end on some host; it takes `tree`, `on_start`, `on_stdout` and `on_stderr`."""
+"""Runs a command to its end on a host; it takes `tree`, `on_start`, `on_stdout` and `on_stderr`."""
 
 
 class Unended(Exception):
@@ -43,7 +43,7 @@ class Unended(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class OpenAttempt:
-    """An attempt that is in the ledger, and how its last stream has ended."""
+    """An attempt that is in the ledger, and the outcome of its last stream."""
 
     id: int
     counters: model.StreamCounters = field(default_factory=model.StreamCounters)
@@ -57,7 +57,7 @@ class OpenAttempt:
         chunk_state: ChunkState,
         problems: Sequence[model.FileProblem] = (),
     ) -> None:
-        """Record its end in the ledger, and what becomes of its chunk."""
+        """Record its end in the ledger, with the new state of its chunk."""
         world.ledger.passes.finish(
             self.id,
             at_s=world.clock.now_s(),
@@ -82,7 +82,7 @@ def intend(
     host: str = "",
     command: Command | None = None,
 ) -> int:
-    """Record an attempt before it starts: from here on the ledger has the token that every process of it carries.
+    """Record an attempt before it starts: from now on the ledger has the token of all its processes.
 
     Without a command this process does the work itself: a crash leaves no other process behind.
     """
@@ -125,14 +125,14 @@ class Stream(OpenAttempt):
 
     @property
     def token(self) -> str:
-        """It is in the environment of every process of the attempt."""
+        """The token in the environment of every process of the attempt."""
         return str(self.command.token) if self.command else ""
 
     async def follow(
         self, command: Command, start: Start, reader: StreamReader, trouble: Callable[[], Stop | None] = lambda: None
     ) -> model.Outcome:
-        """Run a stream to its end, and judge it. It is ended as soon as `trouble` is found in its output. Raises CancelledError
-        after it has ended, Unended if it could not be ended, HostLost if that is unknown.
+        """Run a stream to its end, and judge it. `trouble` in its output ends it at once. Raises CancelledError after
+        it has ended, Unended if it could not be ended, HostLost if that is unknown.
         """
         files = self.under_way.invocation.directory.attempt(self.chunk.number, self.id, command)
 
@@ -189,7 +189,7 @@ class Stream(OpenAttempt):
             return model.Outcome(verdict=model.Verdict.STOP, counters=reader.counters, stop=reason, message=detail)
         except ToolFailed as error:
             outcome = model.Outcome(verdict=model.Verdict.INTERRUPTED, counters=reader.counters, message=error.message)
-            # Another host may have been reconnected meanwhile, and lost the files placed there before.
+            # Another host may have reconnected meanwhile, and lost the files placed there before.
             if self.executor.host == self.under_way.world.own_host:
                 outcome = replace(outcome, verdict=model.Verdict.STOP, stop=model.StopReason.TOOL_MISSING)
         finally:
@@ -198,7 +198,7 @@ class Stream(OpenAttempt):
         return outcome
 
     async def _end(self, stream: "asyncio.Task[Completed]") -> bool:
-        """End the stream, through any cancellation. Returns whether nothing of it is left."""
+        """End the stream, even during cancellation. Returns whether all of its processes have ended."""
         stream.cancel()
         await through_cancellation(asyncio.wait({stream}, timeout=self.under_way.request.end_timeout_s))
         try:
@@ -219,7 +219,7 @@ _MAY_BLOCK = frozenset({EntryType.FIFO, EntryType.CHARACTER, EntryType.BLOCK})
 
 
 async def sync_problem(sync: SharedCall[None]) -> Stop | None:
-    """Sync the target, starting after this call; None if all that was written has reached its disks."""
+    """Sync the target, starting after this call; None if all earlier writes have reached its disks."""
     try:
         await sync.begun_after_now()
     except TimeoutError:
@@ -229,7 +229,7 @@ async def sync_problem(sync: SharedCall[None]) -> Stop | None:
     return None
 
 
-# Judging files that did not arrive, by looking them up on the source.
+# Judging files that did not arrive, by look-ups on the source.
 
 
 _AT_ONCE = 256
@@ -237,9 +237,9 @@ _AT_ONCE = 256
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """The judged result of one attempt. `bad` and `vanished` are final, `again` is worth another try (of files from a brick,
-    through the mount); `changed` arrived while being written to. `told`: its message has been reported already, for all
-    chunks that it concerns. `stop`: a reason that concerns more than one file.
+    """The judged result of one attempt. `bad` and `vanished` are final; `again` is worth another try (of files from a
+    brick, through the mount); `changed` files arrived while a user wrote to them. `told`: its message has been reported
+    already, for all chunks that it concerns. `stop`: a reason that concerns more than one file.
     """
 
     verdict: model.Verdict = model.Verdict.DONE
@@ -252,15 +252,15 @@ class Result:
     stop: Stop | None = None
 
     def stop_for(self, reason: model.StopReason, detail: str) -> "Result":
-        """Stop the pool. A reason for a stop blames no file."""
+        """Stop the pool. A stop blames no file, so `bad` becomes empty."""
         self.verdict, self.message, self.stop = model.Verdict.STOP, detail, (reason, detail)
         self.bad = []
         return self
 
 
 async def judge(under_way: PassUnderWay, suspects: Sequence[model.FileProblem]) -> Result:
-    """A path is vanished only if a look-up proves its absence on a whole source; all others are bad, or (reported as gone,
-    but there) to be tried again.
+    """Judge each suspect. A path counts as vanished only if a look-up proves its absence on a whole source. All others
+    are bad, or, if reported as gone but present, to be tried again.
     """
     result = Result()
     gone: list[model.FileProblem] = []
@@ -286,8 +286,8 @@ async def judge(under_way: PassUnderWay, suspects: Sequence[model.FileProblem]) 
 
 
 async def _settle_vanished(under_way: PassUnderWay, gone: Sequence[model.FileProblem], result: Result) -> Result:
-    """Paths that were not found are gone only if the source was whole after the look-ups. During a rebalance process no path
-    is known to be gone: it is retried.
+    """Paths that were not found are gone only if the source was whole after the look-ups. During a rebalance process no
+    path counts as gone: it is retried.
     """
     if not gone:
         return result
@@ -305,7 +305,9 @@ async def _settle_vanished(under_way: PassUnderWay, gone: Sequence[model.FilePro
 
 
 def _stops(problem: model.FileProblem) -> Stop | None:
-    """Whether the problem of a file stops the pool. An EIO costs only its file: it may be the source that cannot be read."""
+    """The stop of the pool that the problem of a file causes, if any. An EIO costs only its file: the source may be the
+    unreadable side.
+    """
     reason = stop_reason(problem.errno)
     if reason is None or reason is model.StopReason.IO_ERROR:
         return None
@@ -324,7 +326,7 @@ async def look_at_all(under_way: PassUnderWay, paths: Sequence[bytes]) -> list[E
 
 
 def look(filesystem: FileSystem, path: bytes) -> Entry | OSError | None:
-    """A look-up whose failure is a value."""
+    """A look-up that returns its error as a value."""
     try:
         return filesystem.look(path)
     except OSError as error:
@@ -363,8 +365,8 @@ async def remove_after_crash(invocation: Invocation, attempt: model.AttemptRecor
 
 
 async def remove_before_stream(under_way: PassUnderWay, paths: Sequence[bytes], *, parts: bool = False) -> None:
-    """Remove temporary files of earlier streams over these paths, while other streams run; with `parts`, also the ranges of
-    these files that have arrived: another engine copies them whole.
+    """Remove temporary files of earlier streams over these paths, while other streams run. With `parts`, also remove
+    the ranges of these files that have arrived: another engine copies them whole.
 
     Removes nothing while the source may not show all of its files: a suspect could be a user's file.
     """
@@ -393,14 +395,14 @@ def _remove_of_attempt(world: World, attempt: model.AttemptRecord) -> int:
         chunk_list = chunk.list_path or world.ledger.passes.read(chunk.pass_id).chunk_list
         paths = [listed.path for listed in world.chunk_lists.paths(chunk_list, chunk.number)]
     except MigratorError as error:
-        # The plan may be an older one whose files are gone: that must not block another.
+        # The plan may be an older one whose files are gone: that must not block another plan.
         LOG.warning("temporary files of attempt %s stay: %s", attempt.id, error.message)
         return 0
     return sum(map(partial(_remove, world), list(_find(world, paths, is_leftover))))
 
 
 def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Iterator[bytes]:
-    """Files of the target that look like temporary ones of these paths, and are not on the source."""
+    """Files of the target that look like temporary ones of these paths, and are absent from the source."""
     listed = frozenset(paths)
     marks: dict[bytes, set[bytes]] = {}
     for path in paths:
@@ -409,7 +411,7 @@ def _find(world: World, paths: Sequence[bytes], looks_left_over: Looks) -> Itera
         for block in world.target.read_directory(directory):
             for entry in block.entries:
                 suspect = looks_left_over(name(entry.path), marks_there) and entry.path not in listed
-                # If the look-up fails it may be a user's file: it stays.
+                # If the look-up fails, the path may be a user's file: it stays.
                 if suspect and look(world.source, entry.path) is None:
                     yield entry.path
 
@@ -427,14 +429,15 @@ def _remove(world: World, path: bytes) -> int:
 
 
 _COPY_INSTEAD = frozenset({errno.ENOENT, errno.EMLINK, errno.EXDEV, errno.EPERM})
-"""The existing name is missing, or cannot have another name."""
+"""The existing name is missing, or cannot get another name."""
 _SLOWEST_COPY_BYTES_PER_S = MIB
 """A copy by descriptor reports no progress: it may take the stall timeout, plus its size at this rate."""
 
 
 def to_be_linked(paths: Iterable[ListedPath], by_stream: Iterable[ListedPath]) -> Iterator[tuple[ListedPath, int]]:
-    """Paths to copy by descriptor, each with the name of its link group that it becomes a link to, and the bytes that it may
-    have to copy. Names of one group stay names of one file, even if a stream has copied some of them (`by_stream`).
+    """Paths to copy by descriptor. Each has the name in its link group that it is to be linked to, and the bytes that
+    it may have to copy. Names of one group stay names of one file, even if a stream has copied some of them
+    (`by_stream`).
     """
     paths = tuple(paths)
     first_names: dict[int, bytes] = {}
@@ -455,8 +458,8 @@ def to_be_linked(paths: Iterable[ListedPath], by_stream: Iterable[ListedPath]) -
 async def make_by_descriptor(
     under_way: PassUnderWay, tree: bytes, paths: Iterable[tuple[ListedPath, int]], result: Result
 ) -> tuple[Result, int, int]:
-    """Make each path a hard link to its `link_to` if both are one file on the source, or else a copy as it is now. Returns the
-    result with what did not arrive, and how many files and bytes did.
+    """Make each path a hard link to its `link_to` if both are one file on the source, or else copy its present state.
+    Returns the result with the paths that did not arrive, and the number of files and bytes that did.
     """
     linker = _Linker(under_way, tree)
     files = size_bytes = 0
@@ -481,10 +484,10 @@ async def make_by_descriptor(
 
 
 def copy_one(source: SourceFileSystem, target: TargetFileSystem, tree: bytes, path: bytes) -> model.FileProblem | None:
-    """Copy one path after a fresh look-up; None when it has arrived. The tree's own directory stays closed."""
+    """Copy one path after a fresh look-up; None if it has arrived. The tree's own directory stays closed."""
     if path == tree:
         return None
-    # A second time if it was replaced in between, or if a directory above it was missing on the target.
+    # The second try is for a path that was replaced in between, or for a missing directory above it on the target.
     for last in (False, True):
         seen = look(source, path)
         if seen is None:
@@ -518,7 +521,8 @@ class _Linker:
     def make(self, path: bytes, link_to: bytes | None) -> model.FileProblem | None:
         """Link one path to the other if they are one file on the source; otherwise make a copy."""
         existing = None if link_to is None else self._instead.get(link_to, link_to)
-        # A user of a tree left alone may have written to it on the target: a link would show that in another tree.
+        # The user of a tree that is left alone may have written to it on the target: a link would expose that in
+        # another tree.
         may_link = existing is not None and not any(is_beneath(existing, tree) for tree in self._left_alone)
         if existing is not None and may_link and self._keeps_links:
             here, there = look(self._source, path), look(self._source, existing)
@@ -631,7 +635,7 @@ class Attempt(Stream):
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """Identification for the log."""
+        """Context for the log."""
         return {
             "run": self.under_way.invocation.run_id,
             "batch": self.under_way.batch.number,
@@ -668,13 +672,13 @@ class Attempt(Stream):
                 return result
             result.changed, result.again = changed, [*result.again, *moved]
             if self._from_brick:
-                # The mount may have a file that the brick refuses: it is tried before the file counts as bad.
+                # The mount may have a file that the brick refuses: the next try reads it there before it counts as bad.
                 result.again, result.bad = [*result.again, *result.bad], []
         return await self._without_stream(result)
 
     async def confirm(self, result: Result) -> Result:
-        """After `copy`: files count as arrived when a later sync has reached the target's disks; files of a brick, when also
-        a later check finds the volume unchanged. Raises CancelledError, HostLost.
+        """Confirm the result of `copy`. Files count as arrived when a later sync has reached the target's disks; files
+        of a brick also need a later check that finds the volume unchanged. Raises CancelledError, HostLost.
         """
         if result.verdict is not model.Verdict.DONE:
             return result
@@ -691,7 +695,7 @@ class Attempt(Stream):
         return result
 
     async def _synced(self, result: Result) -> Result:
-        # Done means that a sync which started after the end of the stream has reached the disks.
+        # Done means that the disks have completed a sync which started after the end of the stream.
         syncs = [self.under_way.sync_of(self._way.executor)] if self.command is not None else []
         if self.command is None or self._by_descriptor:
             syncs.append(self.under_way.sync)
@@ -701,9 +705,11 @@ class Attempt(Stream):
         return result
 
     async def _of_stalled(self, outcome: model.Outcome) -> model.Outcome:
-        """What a stalled stream means: it stops the pool, unless one file explains it or both sides answer. Then it costs its
-        chunk, which is tried again and divided until the file stands alone. A file that became a FIFO after rsync had looked at
-        it stalls a stream: rsync opens it without O_NONBLOCK, and waits for a writer.
+        """Interpret a stalled stream. It stops the pool, unless one file explains the stall or both sides answer. Then
+        it costs only its chunk, which is tried again and divided until the file is alone.
+
+        A file that became a FIFO after rsync's look-up stalls a stream: rsync opens it without O_NONBLOCK, and waits
+        for a writer.
         """
         seen = await look_at_all(self.under_way, [listed.path for listed in self._work.paths])
         if seen is None:
@@ -722,7 +728,7 @@ class Attempt(Stream):
         return replace(outcome, verdict=model.Verdict.RETRY, stop=None, message=message)
 
     async def _without_stream(self, result: Result) -> Result:
-        """Make links, and copy what no stream can take."""
+        """Make links, and copy the paths that no stream can take."""
         links = self.chunk.kind is ChunkKind.LINKS
         paths = (
             ((listed, listed.size_bytes) for listed in self._listed)
