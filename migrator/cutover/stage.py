@@ -56,8 +56,8 @@ ByBatch = Mapping[int, tuple[UserTree, ...]]
 
 
 def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, ByBatch]:
-    """By plan, the trees of these users that were moved, or are being moved, and did not come back. Users who have none are
-    in no plan.
+    """By plan, the trees of these users that were moved or are being moved, and did not come back. A user without such
+    trees is in no plan.
     """
     found: dict[str, dict[int, list[UserTree]]] = {}
     for record in sorted(newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
@@ -66,12 +66,12 @@ def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, By
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
 
 
-# Hooks that are still owed for an attempt that has ended.
+# Hooks not yet called for an attempt that has ended.
 
 
 async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> None:
-    """Call the `post` hooks of every step of an attempt whose calls have not come to their end. Nobody is frozen by it any
-    more, so they may take their time. May be called again; mostly there is nothing to do.
+    """Call the unfinished `post` hooks of every step of an attempt. No user is frozen meanwhile, so hooks may take
+    long. May be called again; usually there is nothing to do.
     """
     hooking, records = machine.hooking(), machine.cutting.ledger.hooks
     for place, step, done in _steps(record):
@@ -99,8 +99,8 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Begins or resumes the cutover or rollback of one tree. `no_way_back` is why users could not be moved back (empty: they
-    could).
+    """Begins or resumes the cutover or rollback of one tree. `no_way_back` is why users could not be moved back; empty
+    if they could.
     """
 
     sight: steps.Sight
@@ -112,7 +112,7 @@ class Beginning:
         cutovers = cutting.ledger.cutovers
         record = cutovers.latest(tree.path)
         own = record is not None and (record.plan, record.batch) == (cutting.plan.name, batch)
-        # A call that was killed right after the thaw has not recorded the user as retained.
+        # A call that was killed immediately after the thaw has not recorded the user as retained.
         comparison = steps.TreeComparison(cutting=cutting)
         if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
             cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {state_words(record.state)}")
@@ -150,7 +150,7 @@ class Beginning:
             if record is not None:
                 await call_owed(machine, record)
             return _on_source(tree, batch, record)
-        # Asked before a user who works on the target is frozen.
+        # Checked before a user who works on the target is frozen.
         unseen = await self.sight.against_rollback() if record.state in model.SETTLED_STATES else ""
         if problem := unseen or await steps.retained_source_problem(cutting, record):
             cutting.say(EventKind.GUARD_REFUSED, Severity.ERROR, record.tree, problem)
@@ -223,16 +223,16 @@ class Beginning:
                 "the room on the target": capacity,
                 "the mounts": await self._mounts(),
                 "the way to freeze": await self._freeze(tree),
-                # No time limit: a look at many files takes long, and nobody is frozen yet.
+                # No time limit: looking up many files takes long, and no user is frozen yet.
                 f"the archives of {tree.user}": await asyncio.to_thread(steps.lacking_archives, sight, tree),
             },
         )
-        # With servers down, quotas would wait for them.
+        # While servers are down, reading quotas would block.
         limits = await self._limits(tree) if capacity == () else ()
         return (*paused, *problems, *limits)
 
     def _predicted_freeze_s(self, tree: UserTree, batch: int) -> float | None:
-        """How long the user would be frozen now; None if no delta pass went over their tree. Blocking."""
+        """The predicted freeze of the user now; None if no delta pass has covered their tree. Blocking."""
         sight, ledger = self.sight, self.sight.ledger
         found = predict(
             facts_of_passes(ledger, sight.plan.name, batch, lambda one: moves_of(sight.world.deltas, one)),
@@ -244,8 +244,8 @@ class Beginning:
         return None if found is None else found.freeze_s
 
     def _failed(self, tree: UserTree, batch: int) -> tuple[int, int]:
-        """Chunks and files of the tree that the newest pass over it could not bring. What only changed or moved meanwhile
-        is what a final pass is for.
+        """The numbers of chunks and files of the tree that failed in the newest pass over it. Files that changed or
+        moved during that pass do not count: the final pass sends them.
         """
         passes = self.sight.ledger.passes
         newest = next(
@@ -269,7 +269,7 @@ class Beginning:
             top = await self.sight.entry(self.sight.run.target, tree.path)
         except OSError:
             return None
-        # Of a batch that is yet to be copied it is said already that the tree is not there.
+        # A batch that is not copied yet already reports that the tree is missing.
         return not_closed(tree, top, uid=os.geteuid(), gid=os.getegid()) if copied or top is not None else ()
 
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
@@ -305,7 +305,7 @@ class Beginning:
         return (*room, *storage_problems(storage, run))
 
     async def _limits(self, tree: UserTree) -> tuple[str, ...]:
-        """Quotas on the target that would keep the user from writing; none if they cannot be read."""
+        """Quotas on the target that would stop the user from writing; empty if they cannot be read."""
         sight = self.sight
         owned = max(
             (one for one in sight.plan.owners if one.tree == tree.path),
@@ -370,7 +370,7 @@ def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> model.Tre
 
 
 def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -> model.TreeOutcome:
-    """A user who was never moved is refused: probably another one was meant. A user who is back is done."""
+    """A user who was never moved is refused: probably another user was meant. A user who is back is done."""
     if record is not None:
         return outcome_of(
             record, model.Ending.MOVED, f"{tree.user} works on the source already ({state_words(record.state)})"
@@ -384,10 +384,10 @@ def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverCall:
-    """One call of `cutover`, or (`back`) of `rollback`: what is asked, and everything outside the program.
+    """One call of `cutover`, or (`back`) of `rollback`: its request, and everything outside the program.
 
-    Users are moved for good, or back to the source with what they changed on the target as long as that was not purged. What
-    a call that was killed has left is gone on with, or given up, by the same call.
+    A cutover is permanent unless a rollback follows. A rollback also carries back the user's changes on the target; it
+    is possible until the source is purged. After a kill, the same call resumes or aborts what is in flight.
     """
 
     request: model.CutoverRequest
@@ -395,10 +395,10 @@ class CutoverCall:
     back: bool = False
 
     async def make(self) -> model.CutoverSummary:
-        """Move one user after the other. A user who cannot be moved is thawed, and the others are moved all the same.
+        """Move one user after the other. A failed user is thawed, and the others are still moved.
 
-        A cancellation reverts the cutover of the frozen user (after the switch it is completed) and leaves the others; then
-        Interrupted is raised. Raises UsageError, Refused, LockHeld, LedgerCorrupt too.
+        A cancellation reverts the cutover of the frozen user (after the switch it is completed) and leaves the others;
+        then Interrupted is raised. Also raises UsageError, Refused, LockHeld, LedgerCorrupt.
         """
         plan, site = read_plan(self.world.run, self.request.run)
         self.world.run.ledger.cutovers.require_apart(
@@ -410,7 +410,7 @@ class CutoverCall:
         purpose = f"{self._verb} of {users}"
         world, run = self.world, self.world.run
         with world.locks.hold(RUN_LOCK, purpose), world.files.open(self._verb, run.clock.now_s()) as directory:
-            # The latest run, of whatever verb, may have left streams and calls of hooks.
+            # The latest run, of any verb, may have left streams and hook calls.
             earlier = run.ledger.runs.latest()
             try:
                 async with recorded_run(
@@ -463,7 +463,7 @@ class CutoverCall:
         return self._summary(cutting, outcomes)
 
     async def _preview(self, plan: Plan, site: SiteRecord) -> model.CutoverSummary:
-        """The same decisions as a real call. Changes neither file systems nor ledger, and takes no lock."""
+        """Make the same decisions as a real call. Changes neither file systems nor ledger, and takes no lock."""
         sight = steps.Sight(
             world=self.world,
             request=self.request,

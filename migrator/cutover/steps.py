@@ -62,15 +62,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OWN_STEPS = (HookStep.PASS, HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
-"""What this verb calls hooks around; `run` makes passes too, and both hold one lock."""
+"""The steps around which this verb calls hooks. `run` makes passes too; both verbs hold one lock."""
 
 VerifyTree = Callable[[Plan, int, bytes], Awaitable[VerificationRecord]]
-"""Verifies one tree of a batch of a plan: all facts, and the content of what was not proven before."""
+"""Verifies one tree of a batch of a plan: all attributes, and the content that was not proven before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparing:
-    """What measuring a user's tree before and after needs. Either side takes `limit_s` at most."""
+    """Everything that measuring a user's tree before and after needs. Each side takes at most `limit_s`."""
 
     timing: Callable[[model.TreeVisit, Callable[[], float]], Awaitable[model.TreeVisited]]
     samples: CatalogFileSamples
@@ -80,16 +80,16 @@ class Comparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverWorld:
-    """What a cutover touches: `run` is what a run touches. `links` is None where hooks make the switch.
+    """What a cutover touches. `run` is what a run touches. `links` is None if hooks make the switch.
 
-    `freezer` closes tops on the source, `trees` opens and closes them on the target; `source_trees` opens those on the
-    source for users who come back. `source_writers` and `target_writers`
-    look for who still writes on either side. `manifests` are those that `verify` writes. `policy` says which content has to be compared. `backup` keeps a copy of the
-    ledger under a name; it is on the disk when that returns.
+    `freezer` closes tops on the source, `trees` opens and closes them on the target, `source_trees` opens those on the
+    source for users who come back. `source_writers` and `target_writers` search either side for processes that still
+    write. `manifests` are those that `verify` writes. `policy` defines the content to compare. `backup` keeps a copy of
+    the ledger under a name; the copy is durable on return.
 
-    `archive_folders` are those of the trees on the target, `archived` what proven archives hold as it is now, `to_archive` the rows
-    of a plan's reap list that are to be archived of a tree (blocking; raises Refused). `comparing` measures users' trees before and
-    after; None where the site does not want that.
+    `archive_folders` are those of the trees on the target, `archived` the present content of proven archives,
+    `to_archive` the rows of a plan's reap list to archive from a tree (blocking; raises Refused). `comparing` measures
+    users' trees before and after; None if the site does not enable that.
     """
 
     run: World
@@ -115,14 +115,14 @@ class CutoverWorld:
 
 
 _SEARCHED = frozenset({model.Phase.FROZEN, model.Phase.VERIFIED, model.Phase.SWITCHING})
-"""Where it counts whether somebody writes: before what is there is carried over, and right before the switch."""
+"""The phases that require a search for writers: before the final pass, and immediately before the switch."""
 
 _THAWING_BACK = frozenset({model.CutoverState.SWITCHED_BACK, model.CutoverState.ROLLBACK_THAWING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What a call of `cutover` or `rollback` looks at, as far as one plan goes: nothing is changed by it."""
+    """The read-only part of a call of `cutover` or `rollback`, for one plan."""
 
     world: CutoverWorld
     request: model.CutoverRequest
@@ -146,14 +146,14 @@ class Sight:
         return self.run.clock.now_s()
 
     def paths(self, tree: bytes) -> tuple[bytes, bytes]:
-        """Where a tree lies on the source and on the target, absolute."""
+        """The absolute paths of a tree on the source and on the target."""
         return join(self.run.source.root, tree), join(self.run.target.root, tree)
 
     async def blocking(self, work: Callable[[], T]) -> T:
-        """Work at a file system that may not answer. Raises OSError, also where it takes too long.
+        """Run work on a file system that may not answer. Raises OSError, also after the time limit.
 
-        Work that was cancelled or took too long may still run: the next one waits for its end. Otherwise a top that is being
-        closed would be seen open, or be opened while the closing continues.
+        Work that was cancelled or timed out may still run, so the next work waits until it ends. Otherwise a top in the
+        middle of closing would be seen open, or be opened while the closing continues.
         """
 
         def in_turn() -> T:
@@ -166,11 +166,11 @@ class Sight:
             raise OSError("a file system does not answer") from error
 
     async def entry(self, side: FileSystem, tree: bytes) -> Entry | None:
-        """The top of a tree as it is."""
+        """The current top of a tree."""
         return await self.blocking(lambda: side.look(tree))
 
     async def see(self, record: model.CutoverRecord) -> model.Seen:
-        """Every fact that the next step depends on."""
+        """Take the snapshot: every fact that the next step depends on."""
         way, phase = rules.PLACES.get(record.state, (None, None))
         back = way is rules.BACK
         source_top, source_words = await self._source_top(record)
@@ -199,7 +199,7 @@ class Sight:
         return rules.why_not_frozen(found, vouched=self.request.vouched)
 
     async def unseen(self, search: WriterSearch, trees: Sequence[bytes] = ()) -> tuple[str, ...] | None:
-        """What a search for writers cannot see, which no freeze changes; None if it cannot be made."""
+        """What a search for writers cannot see, with or without a freeze; None if the search fails."""
         try:
             found = await search(trees)
         except (MigratorError, OSError):
@@ -207,12 +207,14 @@ class Sight:
         return rules.what_is_unseen(found, vouched=self.request.vouched)
 
     async def against_rollback(self) -> str:
-        """Why users who work on the target could not be moved back; empty: they could."""
+        """Why users who work on the target could not be moved back; empty if they could."""
         unseen = await self.unseen(self.world.target_writers)
         return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
 
     def backup(self, tree: bytes, batch: int) -> model.BackupSeen:
-        """Whether the backup is recorded that the site asks for: one of this tree, made after the last pass but the final."""
+        """Whether the backup that the site requires is recorded: of this tree, and made after the last pass before the
+        final one.
+        """
         if not self.request.wants_backup:
             return model.BackupSeen.NOT_ASKED
         backup_s = self.ledger.target_backups.latest(tree)
@@ -238,7 +240,7 @@ class Sight:
 
     @contextmanager
     def leg(self, record: model.CutoverRecord, *, back: bool) -> "Iterator[tuple[Ledger | None, str, int]]":
-        """The ledger of the way, there or `back`, with the plan and the batch that it is there; None before a rollback."""
+        """The ledger of the way there or `back`, and the plan and batch in that ledger; None before a rollback."""
         if not back:
             yield self.ledger, record.plan, record.batch
             return
@@ -246,7 +248,9 @@ class Sight:
             yield ledger, ROLLBACK_PLAN, record.id
 
     def numbers(self, record: model.CutoverRecord, *, back: bool) -> tuple[int, int]:
-        """The newest pass over the tree on the way, and the newest verification; 0: none. Blocking."""
+        """The numbers of the newest pass over the tree on this way and of the newest verification; 0 if there is none.
+        Blocking.
+        """
         with self.leg(record, back=back) as (ledger, _, __):
             if ledger is None:
                 return 0, 0
@@ -265,7 +269,8 @@ class Sight:
         except OSError:
             return model.TopSeen.UNKNOWN, ()
         if look.state is model.TopSeen.OTHER and record.state in _THAWING_BACK and not look.another:
-            # It is thawed with what its user changed of it on the target: which thaw that was is done once more.
+            # The thaw applies the attributes that the user changed on the target, so such a top counts as partly
+            # thawed.
             return model.TopSeen.PARTLY, ()
         return look.state, look.differences
 
@@ -284,7 +289,7 @@ class Sight:
         def look() -> tuple[model.LinkSeen, bytes | None]:
             found = links.read_link(record.tree)
             if record.notes.link not in (None, found.path):
-                # site.toml names another one by now: what was switched is not this.
+                # site.toml names another link now: it is not the one that was switched.
                 return model.LinkSeen.UNKNOWN, None
             if found.unread or links.problem(found) is not None:
                 return model.LinkSeen.UNKNOWN, found.text
@@ -311,14 +316,14 @@ class Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cutting(Sight):
-    """One call that changes something: its run in the ledger, and the hooks."""
+    """A call that makes changes: its run in the ledger, and the hooks."""
 
     invocation: Invocation
     hooking: Hooking
     verb: str
 
     def say(self, kind: EventKind, severity: Severity, tree: UserTree, message: str) -> None:
-        """An event about one user."""
+        """Record an event about one user."""
         self.invocation.say(kind, severity, f"{tree.user}: {self.verb}", message)
 
 
@@ -326,12 +331,12 @@ class Cutting(Sight):
 
 
 COUNTED = 10_000
-"""After so many files that lack an archive no more are counted: each takes a look at the source."""
+"""The count of files without an archive stops here: each costs a look-up on the source."""
 
 
 def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
-    """Let the owner of the tree's top on the target read its archives, or make them root's alone. Blocking; may be called
-    again. Raises OSError.
+    """Let the owner of the tree's top on the target read its archives, or restrict them to root. Blocking; may be
+    called again. Raises OSError.
     """
     # By the ledger: a directory of that name may be the user's own.
     if not sight.ledger.archives.of_tree(tree):
@@ -344,9 +349,10 @@ def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
 
 
 def lacking_archives(sight: Sight, tree: UserTree) -> tuple[str, ...] | None:
-    """Why not all is archived that the plan archives of a tree: files that no archive holds that was read back, although they are
-    as the plan has them and not on the target, so that the verification would miss them; or an archive that cannot be read. None
-    where the source cannot. Blocking.
+    """Why the archives of a tree are incomplete; None if the source cannot be read. Blocking.
+
+    Files that the plan archives may be missing from all archives that were read back, although they are unchanged and
+    not on the target: the verification would report them missing. Or an archive cannot be read.
     """
     count, archived = 0, None
     try:
@@ -371,7 +377,7 @@ def _lacks_archive(run: World, row: ReapRow, member: ArchivedMember | None) -> b
     if member is not None and _identity(member.entry) == planned:
         return False
     entry = run.source.look(row.path)
-    # A file that changed since moves as any other file.
+    # A file that has changed moves like any other file.
     if entry is None or _identity(entry)[1:] != planned[1:] or (member is not None and same_file(member, entry)):
         return False
     return run.target.look(row.path) is None
@@ -388,9 +394,10 @@ _SHOWN = 10
 
 
 async def retained_source_problem(cutting: Cutting, record: model.CutoverRecord) -> str:
-    """Why the changes of the kept source since the final pass prevent a rollback, as a sentence; empty if nothing does. Nobody
-    is frozen meanwhile. A source that cannot be compared prevents it too. If the request overwrites the source, what was
-    changed there is kept in its trash.
+    """Why changes of the retained source since the final pass prevent a rollback, as a sentence; empty if nothing does.
+
+    No user is frozen meanwhile. A source that cannot be compared prevents the rollback too. If the request overwrites
+    the source, its changes are kept in its trash.
     """
     if record.state not in (model.CutoverState.THAWED, model.CutoverState.RETAINED):
         return ""
@@ -443,7 +450,7 @@ HOOKED = {
         (way.revert, HookStep.THAW),
     )
 }
-"""Around which steps hooks are called; the final pass has those of passes."""
+"""The steps around which hooks are called; the final pass calls the hooks of passes."""
 
 _BACK = frozenset({rules.BACK.freeze, rules.BACK.switch, rules.BACK.thaw, rules.BACK.revert})
 _STAYS = frozenset({model.CutoverStep.REVERT, model.CutoverStep.ROLLBACK_REVERT})
@@ -453,7 +460,7 @@ _BEFORE_SWITCH = {
     model.CutoverState.SWITCHING: model.LinkSeen.SOURCE,
     model.CutoverState.SWITCHING_BACK: model.LinkSeen.TARGET,
 }
-"""Where the path leads that a hook has refused to switch."""
+"""The side to which the path leads if a hook has refused to switch it."""
 
 _MOST_PASSES = 3
 """In one freeze."""
@@ -469,10 +476,10 @@ class TreeMachine(
         model.CutoverRecord, model.Seen, model.CutoverState, model.CutoverStep, model.CutoverNotes, model.TreeOutcome
     ]
 ):
-    """Brings one tree to where the command wants it: cut over, or (`back`) rolled back.
+    """Moves one tree to the state that the command asks for: cut over, or (`back`) rolled back.
 
-    A cancellation counts as a failure of the current step: before the switch the user is thawed without being moved, after it
-    the move is completed.
+    A cancellation counts as a failure of the current step: before the switch it thaws the user without moving them,
+    after the switch the move is completed.
     """
 
     cutting: Cutting
@@ -510,16 +517,16 @@ class TreeMachine(
         return await self.cutting.see(record)
 
     def next_step(self, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
-        # Once it has turned, a rollback that had to be given up does not begin again.
+        # A rollback that was given up after it had turned does not begin again.
         self._turned = self._turned or rules.turned_back(record.state)
         if self._not_switched and seen.link is model.LinkSeen.UNTOLD:
             seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
         return rules.begin_rollback(record, seen) if self.back and not self._turned else next_step(record, seen)
 
     def failing(self, record: model.CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
-        """Nothing is raised: a user who may be frozen is brought on or back."""
+        """Raise nothing: a user who may be frozen must be moved on or back."""
         del record
-        # What a hook says that was called before, by a call that was killed, tells nothing of what that one did.
+        # After a resume, a hook's refusal does not show whether the hook call of the killed run made the switch.
         if not resumed and isinstance(error, HookRefused | HookSkipped):
             self._not_switched = self._not_switched or HOOKED.get(act.step) is HookStep.SWITCH
 
@@ -529,7 +536,7 @@ class TreeMachine(
             return None
         place = CutoverPlace(step=hooked, record=record, back=act.step in _BACK)
         if act.seen_done and self.interrupted:
-            # The operator has waited for hooks long enough: the user comes first.
+            # The operator has waited for hooks long enough: thawing the user comes first.
             message = f"hooks that are still owed after {place.hooked.words} were not called: {INTERRUPTED}; the next call does"
             self.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
             return None
@@ -545,7 +552,7 @@ class TreeMachine(
         )
 
     def facts(self, place: CutoverPlace, event: HookEvent, record: model.CutoverRecord, act: _Act) -> HookFacts:
-        """What hooks on one side of a step are told. A rollback goes from the target to the source."""
+        """The facts for hooks on one side of a step. A rollback goes from the target to the source."""
         cutting = self.cutting
         usage = next((one for one in cutting.plan.ranking if one.tree.path == record.tree.path), None)
         old, new = cutting.paths(record.tree.path)
@@ -553,7 +560,7 @@ class TreeMachine(
         if link is None and links is not None and not naming_problem(links.place.link, record.tree):
             link = link_path(links.place.link, record.tree)  # before it is in the ledger
         stays, thaws = act.step in _STAYS, place.step is HookStep.THAW
-        # What was predicted and measured is of the way there.
+        # Prediction and measurement belong to the way there.
         frozen_s = None if place.back else record.freeze_s
         if frozen_s is None and thaws and record.frozen_at_s is not None and not place.back:
             frozen_s = max(cutting.now_s() - record.frozen_at_s, 0.0)
@@ -579,7 +586,7 @@ class TreeMachine(
 
     async def finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
         good = {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED} if self.back else model.SETTLED_STATES
-        # A rollback that was given up leaves the user on the target, which is where `cutover` wants them.
+        # A rollback that was given up leaves the user on the target, which is what `cutover` asks for.
         moved = record.state in good
         words = step.words
         if self.back and not moved:
@@ -589,7 +596,7 @@ class TreeMachine(
         if moved:
             self.say(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
         else:
-            # Why was told when it was given up.
+            # The reason was reported when it was given up.
             where = f"{record.tree.user} works {state_words(record.state)}"
             self.say(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "put that right, then run the same command again"
@@ -610,9 +617,11 @@ class TreeMachine(
     # Steps.
 
     async def prepare(self, record: model.CutoverRecord, act: _Act, seen: model.Seen) -> model.CutoverNotes:
-        """What has to be written down before a step begins: how to thaw whom it freezes, what is verified, what is switched,
-        and what of the ledger is older. A top is read before its freeze has begun, and never afterwards: then it may be the
-        frozen one. Raises Refused where a mount is not the expected one and the path would be switched.
+        """The facts to record before a step begins: how to thaw the tops that it freezes, what it verifies and
+        switches, and which passes and verifications in the ledger are older.
+
+        A top is read only before its freeze begins: later it may be the frozen one. Raises Refused if the path would be
+        switched while a mount is not the expected one.
         """
         cutting, tree, step = self.cutting, record.tree.path, act.step
         world = cutting.world
@@ -626,9 +635,9 @@ class TreeMachine(
             return model.CutoverNotes(
                 frozen_target_top=rules.write_top(top), passes_before=passes, proofs_before=proofs
             )
-        # A proof that is found to be done is newer than what was written down before it.
+        # A proof that is found complete is newer than what was recorded before it.
         if step is model.CutoverStep.VERIFY:
-            # A call that was killed may have left a pass, and no word of it in the record.
+            # A killed call may have left a pass that the record does not mention.
             final = None if seen.copied is None else seen.copied.id
             newest = None if act.seen_done else cutting.numbers(record, back=False)[1]
             return model.CutoverNotes(final_pass_id=final, proofs_before=newest)
@@ -645,7 +654,9 @@ class TreeMachine(
         return model.NO_CUTOVER_NOTES
 
     async def _check_mounts(self) -> None:
-        """After a reboot between a killed call and this one, what is mounted now need not be what was verified."""
+        """Raise Refused if the mounts are not those that were verified, as after a reboot between a killed call and
+        this one.
+        """
         run, site, timeout_s = self.cutting.run, self.cutting.site, self.cutting.request.run.stall_timeout_s
         problems = (*await mounts_changed(run, site, timeout_s),)
         if problems:
@@ -656,8 +667,8 @@ class TreeMachine(
             )
 
     async def _make(self, act: _Act, record: model.CutoverRecord) -> _Done:
-        """Make one step. One that is found to be done was made by a call that did not come to record it, and that may have been
-        killed between the top and the archives.
+        """Make one step. A step that is found done was made by a killed call that did not record it; the kill may have
+        come between the top and the archives.
         """
         cutting, tree, user, notes, step = self.cutting, record.tree.path, record.tree.user, record.notes, act.step
         world, run = cutting.world, cutting.run
@@ -717,8 +728,11 @@ class TreeMachine(
                 raise ValueError(step)
 
     async def _final_passes(self, record: model.CutoverRecord) -> _Done:
-        """Again where paths could not be renamed on the target, because they were not there as before (a rollback has renamed
-        them already): the next pass sends them. What changed meanwhile is another matter, and stops the switch.
+        """Make final passes until every rename succeeds.
+
+        A path that was missing on the target, or had changed there, cannot be renamed (a rollback has renamed it
+        already): the next pass sends it. Files that change during the pass are no reason for another one: they stop the
+        switch.
         """
         cutting, batch = self.cutting, self._batch(record)
         passes, files, size_bytes = cutting.ledger.passes, 0, 0
@@ -761,7 +775,7 @@ class TreeMachine(
         if world.links is None:
             return Done(words=f"the pre-switch hooks have said that the path leads to the {side}")
         links = world.links
-        # Hooks were called since the last look, and may have taken long.
+        # Hooks have been called since the last snapshot, and may have taken long.
         await self._check_mounts()
         source, target = self.cutting.paths(record.tree.path)
         old, new = (target, source) if back else (source, target)
@@ -788,15 +802,15 @@ class TreeMachine(
         await self.cutting.blocking(lambda: assign_archives(self.cutting, tree, to_user=to_user))
 
     async def _settle(self, side: FileSystem) -> None:
-        """Wait until no client passes a closed top any more by what it remembers of it: names below it that it has looked
-        up before are opened without a look at the top, for as long as its mount's `entry-timeout` says.
+        """Wait until no client passes a closed top by its cache. A client opens names below a top that it has looked up
+        before without checking the top, for as long as the `entry-timeout` of its mount.
         """
         identity = await self.cutting.blocking(side.identity)
         if rules.has_clients_elsewhere(identity.filesystem):
             await self.cutting.run.clock.sleep(self.cutting.request.settle_s)
 
     async def _target_top(self, record: model.CutoverRecord) -> model.FrozenTop:
-        """How to thaw a user on the target: their top as it is, or as a thaw would make it if it was never opened."""
+        """How to thaw a user on the target: the top as it is, or as a thaw would make it if it was never opened."""
         run, tree = self.cutting.run, record.tree.path
         target = await self._present(run.target, tree)
         if not rules.is_closed(target, uid=os.geteuid(), gid=os.getegid()):
@@ -838,7 +852,7 @@ def _verified_words(found: VerificationRecord) -> str:
     )
 
 
-# Measurements of a tree before and after. They happen outside the freeze and never stop anything.
+# Measurements of a tree before and after. They are made outside the freeze and never stop a cutover.
 
 
 _FILES = 200
@@ -880,8 +894,8 @@ class TreeComparison:
     async def after(
         self, machine: TreeMachine, outcome: model.TreeOutcome, record: model.CutoverRecord
     ) -> model.TreeOutcome:
-        """Measure on the target, if the user works there now and the source was measured. A cancellation ends the measurement,
-        and is remembered.
+        """Measure on the target, if the user works there now and the source was measured. A cancellation ends the
+        measurement and is remembered.
         """
         comparing, state = self.cutting.world.comparing, outcome.cutover.state if outcome.cutover else None
         if comparing is None or state not in model.SETTLED_STATES or machine.interrupted:

@@ -1,4 +1,4 @@
-"""Cutovers, their measurements and announcements for people."""
+"""Renders cutovers, their measurements and announcements."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ from migrator.render import document
 def cutover_blocks(
     cutovers: Sequence[model.CutoverFacts], *, now_s: float, limit: int | None = None
 ) -> Iterator[document.Block]:
-    """The newest attempt of every user tree that has one: those on the way first, then the others, the newest first."""
+    """The newest attempt of every user tree that has one: those in flight first, then the others, the newest first."""
     several_plans = len({one.plan for one in cutovers}) > 1
     columns = [
         *([document.text("plan")] if several_plans else []),
@@ -75,7 +75,7 @@ _NOTE = (
 def speed_up_blocks(
     users: Sequence[model.UserSpeedUps], sums: Sequence[model.SpeedUpSum], *, limit: int | None = None
 ) -> Iterator[document.Block]:
-    """Of users who work on the target: all together, a chart of the newest, and a table."""
+    """Of users who work on the target: the sums, a chart of the newest, and a table."""
     for one in sums:
         yield document.paragraph(rules_speed.sum_words(one))
     yield from _bars(users[:_USERS], sums, len(users))
@@ -85,7 +85,7 @@ def speed_up_blocks(
 def speed_up_table(
     title: str, users: Sequence[tuple[UserTree, Sequence[model.SpeedUp]]], *, limit: int | None = None
 ) -> document.Table:
-    """A row for every test of every user."""
+    """A row for each test of each user."""
     return document.table(
         title,
         [
@@ -194,7 +194,7 @@ def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
 
 
 def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:
-    """Each sentence once, with the users that it applies to if there are several."""
+    """Each sentence once, with its users if there are several."""
     said: dict[tuple[str, bool], list[str]] = {}
     hints: dict[str, list[str]] = {}
     for one in outcomes:
@@ -205,7 +205,7 @@ def _told(outcomes: Sequence[model.TreeOutcome]) -> Iterator[document.Block]:
         if one.hint:
             hints.setdefault(one.hint, []).append(one.tree.user)
     for (words, alert), users in said.items():
-        # A sentence that begins with the name of the user does not need it again.
+        # A sentence that begins with the user's name needs no prefix.
         named = len(outcomes) > 1 and not (len(users) == 1 and words.startswith(users[0]))
         yield document.paragraph(f"{_names(users)}: {words}" if named else words, alert=alert)
     for hint, users in hints.items():
@@ -241,7 +241,7 @@ _ANNOUNCED = {
 
 
 def announce_document(summary: model.AnnounceSummary) -> document.Document:
-    """What `announce` did, or would do."""
+    """The result of `announce`, or its dry run."""
     columns = [
         document.figure("batch"),
         document.paths("user"),
