@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.transfer.lanes import HostLane, VolumeGuard
 
-# The end of an attempt after its stream: the sync that makes it count, and the health check of the volume. Streams do not
+# Confirmation of an attempt after its stream: the sync of its files, and the health check of the volume. Streams do not
 # wait for it; the slot starts its next chunk meanwhile.
 
 
 class Confirmations:
     """Confirmations in flight. Their number is limited, so that streams do not run far ahead of a slow sync.
 
-    All methods belong to one event loop. `settled` and the next `begin` raise what a confirmation raised.
+    All methods belong to one event loop. `settled` and the next `begin` raise the error of a failed confirmation.
     """
 
     def __init__(self, limit: int) -> None:
@@ -49,7 +49,9 @@ class Confirmations:
         self._failure: BaseException | None = None
 
     async def begin(self, confirmation: Callable[[], Coroutine[Any, Any, None]], abandoned: Callable[[], None]) -> None:
-        """Start one when there is room. If it is cancelled, even before its start, `abandoned` is called instead."""
+        """Start a confirmation when there is room. If it is cancelled, even before its start, `abandoned` is called
+        instead.
+        """
         try:
             await self._room.acquire()
         except asyncio.CancelledError:
@@ -61,18 +63,20 @@ class Confirmations:
         self._raise_failure()
 
     async def settled(self) -> None:
-        """Return when none is in flight. Raises what one of them raised."""
+        """Return when no confirmation is in flight. Raises the error of a failed one."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._raise_failure()
 
     def cancel(self) -> None:
-        """Cancel all in flight, except the caller."""
+        """Cancel all confirmations in flight, except the caller's own."""
         for task in self._tasks - {asyncio.current_task()}:
             task.cancel()
 
     async def end(self) -> None:
-        """Cancel all in flight and wait for their end, however often this is cancelled. May be called again."""
+        """Cancel all confirmations in flight, and wait for their end even through repeated cancellation. May be called
+        again.
+        """
         self.cancel()
         cancelled: asyncio.CancelledError | None = None
         while self._tasks:
@@ -97,18 +101,18 @@ class Confirmations:
             raise failure
 
 
-# Polling the target's storage targets while streams run: a server that is down makes streams stall, not fail.
+# Polling the target's storage targets while streams run: if a server is down, streams stall instead of failing.
 
 
 QUIET_S = 5.0
-"""A stream that is quiet for twice as long triggers a poll."""
+"""A stream that is quiet for twice this time triggers a poll."""
 LOOK_EVERY_S = 5.0
-"""From the start of one poll to the next; a poll costs the management service next to nothing."""
+"""Minimum interval from the start of one poll to the next; a poll costs the management service almost nothing."""
 
 
 class StorageWatch:
-    """The storage targets that are lost now (`lost`: sentences; empty: none known). Every change is reported, of all or of
-    none; a failed poll changes nothing.
+    """The storage targets that are lost now (`lost`: sentences; empty: none known). It reports newly lost targets, and
+    when all are back. A failed poll changes nothing.
     """
 
     def __init__(self, storage: StorageTargets, invocation: "Invocation", subject: str) -> None:
@@ -128,19 +132,19 @@ class StorageWatch:
         return self.lost
 
     def begin(self) -> None:
-        """Poll in the background, if the last poll is long enough ago."""
+        """Poll in the background, if the last poll started long enough ago."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_s:
             return
         if self._looking is not None:
             if not self._looking.done():
                 return
-            self._looking.result()  # raises what went wrong here, and not with the tool
+            self._looking.result()  # raises errors of this program; those of the tool are handled in `_ask`
         self._next_s = now_s + LOOK_EVERY_S
         self._looking = asyncio.create_task(self._call.begun_after_now())
 
     async def full_words(self) -> str:
-        """The targets that are full, or the fullest, after a write found no room; empty if unknown."""
+        """The full targets, or the fullest ones, after a write failed for lack of space; empty if unknown."""
         try:
             return fullest_words((await self._storage.look()).targets)
         except ToolFailed:
@@ -162,7 +166,7 @@ class StorageWatch:
         except ToolFailed:
             return
         self.lost = lost_targets(seen)
-        # The words change with every look (since when nothing was heard); which targets they are does not.
+        # The text changes with every poll, since it has the time of the last contact. The set of targets does not.
         names = frozenset(words.partition(":")[0] for words in self.lost)
         new = tuple(words for words in self.lost if words.partition(":")[0] not in self._names)
         told, self._names = self._names, names
@@ -178,14 +182,16 @@ class StorageWatch:
 
 
 _CONFIRMATIONS = 64
-"""How many attempts may wait for confirmation; a crash makes a run copy at most these again."""
+"""The number of attempts that may wait for confirmation; after a crash, a run copies at most these again."""
 
 LOG = logging.getLogger("migrator.run")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Everything outside the program that a run touches. The first lane reads the mount on this machine. `storage` None: the target has no storage targets of its own."""
+    """All external resources of a run. The first lane reads the mount on this machine. `storage` is None if the target
+    has no storage targets of its own.
+    """
 
     source: SourceFileSystem
     target: TargetFileSystem
@@ -204,18 +210,18 @@ class World:
 
     @property
     def own_host(self) -> str:
-        """This machine, as the ledger names it."""
+        """The ledger's name for this machine."""
         return self.lanes[0].host
 
     @property
     def streams(self) -> int:
-        """The most streams that all hosts may have together."""
+        """The maximum number of streams on all hosts together."""
         return max(sum(lane.jobs for lane in self.lanes), 1)
 
 
 @dataclass(slots=True, kw_only=True)
 class Invocation:
-    """One run in the ledger, with its directory. `governor` None: all streams may be at work at any time."""
+    """One run in the ledger, with its directory. `governor` None: all streams may run at any time."""
 
     world: World
     request: RunRequest
@@ -224,14 +230,14 @@ class Invocation:
     governor: Governor | None = None
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """An event: into the ledger, onto the screen, and into the log."""
+        """Record an event in the ledger, on the screen and in the log."""
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthNow:
-    """The health of the source: `problems` stop the pool. With `doubts` (a rebalance process moves files between bricks)
-    copying continues, but no path counts as vanished.
+    """The health of the source. `problems` stop the pool. With `doubts` (a rebalance process is in flight), copying
+    continues, but no path counts as vanished.
     """
 
     problems: tuple[str, ...]
@@ -240,7 +246,7 @@ class HealthNow:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What this run copied: finished chunks, by their lists, and bytes that streams wrote."""
+    """The work of this run: finished chunks, by their lists, and bytes that streams wrote."""
 
     chunks: int = 0
     files: int = 0
@@ -261,10 +267,10 @@ class Tally:
 class PassUnderWay:
     """One pass over one batch in this run. `chunk_list` names the paths of all its chunks that were not split.
 
-    `doubtful_trees` were left unfinished by a driver: size and times on the target prove nothing there.
-    `syncs` flush the writes of a host to the target's disks, by host.
-    `left_alone` are trees whose users work on the target: their chunks are not copied, and no links are made to their files.
-    `storage` watches the target's storage targets; None: it has none of its own.
+    A driver left `doubtful_trees` unfinished: size and times on the target prove nothing there. `syncs` flush the
+    writes of a host to the target's disks, by host. `left_alone` are trees whose users work on the target: their chunks
+    are not copied, and no links are made to their files. `storage` watches the target's storage targets; None: the
+    target has none of its own.
     """
 
     invocation: Invocation
@@ -299,7 +305,7 @@ class PassUnderWay:
 
     @property
     def governor(self) -> Governor | None:
-        """None in a final pass: a frozen user waits for its end."""
+        """None in a final pass: a frozen user waits for its end, so no limits apply."""
         return None if self.kind is PassKind.FINAL else self.invocation.governor
 
     def sync_of(self, executor: Executor) -> SharedCall[None]:
@@ -320,7 +326,7 @@ class PassUnderWay:
             call.abandon()
 
     def stop(self, reason: StopReason, detail: str) -> None:
-        """Stop the pool: no further chunk starts, and the other streams are ended. The first reason counts."""
+        """Stop the pool: no further chunk starts, and the other streams are ended. Only the first reason is kept."""
         if self.stop_found is not None:
             return
         self.stop_found = (reason, detail)
@@ -331,7 +337,7 @@ class PassUnderWay:
         self.confirmations.cancel()
 
     def explain_stop(self) -> Stopped | None:
-        """Why the pool stopped, with the streams that could not be ended."""
+        """The reason for the stop of the pool, with the streams that could not be ended."""
         if self.stop_found is None:
             return None
         reason, detail = self.stop_found

@@ -18,7 +18,7 @@ from migrator.transfer.model import BatchSummary, GuardFinding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A step of a run: a batch, or with `kind` one pass over it; `number` is that of a delta pass."""
+    """A step of a run: a batch, or (with `kind`) one pass over it. `number` is that of a delta pass."""
 
     batch: Batch
     kind: PassKind | None = None
@@ -26,19 +26,19 @@ class Place:
 
     @property
     def step(self) -> HookStep:
-        """What hooks are called around."""
+        """The kind of step for hooks."""
         return HookStep.BATCH if self.kind is None else HookStep.PASS
 
     @property
     def words(self) -> str:
-        """For people."""
+        """For display."""
         if self.kind is None:
             return f"batch {self.batch.number}"
         number = "" if self.number is None else f" {self.number}"
         return f"the {self.kind.value} pass{number} over batch {self.batch.number}"
 
     def hooked(self, plan: Plan) -> HookedStep:
-        """As hooks are called around it."""
+        """The step in the form that hooks receive."""
         return HookedStep(
             step=self.step,
             key=f"plan {plan.name}: {self.words}",
@@ -83,7 +83,7 @@ def is_seeded(world: World, plan: Plan, batch: Batch) -> bool:
 
 
 RUN_STEPS = frozenset({HookStep.BATCH, HookStep.PASS})
-"""The steps of `run`. Each verb cleans up after its own calls."""
+"""The steps of `run`. Each command cleans up after its own calls."""
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[BatchSummary]]
@@ -91,7 +91,7 @@ Work = Callable[[], Awaitable[BatchSummary]]
 
 @dataclass(slots=True, kw_only=True)
 class Hooking:
-    """Calls the hooks of one run; `hooks` None: there are none."""
+    """Calls the hooks of one run; `hooks` is None if there are none."""
 
     invocation: Invocation
     hooks: Hooks | None
@@ -99,18 +99,18 @@ class Hooking:
     site: SiteRecord
 
     async def begin(self, steps: Collection[HookStep] = RUN_STEPS) -> None:
-        """Before anything starts: check all hooks, and end orphaned calls of a killed run around these steps. Raises Refused
-        if a hook is invalid, or an orphaned call cannot be ended.
+        """Check all hooks, and end orphaned calls of a killed run around these steps. Call it before any other work.
+        Raises Refused if a hook is invalid, or an orphaned call cannot be ended.
         """
         if self.hooks is not None:
             await self._calls(self.hooks).begin(steps)
 
     async def around(self, place: Place, work: Work, *, idle: bool) -> BatchSummary:
-        """The work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only the `post`
-        hooks that a killed run still owes are called.
+        """Run the work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only
+        overdue `post` hooks of a killed run are called.
 
-        A step that a hook skips has a summary that says so. Raises Refused where a `pre` hook refuses the step; what the
-        work raises is raised on, after the `post` hooks, except for a cancellation: the step then stays open.
+        If a hook skips the step, the summary records it. Raises Refused if a `pre` hook refuses the step. Errors of the
+        work propagate after the `post` hooks; on a cancellation these are not called, and the step stays open.
         """
         if self.hooks is None:
             return await work()
@@ -126,14 +126,14 @@ class Hooking:
             return BatchSummary(batch=place.batch.number, skipped=skipped.message)
 
     async def catch_up(self, place: Place, summary: BatchSummary | None = None) -> None:
-        """Call the `post` hooks that an earlier run still owes after a step that is done. May be called again."""
+        """Call the overdue `post` hooks of an earlier run after a step that is done. May be called again."""
         if self.hooks is not None:
             facts = self._facts(place)
             facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
             await self._calls(self.hooks).catch_up(place.hooked(self.plan), facts)
 
     def steps(self) -> StepHooks | None:
-        """Calls the hooks around other steps; None where there are none."""
+        """Calls the hooks around other steps; None if there are none."""
         return None if self.hooks is None else self._calls(self.hooks)
 
     def _calls(self, hooks: Hooks) -> StepHooks:

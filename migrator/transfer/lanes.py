@@ -31,8 +31,8 @@ MakeWay = Callable[[Host, str | None], Awaitable[Way]]
 
 @dataclass(eq=False)
 class HostLane:
-    """One host and its streams. It is connected on first use, and again after a loss. Ways are made once for every connection;
-    several callers share the making.
+    """One host and its streams. It connects on first use, and again after a loss. Each way is created once per
+    connection; concurrent callers share its creation.
     """
 
     host: str
@@ -41,18 +41,20 @@ class HostLane:
     hosts: Hosts
     make_way: MakeWay
     movers: "SlurmHosts | None" = None
-    """The batch system of the host, which reports what is left there after a loss."""
+    """The batch system of the host, which reports the remaining processes there after a loss."""
     _connection: tuple[int, int] | None = None
     _ways: dict[str | None, Way] = field(default_factory=dict)
     _making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def ends_by_lease(self) -> bool:
-        """The far end on a host sees to it; a batch system instead reports the end of its job."""
+        """Whether the far end on a host ends its streams when the lease expires. If not, a batch system reports the end
+        of its job.
+        """
         return self.movers is None
 
     def reads(self, brick: str) -> bool:
-        """Whether a brick (`host:/path`, as glusterd writes it) is one that it reads itself."""
+        """Whether the host itself has this brick (`host:/path`, as glusterd writes it)."""
         return not self.reads_mount and brick.startswith(self.host + ":/")
 
     async def way(self, brick: str | None) -> Way:
@@ -61,7 +63,7 @@ class HostLane:
         """
         async with self._making:
             host = await self.hosts.reach(self.host)
-            # A new connection: files placed on the host are gone with the old one.
+            # A new connection: the files placed on the host for the old one are gone.
             connection = (id(host), (await host.identity()).process_id)
             if connection != self._connection:
                 self._connection = connection
@@ -71,8 +73,8 @@ class HostLane:
             return self._ways[brick]
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """Reconnect if needed, and end orphaned processes of attempts there; returns the tokens of those that could not be
-        ended. Raises HostLost, also while the batch system does not know.
+        """Reconnect if needed, and end orphaned processes of attempts there. Returns the tokens of those that could not
+        be ended. Raises HostLost, also while the batch system reports no state.
         """
         if self.movers is not None:
             return await self.movers.end_orphans(self.host, tokens)
@@ -80,21 +82,23 @@ class HostLane:
         return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
 
 
-# Which lane may take which chunk: bricks on their own hosts while the volume is quiet, everything else through the mount.
+# Assigning chunks to lanes: bricks on their own hosts while the volume is quiet, everything else through the mount.
 
 
 _FRESH_S = 10.0
 """A chunk may start on a snapshot of the volume of this age: the check after the chunk catches later changes."""
 _REST = 2.0
-"""Between two snapshots, in lengths of the one before: `volume status` takes the lock of the whole cluster."""
+"""The minimum pause between two snapshots, as a multiple of the duration of the previous one: `volume status` acquires
+the lock of the whole cluster.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class Routes:
     """The lanes of a pass, the lost ones, and whether bricks may be read.
 
-    Bricks that became unfit are read again when the volume is well, except where that is `lasting`; `closings` counts how often
-    they became unfit. A single `refused` brick stays so, because its path on its host is something else.
+    Bricks that became unfit are read again when the volume is well, unless `lasting` is set; `closings` counts how
+    often they became unfit. A `refused` brick stays refused, because its path on its host is something else.
     """
 
     invocation: Invocation
@@ -153,7 +157,7 @@ class Routes:
         return frozenset(lane.host for lane in self.open)
 
     def _is_served(self, brick: str | None) -> bool:
-        """Whether its own lane reads the brick, and not those of the mount."""
+        """Whether a lane of its own host reads the brick, instead of those of the mount."""
         if brick is None or self.unfit or brick in self.refused:
             return False
         return any(lane.reads(brick) for lane in self.lanes if lane.host not in self.lost)
@@ -167,7 +171,7 @@ class Routes:
         return await self.quiet_now()
 
     async def quiet_now(self) -> bool:
-        """Check the volume, starting after this call; reports once that the bricks became unfit, or fit again."""
+        """Check the volume, starting after this call. Reports once that the bricks became unfit, or fit again."""
         began_s = self._clock.monotonic_s()
         look = await self._shared.begun_after_now()
         reasons, lasting = look.reasons, look.lasting
@@ -192,12 +196,12 @@ class Routes:
         self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
 
     def unwatched(self, lane: HostLane) -> bool:
-        """Whether a lane reads no brick until the volume is well, and nobody looks at it."""
+        """Whether a lane reads no brick until the volume is well, and no worker polls the volume."""
         return bool(self.unfit) and not (self.lasting or self.watched or lane.reads_mount)
 
     def lose(self, lane: HostLane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
-        """A host no longer answers, or (`unfit`) answers but cannot run streams. `finds`: the number of its reconnections
-        when the failed operation started; a loss before the latest one is ignored.
+        """Record that a host no longer answers, or (`unfit`) answers but cannot run streams. `finds` is the number of
+        its reconnections when the failed operation started: a loss before the latest one is ignored.
         """
         if lane.host in self.lost or finds not in (None, self.finds.get(lane.host, 0)):
             return
@@ -208,7 +212,7 @@ class Routes:
         self.invocation.say(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
 
     def refuse(self, brick: str, error: MigratorError) -> None:
-        """The path of the brick on its host is not that brick."""
+        """Record that the path of the brick on its host is not that brick."""
         if brick in self.refused:
             return
         self.refused[brick] = error.message
@@ -217,7 +221,7 @@ class Routes:
         self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
 
     def find_again(self, lane: HostLane) -> None:
-        """A lost host answers again."""
+        """Record that a lost host answers again."""
         if self.lost.pop(lane.host, None) is not None:
             self.version += 1
             self.finds[lane.host] = self.finds.get(lane.host, 0) + 1
@@ -229,18 +233,20 @@ class Routes:
         self._shared.abandon()
 
 
-# The guard for reading bricks: the same reasons as for a scan of the bricks.
+# The guard for reading bricks, with the same reasons as for a scan of the bricks.
 
 
 class VolumeGuard:
-    """Decides whether the bricks of the volume may be read. Also reports tasks that started after its first snapshot and have ended."""
+    """Decides whether the bricks of the volume may be read. Also reports tasks that started after its first snapshot
+    and have ended since.
+    """
 
     def __init__(self, volume: GlusterSource) -> None:
         self._volume = volume
         self._first: VolumeState | None = None
 
     async def look(self) -> BrickLook:
-        """Take a snapshot of the volume now. Unknown state is a reason against."""
+        """Take a snapshot of the volume now. Unknown state is a reason not to read bricks."""
         try:
             state = await self._volume.state_for_bricks()
         except MigratorError as error:

@@ -26,17 +26,18 @@ from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.rules import LONGEST_S, delay_s, expected_s
 from migrator.transfer.settlement import Settlement
 
-# The next chunk: the largest one of the brick that the fewest streams read; failed chunks once their delay is over.
+# The next chunk is the largest one of the brick with the fewest streams; failed chunks follow once their delay is over.
 
 
 _AHEAD = 64
 
 
 class ChunkQueue:
-    """Concurrent access to the chunks of some kinds of one pass. The ledger has the pending ones, this queue the delayed ones.
+    """Distributes the chunks of some kinds of one pass to concurrent workers. The ledger has the pending chunks, this
+    queue the delayed ones.
 
-    Every lane takes the chunks that its routes allow, evenly from all its bricks: each has its own disks, and the slowest
-    brick determines the end. `finished` is set when no lane has anything left.
+    Every lane takes the chunks that its routes allow, evenly from all its bricks: each has its own disks, and the
+    slowest brick determines the end. `finished` is set when no chunk is left for any lane.
     """
 
     def __init__(self, under_way: PassUnderWay, routes: Routes, kinds: Sequence[ChunkKind]) -> None:
@@ -58,9 +59,9 @@ class ChunkQueue:
         self.finished = asyncio.Event()
 
     async def take(self, lane: HostLane) -> ChunkRecord | None:
-        """The next chunk; waits while others are in flight (they may fail, or be split); None when all are done, and for a
-        lane whose host was lost. Unconfirmed chunks that are given back later are left to another queue: the workers of
-        this one may have ended.
+        """The next chunk. Waits while others are in flight, since they may fail or be split. None if all are done, or
+        if the host of the lane was lost. Another queue takes unconfirmed chunks that are given back later: the workers
+        of this one may have ended.
         """
         while not self.finished.is_set():
             if (chunk := self._next(lane)) is not None:
@@ -78,12 +79,12 @@ class ChunkQueue:
         return None
 
     def confirm(self, chunk: ChunkRecord) -> None:
-        """The stream of a chunk has ended; its confirmation is still in flight."""
+        """Record that the stream of a chunk has ended; its confirmation is still in flight."""
         self._end(chunk)
         self.wake()
 
     def give_back(self, chunk: ChunkRecord, delay_s: float | None = None) -> None:
-        """A taken chunk is done, split or failed; or waits again for `delay_s`."""
+        """Return a taken chunk that is done, split or failed, or that waits again for `delay_s`."""
         self._end(chunk)
         self._exhausted.clear()
         if delay_s:
@@ -96,11 +97,11 @@ class ChunkQueue:
             self.give_back(chunk, delay_s)
 
     async def pause(self, duration_s: float) -> None:
-        """Sleep, at most until the queue is finished."""
+        """Sleep, but no longer than until the queue is finished."""
         await self.unless_finished(self._clock.sleep(duration_s))
 
     async def unless_finished(self, work: Coroutine[Any, Any, object]) -> None:
-        """Wait for this, at most until the queue is finished: then it is cancelled."""
+        """Wait for this work. If the queue finishes first, the work is cancelled."""
         await self._wait(self.finished, work)
 
     def wake(self) -> None:
@@ -151,7 +152,7 @@ class ChunkQueue:
         return not self._pending(1)
 
     def _pending(self, limit: int, bricks: Collection[str | None] | None = None) -> list[ChunkRecord]:
-        """The first pending chunks of all kinds together; the first of each kind suffice."""
+        """The first pending chunks of all kinds together; the first of each kind suffice for that."""
         found = [
             chunk
             for kind in self._kinds
@@ -162,7 +163,9 @@ class ChunkQueue:
         return sorted(found, key=lambda chunk: (-chunk.size_bytes, chunk.number))[:limit]
 
     async def _change(self) -> None:
-        """Until a chunk is given back, or the next delay is over. Chunks that are due already belong to other lanes."""
+        """Wait until a chunk is given back, or the next delay is over. Chunks that are due already belong to other
+        lanes.
+        """
         now_s = self._clock.monotonic_s()
         left_s = min((due_s - now_s for due_s, *_ in self._delayed if due_s > now_s), default=None)
         await self._wait(self._changed, *([] if left_s is None else [self._clock.sleep(left_s)]))
@@ -176,7 +179,7 @@ class ChunkQueue:
                 task.cancel()
 
 
-# One worker: it takes one chunk after the other for its lane, and survives the loss of its host.
+# One worker: it takes chunks for its lane one after the other, and continues after the loss of its host.
 
 
 _FIRST_PAUSE_S = 2.0
@@ -200,7 +203,7 @@ class Worker:
         self._settle = Settlement(self.under_way, self.meter)
 
     async def work(self) -> None:
-        """Take chunks until there are none. Raises only defects of this program."""
+        """Take chunks until none is left. Raises only defects of this program."""
         while self.under_way.stop_found is None and not self.queue.finished.is_set():
             if self.lane.host in self.routes.lost:
                 await self._reach_again()
@@ -222,7 +225,9 @@ class Worker:
                 self.queue.release(chunk, again_after_s)
 
     async def _handle(self, chunk: ChunkRecord) -> float | None:
-        """Try a chunk once. Returns its delay if it has to wait again. One that is to be confirmed is given back then."""
+        """Try a chunk once. Returns its delay if it has to wait again. A chunk that awaits confirmation is given back
+        after that.
+        """
         paths = tuple(
             self.under_way.world.chunk_lists.paths(chunk.list_path or self.under_way.chunk_list, chunk.number)
         )
@@ -244,7 +249,7 @@ class Worker:
             self.routes.refuse(str(self._brick), error)
             return None
         except (Refused, ToolFailed) as error:
-            # The host answers but cannot run streams: another way is used, if there is one.
+            # The host answers but cannot run streams: the worker uses another way, if there is one.
             if self.lane.reads_mount:
                 self.under_way.stop(StopReason.TOOL_MISSING, error.message)
             else:
@@ -280,7 +285,7 @@ class Worker:
         return None
 
     def _divided(self, chunk: ChunkRecord, paths: Sequence[ListedPath]) -> bool:
-        """Halve a chunk that would outlast a change of limits for too long, if it is divisible."""
+        """Halve a chunk that would delay a change of limits for too long, if it is divisible."""
         governor = self.under_way.governor
         if governor is None or chunk.kind is not ChunkKind.FILES or not divisible(paths):
             return False
@@ -330,8 +335,8 @@ class Worker:
         )
 
     async def _in_doubt(self, attempt: Attempt, error: HostLost, finds: int) -> float | None:
-        """The host was lost while a stream was in flight there. Its chunk is reissued only when the stream is known to be
-        dead: the host confirmed it, or its lease is over.
+        """Settle a chunk whose host was lost while a stream was in flight there. The chunk is reissued only when the
+        stream is known to be dead: the host confirmed it, or its lease is over.
         """
         self.routes.lose(self.lane, error, finds=finds)
         self.queue.wake()
@@ -348,7 +353,7 @@ class Worker:
                 await clock.sleep(min(pause_s, left_s))
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         except asyncio.CancelledError:
-            # Unfinished in the ledger: the next run looks for it on its host.
+            # The attempt stays unfinished in the ledger: the next run checks for it on its host.
             name = f"attempt {attempt.id} on host {self.lane.host}, token {attempt.token}"
             self.under_way.unended.append(name)
             raise
@@ -366,7 +371,7 @@ class Worker:
         return not left
 
     async def _reach_again(self) -> None:
-        """Until the host answers again, or the queue is finished."""
+        """Wait until the host answers again, or the queue is finished."""
         pause_s = _FIRST_PAUSE_S
         while not self.queue.finished.is_set() and self.under_way.stop_found is None:
             await self.queue.pause(pause_s)
@@ -386,7 +391,7 @@ class Worker:
             return
 
     async def _watch_volume(self) -> None:
-        """Until the bricks may be read again, or never, or the queue is finished."""
+        """Poll the volume until the bricks may be read again, or never in this run, or the queue is finished."""
         pause_s = _FIRST_PAUSE_S
         self.routes.watched = True
         try:
@@ -401,7 +406,7 @@ class Worker:
             self.queue.wake()
 
     async def _tree_is_there(self, chunk: ChunkRecord) -> bool:
-        """Whether the chunk's tree is still a directory on the source. Settles the chunk if not."""
+        """Whether the chunk's tree is still a directory on the source. If not, settles the chunk."""
         looks = await look_at_all(self.under_way, [chunk.tree])
         if looks is None:
             self.under_way.stop(StopReason.DISCONNECTED, "the source does not answer")
@@ -431,13 +436,13 @@ class Worker:
         return False
 
 
-# The pool over the chunks of one step: as many workers for each lane as it may have streams.
+# The pool over the chunks of one step: each lane has as many workers as it may have streams.
 
 
 async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[ChunkKind]) -> None:
     """Copy all chunks of these kinds concurrently, until they are done or the pool stops (`under_way.stop_found`).
 
-    Raises what a worker raises; CancelledError after every stream has ended.
+    Raises the errors of workers; CancelledError after every stream has ended.
     """
     ledger, alone = under_way.world.ledger, under_way.left_alone
     kinds = [kind for kind in step if ledger.passes.pending(under_way.pass_id, kind.value, 1, but_trees=alone)]
@@ -452,7 +457,7 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
             counts: Counter[str] = Counter()
 
             def employ() -> None:
-                """As many workers for each lane as it may have streams; surplus ones wait."""
+                """Start as many workers for each lane as it may have streams; surplus ones wait."""
                 for lane in routes.lanes:
                     ceilings = {} if governor is None else governor.ceilings
                     while counts[lane.host] < ceilings.get(lane.host, lane.jobs):
@@ -483,7 +488,7 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error to report: one of the program's own if there is one."""
+    """The error to report: a MigratorError if there is one, otherwise the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     leaves = [_first(one) for one in error.exceptions]

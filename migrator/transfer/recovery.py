@@ -20,12 +20,12 @@ LEASE_MARGIN_S = 15.0
 
 
 async def recover(invocation: Invocation, site: SiteRecord, *, heard_at_s: float) -> None:
-    """Finish every attempt that a crash left unfinished. May be called again. `heard_at_s` is the last heartbeat of the run
-    before this one.
+    """Finish every attempt that a crash left unfinished. May be called again. `heard_at_s` is the last heartbeat of the
+    run before this one.
 
-    Raises Refused where a process of one cannot be ended: its chunk must not be given out beside it. And before
-    anything is removed where the mounts are not the expected ones or the source is not whole: a file that only seems
-    to be no user's could be one.
+    Raises Refused if a process of an attempt cannot be ended: its chunk must not be reissued while that runs. Before it
+    removes anything, raises Refused if the mounts are not the expected ones or the source is not whole: an apparent
+    temporary file could be a user's.
     """
     world = invocation.world
     unfinished = world.ledger.passes.unfinished_attempts()
@@ -70,8 +70,8 @@ async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
 async def _end_on_all_hosts(
     invocation: Invocation, unfinished: Sequence[AttemptRecord], heard_at_s: float
 ) -> Sequence[str]:
-    """The tokens of what cannot be ended. A host that cannot be reached ended its streams itself when its lease ran
-    out, provided that it is over: the run before this one has not been heard there since its last heartbeat.
+    """The tokens of streams that cannot be ended. An unreachable host ends its streams itself when its lease runs out.
+    The lease counts from the last heartbeat of the previous run; raises Refused if it is not over.
     """
     world = invocation.world
     by_host: dict[str, list[AttemptRecord]] = {}

@@ -1,4 +1,4 @@
-"""What follows from an attempt: done, retried, split, given up, or a stop of the pool."""
+"""The consequences of an attempt: chunk done, retried, split, failed, or a stop of the pool."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopRea
 
 
 class Settlement:
-    """Records the results of attempts and chunks. Except for `held`, nothing is awaited: a cancellation cannot separate the
+    """Records the results of attempts and chunks. Only `held` awaits anything, so a cancellation cannot separate the
     parts.
     """
 
@@ -60,8 +60,8 @@ class Settlement:
         result: Result,
         bad: Sequence[FileProblem],
     ) -> float | None:
-        """Bad files do not fail their chunk: they are set apart in a chunk of their own, and the rest is done. Files that a
-        brick did not yield are read through the mount next: nothing else proves that a file is bad, or has moved.
+        """Set bad files apart in a chunk of their own, and finish the rest: bad files do not fail their chunk. Files
+        that a brick did not yield are read through the mount next: only that proves that a file is bad, or has moved.
         """
         rest, apart = set_apart(paths, {problem.path for problem in bad})
         why = f"{show(bad[0].path)}: {bad[0].reason}"
@@ -87,8 +87,8 @@ class Settlement:
     def _failed(
         self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result
     ) -> float | None:
-        """An attempt failed and blamed no file. A part of a chunk that was split already is split on at once: only what stands
-        alone gets all its tries, so that finding one bad file among n costs about 2 log2(n) attempts.
+        """Settle an attempt that failed and blamed no file. A part of a split chunk is split again at once, and only a
+        single path gets all its tries. So finding one bad file among n costs about 2 log2(n) attempts.
         """
         failures = self._count_failure(chunk)
         is_last = failures >= self._pass.request.retry.tries
@@ -120,7 +120,7 @@ class Settlement:
         return delay_s(failures, self._pass.request.retry)
 
     def interrupted(self, attempt: Attempt) -> None:
-        """An attempt was ended from outside: its chunk is pending again, and the record has its progress."""
+        """Record an attempt that was ended from outside, with its progress: its chunk is pending again."""
         attempt.finish(self._world, AttemptState.INTERRUPTED, ChunkState.PENDING)
 
     def _through_mount(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, why: str) -> None:
@@ -130,8 +130,8 @@ class Settlement:
         self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
 
     async def held(self, chunk: ChunkRecord, attempt: Attempt, result: Result) -> float | None:
-        """If storage of the target is lost, the chunk is not to blame: the attempt is settled, and its chunk waits for at least
-        the returned time (None: not settled). A stop of the pool names the storage target.
+        """Settle an attempt that failed while storage of the target is lost, since the chunk is not to blame. The chunk
+        waits for at least the returned time (None: not settled). A stop of the pool names the storage target.
         """
         watch, reason = self._pass.storage, result.stop[0] if result.stop else None
         if watch is None or (result.verdict is Verdict.DONE and not result.bad):
@@ -151,7 +151,7 @@ class Settlement:
         return None
 
     def without_stream(self, chunk: ChunkRecord) -> OpenAttempt:
-        """An attempt for the record only: nothing is started."""
+        """Record an attempt that starts no stream."""
         return OpenAttempt(id=intend(self._pass, chunk))
 
     def divide(
@@ -163,7 +163,7 @@ class Settlement:
     ) -> Sequence[ChunkRecord]:
         """Replace a chunk by parts, each with the brick that it is read from (None: the mount).
 
-        Lists first, then the ledger: a list that no chunk names does no harm.
+        Lists are written before the ledger: a list that no chunk names does no harm.
         """
         number = self._passes.next_chunk_number(self._pass.pass_id)
         written: list[tuple[Chunk, str]] = []
@@ -215,5 +215,5 @@ class Settlement:
 
 
 def _files(chunk: ChunkRecord, paths: Sequence[ListedPath]) -> int:
-    """How many files these paths of a chunk count for: a ranged file counts when it is put in place."""
+    """The number of files that these paths of a chunk count for: a ranged file counts when it is put in place."""
     return 0 if chunk.kind is ChunkKind.RANGES else len(paths)
