@@ -1,4 +1,4 @@
-"""The path of a descriptor inside its file system, by mountinfo and through any bind mount; in plain Python 3.9."""
+"""The path of a descriptor inside its file system, from mountinfo and through any bind mount; in plain Python 3.9."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 def read(path: bytes) -> bytes:
-    """A file of /proc or /sys."""
+    """Read a file of /proc or /sys."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         return file.read()
 
 
 def below(path: bytes, directory: bytes) -> bool:
-    """Whether a path is a directory or lies in it."""
+    """Whether a path is the directory or lies in it."""
     return not directory or path == directory or path.startswith(directory + b"/")
 
 
@@ -35,8 +35,8 @@ def open_beneath(root: int, path: bytes) -> int:
 
 
 class Mounts:
-    """The mounts of one namespace, by number and by place: of each the device of its file system (`8:1`), the directory of
-    it that is mounted, and where. `types` are those of file systems, by device.
+    """The mounts of one namespace, by number and by place. Each is the device of its file system (`8:1`), the directory
+    of that file system that is mounted, and the mount point. `types` are the file system types by device.
     """
 
     def __init__(self, text: bytes) -> None:

@@ -24,12 +24,12 @@ from migrator.site.rules_links import leads_elsewhere, link_path, link_problem, 
 
 
 _GFID = b"glusterfs.gfid"
-"""Gluster's FUSE mount gives it by this name (GlusterFS 10.3); `trusted.gfid` is hidden there."""
+"""The name on Gluster's FUSE mount (GlusterFS 10.3); `trusted.gfid` is hidden there."""
 _ABSENT = (errno.ENODATA, errno.EOPNOTSUPP)
 
 
 class TopChanged(Refused):
-    """The top of a tree is neither what was written down nor what freezing makes of it: nothing was changed."""
+    """The top of a tree is neither as recorded nor as a freeze leaves it: nothing was changed."""
 
 
 class MountedTops:
@@ -43,7 +43,7 @@ class MountedTops:
         self._path = os.path.abspath(root)
 
     def read_top(self, tree: bytes) -> FrozenTop:
-        """The top as it is now, to be recorded before `freeze`. Call it only for a tree that is not frozen."""
+        """The current top, to be recorded before `freeze`. Call it only for a tree that is not frozen."""
         with self._top(tree) as fd:
             return _read(fd, tree)
 
@@ -52,14 +52,14 @@ class MountedTops:
         return judge_top(top, self.read_top(tree))
 
     def freeze(self, tree: bytes, top: FrozenTop) -> None:
-        """Close the top to everybody but root: nobody can enter by path any more, but processes inside stay inside.
+        """Close the top to everybody but root. Nobody can enter by path any more, but processes inside stay inside.
 
-        May be called again, also after a crash in the middle. `judge_top` knows each state that a crash can leave, so it
-        depends on the order of these calls. Raises TopChanged.
+        May be called again, also after a crash in the middle. `judge_top` knows each state that a crash can leave, so
+        it depends on the order of these calls. Raises TopChanged.
         """
         with self._top(tree) as fd:
             _check(fd, tree, top)
-            # First the mode: with an ACL it sets the mask, so that named users and groups are out at once, too.
+            # The mode comes first: with an ACL it sets the mask, which excludes named users and groups at once too.
             os.fchmod(fd, top.frozen_mode)
             os.fchown(fd, frozen_form(top).uid, -1)
             _remove(fd, ACL_DEFAULT)
@@ -74,7 +74,8 @@ class MountedTops:
         with self._top(tree) as fd:
             _check(fd, tree, top)
             _put(fd, ACL_DEFAULT, top.acl_default)
-            # The access ACL sets the mode's permissions as well. The mode comes after it, for the bits that this may clear.
+            # The access ACL sets the permissions in the mode too. The mode comes after it, to restore bits that the ACL
+            # may clear.
             _put(fd, ACL_ACCESS, top.acl_access)
             os.fchmod(fd, top.mode)
             os.fchown(fd, top.uid, -1)
@@ -151,10 +152,10 @@ def _put(fd: int, name: bytes, value: bytes | None) -> None:
 
 # Links of users as symlinks of this machine, read and exchanged by descriptor.
 #
-# The new link is made under a name of its own beside the old one, and `renameat2(2)` with RENAME_EXCHANGE exchanges the two. If the
-# link that comes back is not the one that was checked, somebody replaced it in between, and the exchange is undone. Some file
-# systems do not know the flag (NFS, some FUSE mounts): there the link is checked once more and then replaced by a plain rename.
-# Only another process of root could replace it between the two.
+# The new link is made under a temporary name beside the old one; `renameat2(2)` with RENAME_EXCHANGE then exchanges the
+# two. If the link that comes back is not the one that was checked, somebody replaced it in between, and the exchange is
+# undone. Some file systems do not support the flag (NFS, some FUSE mounts). On those the link is checked once more and
+# then replaced by a plain rename; only another root process could replace it in between.
 
 
 _RENAME_EXCHANGE = 2
@@ -181,18 +182,18 @@ def real_place(place: LinkPlace) -> LinkPlace:
 
 
 class SymlinkedPaths:
-    """The users' links, which lead to trees below the roots of `place`. Blocking: a link may lead to a mount that does not
-    answer. Thread-safe for different users; the cutover's lock prevents two calls for one user.
+    """The users' links, which lead to trees below the roots of `place`. Blocking: a link may lead to a mount that does
+    not answer. Thread-safe for different users; the cutover's lock prevents two calls for one user.
 
-    Root is trusted, and every directory above a link that only root can write. A symlink above it is followed if it is
-    root's; anything else there is refused before the link is looked at.
+    Trusts root, and every directory above a link that only root can write. Follows a symlink above the link only if
+    root owns it; refuses anything else there before it reads the link.
     """
 
     def __init__(self, place: LinkPlace) -> None:
         self.place = place
 
     def seen(self, tree: UserTree, found: LinkLook) -> LinkSeen:
-        """The side that a link leads to."""
+        """The side to which a link leads."""
         place = self.place
         for root, side in ((place.source_root, LinkSeen.SOURCE), (place.target_root, LinkSeen.TARGET)):
             if found.leads_to == os.path.realpath(join(root, tree.path)):
@@ -204,8 +205,8 @@ class SymlinkedPaths:
         return link_problem(look, real_place(self.place), os.geteuid())
 
     def read_link(self, tree: UserTree) -> LinkLook:
-        """Look at the link. Changes nothing. Raises Refused for a tree whose link cannot be named; read errors are in
-        the result.
+        """Read the link. Changes nothing. Raises Refused for a tree whose link cannot be named; read errors are in the
+        result.
         """
         path = self._path(tree)
         way = Way()
@@ -218,14 +219,18 @@ class SymlinkedPaths:
             return LinkLook(path=path, way=tuple(way.looks), unread=error.strerror or str(error))
 
     def switch(self, tree: UserTree, *, expected_old: bytes, new: bytes) -> bool:
-        """Replace a link that leads to `expected_old` by one that says `new`, in one step: a user who opens the path finds one
-        or the other. Both are absolute paths of directories; where a link leads is compared, not its text. Keeps the
-        owner of the link; durable on return. Returns False if the link led to `new` already.
+        """Replace a link that leads to `expected_old` by one to `new`, in one step: a user who opens the path finds one
+        or the other.
 
-        May be called again, also after a kill: the remains of the earlier call are removed. The reverse call switches back.
+        Both are absolute paths of directories. Compares where a link leads, not its text. Keeps the owner of the link;
+        durable on return. Returns False if the link led to `new` already.
 
-        Raises Refused, and changes nothing, if the path is no symlink, leads elsewhere, or others can change a directory
-        above it; a link that somebody else puts there at the same time stays. Raises OSError: then call again.
+        May be called again, also after a kill: the remains of the earlier call are removed. The reverse call switches
+        back.
+
+        Raises Refused, and changes nothing, if the path is no symlink, leads elsewhere, or others can change a
+        directory above it; a link that somebody else creates there at the same time stays. Raises OSError: then call
+        again.
         """
         old_real, new_real = self._tree(expected_old), self._tree(new)
         path = self._path(tree)
@@ -309,7 +314,9 @@ def _look(path: bytes, way: Way, directory_fd: int) -> LinkLook:
 
 
 def _recover(fd: int, name: bytes, new: bytes, known: tuple[bytes, bytes]) -> None:
-    """Remove the temporary link of a killed call: the one that it made, or the one that it has taken out."""
+    """Remove the temporary link of a killed call: the new link if it was not exchanged yet, or the old one after the
+    exchange.
+    """
     temporary = _temporary_name(name)
     try:
         left = _link(fd, temporary)
@@ -357,7 +364,7 @@ def _exchange_links(fd: int, path: bytes, old: _Link, new: bytes) -> None:
 
 
 def _exchange(fd: int, one: bytes, other: bytes) -> bool:
-    """Exchange two names of a directory; False if the file system cannot. Raises OSError."""
+    """Exchange two names of a directory; False if the file system does not support that. Raises OSError."""
     if _libc.renameat2(fd, one, fd, other, _RENAME_EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
@@ -367,7 +374,7 @@ def _exchange(fd: int, one: bytes, other: bytes) -> bool:
 
 
 def _link(fd: int, name: bytes) -> _Link | None:
-    """The symlink of a name; None if it is something else. Raises FileNotFoundError."""
+    """The symlink with a name; None if the name belongs to something else. Raises FileNotFoundError."""
     pinned = os.open(name, _PATH, dir_fd=fd)
     try:
         facts = os.fstat(pinned)
@@ -381,7 +388,7 @@ def _link(fd: int, name: bytes) -> _Link | None:
 
 def _real(fd: int, text: bytes) -> bytes | None:
     try:
-        # Through the descriptor: the directory that is open, wherever it lies by now.
+        # Through the descriptor, which names the open directory even if it has moved.
         return os.path.realpath(os.path.join(b"/proc/self/fd/%d" % fd, text), strict=True)
     except OSError:
         return None
@@ -396,7 +403,7 @@ def _sync(fd: int) -> None:
 
 
 def _temporary_name(name: bytes) -> bytes:
-    """The same for every call, so that a call finds the remains of a killed one."""
+    """A temporary name that is the same in every call, so a call finds the remains of a killed one."""
     return TEMPORARY_PREFIX + b"link-" + hashlib.blake2b(name, digest_size=8).hexdigest().encode()
 
 
@@ -414,7 +421,7 @@ def _replaced(path: bytes) -> Refused:
 
 
 def links_of(site: Site) -> SymlinkedPaths | None:
-    """The links that a cutover switches; None if a hook does it, or site.toml names none."""
+    """The links that a cutover switches; None if a hook switches them, or site.toml names none."""
     if site.cutover.switch != "symlink" or site.cutover.link is None:
         return None
     return SymlinkedPaths(

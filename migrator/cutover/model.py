@@ -12,16 +12,17 @@ from migrator.operations import model as operations
 from migrator.operations.model import Act, Kind, Operation
 from migrator.transfer.model import RunRequest
 
-# States, steps and records. The way there goes from source to target, the way back (a rollback) from target to source; both freeze,
-# copy, verify, switch and thaw. Times are seconds since the epoch, durations are in seconds.
+# States, steps and records. The way there goes from source to target, the way back (a rollback) from target to source;
+# both freeze, copy, verify, switch and thaw. Times are seconds since the epoch, durations are in seconds.
 
 
 class CutoverState(StrEnum):
-    """How far one attempt to cut a tree over is. A state that ends in -ing (and `final-pass`) is the intent: it is
-    written before anything is done.
+    """The state of one attempt to cut a tree over. A state that ends in -ing (and `final-pass`) is an intent: it is
+    recorded before the step begins.
 
-    `reverting`: thawed on the source again, because something failed before the switch. `rollback-reverting`: thawed on
-    the target again, because something failed before the path was switched back.
+    `reverting`: the user is being thawed on the source, because something failed before the switch.
+    `rollback-reverting`: the user is being thawed on the target, because something failed before the path was switched
+    back.
     """
 
     PLANNED = "planned"
@@ -134,7 +135,7 @@ class CutoverStep(StrEnum):
     THAW = "thaw"
     """Opens the target to the user."""
     RETAIN = "retain"
-    """Touches neither side: who has to be told is told, and the source is kept from now on."""
+    """Touches neither side: calls the hooks that are due, and keeps the source from now on."""
     REVERT = "revert"
     """Thaws the user on the source, without having switched."""
     ROLLBACK_FREEZE = "rollback-freeze"
@@ -160,8 +161,8 @@ class TargetChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeSum:
-    """What the source of a tree holds that a purge frees: names of every kind, inodes, and the bytes of files as they show
-    them. A file that has names outside the tree gives a name back, and nothing more.
+    """The content of a tree on the source that a purge frees: names of every kind, inodes, and the apparent sizes of
+    files in bytes. A file with names outside the tree frees only its name.
     """
 
     names: int
@@ -171,20 +172,20 @@ class PurgeSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverNotes:
-    """Facts that a step adds to the record; None leaves what is there.
+    """Facts that a step adds to the record; None leaves the old value.
 
-    `frozen_top` and `frozen_target_top` tell how to thaw: what the top directory was before it was frozen, as JSON that only
-    freeze and thaw read. They count when the state changes to the intent of the freeze, and never afterwards: what a
-    later look finds may be the frozen top. `frozen_target_top` of a tree that was never opened on the target is what its
-    thaw would have made of it.
+    `frozen_top` and `frozen_target_top` hold the top directory before it was frozen, for the thaw, as JSON that only
+    freeze and thaw read. They are set only when the state changes to the intent of the freeze: later the top may be the
+    frozen one. If a tree was never opened on the target, its `frozen_target_top` is the top that its thaw would have
+    made.
 
-    `passes_before` is the newest pass over the tree when its freeze was intended, `proofs_before` the newest verification when
-    the freeze, or its own verification, was: by their numbers in the ledger, 0 where there was none. In a rollback they are
-    those of its own ledger. Only what is newer counts; clocks may be set back.
+    `passes_before` is the newest pass over the tree at the intent of its freeze. `proofs_before` is the newest
+    verification at that intent, or at the intent of the verification itself. Both are numbers in the ledger (of a
+    rollback: in its own ledger), 0 if there was none. Only newer ones count; clocks may be set back.
 
-    `link` is the path that is switched, `link_before` and `link_after` what that symlink holds on either side of the
-    switch. `manifest` names the manifest of the verification. `purge` is what a purge was to free when it began, and has freed
-    when the tree is purged.
+    `link` is the path that is switched; `link_before` and `link_after` are the contents of that symlink before and
+    after the switch. `manifest` names the manifest of the verification. `purge` is the estimate when a purge begins,
+    and the freed amount once the tree is purged.
     """
 
     frozen_top: str | None = None
@@ -206,11 +207,11 @@ NO_CUTOVER_NOTES = CutoverNotes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverRecord(Operation[CutoverState, CutoverNotes]):
-    """One attempt to cut one tree over. `token` is random: the number `id` may be given again, by a ledger that was brought back
-    from an older backup.
+    """One attempt to cut one tree over. `token` is random, because a ledger restored from an older backup may reuse the
+    number `id`.
 
-    `frozen_at_s` is when freezing began, `thawed_at_s` when the user was thawed, on either side: the freeze as users see it, and
-    never that of a rollback. A failure before the switch makes the cutover revert.
+    `frozen_at_s` is when freezing began, `thawed_at_s` when the user was thawed, on either side: the freeze as users
+    experience it, never that of a rollback. A failure before the switch reverts the cutover.
     """
 
     plan: str
@@ -224,7 +225,7 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes]):
 
     @property
     def own_name(self) -> str:
-        """What directories of this attempt are called: of no other one, whatever ledger that is in."""
+        """The name of this attempt's directories, unique over all ledgers."""
         return f"{self.id:06d}-{self.token}"
 
     @property
@@ -236,12 +237,12 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes]):
 
     @property
     def under_way(self) -> bool:
-        """Whether its user may be frozen."""
+        """Whether the user may be frozen."""
         return self.state in UNDER_WAY_STATES
 
     @property
     def frozen_since_s(self) -> float | None:
-        """Since when the user cannot work, on the way there or back; None if they can."""
+        """The begin of the present freeze, on the way there or back; None if the user can work."""
         if self.state in ROLLBACK_STATES:
             # A user who was not yet thawed on the target has been frozen since the cutover.
             begun = self.frozen_at_s if self.thawed_at_s is None else None
@@ -250,16 +251,16 @@ class CutoverRecord(Operation[CutoverState, CutoverNotes]):
 
     @property
     def purge(self) -> PurgeSum | None:
-        """What a purge was to free, or has freed."""
+        """The amount that a purge was to free, or has freed."""
         return self.notes.purge
 
 
 _TOPS = {_S.FREEZING: "frozen_top", _S.ROLLBACK_FREEZING: "frozen_target_top"}
-"""What has to be known before a freeze, so that it can be thawed. It counts with the state's change to that intent alone."""
+"""The top that must be known before a freeze, for the thaw. It is set only when the state changes to that intent."""
 
 
 def _entered(before: CutoverRecord, after: CutoverRecord) -> CutoverRecord:
-    """A user is frozen and thawed once. How the top was before is known from before the freeze alone."""
+    """Set the times of freeze and thaw once each, and the top only from before the freeze."""
     notes, entered = after.notes, after.state is not before.state
     for state, name in _TOPS.items():
         if not (entered and after.state is state):
@@ -310,11 +311,14 @@ CUTOVERS: Kind[CutoverRecord, CutoverState, CutoverStep, CutoverNotes] = Kind(
 
 
 class TopSeen(StrEnum):
-    """The top directory of a tree. On the source, by what is recorded (without a record every top is `open`): `open` as before the freeze, `frozen` as the
-    freeze leaves it. On the target: `open` as a thaw leaves it, `frozen` closed, or as the freeze of a rollback leaves it.
+    """The top directory of a tree.
 
-    `partly`: a mixture of both, as a freeze or a thaw leaves it that was cut off. `other`: none of these. `unknown`: the
-    look failed. Where a hook alone freezes, its recorded end decides between `open` and `frozen`.
+    On the source, compared with the record (without a record every top is `open`): `open` as before the freeze,
+    `frozen` as the freeze leaves it. On the target: `open` as a thaw leaves it, `frozen` closed, or as the freeze of a
+    rollback leaves it.
+
+    `partly`: a mixture of both, from an interrupted freeze or thaw. `other`: none of these. `unknown`: the look-up
+    failed. If only a hook freezes, its recorded end decides between `open` and `frozen`.
     """
 
     OPEN = "open"
@@ -325,7 +329,7 @@ class TopSeen(StrEnum):
 
 
 class LinkSeen(StrEnum):
-    """Where the path of the user leads. `untold`: a hook switches it, and nothing here can tell whether it did."""
+    """The side to which the user's path leads. `untold`: a hook switches it, and this program cannot check the result."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -335,7 +339,7 @@ class LinkSeen(StrEnum):
 
 
 class BackupSeen(StrEnum):
-    """Whether a backup of the target is recorded, where the site asks for one."""
+    """Whether a backup of the target is recorded, if the site requires one."""
 
     NOT_ASKED = "not-asked"
     RECORDED = "recorded"
@@ -344,9 +348,10 @@ class BackupSeen(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSeen:
-    """The newest final pass over the tree, or the newest carrying back, by its number in the ledger.
-    `finished_at_s` None: it goes on. `changed` and `vanished` count files that did so during the pass, `failed` those that did not arrive.
-    `whole`: nothing was unreadable, and the side that was read was healthy before and after.
+    """The newest final pass over the tree, or the newest pass that carries back, by its number in the ledger.
+
+    `finished_at_s` is None while it runs. `changed` and `vanished` count files that did so during the pass, `failed`
+    those that did not arrive. `whole`: nothing was unreadable, and the side that was read was healthy before and after.
     """
 
     id: int
@@ -359,8 +364,9 @@ class PassSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofSeen:
-    """The newest finished verification of the tree, by its number in the ledger. `by_policy`: it read the content of all files that
-    the site's policy wants read. `differences` are those of this tree, `examples` some of them in words.
+    """The newest finished verification of the tree, by its number in the ledger. `by_policy`: it read the content of
+    all files that the site's policy requires. `differences` counts those of this tree; `examples` describe some of
+    them.
     """
 
     id: int
@@ -374,13 +380,13 @@ class ProofSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a look at the world says, after the record was read.
+    """A snapshot, taken after the record was read.
 
-    `writing`, `copied` and `proof` are those of the direction under way: of the final pass on the source, or of the
-    carrying back from the target. `writing` lists the reasons why somebody may still write to the frozen tree; None
-    if that was not checked, which counts as a reason too. None elsewhere means that the thing is missing.
+    `writing`, `copied` and `proof` belong to the way in flight: the final pass on the source, or the carrying back from
+    the target. `writing` lists the reasons why somebody may still write to the frozen tree; None if that was not
+    checked, which counts as a reason too. In other attributes None means that the thing is missing.
 
-    For people: `link_holds` is what the path holds now, `top_differences` say what is wrong with a top that is `other`.
+    For messages: `link_holds` is the present content of the path, `top_differences` explain a top that is `other`.
     """
 
     link: LinkSeen
@@ -432,8 +438,9 @@ Step = CutoverAct | operations.Halt | operations.Finished
 
 
 FROZEN_PERMISSIONS = 0o500
-"""Of the top of a frozen tree, which belongs to root then: its owner could open it again with a mere chmod, as login
-programs do."""
+"""Of the top of a frozen tree. Root owns that top: its former owner could open it again with a mere chmod, as login
+programs do.
+"""
 
 FROZEN_UID = 0
 PERMISSION_BITS = 0o777
@@ -441,11 +448,11 @@ PERMISSION_BITS = 0o777
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenTop:
-    """What the top directory of a user tree was before it was frozen; kept in the ledger, as JSON, before anything changes.
+    """The top directory of a user tree before it was frozen; kept in the ledger, as JSON, before anything changes.
 
-    `mode` are the twelve bits of permissions with setuid, setgid and sticky. The ACLs are the bytes of their extended
-    attributes, None where there is none. `ino` and `gfid` (16 bytes; None where the source is no Gluster) tell which
-    directory it is.
+    `mode` has the twelve bits of permissions, setuid, setgid and sticky. The ACLs are the bytes of their extended
+    attributes, None if there is none. `ino` and `gfid` (16 bytes; None if the source is no Gluster volume) identify the
+    directory.
     """
 
     tree: bytes
@@ -459,14 +466,14 @@ class FrozenTop:
 
     @property
     def frozen_mode(self) -> int:
-        """While it is frozen: setuid, setgid and sticky stay, so that they need not be put back."""
+        """The mode while it is frozen: setuid, setgid and sticky stay and need not be restored."""
         return self.mode & ~PERMISSION_BITS | FROZEN_PERMISSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopLook:
-    """A top on the source against what was recorded before its freeze. `differences` are sentences, empty unless it is
-    `other`; `another`: another directory has its name.
+    """A top on the source, compared with its record from before the freeze. `differences` are sentences, empty unless
+    the state is `other`; `another`: another directory has its name.
     """
 
     state: TopSeen
@@ -475,8 +482,8 @@ class TopLook:
 
 
 class OpenKind(StrEnum):
-    """What holds on to something below a tree: a descriptor of a file or of a directory, a working directory (or the
-    root directory of a process), a mapping into memory, a loop device.
+    """The kind of reference to an entry below a tree: a descriptor of a file or directory, a working directory (or the
+    root directory of a process), a memory mapping, a loop device.
     """
 
     FILE = "file"
@@ -488,11 +495,11 @@ class OpenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFile:
-    """Something below a user tree that a process holds. `path` is relative to the source root; where `unlinked`, its last
-    known name, which is none any more: what is written there changes nothing of the tree.
+    """An entry below a user tree that a process holds open. `path` is relative to the source root. If `unlinked`,
+    `path` is its last known name; the file has no name any more, so writing to it does not change the tree.
 
-    `host` is the brick server, or this machine. `pid` and `program` are None and empty where a brick holds it for a
-    process of some client that is not known. `brick` is `host:/path`, empty for what was seen on this machine itself.
+    `host` is the brick server, or this machine. `pid` is None and `program` empty if a brick holds it for an unknown
+    process of some client. `brick` is `host:/path`, empty for what was found on this machine itself.
     """
 
     host: str
@@ -507,7 +514,7 @@ class OpenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writers:
-    """What a search found open below some trees, and sentences about what it could not look at."""
+    """Files that a search found open below some trees, and sentences about what it could not see."""
 
     open_files: tuple[OpenFile, ...] = ()
     unseen: tuple[str, ...] = ()
@@ -518,12 +525,13 @@ class Writers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLook:
-    """One look at a user's link. All paths are absolute.
+    """The state of a user's link. All paths are absolute.
 
-    `path` is the link as site.toml names it. `way` holds every directory and symlink on the way to it, from the root on;
-    it ends where somebody could be led astray. `directory` is where the link lies, without symlinks, and `mount` what is
-    mounted there; None where the way ended before. `type` is None where nothing has the link's name. Of a symlink, `text` is
-    what it says and `leads_to` the real path of what it leads to; None where that is nothing, or cannot be told (`unread`).
+    `path` is the link that site.toml names. `way` holds every directory and symlink on the way to it, from the root on;
+    it ends at the first one that others could redirect. `directory` is the link's directory, without symlinks, and
+    `mount` the mount there; None if the way ended before. `type` is None if nothing has the link's name. For a symlink,
+    `text` is its content and `leads_to` the real path of its target; None if the target is missing or cannot be found
+    out (`unread`).
     """
 
     path: bytes
@@ -538,9 +546,9 @@ class LinkLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkPlace:
-    """What a site says of links: `link` of site.toml, and the two roots that trees lie below, absolute.
+    """A site's settings for links: `link` of site.toml, and the absolute roots of source and target.
 
-    `volume` is the Gluster volume that is left; None where the source is none.
+    `volume` is the Gluster volume of the source; None if the source is no Gluster volume.
     """
 
     link: str
@@ -551,17 +559,17 @@ class LinkPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkProblem:
-    """Why a link cannot be switched, and how to mend it."""
+    """Why a link cannot be switched, and the remedy."""
 
     message: str
     fix: str
 
 
-# What somebody changed on a source that is kept.
+# Changes of a source that is kept.
 
 
 class SourceChangeKind(StrEnum):
-    """What somebody did to a path of a source that is kept. A directory in the place of something else was `made`."""
+    """The kind of change to a path of a retained source. A directory that replaces another type of entry was `made`."""
 
     MADE = "made"
     CHANGED = "changed"
@@ -570,8 +578,8 @@ class SourceChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChange:
-    """One path of a retained source that is not what the final pass saw there, and what was not carried back. `stands`: what
-    is there now; None where nothing is.
+    """A path of a retained source that differs from the final pass, except for what a rollback carried back. `stands`
+    is the present type; None if nothing is there.
     """
 
     path: bytes
@@ -583,7 +591,7 @@ class SourceChange:
 
 
 class TreeTest(StrEnum):
-    """What is done in the tree: `ls -lR`, `du -s`, and reading a sample of its files."""
+    """The tests in the tree: `ls -lR`, `du -s`, and reading a sample of its files."""
 
     LIST = "list"
     USAGE = "usage"
@@ -591,15 +599,17 @@ class TreeTest(StrEnum):
 
     @property
     def words(self) -> str:
-        """For people."""
+        """A description of the test."""
         return {TreeTest.LIST: "ls -lR", TreeTest.USAGE: "du -s", TreeTest.READ: "read a sample"}[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeMeasurement:
-    """One test, made once; `run` counts from 1 on each side. `amount` is the lines that `ls` has written, or the bytes that were
-    read; 0 of `du`. `complete` False: the time was over before the end, and `amount` is what was done until then. `cold` says whether
-    the pages of the sample were dropped before; None where nothing is read. `failure` is why it could not be made.
+    """One run of one test; `run` counts from 1 on each side.
+
+    `amount` is the number of lines that `ls` printed, or of bytes read; 0 for `du`. `complete` is False if the time
+    limit ended the test; `amount` is then the amount until the limit. `cold`: the sample's pages were dropped from the
+    cache before; None if the test reads no files. `failure` is why the test could not run.
     """
 
     side: Side
@@ -615,8 +625,8 @@ class TreeMeasurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeVisit:
-    """What is measured in one tree on one side, for `limit_s` at most. `files` are names relative to the tree: on the source all
-    that may be drawn, in the order in which they are to be taken; on the target those that were read on the source.
+    """The measurements to make in one tree on one side, for `limit_s` at most. `files` are names relative to the tree:
+    on the source all candidates for the sample, in order; on the target those that were read on the source.
     """
 
     side: Side
@@ -629,8 +639,8 @@ class TreeVisit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeVisited:
-    """What was measured, in order; `files` are those that were read. `problem` says what did not work; what was measured before
-    it counts all the same.
+    """The measurements, in order; `files` are those that were read. `problem` says what failed; the measurements before
+    it still count.
     """
 
     measurements: tuple[TreeMeasurement, ...]
@@ -639,7 +649,7 @@ class TreeVisited:
 
 
 class Verdict(StrEnum):
-    """What a test says of the move. `single`: there are too few runs to know of noise."""
+    """The result of a test. `single`: too few runs to estimate the noise."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -649,9 +659,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedUp:
-    """One test before and after. `factor` is how many times as fast the target is (below 1: slower), `low` and `high` its interval
-    (docs/bench.md), None where there is none. `before` and `after` are medians: seconds, or the `unit` per second where a side did not come to
-    its end or was not asked for the same amount. `runs` are those that count on the side that has fewer.
+    """One test before and after.
+
+    `factor` is how many times as fast the target is (below 1: slower), `low` and `high` its interval (docs/bench.md),
+    None if there is none. `before` and `after` are medians: seconds, or the `unit` per second if a side did not finish
+    or the amounts differ. `runs` counts the valid runs on the side that has fewer.
     """
 
     test: TreeTest
@@ -667,7 +679,7 @@ class SpeedUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSpeedUps:
-    """What the move of one tree has changed for its user. `at_s` is when it was measured on the target."""
+    """The effect of the move of one tree for its user. `at_s` is when it was measured on the target."""
 
     tree: UserTree
     plan: str
@@ -690,13 +702,14 @@ class SpeedUpSum:
 
 
 def begins_words(at_s: float) -> str:
-    """When a move begins, for people: `2026-01-01 19:00 UTC`."""
+    """When a move begins, for messages: `2026-01-01 19:00 UTC`."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 class Announced(StrEnum):
-    """What became of one announcement: `would-tell` in a dry run, `before` by an earlier command with the same time.
-    `skipped`: a `pre` hook said so; `not-due`: no move is ahead of the user; `failed`: a hook failed.
+    """The result of one announcement. `would-tell`: a dry run. `before`: an earlier command announced the same time.
+    `skipped`: a `pre` hook said so. `not-due`: the user has been moved already or is being moved. `failed`: a hook
+    failed.
     """
 
     TOLD = "told"
@@ -709,8 +722,8 @@ class Announced(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """Whether the user of one tree was told. `freeze_s` is predicted, None where nothing is. `reason` says why the user was
-    not told; empty where they were.
+    """Whether the user of one tree was told. `freeze_s` is the prediction, None if there is none. `reason` says why the
+    user was not told; empty if they were.
     """
 
     tree: UserTree
@@ -722,7 +735,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnounceSummary:
-    """One call of `announce`: every tree that was asked for, in the plan's order. `begins_at_s` is when the move begins."""
+    """The result of one call of `announce`, in the plan's order of trees. `begins_at_s` is when the move begins."""
 
     plan: str
     begins_at_s: float
@@ -731,7 +744,7 @@ class AnnounceSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the shell sees."""
+        """The exit code of the command."""
         failed = any(one.outcome is Announced.FAILED for one in self.announcements)
         return ExitCode.FAILED if failed else ExitCode.DONE
 
@@ -741,7 +754,7 @@ class AnnounceSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupTold:
-    """What was told of one: the user trees in it, and when it began, in seconds since the epoch."""
+    """A recorded backup: the user trees in it, and when it began, in seconds since the epoch."""
 
     trees: tuple[UserTree, ...]
     began_at_s: float
@@ -750,10 +763,12 @@ class BackupTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverFacts:
-    """The newest attempt to cut one user tree over, by whatever plan. `since_s` is when it came to its state, `freeze_s` how long the user was
-    frozen (None before the thaw), `frozen_since_s` since when they cannot work now, on the way there or back (None if they can),
-    `failure` the reason of the last failure. `purge` is what the purge of the source was
-    to free when it began, and has freed in the state `purged`.
+    """The newest attempt to cut one user tree over, by any plan.
+
+    `since_s` is when it reached its state, `freeze_s` how long the user was frozen (None before the thaw),
+    `frozen_since_s` the begin of the present freeze, on the way there or back (None if the user can work), `failure`
+    the reason of the last failure. `purge` is the estimate when the purge of the source began, and the freed amount in
+    the state `purged`.
     """
 
     tree: UserTree
@@ -776,12 +791,13 @@ class CutoverFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverRequest:
-    """Which trees of a plan, by batch. `run` says how passes are made.
+    """The trees of a plan to move, by batch. `run` has the options of passes.
 
-    `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`: move users even if the
-    predicted freeze exceeds `max_freeze_s`, or there is no prediction.
-    `settle_s`: how long clients on other machines may pass a closed top by what they remember of it. `wants_backup`: a backup of the target has to be recorded before the switch.
-    `require_rollback`: only users who could be moved back are moved. `overwrite_source`: a rollback overwrites what somebody changed on the retained source.
+    `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`:
+    move users even if the predicted freeze exceeds `max_freeze_s`, or there is no prediction. `settle_s`: how long
+    clients on other machines may pass a closed top by their caches. `wants_backup`: a backup of the target must be
+    recorded before the switch. `require_rollback`: move only users who could be moved back. `overwrite_source`: a
+    rollback overwrites changes on the retained source.
     """
 
     plan: str
@@ -798,12 +814,12 @@ class CutoverRequest:
 
 
 class Ending(StrEnum):
-    """How it ended for one user.
+    """The result for one user.
 
-    `moved`: the user is where the command wanted them. `given-up`: something failed before the switch, and the user was thawed
-    without being moved. `refused`: a preflight check failed. `halted`: nothing was changed, because the snapshot does not agree
-    with the ledger. `stuck`: a step failed, and the next call retries it; the user may be frozen. `planned`: a dry run without
-    problems.
+    `moved`: the user is on the side that the command asks for. `given-up`: something failed before the switch, and the
+    user was thawed without being moved. `refused`: a preflight check failed. `halted`: nothing was changed, because the
+    snapshot does not agree with the ledger. `stuck`: a step failed, and the next call retries it; the user may be
+    frozen. `planned`: a dry run without problems.
     """
 
     PLANNED = "planned"
@@ -816,8 +832,9 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOutcome:
-    """What became of one tree. `cutover` is the newest attempt, None where there is none; `words` say why it did not come further, `hint` what to
-    do about it. `predicted_freeze_s` is what a freeze would take now. `speed_ups` are those that this call has measured.
+    """The result for one tree. `cutover` is the newest attempt, None if there is none. `words` are the reason or
+    result, `hint` the remedy. `predicted_freeze_s` is the predicted freeze now. `speed_ups` are those that this call
+    has measured.
     """
 
     tree: UserTree
@@ -833,7 +850,7 @@ class TreeOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverSummary:
-    """What a call of `cutover` or (`back`) `rollback` came to."""
+    """The result of one call of `cutover`, or (`back`) of `rollback`."""
 
     plan: str
     back: bool
@@ -842,7 +859,7 @@ class CutoverSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the shell sees: failed where somebody may be frozen, refused where nobody was moved, attention where some
+        """The exit code of the command: failed if a user may be frozen, refused if no user was moved, attention if some
         were not.
         """
         endings = [one.ending for one in self.outcomes]

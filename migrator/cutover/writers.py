@@ -1,4 +1,4 @@
-"""Finds processes with open files below user trees: runs a script on brick servers, and on this machine."""
+"""Finds processes with open files below user trees, with a script on brick servers and on this machine."""
 
 import asyncio
 import json
@@ -25,10 +25,10 @@ from migrator.hosts.ports import Command, Hosts, Processes
 
 
 _TIMEOUT_S = 600.0
-"""It takes milliseconds; only where names must be looked for by inode numbers it walks a tree."""
+"""The script takes milliseconds; it walks a tree only if it must look up names by inode number."""
 
 _MODULES = ("far_mounts", "far_trees", "far_search")
-"""In the order in which they are loaded: each imports only earlier ones."""
+"""In load order: each module imports only earlier ones."""
 
 _NOT_SERVED = "no process of Gluster's has it open, so it is down, or served in a way that is not known"
 
@@ -47,8 +47,8 @@ def script() -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What to search for below `root`. `filesystem`: the type that `root` has to have there; `brick`: the name of the brick with
-    that root, whose processes alone are searched.
+    """What to search for below `root`. `filesystem` is the type that `root` must have. `brick` names the brick with
+    that root; the script then searches only that brick's processes.
     """
 
     way: str
@@ -61,7 +61,7 @@ class _Question:
 async def _ask(
     processes: Processes, python: bytes, host: str, question: _Question, *, own: Sequence[int] = ()
 ) -> Writers:
-    """Search the processes of a machine once, without its processes `own`. Raises HostLost, ToolFailed."""
+    """Search the processes of a machine once, except its processes `own`. Raises HostLost, ToolFailed."""
     document = {
         "way": question.way,
         "root": question.root.decode("latin-1"),
@@ -84,7 +84,7 @@ async def _ask(
                 kind=OpenKind(kind),
                 writable=writable,
                 unlinked=unlinked,
-                # The process of a brick is Gluster's: whose it is for is not known there.
+                # A brick process belongs to Gluster: the brick does not know the client process behind it.
                 pid=None if brick else pid,
                 program=b"" if brick else program.encode("latin-1"),
                 brick=brick,
@@ -98,7 +98,7 @@ async def _ask(
 async def _run(
     processes: Processes, python: bytes, source: bytes, question: Mapping[str, object], timeout_s: float
 ) -> bytes:
-    """The answer of a script. Raises HostLost, ToolFailed."""
+    """Run the script on a host and return its answer. Raises HostLost, ToolFailed."""
     stdin = json.dumps(question).encode()
     done = await processes.run(Command(argv=far_argv(python, source), stdin=stdin, timeout_s=timeout_s))
     if done.exit_code != 0 or done.timed_out:
@@ -117,7 +117,7 @@ def _on_brick(brick: Brick, trees: Sequence[bytes]) -> _Question:
 
 
 async def _look(hosts: Hosts, name: str, question: _Question, *, subject: str, gate: asyncio.Semaphore) -> Writers:
-    """Search a host; sentences about what cannot be seen there name the `subject`."""
+    """Search a host. Sentences about what cannot be seen there name the `subject`."""
     async with gate:
         try:
             found = await _ask_host(hosts, name, question)
@@ -127,7 +127,7 @@ async def _look(hosts: Hosts, name: str, question: _Question, *, subject: str, g
 
 
 async def _look_here(processes: Processes, question: _Question) -> Writers:
-    """Search the processes of this machine, but for this one."""
+    """Search the processes of this machine, except this process."""
     try:
         return await _ask(processes, os.fsencode(sys.executable), platform.node(), question, own=(os.getpid(),))
     except MigratorError as error:
@@ -150,8 +150,8 @@ _CLIENTS_TIMEOUT_S = 60.0
 async def known_endpoints(
     hosts: Hosts, names: Collection[str], processes: Processes, *, volume: str, mount: bytes
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The connections of that mount and of Gluster on this machine and on hosts, by local end (`IP:PORT`), and sentences about hosts
-    that could not be asked. Any other connection belongs to another client.
+    """The connections of that mount and of Gluster on this machine and on hosts, by local end (`IP:PORT`), and
+    sentences about hosts that did not answer. Any other connection belongs to another client.
     """
     question = {"volume": volume, "mount": os.fsdecode(mount)}
 
@@ -215,7 +215,7 @@ _AT_ONCE = 32
 
 async def local_writers(processes: Processes, source: FileSystem, trees: Sequence[bytes]) -> Writers:
     """Search all processes of this machine: descriptors, working directories, mappings, loop devices. If other machines
-    may have the source's file system mounted, the result says so in `unseen`.
+    may have mounted the source's file system, `unseen` in the result says so.
     """
     try:
         identity = await asyncio.to_thread(source.identity)
@@ -230,8 +230,9 @@ async def brick_writers(
     hosts: Hosts, names: Collection[str], source: SourceFileSystem, processes: Processes, trees: Sequence[bytes]
 ) -> Writers:
     """Search the processes of every brick on its host, where the open files of all clients show, and the processes of
-    this machine, of which more is known. `names` are the hosts of site.toml. Bricks do not know the working directories of
-    clients.
+    this machine, about which more is known.
+
+    `names` are the hosts of site.toml. Bricks do not know the working directories of clients.
     """
     health = await source.health()
     if health.state is None or not health.state.bricks:
@@ -247,7 +248,8 @@ async def brick_writers(
     here, *looks = await asyncio.gather(
         _look_here(processes, _Question(way="client", root=source.root, trees=trees)), *map(look, health.state.bricks)
     )
-    # What cannot be seen of this machine's processes shows on the bricks, as that of any other client does.
+    # Gaps in the search of this machine's processes do not count: their files show on the bricks, as for any other
+    # client.
     return _joined([replace(here, unseen=()), *looks], *unopened_unseen(health.state))
 
 
@@ -258,8 +260,9 @@ async def client_writers(
     connect: Callable[[Sequence[str]], AbstractAsyncContextManager[Hosts]],
     trees: Sequence[bytes],
 ) -> Writers:
-    """Search the processes of every client of a target that lists its clients: this machine, and the others by ssh. Each has the
-    target mounted at the same path. `clients` lists them by host name, and raises ToolFailed.
+    """Search the processes of every client of a target that lists its clients: this machine, and the others by ssh.
+
+    Each client must have mounted the target at the same path. `clients` lists them by host name and raises ToolFailed.
     """
     own_name = platform.node().partition(".")[0]
     try:
