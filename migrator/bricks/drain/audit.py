@@ -20,15 +20,15 @@ from migrator.gluster.walks import BrickHello, BrickLost, HostBrickWalks
 from migrator.scan.rules import brick_problem
 
 ReadBlock = Callable[[memoryview, int], tuple[int, tuple[bytes, ...]]]
-"""Reads a block of a walk: how many entries it has, and the paths of the first so many. Raises MigratorError."""
+"""Reads a block of a walk: its number of entries, and the paths of the first so many. Raises MigratorError."""
 
 
 _NAME = "left.tsv"
 
 
 class LeftListFile:
-    """Everything that audits of one run find, in its directory: a line a path, of the brick, what it is, and the path
-    percent-escaped. That of an earlier audit in the same directory is replaced.
+    """All findings of the audits of one run, as a file in its directory: one line per path, with the brick, the kind,
+    and the path percent-escaped. Replaces the file of an earlier audit in the same directory.
     """
 
     def __init__(self, directory: str) -> None:
@@ -39,11 +39,11 @@ class LeftListFile:
 
     @property
     def file(self) -> str | None:
-        """Where it lies. None until something is written."""
+        """Return the path of the file. None until something is written."""
         return str(self._file) if self._written else None
 
     def add(self, brick: str, kind: LeftKind, paths: Iterable[bytes]) -> None:
-        """Paths of a brick. May be called from any thread. Raises OSError."""
+        """Add paths of a brick. May be called from any thread. Raises OSError."""
         with self._lock, self._file.open("a", encoding="utf-8") as opened:
             opened.writelines(f"{brick}\t{kind.value}\t{percent_escape(path)}\n" for path in paths)
             self._written = True
@@ -59,9 +59,9 @@ async def audit_bricks(
     explained: Mapping[str, AbstractSet[bytes]] | None = None,
     left: LeftListFile | None = None,
 ) -> AuditSeen:
-    """Walk every brick of a drain, those of arbiters too, side by side. What cannot be walked makes the audit not whole.
-    `explained` are names by brick that were just proven to be in the volume with the same content.
-    Every other path that is found goes to `left`. Raises OSError where it cannot be written down.
+    """Walk every brick of a drain, including arbiters, in parallel. A walk that fails makes the audit incomplete.
+    `explained` are names by brick that were just proven to be in the volume with equal content. Every other path that
+    is found goes to `left`. Raises OSError if it cannot be written.
     """
     started_at_s = clock.now_s()
     explained = explained or {}
@@ -86,8 +86,8 @@ async def audit_bricks(
 async def _audit(walks: HostBrickWalks, listener: "_Listener") -> None:
     found = listener.found
     try:
-        # Times do not matter here: those of the file spare an attribute of every file.
-        # What the program keeps on the source holds users' files, too: those that a purge has not removed yet.
+        # Times do not matter here. Those of the file save an attribute of every file.
+        # The program's own directories on the source hold users' files too: those that a purge has not removed yet.
         rules = BrickRules(times_from_mdata=False, distributed=False)
         totals = await walks.walk(listener.brick, trees=(), only_trees=False, rules=rules, listener=listener, own=True)
     except MigratorError as error:
@@ -99,7 +99,7 @@ async def _audit(walks: HostBrickWalks, listener: "_Listener") -> None:
 
 @dataclass(slots=True, kw_only=True)
 class _Listener:
-    """Counts what a walk finds, and keeps the first paths. The `BrickListener` port."""
+    """Counts the findings of a walk, and keeps the first paths. Implements the `BrickListener` port."""
 
     brick: Brick
     volume_id: str
@@ -109,7 +109,7 @@ class _Listener:
     found: BrickAudit
 
     async def hello(self, hello: BrickHello) -> None:
-        """An empty directory in the brick's place has nothing left either: it must be the brick."""
+        """An empty directory in the brick's place has nothing left either, so this must be the brick."""
         problem = brick_problem(
             self.brick,
             volume_id=self.volume_id,
@@ -120,7 +120,7 @@ class _Listener:
             raise BrickLost(problem)
 
     async def rows(self, payload: memoryview) -> None:
-        """Entries that are no directories."""
+        """Take entries that are not directories."""
         found = self.found
         every = self.explained or self.left_list is not None
         wanted = sys.maxsize if every else MOST_EXAMPLES - len(found.left) + PROBE_NAMES
@@ -132,19 +132,19 @@ class _Listener:
         found.left.extend(left[: MOST_EXAMPLES - len(found.left)])
 
     async def directories(self, payload: memoryview) -> None:
-        """They stay on every brick that was drained."""
+        """Directories stay on every drained brick."""
 
     async def problems(
         self, problems: Sequence[ScanProblem], to_ask: Sequence[ScanProblem], strange: Sequence[ScanProblem]
     ) -> None:
-        """What could not be read, and what may be data."""
+        """Take paths that could not be read, and paths that may be data."""
         found = self.found
         found.problems.extend(
             f"{show(one.path)}: {one.reason}" for one in problems[: MOST_EXAMPLES - len(found.problems)]
         )
         unsure = [one.path for one in to_ask if one.path not in self.explained and not is_probe(one.path)]
         found.explained_unsure += len(to_ask) - len(unsure)
-        # A file without a gfid is data, and nothing explains it.
+        # A file without a gfid is data, and no proof explains it.
         unsure += [one.path for one in strange]
         await self._write(LeftKind.MAY_BE_DATA, unsure)
         await self._write(LeftKind.UNREADABLE, [one.path for one in problems])

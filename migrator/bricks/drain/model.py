@@ -1,4 +1,4 @@
-"""The drain of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
+"""Drains of bricks: states, steps, records, snapshots of the volume. Times in seconds since the epoch. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from migrator.operations.model import Act, Kind, Operation, added
 
 
 class DrainState(StrEnum):
-    """How far a drain is. A state that ends in -ing is the intent: it is written before anything is done.
+    """The state of a drain. A state that ends in -ing is an intent, written before the step begins.
 
-    `preflight`: the guards are looked at; nothing was touched yet. `failed`: it did not come to its end, and waits for
-    people; Gluster goes on to send new files elsewhere. `settling`: it was taken back, and the layout of directories is put
-    right. `stopped`: the volume is as before.
+    `preflight`: the checks run; nothing was changed yet. `failed`: the drain did not complete and waits for an admin,
+    while Gluster still sends new files elsewhere. `settling`: it was stopped, and a fix-layout runs. `stopped`: the
+    volume is as before.
     """
 
     PLANNED = "planned"
@@ -66,16 +66,16 @@ DRAIN_TRANSITIONS: Mapping[DrainState, frozenset[DrainState]] = {
 }
 
 DRAIN_ENDED_STATES = frozenset({_S.STOPPED, _S.HANDED_OVER})
-"""Nothing is left to do: the same bricks can be drained again, by another attempt."""
+"""Nothing is left to do. Another attempt can drain the same bricks."""
 
 OUT_STATES = frozenset({_S.COMMITTED, _S.WIPING, _S.WIPED, _S.HANDING_OVER, _S.HANDED_OVER})
-"""The bricks are no part of the volume any more."""
+"""The bricks have left the volume."""
 
 UNTOUCHED_STATES = frozenset({_S.PLANNED, _S.PREFLIGHT})
-"""Nothing of the volume was changed yet."""
+"""The volume was not changed yet."""
 
 UNDER_WAY_STATES = frozenset(_S) - DRAIN_ENDED_STATES - OUT_STATES - UNTOUCHED_STATES
-"""Gluster may be moving files, or not placing new ones on the bricks: the drain must be resumed or stopped."""
+"""Gluster may be moving files, or placing no new files on the bricks. The drain must be resumed or stopped."""
 
 
 class DrainStep(StrEnum):
@@ -84,13 +84,13 @@ class DrainStep(StrEnum):
     CHECK = "check"
     """Calls the hooks before a drain. It changes nothing."""
     START = "start"
-    """Sets the options, ends what is left of a drain of the same bricks that failed, and begins `remove-brick start`."""
+    """Sets the options, ends a failed drain of the same bricks if there is one, and runs `remove-brick start`."""
     WATCH = "watch"
     """Records Gluster's counters until the task ends, and adjusts the throttle."""
     AUDIT = "audit"
     """Walks the bricks on their hosts. It changes nothing."""
     RECOVER = "recover"
-    """Brings what is left on the bricks back into the volume, through the mount."""
+    """Brings leftovers on the bricks back into the volume, through the mount."""
     COMMIT = "commit"
     """`remove-brick commit`, never with `force`."""
     WIPE = "wipe"
@@ -100,17 +100,17 @@ class DrainStep(StrEnum):
     GIVE_UP = "give-up"
     """Changes nothing: records and reports why an admin must act."""
     STOP = "stop"
-    """`remove-brick stop`, and keeps the last counters, which are in its reply alone."""
+    """Runs `remove-brick stop`, and records the last counters, which only its reply has."""
     SETTLE = "settle"
-    """A fix-layout: a drain that was stopped leaves a changed layout behind."""
+    """Runs a fix-layout: a stopped drain leaves a changed layout behind."""
     RESTORE = "restore"
     """Restores the options that this drain changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedOption:
-    """An option of the volume that a drain changes: what it was before (None: not set), and every value that this program
-    has given it since. Both are written down before it is changed.
+    """An option of the volume that a drain changes: its value before (None: not set), and every value that this program
+    has given it since. Both are recorded before the change.
     """
 
     name: str
@@ -120,13 +120,13 @@ class ChangedOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainNotes:
-    """Facts that a step adds to the record; None leaves what is there.
+    """Facts that a step adds to the record. None leaves the recorded value.
 
-    `options` are those that the drain changes: of one that is there already `before` stays, and `given` is added to. They
-    have to be known before the drain starts, an empty tuple where it changes none. `task_id` is Gluster's id of the
-    drain, `layout_task_id` that of the fix-layout after a stop. `task_before` is the drain of the same bricks that a new
-    start ends. `files` and `size_bytes` are what was to be moved when it was begun (names, and bytes of content); they
-    stand once they are known. `wipe_word` confirmed a wipe that has begun.
+    `options` are those that the drain changes. For a recorded option `before` stays, and `given` is extended. They must
+    be recorded before the drain starts, as an empty tuple if it changes none. `task_id` is Gluster's id of the drain,
+    and `layout_task_id` that of the fix-layout after a stop. `task_before` is the drain of the same bricks that a
+    restart ends. `files` (names) and `size_bytes` (content) are the amounts to move, taken at the start and never
+    replaced. `wipe_word` confirmed a wipe that has begun.
     """
 
     options: tuple[ChangedOption, ...] | None = None
@@ -143,7 +143,7 @@ NO_DRAIN_NOTES = DrainNotes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRecord(Operation[DrainState, DrainNotes]):
-    """One attempt to drain bricks, which are named as in the volume."""
+    """One attempt to drain bricks. The bricks are named as in the volume."""
 
     volume: str
     volume_id: str
@@ -152,23 +152,23 @@ class DrainRecord(Operation[DrainState, DrainNotes]):
 
     @property
     def under_way(self) -> bool:
-        """Whether the volume may be touched by it."""
+        """Return whether the drain may still change the volume."""
         return self.state in UNDER_WAY_STATES
 
     @property
     def shown_bricks(self) -> str:
-        """The bricks in words."""
+        """Return the bricks as text."""
         return ", ".join(self.bricks)
 
     @property
     def bricks_are(self) -> str:
-        """The bricks as the beginning of a sentence, with its verb: `gl1:/b is`, `gl1:/b, gl2:/b are`."""
+        """Return the bricks with a verb, to begin a sentence: `gl1:/b is`, `gl1:/b, gl2:/b are`."""
         return f"{self.shown_bricks} {'is' if len(self.bricks) == 1 else 'are'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSample:
-    """Gluster's counters of one host at one time; they begin anew with every task."""
+    """Gluster's counters of one host at one time. They restart at zero with every task."""
 
     task_id: str
     at_s: float
@@ -185,7 +185,7 @@ class DrainSample:
 def merged_options(
     known: Iterable[ChangedOption] | None, added: Iterable[ChangedOption] | None
 ) -> tuple[ChangedOption, ...] | None:
-    """What is known of changed options with what a step adds: what was before the first change stays."""
+    """Merge the options that a step adds into the recorded ones. The value before the first change stays."""
     if known is None or added is None:
         found = known if added is None else added
         return None if found is None else tuple(found)
@@ -226,12 +226,12 @@ DRAINS: Kind[DrainRecord, DrainState, DrainStep, DrainNotes] = Kind(
 )
 
 
-# Streams beside drains: throughput while files are moved, and otherwise.
+# Copy throughput while drains move files, and at other times.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTally:
-    """All streams together: what they have brought in `busy_s` in which any was at work."""
+    """The sum of all streams, over the `busy_s` seconds in which any stream was copying."""
 
     files: int = 0
     size_bytes: int = 0
@@ -240,18 +240,18 @@ class CopyTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCopying:
-    """The copying of a site, as far as it was sampled: while a drain moved files, and while none did."""
+    """The sampled copying of a site: while a drain moved files, and while none did."""
 
     in_drains: CopyTally
     outside: CopyTally
 
 
-# Facts for the preflight checks. None is unknown everywhere.
+# Facts for the preflight checks. None always means unknown.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLoad:
-    """What a brick holds, by its walk or the catalog: names of files, allocated bytes, and the largest file."""
+    """The content of a brick, from its walk or the catalog: names of files, allocated bytes, and the largest file."""
 
     files: int
     allocated_bytes: int
@@ -260,8 +260,8 @@ class BrickLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOnBricks:
-    """What one user tree has on bricks, by a catalog: names of files, and bytes of their content; a hard-linked file's bytes
-    count once.
+    """The part of one user tree that is on bricks, from a catalog: names of files, and bytes of content. The bytes of a
+    hard-linked file count once.
     """
 
     tree: bytes
@@ -271,8 +271,8 @@ class TreeOnBricks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedSource:
-    """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover, `due_in_s` the time until
-    their source may be purged ([cutover] retain).
+    """Files on leaving bricks of a user who works on the target. `plan` is the plan of their cutover. `due_in_s` is the
+    time until their source may be purged ([cutover] retain).
     """
 
     tree: bytes
@@ -285,9 +285,9 @@ class RetainedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickMarks:
-    """Hard-linked files of a brick that carry the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
-    data file): how many, and the first names. `strange` files have no gfid: they were put there past Gluster. `unseen` counts
-    files that could not be read.
+    """Hard-linked files of a brick with the mark of an earlier drain (`trusted.glusterfs.dht.linkto`, and the mode of a
+    data file): their number, and the first names. `strange` files have no gfid, because they were created on the brick
+    without Gluster. `unseen` counts files that could not be read.
     """
 
     brick: str
@@ -302,17 +302,17 @@ class BrickMarks:
 class DrainFacts:
     """The facts for the preflight checks of a drain.
 
-    `task_of_record` is the id of the drain that this attempt has begun itself, where one is left that failed. `rooms` are
-    those of all bricks; `load` is what the leaving subvolume holds. `min_free_disk` is the volume's option as it is in
-    effect (`10%`, or bytes). `versions` are those of GlusterFS by host of the volume. `open_files` counts descriptors of
-    clients on the leaving bricks, `open_files_accepted` that they were accepted by name. `drains_elsewhere` names other
-    bricks of which a drain has not ended.
+    `task_of_record` is the id of a failed drain that this attempt started itself. `rooms` covers all bricks; `load` is
+    the content of the leaving subvolume. `min_free_disk` is the option's value in effect (`10%`, or bytes). `versions`
+    has the GlusterFS version of each host of the volume. `open_files` counts clients' descriptors on the leaving
+    bricks; `open_files_accepted` is set if the operator accepts them. `drains_elsewhere` names other bricks whose drain
+    has not ended.
 
-    `scanned`: a whole catalog knows the bricks. `catalog_is_old`: files were moved between bricks since then, by another drain
-    or an addition. By it, `linked_symlinks` are symlinks with several names on the leaving bricks, and `retained` is what users
-    who work on the target still have there; `retained_accepted`: it is moved for nothing. `strange` is what was put on the
-    bricks of the volume past Gluster. `marks` are those of earlier drains on the leaving bricks; none are asked for while a
-    drain of its own (`task_of_record`) has left some.
+    `scanned` is set if a complete catalog includes the bricks. `catalog_is_old` is set if another drain or an addition
+    has moved files between bricks since then. From the catalog, `linked_symlinks` are symlinks with several names on
+    the leaving bricks, and `retained` are files there of users who work on the target. `retained_accepted` allows
+    moving them in vain. `strange` files were created on the volume's bricks without Gluster. `marks` are those of
+    earlier drains on the leaving bricks. They are not queried if an own drain (`task_of_record`) has left some.
     """
 
     bricks: tuple[str, ...]
@@ -337,9 +337,8 @@ class DrainFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickContent:
-    """What a catalog knows of bricks that are to be drained: names of files, bytes of their content, the largest
-    file on the disk, symlinks with several names (the first ones), and what each user tree has there. A hard-linked
-    file's bytes count once.
+    """The catalog's facts about bricks to drain: names of files, bytes of content, the largest file on disk, the first
+    symlinks with several names, and the share of each user tree. The bytes of a hard-linked file count once.
     """
 
     files: int
@@ -353,9 +352,9 @@ class BrickContent:
 
 
 class PlaceSeen(StrEnum):
-    """What lies where a brick was, on its host, once it is out of the volume. `brick`: what the brick left; `empty`: a file
-    system is mounted there and holds nothing; `unmounted`: no file system of its own is mounted there; `other`: something
-    that is neither; `unknown`: the look failed.
+    """The content of a brick's former place on its host, after the brick left the volume. `brick`: the brick's files.
+    `empty`: a mounted, empty file system. `unmounted`: no file system of its own. `other`: anything else. `unknown`:
+    the query failed.
     """
 
     BRICK = "brick"
@@ -366,7 +365,7 @@ class PlaceSeen(StrEnum):
 
 
 class LeftKind(StrEnum):
-    """What an audit found on a brick."""
+    """The kind of a finding of an audit on a brick."""
 
     FILE = "file"
     MAY_BE_DATA = "may-be-data"
@@ -375,11 +374,12 @@ class LeftKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSeen:
-    """The newest audit that the asking process itself has made: every brick of the drain, walked on its host.
+    """The newest audit by this process: every brick of the drain, walked on its host.
 
-    `left` counts what is neither a directory nor a link-to file nor Gluster's own; `unsure` what could not be told apart.
-    `whole`: nothing was unreadable, and every brick was walked. `examples` and `reasons` are for people. `explained` counts names
-    that are left too, and were proven to be in the volume with the same content by the same call. `list_file` names all that was found.
+    `left` counts entries that are not directories, link-to files or Gluster's own. `unsure` counts entries whose kind
+    is not certain. `whole` is set if every brick was walked and nothing was unreadable. `examples` and `reasons` are
+    for people. `explained` counts leftover names that the same call proved to be in the volume with equal content.
+    `list_file` lists all findings.
     """
 
     started_at_s: float
@@ -393,22 +393,21 @@ class AuditSeen:
 
     @property
     def clean(self) -> bool:
-        """Whether the audit is complete and found no data left."""
+        """Return whether the audit is complete and found no data left."""
         return self.whole and not self.left and not self.unsure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSeen:
-    """A snapshot of the world, taken after the record was read. None everywhere: that fact was not read, or could not be.
+    """A snapshot of the volume, taken after the record was read. None always means not read or unreadable.
 
-    `state` is the volume with its peers and bricks, `tasks` every task that its status lists, `progress` the counters of
-    the drain, where there is one. `layout` are the counters of the newest rebalance or fix-layout. `options` are those of
-    the volume that are set (from `state`). `preflight` are the failed checks. `stalled` says why a
-    drain that is in progress does not go on (empty: it does), `lost` that a process that moves files has ended without a word,
-    `silent` why no counters of it are to be waited for any longer
-    (empty: they are told, or may be yet). `causes` are sentences on what may have made a drain fail that
-    Gluster has ended (room, bricks, hosts). `places` tells by brick what lies where it was.
-    `may_recover`: what is left may be brought back, which this call was asked for and has not done yet.
+    `state` is the volume with its peers and bricks, `tasks` has every task in its status, and `progress` the counters
+    of the drain, if there is one. `layout` has the counters of the newest rebalance or fix-layout. `options` are the
+    volume's options that are set (from `state`). `preflight` are the failed checks. `stalled` says why a running drain
+    is stalled (empty: it is not), and `lost` that a rebalance process has died without a report. `silent` says why its
+    missing counters are no longer waited for (empty: they are reported, or still may be). `causes` are possible causes
+    of a failure of a drain that Gluster has ended (room, bricks, hosts). `places` has the content of each brick's
+    former place. `may_recover` is set if this call was asked to bring leftovers back, and has not done so yet.
     """
 
     state: VolumeState | None
@@ -442,10 +441,11 @@ _EMPTY_STATES = OUT_STATES | {DrainState.AUDITED, DrainState.COMMITTING}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainStanding:
-    """One attempt to drain bricks. `files` and `size_bytes` were to be moved when it began (names, and bytes of content),
-    `moved_files` and `moved_bytes` are what Gluster has counted, over all its tasks; `failures` and `skipped` those of the
-    last one. The rates are of the last half hour that was looked at, `left_s` how long it still takes by them. What is not
-    known is None. `looked_at_s` is when Gluster was asked last.
+    """The progress of one attempt to drain bricks. None means not known.
+
+    `files` (names) and `size_bytes` (content) were to be moved when it began. `moved_files` and `moved_bytes` are
+    Gluster's counts over all its tasks; `failures` and `skipped` are those of the last task. The rates are those of the
+    last sampled half hour, and `left_s` is the time left at these rates. `looked_at_s` is the time of the last poll.
     """
 
     id: int
@@ -469,14 +469,14 @@ class DrainStanding:
 
     @property
     def left_files(self) -> int | None:
-        """Files that are still to be moved, as far as is known; none when an audit has found none."""
+        """Return the known number of files still to move, or 0 if an audit has found none."""
         if self.state in _EMPTY_STATES:
             return 0
         return None if self.files is None else max(self.files - self.moved_files, 0)
 
     @property
     def left_bytes(self) -> int | None:
-        """Bytes that are still to be moved, as far as is known; none when an audit has found none."""
+        """Return the known number of bytes still to move, or 0 if an audit has found none."""
         if self.state in _EMPTY_STATES:
             return 0
         return None if self.size_bytes is None else max(self.size_bytes - self.moved_bytes, 0)
@@ -487,10 +487,10 @@ class DrainStanding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
-    """Which bricks, and how. `commit` False ends with the audit. `confirm` is the word that allows wiping. Files that are
-    open on the bricks are no reason against where `accept_open_files` says so, nor sources that were to be purged first
-    where `accept_retained` does. `recover`: what is left on the bricks is brought
-    back through the mount, once in the call.
+    """The bricks to drain, and the options of the call. `commit` False ends with the audit. `confirm` is the word that
+    allows wiping. `accept_open_files` allows a drain despite open files on the bricks, and `accept_retained` one
+    despite sources due to be purged first. `recover` brings leftovers on the bricks back through the mount, once per
+    call.
     """
 
     bricks: tuple[str, ...]
@@ -506,8 +506,8 @@ class DrainRequest:
 
 
 class DrainEnding(StrEnum):
-    """What became of it. `waits`: it ends here unless more is asked for. `halted`: nothing was touched by the last step, a
-    check failed. `stuck`: a step failed.
+    """The end of a call. `waits`: it has done all that was requested. `halted`: a check failed, and the last step
+    changed nothing. `stuck`: a step failed.
     """
 
     PLANNED = "planned"
@@ -523,9 +523,10 @@ _EXIT_CODES = {DrainEnding.HALTED: ExitCode.REFUSED, DrainEnding.STUCK: ExitCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCheck:
-    """What the guards before a drain look at; None is what is not known. `rooms` are those of the bricks that stay, by
-    name; `used_bytes` and `used_inodes` are taken on the leaving bricks. `catalog` is the one that `files`, `size_bytes`,
-    `largest_bytes` and `linked_symlinks` are from, and `retained`: what users who work on the target still have there. `problems` are the reasons against a start.
+    """The facts of the preflight checks. None means not known. `rooms` has the remaining bricks by name. `used_bytes`
+    and `used_inodes` are those of the leaving bricks. `catalog` is the source of `files`, `size_bytes`,
+    `largest_bytes`, `linked_symlinks` and `retained` (files of users who work on the target). `problems` are the
+    reasons against a start.
     """
 
     problems: tuple[str, ...]
@@ -546,9 +547,10 @@ class DrainCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainSummary:
-    """The result. `back`: it was to be taken back. `reasons` are the failed checks; `left_behind` are the first paths that
-    an audit found on the bricks, `left_file` the list of all. `confirm` is the word that allows wiping; `wipe_problems` are
-    the reasons why nothing may be wiped. `check` is set where the guards were looked at.
+    """The result of a call. `back` is set if the call was to stop the drain. `reasons` are the failed checks.
+    `left_behind` has the first paths that an audit found on the bricks, and `left_file` names the full list. `confirm`
+    is the word that allows wiping; `wipe_problems` are the reasons against a wipe. `check` is set if the preflight
+    checks ran.
     """
 
     volume: str
@@ -568,14 +570,14 @@ class DrainSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the shell sees. A dry run that finds reasons is refused as the drain would be."""
+        """Return the exit code. A dry run that finds reasons is refused like the drain itself."""
         return _EXIT_CODES.get(self.ending, ExitCode.DONE)
 
 
 def last_counts(samples: Sequence[DrainSample]) -> tuple[DrainSample, ...]:
-    """Of every task and host the last sample, and the last one before each time that its counters began from nothing again:
-    after a reboot of the host Gluster goes on with the same task, and counts anew (seen on GlusterFS 10.3). Together they
-    are what was moved. The samples are in the order of time.
+    """Return, for each task and host, the last sample, and the last one before each restart of its counters. After a
+    reboot of the host Gluster continues the same task and counts from zero (observed on GlusterFS 10.3). Their sum is
+    the amount moved. The samples must be in order of time.
     """
     newest: dict[tuple[str, str], DrainSample] = {}
     dropped: dict[tuple[str, str], DrainSample] = {}
@@ -586,7 +588,8 @@ def last_counts(samples: Sequence[DrainSample]) -> tuple[DrainSample, ...]:
         if before is not None and (one.files, one.size_bytes) < (before.files, before.size_bytes):
             dropped.setdefault(key, before)
         if one.files and (lost := dropped.pop(key, None)) is not None and one.runtime_s < lost.runtime_s:
-            # Another process; where the same one runs on, nothing was told for a moment only.
+            # Counters that restart belong to another process. If the same process still runs, it only reported nothing
+            # for a moment.
             ended.append(lost)
         newest[key] = one
     return (*ended, *dropped.values(), *newest.values())

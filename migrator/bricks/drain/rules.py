@@ -13,13 +13,13 @@ from migrator.gluster.rules import FEW, are_few, still_changed, subvolumes
 from migrator.hooks.model import HookState
 from migrator.operations.model import Finished, Halt
 
-# Reading a snapshot: where the bricks are, which task belongs to the drain, what is known and what is not.
+# Reading a snapshot: where the bricks are, which task belongs to the drain, and which facts are known.
 
 
 _S, _D = model.DrainState, model.DrainStep
 _AGAIN = "then run the same command again"
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
-"""A host is `not started` for a moment after a start; if it stays so, it stands still, which has a limit of its own."""
+"""A host is `not started` for a moment after a start. If it stays so, the stall limit applies."""
 
 _MOST_CAUSES = 3
 _TASK_MATTERS = frozenset(
@@ -28,7 +28,7 @@ _TASK_MATTERS = frozenset(
 
 
 class Bricks(Enum):
-    """Where the bricks of a drain are: in the volume, out of it, or only some of them in it."""
+    """The place of a drain's bricks: in the volume, out of it, or only some of them in it."""
 
     IN = auto()
     OUT = auto()
@@ -36,7 +36,7 @@ class Bricks(Enum):
 
 
 def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None:
-    """Why this snapshot proves nothing; None if it has all that must be known."""
+    """Return why this snapshot proves nothing; None if it has all required facts."""
     state = seen.state
     if state is None or seen.tasks is None:
         words = f"the state of volume {record.volume} is not known"
@@ -60,7 +60,7 @@ def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None
 
 
 def bricks_seen(record: model.DrainRecord, seen: model.DrainSeen) -> Bricks:
-    """Where the bricks are, by the volume's own list. The state has to be known."""
+    """Return where the bricks are, by the volume's own list. The state must be known."""
     names = {brick.name for brick in seen.state.bricks} if seen.state is not None else set()
     inside = names.intersection(record.bricks)
     if not inside:
@@ -69,12 +69,12 @@ def bricks_seen(record: model.DrainRecord, seen: model.DrainSeen) -> Bricks:
 
 
 def own_task(record: model.DrainRecord, seen: model.DrainSeen) -> VolumeTask | None:
-    """The remove-brick of any of these bricks, begun by this program or not."""
+    """Return the remove-brick task of any of these bricks, whether or not this program began it."""
     return remove_brick_of(seen.tasks or (), record.bricks)
 
 
 def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
-    """A halt if the drain that Gluster shows includes other bricks too."""
+    """Return a halt if the drain that Gluster shows includes other bricks too."""
     if set(task.bricks) == set(record.bricks):
         return None
     return Halt(
@@ -85,7 +85,7 @@ def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
 
 @collected
 def counter_problems(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[str]:
-    """Why Gluster's counters do not prove that everything was moved. An unknown counter is a problem."""
+    """Return why Gluster's counters do not prove that everything was moved. An unknown counter is a problem."""
     progress = seen.progress
     if progress is None:
         yield "Gluster reports no counters of the drain"
@@ -106,17 +106,17 @@ def counter_problems(record: model.DrainRecord, seen: model.DrainSeen) -> Iterat
 
 
 def moves(seen: model.DrainSeen) -> bool:
-    """Whether Gluster moves files on any host that reports counters."""
+    """Return whether Gluster moves files on any host that reports counters."""
     return seen.progress is not None and any(one.status in _MOVING for one in seen.progress.counters)
 
 
 def can_recover(seen: model.DrainSeen) -> bool:
-    """Whether leftovers are brought back first: never while Gluster moves files, which may be the same ones."""
+    """Return whether leftovers are brought back first: never while Gluster moves files, which may be the same ones."""
     return seen.may_recover and not moves(seen)
 
 
 def ended_badly(seen: model.DrainSeen) -> bool:
-    """Whether Gluster has ended on every host that reports counters, and failed or could not move everything."""
+    """Return whether Gluster has ended on every host that reports counters, and failed or could not move everything."""
     progress = seen.progress
     if progress is None or not progress.counters or moves(seen):
         return False
@@ -125,7 +125,7 @@ def ended_badly(seen: model.DrainSeen) -> bool:
 
 
 def only_few_failed(seen: model.DrainSeen) -> bool:
-    """Whether Gluster completed on every host, with a few failures, as users cause them who work meanwhile."""
+    """Return whether Gluster completed on every host with few failures, as users cause them who work meanwhile."""
     progress = seen.progress
     if progress is None or any(one.status is not TaskStatus.COMPLETED for one in progress.counters):
         return False
@@ -134,8 +134,9 @@ def only_few_failed(seen: model.DrainSeen) -> bool:
 
 
 def broke_off(seen: model.DrainSeen) -> bool:
-    """Whether Gluster gave up on a host although it could move what it reached: it does so if a brick cannot be reached for a
-    moment, right after a reboot for instance (`Received CHILD_DOWN. Exiting` in the rebalance log, 10.3).
+    """Return whether Gluster gave up on a host although it could move the files that it reached. It does so if a brick
+    cannot be reached for a moment, for instance right after a reboot (`Received CHILD_DOWN. Exiting` in the rebalance
+    log, 10.3).
     """
     progress = seen.progress
     if progress is None or moves(seen) or any(one.status is TaskStatus.STOPPED for one in progress.counters):
@@ -145,7 +146,7 @@ def broke_off(seen: model.DrainSeen) -> bool:
 
 
 def why_failed(record: model.DrainRecord, seen: model.DrainSeen) -> str:
-    """Why a drain has failed: Gluster's counters, and what may have been the cause."""
+    """Return why a drain has failed: Gluster's counters, and the possible causes."""
     others = len(seen.causes) - _MOST_CAUSES
     more = (f"and {others} more",) if others > 0 else ()
     return "; ".join(dict.fromkeys((*counter_problems(record, seen), *seen.causes[:_MOST_CAUSES], *more)))
@@ -153,7 +154,7 @@ def why_failed(record: model.DrainRecord, seen: model.DrainSeen) -> str:
 
 @collected
 def hosts_missing(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[str]:
-    """Hosts and bricks of the volume that are not seen to be up: without them Gluster's report is incomplete."""
+    """Return hosts and bricks of the volume that are not seen to be up. Without them Gluster's report is incomplete."""
     if seen.state is None:
         yield "the state of the volume is not known"
         return
@@ -165,7 +166,9 @@ def hosts_missing(record: model.DrainRecord, seen: model.DrainSeen) -> Iterator[
 
 @collected
 def parts_missing(state: VolumeState, *, instead_of: str | None = None) -> Iterator[str]:
-    """Hosts and bricks of a volume that are not seen to be up, as sentences. The brick `instead_of` may be down."""
+    """Return hosts and bricks of a volume that are not seen to be up, as sentences. The brick `instead_of`
+    may be down.
+    """
     if state.peers_down is None:
         yield "which hosts of the pool are connected is not known: see `gluster pool list`"
     yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down or ())
@@ -175,7 +178,7 @@ def parts_missing(state: VolumeState, *, instead_of: str | None = None) -> Itera
 
 
 def hosts_of(record: model.DrainRecord, state: VolumeState | None) -> set[str]:
-    """The hosts of the bricks of a drain."""
+    """Return the hosts of the bricks of a drain."""
     bricks = () if state is None else state.bricks
     known = {brick.host for brick in bricks if brick.name in record.bricks}
     return known or {name.partition(":/")[0] for name in record.bricks}
@@ -183,7 +186,7 @@ def hosts_of(record: model.DrainRecord, state: VolumeState | None) -> set[str]:
 
 @collected
 def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[str]:
-    """Why these bricks can never be drained out of a volume of this layout."""
+    """Return why these bricks can never be drained out of a volume of this layout."""
     missing = [name for name in bricks if all(brick.name != name for brick in state.bricks)]
     if missing or not bricks:
         yield f"volume {state.volume} has no brick {', '.join(missing) or 'of no name'}"
@@ -217,16 +220,17 @@ def structure_problems(state: VolumeState, bricks: tuple[str, ...]) -> Iterator[
 
 # Hosts that report no counters although the whole volume is up.
 #
-# The pid file of the rebalance process is in /var/lib/glusterd, where it survives a reboot. When glusterd starts and any process
-# has that pid, it takes it for its own, starts none, and answers every `remove-brick status` and `stop` with `Brick ops failed`,
-# for good (GlusterFS 10.3: gf_is_service_running only asks whether the pid is in use; #2995, #1469). It moves files again only
-# without that file and after a restart of its glusterd. The volume's own commands do not help, nor does a restart alone.
+# The pid file of the rebalance process is in /var/lib/glusterd, where it survives a reboot. If any process has that pid
+# when glusterd starts, glusterd takes it for its own. It then starts none, and answers every `remove-brick status` and
+# `stop` with `Brick ops failed` for good (GlusterFS 10.3: gf_is_service_running only asks whether the pid is in use;
+# #2995, #1469). It moves files again only without that file and after a restart of its glusterd. The volume's own
+# commands do not help, nor does a restart alone.
 
 
 def silent_hosts(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[str, ...]:
-    """Hosts with leaving bricks that report no counters of a listed drain, although every host and brick of the volume is up.
-    None if something is missing: that comes first. The host that is asked reports its own counters without its name, so it can
-    be among them although it does report.
+    """Return hosts with leaving bricks that report no counters of a listed drain, although every host and brick of the
+    volume is up. None if something is missing, which must be fixed first. The queried host reports its own counters
+    without its name, so it can be listed although it reports them.
     """
     task, progress = own_task(record, seen), seen.progress
     if seen.state is None or task is None or parts_missing(seen.state):
@@ -237,13 +241,13 @@ def silent_hosts(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[str,
 
 
 def why_silent(hosts: tuple[str, ...], *, for_s: float | None = None) -> str:
-    """A sentence on hosts that are silent, for so long."""
+    """Return a sentence on hosts that have been silent for so long."""
     since = "" if for_s is None else f" for {format_duration(for_s)}"
     return f"no counters of the drain are reported by {', '.join(hosts)}{since}, although every host and brick is up"
 
 
 def way_out(record: model.DrainRecord, hosts: tuple[str, ...]) -> str:
-    """What an admin does then, as a command."""
+    """Return the command with which an admin repairs silent hosts."""
     return (
         f"if that lasts, glusterd has lost the process that moves files: on {' and '.join(hosts)}, if "
         f"`pgrep -f [r]ebalance/{record.volume}` finds none, run `rm -f /var/lib/glusterd/vols/{record.volume}/rebalance/*.pid "
@@ -274,7 +278,7 @@ def _act(step: model.DrainStep, **facts: Any) -> model.DrainAct:  # noqa: ANN401
 
 
 def _in_place(step: model.DrainStep, record: model.DrainRecord) -> model.DrainAct:
-    """A step that does not change the state."""
+    """Return a step that does not change the state."""
     return model.DrainAct(step=step, intent=record.state, result=record.state)
 
 
@@ -284,7 +288,7 @@ def _adopt(task: VolumeTask) -> model.DrainAct:
 
 
 def _stop(task: VolumeTask | None, reason: str) -> model.DrainAct:
-    """Take back the drain that Gluster shows; without one, it was ended outside of this program."""
+    """Stop the drain that Gluster shows. If there is none, it was ended outside of this program."""
     return _act(_D.STOP, seen_done=task is None, reason=reason, task_id=None if task is None else task.id)
 
 
@@ -305,14 +309,14 @@ _OUT_WORDS = {
 
 
 def audit_since(record: model.DrainRecord, seen: model.DrainSeen, state: model.DrainState) -> model.AuditSeen | None:
-    """The audit that was begun since the record entered a state; None if there is none."""
+    """Return the audit that began after the record entered a state; None if there is none."""
     audit, since_s = seen.audit, record.times.get(state)
     return None if audit is None or since_s is None or audit.started_at_s < since_s else audit
 
 
 @collected
 def audit_left(audit: model.AuditSeen) -> Iterator[str]:
-    """Why an audit does not prove that nothing is left; none if it does."""
+    """Yield why an audit does not prove that nothing is left; nothing if it does."""
     if not audit.whole:
         yield f"the audit is not complete: {'; '.join(audit.reasons[:3]) or 'no reason was recorded'}"
     shown = f" ({', '.join(show(path) for path in audit.examples[:3])})" if audit.examples else ""
@@ -323,14 +327,16 @@ def audit_left(audit: model.AuditSeen) -> Iterator[str]:
 
 
 def audit_state(audit: model.AuditSeen) -> HookState:
-    """How an audit before a commit ended, for hooks: leftovers refuse the commit; an incomplete audit that found nothing failed."""
+    """Return how an audit before a commit ended, for hooks. Leftovers refuse the commit. An incomplete audit without
+    findings failed.
+    """
     if audit.clean:
         return HookState.DONE
     return HookState.REFUSED if audit.left or audit.unsure else HookState.FAILED
 
 
 def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bool) -> model.Step:
-    """The next step after the commit."""
+    """Return the next step after the commit."""
     state = record.state
     finished = Finished(state=state, words=f"{record.bricks_are} {_OUT_WORDS[state]}")
     if state is _S.HANDED_OVER:
@@ -350,7 +356,7 @@ def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand
             look_again=True,
         )
     if state in (_S.WIPED, _S.HANDING_OVER):
-        # A brick that is given back to its own volume is handed over once it is there.
+        # A brick that is added back to its own volume has been handed over once it is there.
         return _act(_D.HAND_OVER, seen_done=inside)
     return _wipe(record, seen)
 
@@ -390,7 +396,7 @@ def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def _stopping(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-    """The next step between the intent of the stop and its end, which only Gluster's tasks show."""
+    """Return the next step between the intent of the stop and its end. Only Gluster's tasks show that end."""
     task = own_task(record, seen)
     if task is None:
         return _act(_D.SETTLE)
@@ -405,7 +411,7 @@ def _stopping(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def _settling(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-    """The next step until the layout of directories is right again."""
+    """Return the next step until the layout of directories is right again."""
     layout = seen.layout
     if (
         layout is not None
@@ -431,7 +437,9 @@ def _settling(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def options_to_restore(record: model.DrainRecord, state: VolumeState) -> tuple[str, ...]:
-    """Options that still have a value that this drain gave them. One that an admin has changed since stays."""
+    """Return the options that still have a value that this drain gave them. An option that an admin has changed since
+    stays.
+    """
     return still_changed(record.notes.options or (), state)
 
 
@@ -450,24 +458,26 @@ def _restore(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step | N
 
 # The next step.
 #
-# The caller asks for a step, writes the intent, acts, writes the result or the failure, and asks again with a fresh snapshot;
-# after a crash, a reboot or a restart of glusterd too. Only the record is remembered: Gluster's own status decides what has
-# happened. When an act failed and the answer is the same act again, the caller ends with that failure; the same command retries.
+# The caller asks for a step, writes the intent, acts, writes the result or the failure, and asks again with a fresh
+# snapshot. It does the same after a crash, a reboot or a restart of glusterd. Only the record is remembered: Gluster's
+# own status decides what has happened. If an act fails and the answer is the same act again, the caller ends with that
+# failure, and the same command retries.
 #
-# - Nothing is concluded from what cannot be read: a task counts as gone only when every host could report it.
-# - A host that is up and reports no counters is waited for: its glusterd may be about to. It counts as silent for good only
-#   after the snapshots of one process have found that for the stall limit; then an admin has to act.
-# - A commit needs every counter of every host, no failure, nothing skipped, and an audit by the same process that is complete
-#   and found nothing. There is no other way to it; `force` is never used.
-# - What an admin does by hand is accepted: a drain that they stopped is rolled back, one that they started again is resumed,
-#   bricks that they took out are audited before anything is reported of them.
-# - On request, leftovers are brought back through the mount once, while no rebalance process runs. That ends nothing by itself:
-#   the same counters and another audit decide afterwards.
+# - An unreadable fact proves nothing: a task counts as gone only when every host could report it.
+# - A host that is up but reports no counters is given time, because its glusterd may still report. It counts as silent
+#   for good only after the snapshots of one process have found that for the stall limit. Then an admin has to act.
+# - A commit needs every counter of every host, no failure, nothing skipped, and a complete audit without findings by
+#   the same process. There is no other way to it; `force` is never used.
+# - Manual acts of an admin are accepted. A drain that they stopped is rolled back, and one that they restarted is
+#   resumed. Bricks that they removed are audited before anything is reported of them.
+# - On request, leftovers are brought back through the mount once, while no rebalance process runs. That ends nothing by
+#   itself: the same counters and another audit decide afterwards.
 # - The last subvolume stays. Options are restored whenever a drain has ended.
 
 
 def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bool = False) -> model.Step:
-    """The next step. With `hand_over`, bricks that are out are wiped and handed over; without it, the drain ends there.
+    """Return the next step. With `hand_over`, bricks that are out are wiped and handed over. Without it, the drain ends
+    there.
 
     A failed drain waits: see `begin_again` and `begin_stop`.
     """
@@ -510,11 +520,11 @@ def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bo
 
 
 def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-    """The first step of a call that drains after a failed attempt. The caller asks this once, and then `next_step`; in every
-    other state it is the same as `next_step`.
+    """Return the first step of a call that drains after a failed attempt. The caller asks this once, and then
+    `next_step`. In every other state it is the same as `next_step`.
 
-    If Gluster moved everything without a failure, the bricks are audited again first; if files are left, or the task has failed,
-    it is ended and begun anew.
+    If Gluster moved everything without a failure, the bricks are audited again first. If files are left, or the task
+    has failed, the task is ended and restarted.
     """
     if record.state is not _S.FAILED or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:
         return next_step(record, seen)
@@ -533,7 +543,7 @@ def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-    """The first step of a call that takes a drain back. The caller asks this until the record is on the way back
+    """Return the first step of a call that stops a drain. The caller asks this until the record is in a stop state
     (`taken_back`) or nothing is left to do, and then `next_step`.
     """
     if record.state in model.UNTOUCHED_STATES:
@@ -553,19 +563,19 @@ def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def taken_back(state: model.DrainState) -> bool:
-    """Whether a drain in this state is on the way back, or was taken back."""
+    """Return whether a drain in this state is being stopped, or was stopped."""
     return state in (_S.STOPPING, _S.SETTLING, _S.STOPPED)
 
 
 def may_start(record: model.DrainRecord) -> bool:
-    """Whether a start may be the next step, so that the snapshot must include the preflight checks."""
+    """Return whether a start may be the next step, so that the snapshot must include the preflight checks."""
     return record.state in (_S.PREFLIGHT, _S.STARTING, _S.FAILED) or (
         record.state in (_S.AUDITING, _S.AUDITED) and _tries_again(record)
     )
 
 
 def commit_problems(record: model.DrainRecord, seen: model.DrainSeen) -> tuple[str, ...]:
-    """Every reason against a commit now; an unknown fact is one."""
+    """Return every reason against a commit now. An unknown fact is one."""
     problems = [*counter_problems(record, seen), *hosts_missing(record, seen)]
     task = own_task(record, seen)
     if task is None or task.id != record.notes.task_id or set(task.bricks) != set(record.bricks):
@@ -600,18 +610,18 @@ def _start(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 def _starting(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     """Between the intent of the start and its result the snapshot decides."""
     task = own_task(record, seen)
-    # The task that was to be ended may work again by now.
+    # The failed task that was to be ended may be running again.
     if task is not None and (task.id != record.notes.task_before or _works(seen)):
         return another_drain(record, task) or _adopt(task)
     step = _start(record, seen)
     if isinstance(step, Halt) and not step.look_again:
-        # Nothing was begun, and nothing may be begun now: only the options are left to be restored.
+        # No task began, and none may begin now. Only the options remain to be restored.
         return _give_up("; ".join(step.reasons) or step.words)
     return step
 
 
 def _works(seen: model.DrainSeen) -> bool:
-    """Whether Gluster moves files, and does not stand still."""
+    """Return whether Gluster moves files and is not stalled."""
     return moves(seen) and not (seen.stalled or seen.lost)
 
 
@@ -626,7 +636,7 @@ def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         return _adopt(task)
     counted = progress is not None and progress.task_id == task.id
     if counted and ended_badly(seen):
-        # Whatever is missing: files that could not be moved stay so, and only another start helps.
+        # This applies whatever else is missing: files that could not be moved stay so, and only a restart helps.
         return _give_up(why_failed(record, seen))
     watched = record.state in (_S.STARTED, _S.DRAINING)
     missing, silent = hosts_missing(record, seen), silent_hosts(record, seen)
@@ -645,7 +655,7 @@ def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if moves(seen):
         if seen.lost or seen.stalled:
             return _give_up(seen.lost or f"it stands still: {seen.stalled}")
-        # If it had ended before and moves files again, earlier findings do not count.
+        # If the task had ended before and moves files again, earlier findings do not count.
         return _act(_D.WATCH) if watched else _adopt(task)
     if counter_problems(record, seen):
         return _give_up(why_failed(record, seen))
@@ -653,7 +663,7 @@ def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-    """Gluster reports everything moved: the steps until the commit."""
+    """Return the next step before the commit. Gluster reports everything moved."""
     audit = audit_since(record, seen, _S.AUDITING)
     if record.state is _S.DRAINED or audit is None:
         return _act(_D.AUDIT)
@@ -662,7 +672,7 @@ def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if not audit.whole:
         return _not_whole(record, audit)
     if not audit.clean:
-        # Another audit has not helped: only Gluster itself can move what is left.
+        # Another audit has not helped: only Gluster itself can move the rest.
         return _start(record, seen) if _tries_again(record) else _give_up("; ".join(audit_left(audit)))
     if record.state is _S.AUDITING:
         return _act(_D.AUDIT, seen_done=True)
@@ -673,14 +683,14 @@ def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def _tries_again(record: model.DrainRecord) -> bool:
-    """Whether it has failed since it was started, and was asked for again."""
+    """Return whether a restart was requested after a failure since the start."""
     failed_s, started_s = record.times.get(_S.FAILED), record.times.get(_S.STARTED)
     return failed_s is not None and (started_s is None or failed_s >= started_s)
 
 
 def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-    """The bricks are out of the volume. After the intent to commit, the commit is done; otherwise an admin did it by hand and may
-    have left files behind: only a clean audit proves that none are.
+    """Return the next step when the bricks are out of the volume. After the intent to commit, the commit is done.
+    Otherwise an admin removed them by hand and may have left files behind, which only a clean audit rules out.
     """
     if record.state is _S.COMMITTING:
         return _act(_D.COMMIT, seen_done=True)

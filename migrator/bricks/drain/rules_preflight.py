@@ -19,9 +19,10 @@ from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import subvolumes, version_problems
 from migrator.scan.rules import strange_problems
 
-# Retained sources on the bricks, which a drain moves for nothing.
+# Retained sources on the bricks, which a drain would move in vain.
 #
-# A schedule that purges before a drain relies on it: otherwise the drain takes longer, and may lack the room planned for it.
+# A schedule with a purge before a drain relies on it: otherwise the drain takes longer, and may lack the room planned
+# for it.
 
 
 _SHOWN = 5
@@ -30,7 +31,9 @@ _SHOWN = 5
 def retained_sources(
     trees: Sequence[model.TreeOnBricks], newest: Mapping[bytes, CutoverRecord], *, retain_s: float, now_s: float
 ) -> tuple[model.RetainedSource, ...]:
-    """Of `trees` on these bricks those of users who work on the target, by the newest cutover of each, with most bytes first."""
+    """Return the `trees` on these bricks of users who work on the target, by the newest cutover of each, those with
+    most bytes first.
+    """
     found = []
     for tree in trees:
         record = newest.get(tree.tree)
@@ -51,7 +54,7 @@ def retained_sources(
 
 
 def retained_problems(sources: Sequence[model.RetainedSource], *, accepted: bool) -> Iterator[str]:
-    """Why a drain should wait for a purge."""
+    """Return why a drain should wait for a purge."""
     if sources and not accepted:
         later_s = max(one.due_in_s for one in sources)
         due = f", in {format_duration(later_s)} when [cutover] retain is over" if later_s > 0 else ""
@@ -62,7 +65,7 @@ def retained_problems(sources: Sequence[model.RetainedSource], *, accepted: bool
 
 
 def retained_words(sources: Sequence[model.RetainedSource]) -> str:
-    """What lies there of whom."""
+    """Describe whose sources are there, and how large they are."""
     files, size_bytes = sum(one.files for one in sources), sum(one.size_bytes for one in sources)
     users = list(dict.fromkeys(one.user for one in sources))
     more = f" and {len(users) - _SHOWN} more" if len(users) > _SHOWN else ""
@@ -73,7 +76,7 @@ def retained_words(sources: Sequence[model.RetainedSource]) -> str:
 
 
 def purge_commands(sources: Sequence[model.RetainedSource]) -> tuple[str, ...]:
-    """What tells how they are purged, for each plan that they were cut over by."""
+    """Return the commands that show how to purge them, for each plan that they were cut over by."""
     users: dict[str, list[str]] = {}
     for one in sources:
         own = users.setdefault(one.plan, [])
@@ -87,8 +90,8 @@ def purge_commands(sources: Sequence[model.RetainedSource]) -> tuple[str, ...]:
 
 # The checks.
 #
-# A drain takes days and slows all users down, and one that runs out of room leaves work for admins: every known cause of a
-# failure is checked before it.
+# A drain takes days and slows down all users, and one that runs out of room leaves work for admins. So every known
+# cause of a failure is checked before it.
 
 
 _MARGIN_SHARE = 0.05
@@ -98,7 +101,7 @@ _DRAINING = frozenset(
     {model.DrainState.STARTED, model.DrainState.DRAINING, model.DrainState.DRAINED, model.DrainState.STOPPING}
 )
 _BALANCING = frozenset({AdditionState.BALANCING, AdditionState.BALANCED})
-"""Files may have been moved until these were entered."""
+"""Files may have been moved until an addition entered one of these states."""
 
 _DRAIN_PREFLIGHT_SHOWN = 10
 _MARKS_SHOWN = 3
@@ -107,14 +110,14 @@ _SIZES = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "PB": 1 <<
 
 
 def failure_causes(facts: model.DrainFacts) -> tuple[str, ...]:
-    """Possible causes of a failed drain: bricks, hosts, heals, and too little room for the files."""
+    """Return possible causes of a failed drain: bricks, hosts, heals, and too little room for the files."""
     room = () if structure_problems(facts.state, facts.bricks) else _room(facts)
     return (*condition_problems(facts.state), *room)
 
 
 @collected
 def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
-    """All failed preflight checks, each with its remedy; empty if the drain may begin."""
+    """Return all failed preflight checks, each with its remedy; empty if the drain may begin."""
     state = facts.state
     structure = structure_problems(state, facts.bricks)
     yield from structure
@@ -128,7 +131,7 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
     for name in facts.drains_elsewhere:
         yield f"a drain of {name} is in progress: finish it, or take it back with `migrator brick stop`"
     yield from version_problems(facts.versions, {brick.host for brick in state.bricks})
-    # The largest file, linked symlinks and what users still have there are those of the time of the scan.
+    # The largest file, the linked symlinks and the retained sources are those at the time of the scan.
     if not facts.scanned:
         yield "what lies on the bricks is not known: run `migrator scan --via bricks`"
     elif facts.catalog_is_old:
@@ -146,8 +149,8 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
 
 @collected
 def condition_problems(state: VolumeState, *, instead_of: str | None = None) -> Iterator[str]:
-    """Bricks, hosts and heals of a volume that are not as they must be. The brick `instead_of` is being replaced: it may be down,
-    and heals wait on its copies until the new one is there.
+    """Return bricks, hosts and heals of a volume that are not in order. The brick `instead_of` is being replaced: it
+    may be down, and its copies have pending heals until the new brick is there.
     """
     if not state.started:
         yield f"volume {state.volume} is not started"
@@ -170,8 +173,8 @@ def catalog_is_old(
     *,
     bricks: Sequence[str],
 ) -> bool:
-    """Whether a scan that began at that time is older than the last drain of other bricks, or addition, that moved files between
-    bricks. A drain of the same bricks brings nothing to them.
+    """Return whether a scan that began at that time is older than the last drain of other bricks, or the last addition,
+    that moved files between bricks. A drain of the same bricks moves nothing to them.
     """
     others = [one.times for one in drains if set(one.bricks) != set(bricks)]
     drained = [at_s for times in others for state, at_s in times.items() if state in _DRAINING]
@@ -180,7 +183,9 @@ def catalog_is_old(
 
 
 def _room(facts: model.DrainFacts) -> Iterator[str]:
-    """Gluster places a file by its name and not by room: every brick has to take its share of all, and the largest file."""
+    """Gluster places a file by its name and not by room. Every brick must have room for its share, and for the largest
+    file.
+    """
     rooms, load, min_free_disk = facts.rooms, facts.load, facts.min_free_disk
     if rooms is None or min_free_disk is None or load is None:
         if facts.scanned:
@@ -191,7 +196,7 @@ def _room(facts: model.DrainFacts) -> Iterator[str]:
     sizes = [min((_total(rooms, brick) for brick in members if not brick.arbiter), default=0) for members in staying]
     disks = Counter(_disk(rooms, brick) for members in staying for brick in members)
     for members, size_bytes in zip(staying, sizes, strict=True):
-        # Layouts are weighted by size where the volume is set so, and even otherwise: the greater share counts.
+        # Gluster weights layouts by size if the volume is set so, and evenly otherwise. The greater share counts.
         by_size = size_bytes / sum(sizes) if all(sizes) else 0.0
         weight = max(1 / len(staying), by_size) * (1 + _MARGIN_SHARE)
         need = model.BrickLoad(
@@ -208,7 +213,7 @@ def _room(facts: model.DrainFacts) -> Iterator[str]:
 
 
 def _disk(rooms: Mapping[str, BrickRoom], brick: Brick) -> tuple[str, str]:
-    """The file system of a brick: its host and device, or the brick's own name if that is not known."""
+    """Return the file system of a brick: its host and device, or the brick's own name if that is not known."""
     room = rooms.get(brick.name)
     return brick.host, brick.name if room is None or room.device is None else room.device
 
@@ -238,7 +243,9 @@ def _room_on(brick: Brick, room: BrickRoom | None, min_free_disk: str, need: mod
 
 
 def _kept(option: str, total_bytes: int) -> int | None:
-    """Bytes that Gluster keeps free on a brick: a percentage of it, or a size; None if the option is neither."""
+    """Return the bytes that Gluster keeps free on a brick, set as a percentage or a size; None if the
+    option is neither.
+    """
     text = option.strip().upper()
     try:
         if text.endswith("%"):
@@ -278,8 +285,9 @@ def _linked_symlinks(paths: Sequence[bytes]) -> Iterator[str]:
 
 
 def _marked(marks: Sequence[model.BrickMarks] | None) -> Iterator[str]:
-    """Gluster takes such a mark for one that it has just set, and tries to link the file where the mark leads to: there is
-    nothing to be linked (ESTALE in its log), and the file counts as a failure (dht-rebalance.c, gf_defrag_handle_hardlink).
+    """Gluster mistakes such a mark for one that it has just set, and tries to link the file at the mark's target.
+    Nothing is there to link (ESTALE in its log), and the file counts as a failure (dht-rebalance.c,
+    gf_defrag_handle_hardlink).
     """
     if marks is None:
         yield "whether hard-linked files carry marks of an earlier drain is not known: a brick cannot be looked at on its host"
@@ -299,8 +307,9 @@ def _marked(marks: Sequence[model.BrickMarks] | None) -> Iterator[str]:
 
 
 def unmark_command(path: str) -> str:
-    """What takes the marks off hard-linked data files of a brick: not off link-to files (mode 1000), nor off files that are being
-    moved (set-group-ID and sticky). A second name of a file has none any more, which setfattr calls an error.
+    """Return the command that removes the marks of hard-linked data files on a brick. It skips link-to files (mode
+    1000) and files that are being moved (set-group-ID and sticky). The second name of a file has no mark any more,
+    which setfattr reports as an error.
     """
     files = f"find {shlex.quote(path)} -xdev -name .glusterfs -prune -o -type f -links +2 ! -perm 1000 ! -perm -3000"
     return f"`{files} -exec setfattr -h -x trusted.glusterfs.dht.linkto {{}} + 2>/dev/null`"

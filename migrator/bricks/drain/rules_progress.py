@@ -1,4 +1,4 @@
-"""How fast a drain is, whether it is stalled, and whether its audit found anything. Pure."""
+"""The rate of a drain, stalls, lost rebalance processes, and findings of an audit. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,10 +9,10 @@ from migrator.core.units import MINUTE_S, format_duration, several
 from migrator.gluster.model import DiskFacts, TaskProgress, TaskStatus
 from migrator.report.model import Blocker
 
-# Rate, end and stalls.
+# Rate, time left and stalls.
 #
-# Gluster's own estimate is not used: it is wrong (#1507), and the counters of a host whose rebalance process was killed stay
-# `in progress` for good.
+# Gluster's own estimate is not used: it is wrong (#1507), and the counters of a host whose rebalance process was killed
+# stay `in progress` for good.
 
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
@@ -20,7 +20,9 @@ _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRate:
-    """Of the last `span_s` of a drain: what was moved, and looked at, in a second, over all hosts."""
+    """The rate over the last `span_s` of a drain: files and bytes moved, and files examined, per second,
+    over all hosts.
+    """
 
     span_s: float
     files_per_s: float
@@ -29,7 +31,9 @@ class DrainRate:
 
 
 def samples_of(progress: TaskProgress, at_s: float) -> tuple[model.DrainSample, ...]:
-    """Gluster's counters as they are kept. `localhost` is the host that was asked: the id of its glusterd is the same for all."""
+    """Convert Gluster's counters to samples. `localhost` is the queried host: the id of its glusterd is the same from
+    every host.
+    """
     return tuple(
         model.DrainSample(
             task_id=progress.task_id,
@@ -48,7 +52,7 @@ def samples_of(progress: TaskProgress, at_s: float) -> tuple[model.DrainSample, 
 
 
 def drain_rate(samples: Sequence[model.DrainSample], *, task_id: str, window_s: float) -> DrainRate | None:
-    """The rate of the last `window_s` with samples; None before the task was polled twice."""
+    """Return the rate over the last `window_s` with samples; None before the task was polled twice."""
     times = sorted({sample.at_s for sample in samples if sample.task_id == task_id})
     if len(times) < 2:
         return None
@@ -57,7 +61,7 @@ def drain_rate(samples: Sequence[model.DrainSample], *, task_id: str, window_s: 
     span_s = end_s - begin_s
     files = size_bytes = lookups = 0
     for _, own in _by_host(samples, task_id):
-        # A host that does not tell at one of both looks has moved what it had told before.
+        # If a host is missing from one of the two polls, its earlier counters are used.
         last, first = own[0], next((one for one in own if one.at_s <= begin_s), None)
         files += max(last.files - (first.files if first else 0), 0)
         size_bytes += max(last.size_bytes - (first.size_bytes if first else 0), 0)
@@ -71,7 +75,9 @@ def drain_rate(samples: Sequence[model.DrainSample], *, task_id: str, window_s: 
 
 
 def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: int | None) -> float | None:
-    """The time left in seconds: the longer of that for files and that for bytes. None if neither can be estimated."""
+    """Return the time left in seconds: the longer of that for files and that for bytes. None if neither can be
+    estimated.
+    """
     if rate is None or left_files is None or left_bytes is None:
         return None
     left = [
@@ -83,9 +89,9 @@ def drain_left_s(rate: DrainRate | None, *, left_files: int | None, left_bytes: 
 def stalled(
     samples: Sequence[model.DrainSample], *, task_id: str, now_s: float, limit_s: float, names: Mapping[str, str]
 ) -> str:
-    """Why a drain is said to stand still, as a sentence: a host that moves files has told the same counters for longer than
-    the limit. Empty where it goes on. The limit has to be longer than the largest file takes, which counts only at its end.
-    `names` are those of hosts by what their samples have for them.
+    """Return why a drain counts as stalled, as a sentence; empty if it does not. It is stalled if a host that moves
+    files has reported the same counters for longer than the limit. The limit must exceed the time for the largest file,
+    which counts only at its end. `names` maps host ids in samples to host names.
     """
     still = []
     for host, own in _by_host(samples, task_id):
@@ -100,7 +106,7 @@ def stalled(
 
 
 def _by_host(samples: Iterable[model.DrainSample], task_id: str) -> Iterator[tuple[str, Sequence[model.DrainSample]]]:
-    """The samples of a task by host, newest first."""
+    """Return the samples of a task by host, newest first."""
     found: dict[str, list[model.DrainSample]] = {}
     for one in sorted(samples, key=lambda one: one.at_s, reverse=True):
         if one.task_id == task_id:
@@ -114,24 +120,24 @@ def _counters(sample: model.DrainSample) -> tuple[int, ...]:
 
 # Hosts whose rebalance process has died.
 #
-# A rebalance process that ends while its glusterd is down or starting, or that is killed, leaves its host `in progress` for good,
-# with the last counters it reported, or with none. Only the run time shows it: a live process counts it up every second, whatever
-# it moves; that of a dead one stands still (GlusterFS 10.3).
+# A rebalance process can end while its glusterd is down or starting, or be killed. Its host then stays `in progress`
+# for good, with the last counters it reported, or with none. Only the run time shows it: a live process increases it
+# every second, whatever it moves, and that of a dead process does not change (GlusterFS 10.3).
 
 
 _LOST_S = 60.0
-"""A process that has just begun, and a glusterd that has just come up, report within seconds."""
+"""A new process, and a glusterd that has just come up, report within seconds."""
 
 _LOOKS = 4
 
 
 def lost_after_s(poll_s: float) -> float:
-    """How long a run time may stand still, in seconds, if it is polled every `poll_s`."""
+    """Return how long a run time may stay the same, in seconds, if it is polled every `poll_s`."""
     return max(_LOST_S, _LOOKS * poll_s)
 
 
 def rebalance_way_out(volume: str) -> str:
-    """What an admin does if the process of a fix-layout or a rebalance has died."""
+    """Return what an admin must do if the process of a fix-layout or a rebalance has died."""
     return f"`gluster volume rebalance {volume} stop` ends it, and the same command begins another one"
 
 
@@ -144,10 +150,10 @@ def lost_movers(
     limit_s: float,
     names: Mapping[str, str],
 ) -> str:
-    """A sentence on hosts `in progress` that have no rebalance process any more: the run time has stood still for longer than
-    the limit, by polls that were never further apart than that. Empty if there is no such host. A longer gap proves nothing: the
-    process may have been restarted, and be as far as before. Nor does a poll up to `since_s`, when a part of the volume was
-    missing: the process may have waited for it. `names` has the name of each host by the id in its samples.
+    """Return a sentence on hosts that are `in progress` without a rebalance process; empty if there is none. Their run
+    time has stayed the same for longer than the limit, with no gap between polls longer than that. A longer gap proves
+    nothing: the process may have restarted and caught up. Polls up to `since_s` prove nothing either: a part of the
+    volume was missing, and the process may have waited for it. `names` maps host ids in samples to host names.
     """
     lost = []
     for host, own in _by_host((one for one in samples if one.at_s > since_s), task_id):
@@ -165,15 +171,15 @@ def lost_movers(
     return "; ".join(lost)
 
 
-# Progress of drains, and what blocks them.
+# Progress and blockers of drains.
 
 
 RATE_WINDOW_S = 30.0 * MINUTE_S
 
 
 def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) -> model.DrainStanding:
-    """One attempt. A task that was begun anew counts from nothing again: the last counters of every task add up, and those from
-    before a reboot of a host.
+    """Return the progress of one attempt. A restarted task, and a host after a reboot, counts from zero: the last
+    counters before each restart add up.
     """
     last: dict[tuple[str, str], model.DrainSample] = {(one.task_id, one.host): one for one in samples}
     newest = samples[-1].task_id if samples else None
@@ -186,7 +192,7 @@ def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) ->
     moving = record.state in (model.DrainState.STARTED, model.DrainState.DRAINING)
     left_files = None if notes.files is None else notes.files - moved_files
     left_bytes = None if notes.size_bytes is None else notes.size_bytes - moved_bytes
-    # Users go on creating files there: once all counted files are moved and more move, the end is unknown.
+    # Users continue to create files there. Once all counted files are moved and more move, the end is unknown.
     known = left_files is not None and left_bytes is not None and (left_files > 0 or left_bytes > 0)
     left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if moving and known else None
     return model.DrainStanding(
@@ -212,13 +218,13 @@ def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) ->
 
 
 def newest_attempts(records: Sequence[model.DrainRecord]) -> tuple[model.DrainRecord, ...]:
-    """The newest attempt for each set of bricks, oldest first."""
+    """Return the newest attempt for each set of bricks, oldest first."""
     newest = {(record.volume_id, frozenset(record.bricks)): record for record in records}
     return tuple(sorted(newest.values(), key=lambda record: record.id))
 
 
 def drain_blockers(drains: Sequence[model.DrainStanding], *, at_work: bool, now_s: float) -> Iterator[Blocker]:
-    """Drains that wait for an admin. `at_work`: a command watches."""
+    """Return the drains that wait for an admin. `at_work`: a command watches."""
     for one in drains:
         if one.state in model.DRAIN_ENDED_STATES | model.OUT_STATES | model.UNTOUCHED_STATES or at_work:
             continue
@@ -237,14 +243,14 @@ def drain_blockers(drains: Sequence[model.DrainStanding], *, at_work: bool, now_
 
 
 def last_looked(at_s: float | None, now_s: float) -> str:
-    """How long ago a drain or an addition was looked at, to go on a sentence; empty where it never was. A clock that was set back
-    makes no time of it that is yet to come.
+    """Return how long ago a drain or an addition was polled, to append to a sentence; empty if never. After the clock
+    was set back, the age is never negative.
     """
     return "" if at_s is None else f", last looked at {format_duration(max(now_s - at_s, 0.0))} ago"
 
 
 def wipe_word(site_id: str, volume_id: str, disks: Mapping[str, DiskFacts]) -> str:
-    """The word that allows wiping these bricks on these disks, and no others."""
+    """Return the word that allows wiping these bricks on these disks, and no others."""
     text = "\0".join((site_id, volume_id, *(f"{name}\0{disks[name].identity}" for name in sorted(disks))))
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
@@ -253,14 +259,15 @@ def wipe_word(site_id: str, volume_id: str, disks: Mapping[str, DiskFacts]) -> s
 
 
 MOST_EXAMPLES = 20
-"""How many paths an audit keeps to show."""
+"""Number of paths that an audit keeps to show."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BrickAudit:
-    """The walk of one brick. `failure` says why it came to no end; otherwise it counted itself `listed` entries that are no
-    directories, `unreadable` paths, `vanished` ones, and `unsure` ones, that only the mount can tell about or that are being
-    filled. `explained` are names that are left and proven to be in the volume, out of all these. `arrived` are the entries that were received. `left`, `may_be_data` and `problems` are the first of each.
+    """The walk of one brick. `failure` says why it did not complete. Otherwise it counted `listed` entries that are not
+    directories, `unreadable` paths, `vanished` ones, and `unsure` ones, which only the mount can classify or which are
+    being filled. `explained` are leftover names among all these that are proven to be in the volume. `arrived` counts
+    the entries received. `left`, `may_be_data` and `problems` have the first of each.
     """
 
     brick: str
@@ -278,12 +285,12 @@ class BrickAudit:
 
 
 def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.AuditSeen:
-    """The audit that these walks are: of every brick of the drain.
+    """Combine these walks of all bricks of the drain into an audit.
 
-    A walk passes over what a brick keeps when it is drained: directories, link-to files (their mode and their attribute
-    both say so), and Gluster's own. What it lists is left. A link-to file that has content is about to be data, and one whose
-    mode says otherwise may be: both are not sure. Nothing changes on a brick that is drained, so a file that vanished under
-    the walk makes it not whole. A drain is of one subvolume, whose bricks hold the same names: a leftover counts once.
+    A walk skips the entries that a drained brick keeps: directories, link-to files (by both mode and attribute), and
+    Gluster's own. Everything that it lists is left. A link-to file with content is about to become data, and one with
+    another mode may be data: both are unsure. A drained brick does not change, so a file that vanishes during the walk
+    makes the audit incomplete. A drain is of one subvolume, whose bricks hold the same names: a leftover counts once.
     """
     reasons = tuple(_reasons(walks))
     examples = list(dict.fromkeys(path for walk in walks for path in (*walk.left, *walk.may_be_data)))
@@ -299,7 +306,7 @@ def audit_of(walks: Sequence[BrickAudit], *, started_at_s: float) -> model.Audit
 
 
 def _most(counts: Sequence[int], names: Sequence[Sequence[bytes]]) -> int:
-    """How many there are, each name once: at least as many as on one brick, and as the names that are known."""
+    """Count each name once: at least as many as on one brick, and as the known names."""
     return max((*counts, len({name for some in names for name in some})), default=0)
 
 

@@ -48,18 +48,17 @@ DRAIN_STEPS = (
     HookStep.STOP,
     HookStep.FAIL,
 )
-"""The steps of this verb that have hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainWorld:
-    """The ports. `versions` tells GlusterFS by host, `open_files` how many files are open on bricks below trees (None:
-    that cannot be seen), `places` what lies where bricks are, given the volume's id. `contents` is asked in a thread.
-    `retain_s` is how long sources are kept. `back_up` keeps a copy of the ledger under a name (blocking). `probing`
-    None: no probes while Gluster moves files. `leftovers` and
-    `recovery` bring back what a drain left on its bricks. `marks` tells of hard-linked files with the mark of an earlier drain,
-    on bricks of the volume of an id (None: that cannot be seen), `strange` which paths of a brick have no gfid still. `left_list` is
-    what audits write all into that they find, in the directory of a run.
+    """The ports. `versions` returns the GlusterFS version by host. `open_files` returns the number of files open on
+    bricks below trees (None: not known). `places` inspects the bricks' paths, given the volume's id. `contents` is
+    called in a thread. `retain_s` is how long sources are kept. `back_up` copies the ledger under a name (blocking).
+    Without `probing` no probes run while Gluster moves files. `leftovers` and `recovery` bring back files that a drain
+    left on its bricks. `marks` returns hard-linked files with the mark of an earlier drain, on bricks of the volume
+    with the given id (None: not known). `strange` returns the paths of a brick that still have no gfid. `left_list`
+    receives all findings of audits, in the directory of a run.
     """
 
     volume: GlusterDrains
@@ -93,7 +92,7 @@ class DrainWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCall(BrickCall):
-    """One call of the verb; `run_id` and `directory` are None where nothing is changed."""
+    """One call of the verb. `run_id` and `directory` are None if nothing is changed."""
 
     world: DrainWorld
     request: model.DrainRequest
@@ -103,16 +102,15 @@ class DrainCall(BrickCall):
 
     @property
     def log(self) -> logging.Logger:
-        """The logger of its events."""
         return LOG
 
     @property
     def source_root(self) -> bytes:
-        """The path of the source, for hooks."""
+        """Return the path of the source, for hooks."""
         return self.world.source.root
 
     def left_list(self) -> LeftListFile | None:
-        """The file for all findings of the next audit."""
+        """Return the file for all findings of the next audit."""
         make = self.world.left_list
         return None if make is None or self.directory is None else make(self.directory)
 
@@ -125,7 +123,7 @@ class DrainCall(BrickCall):
         failed: HookStep | None = None,
         reason: str | None = None,
     ) -> HookFacts:
-        """The facts for a hook."""
+        """Return the facts for a hook."""
         return HookFacts(
             run_id=self.run_id or 0,
             brick=brick or ",".join(record.bricks),
@@ -144,7 +142,7 @@ _STEP_WORDS = {HookStep.STOP: "stop of the drain", HookStep.FAIL: "failure of th
 def hooked(
     record: model.DrainRecord, step: HookStep, brick: str | None = None, *, failed_step: int | None = None
 ) -> HookedStep:
-    """A step of a drain, for its hooks; of one of its bricks if there are several; of a failure at a step of the drain."""
+    """Describe a step of a drain to its hooks: of a single brick if there are several, or a failure at a step."""
     shown, key = brick or record.shown_bricks, f"drain {record.id}"
     if failed_step is not None:
         key = f"{key}: failure at step {failed_step}"
@@ -159,7 +157,7 @@ def hooked(
 
 
 def bricks_of(record: model.DrainRecord, known: Sequence[Brick]) -> tuple[Brick, ...]:
-    """The bricks of a drain, also where the volume does not list them any more."""
+    """Return the bricks of a drain, even if the volume no longer lists them."""
     by_name = {brick.name: brick for brick in known}
     parts = {name: name.partition(":/") for name in record.bricks}
     return tuple(
@@ -169,7 +167,7 @@ def bricks_of(record: model.DrainRecord, known: Sequence[Brick]) -> tuple[Brick,
     )
 
 
-# Facts for the preflight checks; `rules_preflight.py` decides.
+# Facts for the preflight checks. The checks are in `rules_preflight.py`.
 
 
 _MIN_FREE_DISK = "cluster.min-free-disk"
@@ -178,7 +176,9 @@ _LOOK_TIMEOUT_S = 60.0
 
 @dataclass(slots=True, kw_only=True)
 class Guarding:
-    """Gathers the facts for one call; what cannot change meanwhile is asked once. `facts` are those gathered last."""
+    """Gathers the facts for one call. Facts that cannot change meanwhile are queried once. `facts` are the
+    last ones.
+    """
 
     call: DrainCall
     facts: model.DrainFacts | None = None
@@ -188,8 +188,8 @@ class Guarding:
     async def check(
         self, record: model.DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]
     ) -> model.DrainCheck:
-        """Everything that the guards look at, and the failed checks. Changes nothing, and never raises for what
-        cannot be seen.
+        """Gather all facts of the preflight checks, and the failed checks. Changes nothing, and an unreadable fact
+        never raises.
         """
         world = self.call.world
         leaving = bricks_of(record, state.bricks)
@@ -250,14 +250,16 @@ class Guarding:
         )
 
     def _retained(self, trees: Sequence[model.TreeOnBricks]) -> tuple[model.RetainedSource, ...]:
-        """Sources of users who work on the target."""
+        """Return the sources of users who work on the target."""
         world = self.call.world
         cutovers = {one.tree: world.ledger.cutovers.latest(one.tree) for one in trees}
         known = {tree: cutover for tree, cutover in cutovers.items() if cutover is not None}
         return retained_sources(trees, known, retain_s=world.retain_s, now_s=self.call.now_s())
 
     async def _top_directories(self) -> tuple[bytes, ...] | None:
-        """The directories in the volume's root: whatever users can have open lies below one. None where it cannot be read."""
+        """Return the directories in the volume's root, which contain every file that users can open. None if the root
+        cannot be read.
+        """
         world = self.call.world
 
         def read() -> tuple[bytes, ...] | None:
@@ -273,7 +275,7 @@ class Guarding:
             return None
 
     async def content(self, record: model.DrainRecord) -> tuple[CatalogRecord, model.BrickContent] | None:
-        """What the newest whole catalog of the bricks knows of these; None where none does."""
+        """Return the facts about these bricks from the newest complete catalog; None if there is none."""
         if self._content is None:
             scans = [
                 one
@@ -294,8 +296,8 @@ class Guarding:
     async def _marks_of(
         self, record: model.DrainRecord, leaving: Sequence[Brick], state: VolumeState
     ) -> tuple[model.BrickMarks, ...] | None:
-        """Every directory is read for it, so it is asked once where there are none. A drain that was begun sets marks itself, and
-        goes on by them.
+        """Read the marks of earlier drains. This reads every directory, so a result without marks is kept. A drain that
+        has started sets marks itself, so they are not read then.
         """
         ask = self.call.world.marks
         if ask is None or record.notes.task_id is not None:
@@ -305,7 +307,7 @@ class Guarding:
         return self._marks
 
     async def _still_linked(self, paths: Sequence[bytes]) -> tuple[bytes, ...]:
-        """Those that still have several names: they may have been put right since they were scanned."""
+        """Return the paths that still have several names. Others may have been fixed since the scan."""
         look = self.call.world.source.look
 
         def is_linked(path: bytes) -> bool:
@@ -325,7 +327,9 @@ class Guarding:
 
 
 def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
-    """The use of the fullest brick, from the total and free room of each: all copies of a set hold the same. None if one is not known."""
+    """Return the use of the fullest brick, from total and free room. All copies of a set have the same content. None if
+    one is not known.
+    """
     used = [total - free for total, free in rooms if total is not None and free is not None]
     return max(used) if used and len(used) == len(rooms) else None
 
@@ -343,11 +347,13 @@ _WAYS_ON = {
 
 @dataclass(slots=True, kw_only=True)
 class DrainLooker:
-    """Looks at the bricks of one drain. Changes nothing. `audit` is the newest one that this process has made, `check` the
-    guards as they were looked at last. `named` is a walk that only names what is left, and
-    decides nothing. `recovered`: this call has brought back what it could. `host_was_away`: a look of this call missed a host.
-    `not_whole_s` is when a part of the volume was missing last, as far as this call knows (when it began, at first): what moves
-    files may have been waiting for it. `samples` are those that the newest snapshot was judged by.
+    """Takes snapshots for one drain. Changes nothing.
+
+    `audit` is the newest audit by this process, and `check` has the last facts of the preflight checks. `named` is a
+    walk that only names leftovers and decides nothing. `recovered` is set after this call has brought back what it
+    could. `host_was_away` is set if a snapshot of this call missed a host. `not_whole_s` is the last time at which this
+    call saw a part of the volume missing; at first, the time at which the call began. A rebalance process may have been
+    waiting for that part. The newest snapshot was judged by `samples`.
     """
 
     call: DrainCall
@@ -360,13 +366,13 @@ class DrainLooker:
     not_whole_s: float = 0.0
     samples: Sequence[model.DrainSample] = ()
     _silent: tuple[str, float] | None = None
-    """The task that not every host tells of, and since when, by the clock of this process."""
+    """The task that some host does not report, and since when, by the clock of this process."""
 
     def __post_init__(self) -> None:
         self.not_whole_s = self.call.now_s()
 
     async def see(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
-        """The snapshot that decides the next step."""
+        """Take the snapshot that decides the next step."""
         found = await self.volume()
         if found is None:
             return model.DrainSeen(state=None, tasks=None, audit=self.audit)
@@ -400,8 +406,8 @@ class DrainLooker:
         )
 
     def silence(self, record: model.DrainRecord, seen: model.DrainSeen) -> tuple[tuple[str, ...], float]:
-        """Who tells no counters in a look although everything is up, and for how long the looks of this process have found
-        that, in seconds.
+        """Return the hosts that report no counters although everything is up, and for how many seconds the snapshots of
+        this process have found that.
         """
         hosts, task, now_s = (
             rules.silent_hosts(record, seen),
@@ -416,7 +422,7 @@ class DrainLooker:
         return hosts, now_s - self._silent[1]
 
     async def volume(self) -> tuple[VolumeState, tuple[VolumeTask, ...]] | None:
-        """The volume with its tasks; None if glusterd does not report them."""
+        """Return the volume with its tasks; None if glusterd does not report them."""
         found = await told(self.call.world.volume.state_and_tasks())
         self.host_was_away = self.host_was_away or found is None or bool(found[0].peers_down)
         if found is not None and rules.parts_missing(found[0]):
@@ -424,11 +430,11 @@ class DrainLooker:
         return found
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        """The counters of a task; None if glusterd does not report them."""
+        """Return the counters of a task; None if glusterd does not report them."""
         return await told(self.call.world.volume.progress(task))
 
     async def goes_on(self, record: model.DrainRecord) -> bool:
-        """Whether there are hooks that wipe a brick, or give it away, where that is next."""
+        """Return whether the next step wipes a brick or hands it over, and hooks exist for it."""
         hooks, step = self.call.world.hooks, _WAYS_ON.get(record.state)
         if hooks is None or step is None:
             return False
@@ -438,8 +444,8 @@ class DrainLooker:
     def _standstill(
         self, record: model.DrainRecord, task: VolumeTask, progress: TaskProgress | None
     ) -> tuple[str, str]:
-        """Why it is said to stand still, and to have lost what moves files; also by what this look tells: nobody may have
-        watched for long, while files were moved.
+        """Return why the drain counts as stalled, and why its rebalance process counts as lost. The current poll is
+        included, because earlier samples may be old.
         """
         request, now_s = self.call.request, self.call.now_s()
         names = {} if progress is None else progress.names

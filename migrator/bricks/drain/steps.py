@@ -1,4 +1,4 @@
-"""The steps of a drain, each of which may be repeated after a crash."""
+"""The steps of a drain. Each may be repeated after a crash."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ from migrator.operations.model import Finished, Halt
 if TYPE_CHECKING:
     from migrator.ledger.operations import DrainRecords
 
-# Polling Gluster's counters until the rebalance processes have ended; each poll is kept and shown.
+# Polling Gluster's counters until the rebalance processes have ended. Each poll is recorded and shown.
 
 
 _MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
@@ -49,15 +49,15 @@ _PATIENCE_S = 3600.0
 """How long glusterd may not respond, or a host be missing, before the watch ends."""
 
 _HELP_S = 20.0
-"""So long a host that is up may tell nothing before people are told what helps: after a reboot glusterd needs some 10 s
-to meet the others, and to begin what moves files (GlusterFS 10.3).
+"""A host that is up may report no counters for this long before the admin gets a hint. After a reboot glusterd needs
+about 10 s to connect to its peers and to start the rebalance process (GlusterFS 10.3).
 """
 
 
 async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
-    """Return True when Gluster has ended on every host that reports counters, also with a failure; False when another step is
-    due: the task is gone or another one, it stands still, a host that is up is silent for the stall limit, or nothing could be
-    seen for an hour. Gluster continues in any case.
+    """Return True when Gluster has ended on every host that reports counters, also after a failure. Return False when
+    another step is due: the task is gone or was replaced, it is stalled, a host that is up was silent for the stall
+    limit, or the volume could not be read for an hour. Gluster continues in any case.
     """
     call, looker = machine.call, machine.looker
     world, poll_s = call.world, call.request.poll_s
@@ -99,7 +99,7 @@ async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
 
 
 def progress_of(found: model.DrainStanding, step: str, elapsed_s: float) -> DrainProgress:
-    """A standing as a progress display."""
+    """Convert a standing to a progress display."""
     return DrainProgress(
         bricks=found.bricks,
         step=step,
@@ -120,20 +120,20 @@ def progress_of(found: model.DrainStanding, step: str, elapsed_s: float) -> Drai
 
 
 _LOOKS_S = 10.0
-"""A snapshot that fails is taken again for so long before it counts: glusterd answers nothing while another command has the
+"""A failed snapshot is retried for this long before it counts: glusterd does not answer while another command holds the
 volume.
 """
 
 _SETTLE_S = 60.0
-"""So long bricks and hosts may take to be up after a reboot, before a drain that broke off by it, or cannot be told of, waits
-for people.
+"""After a reboot, bricks and hosts may take this long to come up. Until then a drain that broke off, or whose state is
+unknown, does not wait for an admin.
 """
 
 _AGAIN = 3
-"""How often one call restarts a failed drain by itself."""
+"""Limit of automatic restarts of a failed drain in one call."""
 
 RUN_LOCK = "run"
-"""The lock of all writers to either side: held only while a drain is begun, and from its last audit to its commit."""
+"""The lock of all writers to either side, held only at the start of a drain, and from its last audit to its commit."""
 
 _WIPED = (model.PlaceSeen.EMPTY, model.PlaceSeen.UNMOUNTED)
 _EVENTS = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
@@ -148,7 +148,9 @@ _Done = Done[model.DrainState, model.DrainNotes]
 async def wipe_permission(
     world: DrainWorld, site: SiteRecord, record: model.DrainRecord
 ) -> tuple[str | None, tuple[str, ...]]:
-    """The word that allows hooks to wipe these bricks, or the problems that forbid it. A wipe that has begun keeps its word."""
+    """Return the word that allows hooks to wipe these bricks, or the problems that forbid it. A wipe that has begun
+    keeps its word.
+    """
     if record.notes.wipe_word is not None:
         return record.notes.wipe_word, ()
     disks = await world.disks(record.bricks)
@@ -160,8 +162,8 @@ async def wipe_permission(
 class DrainMachine(
     Engine[model.DrainRecord, model.DrainSeen, model.DrainState, model.DrainStep, model.DrainNotes, model.DrainSummary]
 ):
-    """Brings bricks out of the volume, or (`back`) back into it. `left_alone`: a recovery of this call has not brought everything
-    back.
+    """Takes bricks out of the volume, or (`back`) stops the drain. `left_alone` is set if a recovery in this call left
+    files behind.
     """
 
     call: DrainCall
@@ -225,7 +227,7 @@ class DrainMachine(
         """Drive the drain from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
         await self._tell_failure(record, None)
         if not self.back and not rules.taken_back(record.state):
-            # Where a call was killed that asked whether it may be taken back, that comes to nothing.
+            # A killed call may have left a request for a stop. It is void now.
             await self._catch_up(record, HookStep.STOP, HookState.FAILED)
         try:
             summary = await self.drive(record)
@@ -249,7 +251,7 @@ class DrainMachine(
         return step
 
     def decide(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
-        """The next step of this call."""
+        """Return the next step of this call."""
         if self.back:
             return next_step(record, seen) if rules.taken_back(record.state) else rules.begin_stop(record, seen)
         if record.state is model.DrainState.FAILED and (not self._begun or rules.can_recover(seen)):
@@ -257,14 +259,14 @@ class DrainMachine(
         return next_step(record, seen, hand_over=self._hand_over)
 
     def _tries_again(self, record: model.DrainRecord, seen: model.DrainSeen) -> bool:
-        """Whether this call begins a drain anew that has failed under it, which people would do as well: nothing speaks
-        against it, and Gluster could move all but a few files, broke off, has lost the process that moves files, or tells no
-        counters of a host that is up. A new task looks at what is left only.
+        """Return whether this call restarts a drain that failed during it. It does so if no preflight check fails and
+        an admin would do the same: Gluster moved all but a few files, broke off, lost its rebalance process, or reports
+        no counters of a host that is up. A new task examines only the remaining files.
         """
-        # What a recovery has left alone waits for people: Gluster has failed on it, and would again.
+        # Leftovers of a recovery wait for an admin: Gluster has failed on them, and would again.
         if self.back or self.left_alone or record.state is not model.DrainState.FAILED or self._again >= _AGAIN:
             return False
-        # Where the counters are refused, so is a stop.
+        # If Gluster refuses the counters, it refuses a stop too.
         silent = bool(seen.silent) and seen.progress is not None
         return seen.preflight == () and (
             rules.only_few_failed(seen) or rules.broke_off(seen) or bool(seen.lost) or silent
@@ -273,7 +275,9 @@ class DrainMachine(
     def looks_again(
         self, record: model.DrainRecord, step: Halt, seen: model.DrainSeen, *, looks: int, waited_s: float
     ) -> bool:
-        """Whether the next look may say something else by itself: one failed, or what broke a drain off is coming up again."""
+        """Return whether the next snapshot may differ without an act: a query failed, or a host or brick whose absence
+        broke the drain off is coming up again.
+        """
         if step.look_again:
             return looks < LOOKS or waited_s < (_SETTLE_S if self.looker.host_was_away else _LOOKS_S)
         if (
@@ -287,7 +291,7 @@ class DrainMachine(
         return settles and rules.broke_off(seen) and self._again < _AGAIN and waited_s < _SETTLE_S
 
     async def _hands_over(self, record: model.DrainRecord) -> bool:
-        """Whether a removed brick is wiped and handed over: only if that was allowed, and hooks exist for it."""
+        """Return whether a removed brick is wiped and handed over. This needs the confirmation and hooks."""
         if self.back or record.state not in model.OUT_STATES or self.call.request.confirm is None:
             return False
         return await self.looker.goes_on(record)
@@ -300,7 +304,7 @@ class DrainMachine(
         return self.summary(record, model.DrainEnding.WAITS, words, hint)
 
     async def prepare(self, record: model.DrainRecord, act: _Act, seen: model.DrainSeen) -> model.DrainNotes:
-        # What follows a recovery is decided as at the beginning: a drain that had failed is gone on with.
+        # The step after a recovery is decided as at the beginning: a failed drain is resumed.
         self._begun = act.step is not model.DrainStep.RECOVER
         await self._lock(record, act)
         notes = await self._notes_before(record, act, seen)
@@ -317,7 +321,7 @@ class DrainMachine(
         return notes
 
     async def _lock(self, record: model.DrainRecord, act: _Act) -> None:
-        """Passes must not read bricks while a drain begins, nor see the volume change at its commit."""
+        """A pass must not read bricks while a drain begins, nor while a commit changes the volume."""
         commits = (
             act.step is model.DrainStep.AUDIT and self.call.request.commit and record.state not in model.OUT_STATES
         )
@@ -346,7 +350,7 @@ class DrainMachine(
             self._locked = False
 
     async def _notes_before(self, record: model.DrainRecord, act: _Act, seen: model.DrainSeen) -> model.DrainNotes:
-        """The facts to write with the intent."""
+        """Return the facts to record with the intent."""
         if act.step is not model.DrainStep.START or seen.state is None:
             return model.NO_DRAIN_NOTES
         options = self.throttle.before(seen.state)
@@ -366,7 +370,7 @@ class DrainMachine(
         return replace(self.summary(record, ending, words, hint), confirm=confirm)
 
     async def _way_on(self, record: model.DrainRecord, words: str) -> tuple[str, str, str | None]:
-        """What can be done with bricks that are out and were not given away."""
+        """Return the remaining options for bricks that are out of the volume and were not handed over."""
         if not await self.looker.goes_on(record):
             step = "hand-over" if record.state in (model.DrainState.WIPED, model.DrainState.HANDING_OVER) else "wipe"
             return f"{words}; there is no pre-{step} hook, so do that by hand", "", None
@@ -382,7 +386,7 @@ class DrainMachine(
         return self.why_halted(record, step)
 
     def why_halted(self, record: model.DrainRecord, step: Halt) -> model.DrainSummary:
-        """The summary of a halted drain."""
+        """Return the summary of a halted drain."""
         return replace(self.summary(record, model.DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
 
     def stuck(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.DrainSummary:
@@ -396,7 +400,7 @@ class DrainMachine(
     def summary(
         self, record: model.DrainRecord, ending: model.DrainEnding, words: str, hint: str = ""
     ) -> model.DrainSummary:
-        """The summary, with the facts of this process."""
+        """Return the summary, with the facts of this process."""
         audit, check = self.looker.audit or self.looker.named, self.looker.check
         return model.DrainSummary(
             volume=record.volume,
@@ -415,7 +419,7 @@ class DrainMachine(
     # Hooks.
 
     async def around(self, act: _Act, record: model.DrainRecord) -> Around | None:
-        """Those of an audit before a commit, and of the commit."""
+        """Call the hooks around a commit and the audit before it."""
         facts, step = (
             self.call.facts,
             {model.DrainStep.COMMIT: HookStep.COMMIT, model.DrainStep.AUDIT: HookStep.AUDIT}.get(act.step),
@@ -437,14 +441,16 @@ class DrainMachine(
         return Around(step=hooked(record, step), before=before, after=after)
 
     async def _ask(self, record: model.DrainRecord) -> None:
-        """Those before a drain, once in every process that is about to begin it: they are guards. Raises Refused."""
+        """Call the hooks before a drain, which act as checks, once in every process that is about to start it. Raises
+        Refused.
+        """
         hooking = self.hooking()
         if hooking is not None and not self._asked:
             await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
         self._asked = True
 
     async def _end_hooks(self, record: model.DrainRecord) -> None:
-        """Those after a drain that is over, and what killed calls owe of its steps. May be called again."""
+        """Call the hooks after a drain has ended, and those that killed calls still owe. May be called again."""
         out = record.state in model.OUT_STATES
         state = HookState.DONE if out else HookState.STOPPED
         for step in _CLOSED_AT_THE_END:
@@ -457,7 +463,9 @@ class DrainMachine(
             await hooking.catch_up(hooked(record, step), self.call.facts(record, state=state))
 
     async def _do(self, act: model.DrainAct, record: model.DrainRecord, step: HookStep) -> None:
-        """A step that its `pre` hooks do, one brick after the other; a wipe is checked. Raises HookSkipped, Refused, ToolFailed."""
+        """Run a step that its `pre` hooks perform, one brick after the other, and check a wipe. Raises HookSkipped,
+        Refused, ToolFailed.
+        """
         hooking = self.hooking()
         if hooking is None:
             raise ToolFailed("there are no hooks that could do it")
@@ -478,8 +486,8 @@ class DrainMachine(
                 await hooking.around(place, partial(work, name), facts=facts, after=after)
 
     async def _tell_failure(self, record: model.DrainRecord, ended: Ended | None) -> None:
-        """Those that people are told by that they have to look, once for each failure; `ended` None: the call begins, or ended by
-        an exception. May be called again.
+        """Call the hooks that report a failure, once per failure. `ended` is None when the call begins, or ended by an
+        exception. May be called again.
         """
         hooking = self.hooking()
         if hooking is None:
@@ -510,7 +518,7 @@ class DrainMachine(
         return Done(words=f"task {task_id}", notes=model.DrainNotes(task_id=task_id))
 
     async def _watch(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
-        # What has come to its end is looked at once: the last counters are kept so.
+        # A task that has ended is polled at once, to record its last counters.
         async with probing(self.call.world.probing):
             moved = await watch(self, record)
         found = standing(record, self.call.world.ledger.drains.samples(record.id))
@@ -525,16 +533,16 @@ class DrainMachine(
         left = rules.audit_left(self.looker.audit)
         kept = self.looker.audit.explained
         nothing = f"nothing is left but {several(kept, 'name')} of what the volume has" if kept else "nothing is left"
-        # The result is decided by the next look: what was found is no end of this step.
+        # The next snapshot decides the result. Findings do not end this step.
         return Done(words="; ".join(left) or nothing, result=act.intent)
 
     async def _audited(self, record: model.DrainRecord) -> model.AuditSeen:
-        """Every brick walked, with what is proven just now. Raises MigratorError."""
+        """Walk every brick, with the names that are proven now. Raises MigratorError."""
         found = await self.looker.volume()
         world = self.call.world
         bricks = bricks_of(record, () if found is None else found[0].bricks)
         if record.state is model.DrainState.WIPING:
-            # Those that were being wiped at a crash are no bricks any more, and were audited before.
+            # Bricks that were being wiped at a crash are no longer bricks, and were audited before.
             places = await world.places(bricks, record.volume_id)
             bricks = tuple(brick for brick in bricks if places.get(brick.name) not in _WIPED)
         recovery = self._recovery(record, found)
@@ -565,9 +573,9 @@ class DrainMachine(
         if recovery is None or found is None:
             raise ToolFailed("leftovers cannot be brought back now: the state of the volume is not known")
         if problems := condition_problems(found[0]):
-            # A name on a brick that is down looks free, and one copy of a set may be an old one.
+            # A name on a brick that is down seems free, and one copy of a set may be stale.
             raise ToolFailed(f"leftovers cannot be brought back now: {'; '.join(problems)}")
-        # Once per call, even if it fails: an admin must check the rest.
+        # Once per call, even after a failure: an admin must check the rest.
         self.looker.recovered = True
         summary = await recovery.bring_back()
         self.looker.audit = None
@@ -584,9 +592,10 @@ class DrainMachine(
         world = self.call.world
         await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
         if self.looker.audit is not None and self.looker.audit.explained:
-            # An original that stays behind may have been written to meanwhile: hooks take as long as they like.
+            # A file may have been written to meanwhile, since hooks can take long. Then its leftover original is not
+            # proven any more.
             self.looker.audit = await self._audited(record)
-        # After the hooks and the backup, which take time.
+        # This follows the hooks and the backup, which take time.
         problems = rules.commit_problems(record, await self.looker.see(record))
         if problems:
             raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
@@ -609,9 +618,9 @@ class DrainMachine(
         return Done(words="handed over")
 
     async def _check_disk(self, record: model.DrainRecord, name: str) -> None:
-        """Look at the disk of a brick again before a hook destroys what is on it. Raises Refused.
+        """Check the disk of a brick again before a hook destroys its content. Raises Refused.
 
-        Where a killed call has unmounted the file system already, there is nothing to look at.
+        If a killed call has unmounted the file system already, there is nothing to check.
         """
         disks = await self.call.world.disks(record.bricks)
         problems = disk_problems({name: disks[name]} if disks[name].mount or disks[name].unread else {})
@@ -635,7 +644,7 @@ class DrainMachine(
             )
 
     async def _give_up(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
-        """If Gluster has completed, list the leftovers: its counters name none."""
+        """If Gluster has completed, list the leftovers, since its counters name none."""
         found = await self.looker.volume()
         task = None if found is None else rules.own_task(record, model.DrainSeen(state=found[0], tasks=found[1]))
         progress = None if task is None else await self.looker.progress(task)
@@ -700,7 +709,7 @@ class DrainMachine(
         return Done(words="the layout is right")
 
     async def _layout_under_way(self, record: model.DrainRecord) -> str | None:
-        """The id of a fix-layout that goes on: one that was begun before a crash, also where its id was not written down."""
+        """Return the id of a running fix-layout that began before a crash, even if its id was not recorded."""
         volume = self.call.world.volume
         _, tasks = await volume.state_and_tasks()
         for task in tasks:
@@ -718,7 +727,9 @@ class DrainMachine(
     def _recovery(
         self, record: model.DrainRecord, found: tuple[VolumeState, tuple[VolumeTask, ...]] | None
     ) -> Recovery | None:
-        """The recovery for a drain; None where none was asked for, or where it is not known whether its bricks are in the volume."""
+        """Return the recovery for a drain; None if it was not requested, or if it is not known whether the bricks are
+        in the volume.
+        """
         world = self.call.world
         if not self.call.request.recover or found is None or world.leftovers is None or world.recovery is None:
             return None
