@@ -1,4 +1,4 @@
-"""Verifications as values, and which digests may be carried over from earlier ones. Pure."""
+"""Verifications as values, and the rules for carrying over digests from earlier ones. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class DigestPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFacts:
-    """Attributes of a file on one side when it was listed; every change of content changes one of them."""
+    """Attributes of a file on one side when it was listed. Every change of content changes one of them."""
 
     ino: int
     size_bytes: int
@@ -63,8 +63,8 @@ class SideFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentReading:
-    """The verification that read the content, and the clock of each side before that side was synced, which was before any
-    content was read. None: unknown.
+    """The verification that read the content, and the clock of each side before its sync, which came before any content
+    was read. None: unknown.
     """
 
     verification: int
@@ -88,12 +88,13 @@ class VerificationRecord:
 
     `expected` counts, by kind, losses that the target is known to have; they are reported, but are no differences.
 
-    `paths` counts all compared paths, `files` the regular files among them, `equal_paths` those without a difference.
-    A file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists all differences;
+    `paths` counts all compared paths, `files` the regular files among them, `equal_paths` those without a difference. A
+    file with several names counts once in `size_bytes` and `digested_bytes`. `differences_file` lists all differences;
     `examples` are the first of each kind, and are not kept in the ledger.
 
-    `trees` are the covered user trees; empty: the whole batch. The content of `digested_files` was read on both sides by this
-    verification, that of `carried_files` by an earlier one, with no change since on either side, or from an archive; it was equal.
+    `trees` are the covered user trees; empty: the whole batch. This verification read the content of `digested_files`
+    on both sides. The content of `carried_files` was read by an earlier one, with no change since on either side, or in
+    an archive. All of it was equal.
     """
 
     id: int
@@ -124,7 +125,8 @@ class VerificationRecord:
 
     @property
     def percent_content(self) -> float | None:
-        """Percent of the bytes whose content, and not only the attributes, is proven equal; None if there are no bytes.
+        """Percent of the bytes whose content is proven equal, and not only their attributes; None if there are no
+        bytes.
 
         Rounded down to one digit, so 100 means all of them.
         """
@@ -138,7 +140,7 @@ class VerificationRecord:
         return self.digested_bytes + self.carried_bytes
 
     def covers(self, tree: bytes) -> bool:
-        """Whether it compared this tree of its batch."""
+        """Whether the verification compared this tree of its batch."""
         return not self.trees or tree in self.trees
 
 
@@ -176,8 +178,8 @@ def facts_of(entry: Entry) -> SideFacts:
 
 
 def earlier_verifications(records: Iterable[VerificationRecord], policy: DigestPolicy) -> Sequence[VerificationRecord]:
-    """The verifications whose manifests may be used, the best first: the newest of those that read at least the share wanted
-    now. One that is not whole proves nothing.
+    """The verifications whose manifests may be used, the best first: the newest of those that read at least the present
+    share. A verification that is not whole proves nothing.
     """
     usable = [
         record

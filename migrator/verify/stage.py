@@ -49,9 +49,9 @@ async def compare_with_catalogs(
     trees: tuple[bytes, ...],
     workers: int,
 ) -> tuple[str, ...]:
-    """Account for every path that any of the scans saw in the trees; return why catalogs could not be used.
+    """Account for every path that any scan saw in the trees; return why catalogs could not be used.
 
-    A directory that the walk missed is walked now, and the rest queried again: it may hold more than any scan saw.
+    Walk a directory that the walk missed now, and query the rest again: the directory may hold more than any scan saw.
     """
     catalogs = [scan.name for scan in scans]
     kept = [scan.name for scan in scans if scan.finished_at_s is not None or not _is_taken_away(scan)]
@@ -70,7 +70,7 @@ async def compare_with_catalogs(
 async def _account_piece(
     piece: Sequence[bytes], comparison: walk.TreeComparison, tally: walk.Tally, workers: int
 ) -> None:
-    """Proceed from the outermost paths inwards: paths in a directory that is walked now wait for the walk."""
+    """Proceed from the outermost paths inwards: paths in a directory that is walked now wait for that walk."""
     left = set(piece)
     while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
         outermost = sorted(path for path in left if not _has_above(path, left))
@@ -114,11 +114,11 @@ def _has_above(path: bytes, directories: Container[bytes]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """A batch of a plan (checked when it was read) to verify, how, and with how many worker threads.
+    """A batch of a plan to verify (checked when it was read), the method, and the number of worker threads.
 
-    `trees` are the user trees of the batch to compare; empty: all. With `carry`, content that an earlier verification of
-    this site read is not read again if the file has not changed since on either side (`is_carried_over`). `held_entries`
-    bounds the names of one directory that a worker holds in memory.
+    `trees` are the user trees of the batch to compare; empty: all. With `carry`, content that an earlier verification
+    of this site read is not read again if the file has not changed since on either side (`is_carried_over`).
+    `held_entries` bounds the names of one directory that a worker holds in memory.
     """
 
     plan: Plan
@@ -134,8 +134,8 @@ _Checked = tuple[SiteRecord, TargetCapabilities, BatchState, Batch, tuple[bytes,
 
 
 def _check_request(request: VerifyRequest, ledger: "Ledger", own: "Ledger") -> _Checked:
-    """The site, what its target keeps, the state of the batch, the batch with the trees to compare alone, and these trees (empty
-    if they are the whole batch).
+    """The site, the capabilities of its target, the state of the batch, the batch reduced to the trees to compare, and
+    these trees (empty if they are the whole batch).
 
     Raises UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet.
     """
@@ -190,12 +190,12 @@ def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
 
 _SHOW_EVERY_S = 0.5
 EXAMPLES_PER_KIND = 3
-"""Differences of each kind that are shown with the result; the list beside the manifest has all."""
+"""The most differences of each kind in the result; the list beside the manifest has all."""
 
 
 def exit_code(record: VerificationRecord) -> ExitCode:
-    """REFUSED if the verification is not whole, because it then proves nothing. ATTENTION if it is whole and found differences,
-    which expected losses are not.
+    """REFUSED if the verification is not whole, because it then proves nothing. ATTENTION if it is whole and found
+    differences; expected losses do not count.
     """
     if not record.whole:
         return ExitCode.REFUSED
@@ -223,12 +223,16 @@ def _summary(record: VerificationRecord) -> str:
 class Verification:
     """Compares both sides of a batch as they are now, and writes the manifest of what arrived. Call `run` once.
 
-    The caller holds the lock `run`, and passes file systems that were opened for this call. The batch becomes verified only
-    if the verification is whole and found no difference; a verified batch that fails goes back to seeded. A verification of
-    some trees never makes the batch verified, and withdraws that state only if it finds differences. `archived` is the
-    content of proven archives; without it every path of the plan's reap list may be absent, as for a user who moves back to
-    the source. `own` is the migration's ledger if `ledger` is that of a rollback: it has the site and the earlier verifications.
-    With `storage`, the walk waits for lost storage of the target, and reads again what was unreadable meanwhile.
+    The caller holds the lock `run`, and passes file systems that were opened for this call.
+
+    The batch becomes verified only if the verification is whole and found no difference; a verified batch that fails
+    goes back to seeded. A verification of some trees never makes the batch verified, and withdraws that state only if
+    it finds differences.
+
+    `archived` is the content of proven archives. Without it every path of the plan's reap list may be absent, as for a
+    user who moves back to the source. `own` is the migration's ledger if `ledger` is that of a rollback; it has the
+    site and the earlier verifications. With `storage`, the walk waits for lost storage of the target, and reads again
+    what was unreadable meanwhile.
     """
 
     request: VerifyRequest
@@ -247,11 +251,11 @@ class Verification:
     _began_s: float = field(init=False, default=0.0)
 
     async def run(self) -> VerificationRecord:
-        """The whole stage.
+        """Run the stage.
 
-        Raises UsageError if plan or batch do not match the site, Refused if a guard trips before anything is read (one that
-        trips later makes the record not whole), Interrupted on cancellation, and MigratorError if the manifest cannot be
-        written.
+        Raises UsageError if plan or batch do not match the site, Refused if a check fails before anything is read (a
+        later failure makes the record not whole), Interrupted on cancellation, and MigratorError if the manifest cannot
+        be written.
         """
         self._began_s = self.clock.monotonic_s()
         site, capabilities, state, batch, trees = _check_request(self.request, self.ledger, self.own or self.ledger)
@@ -334,7 +338,7 @@ class Verification:
                 carrying.close()
 
     def _begin_reading(self, number: int) -> ContentReading:
-        """Sync both sides, and note what their clocks showed before that (see `is_carried_over`)."""
+        """Record the clocks of both sides, then sync both sides (see `is_carried_over`)."""
         source_clock_ns: int | None = int(self.clock.now_s() * NS_PER_S)
         try:
             target_clock_ns: int | None = self.target.clock_ns()
@@ -343,7 +347,8 @@ class Verification:
         try:
             self.source.sync()
         except OSError:
-            # Writes of some client to the source failed. The source can still be read, and users will repeat their writes.
+            # Some client's writes to the source failed. The source can still be read, and users will repeat their
+            # writes.
             source_clock_ns = None
         # Sync first: digests are read from the disks, with cold caches.
         self.target.sync()

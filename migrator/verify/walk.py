@@ -42,9 +42,9 @@ _STOP_WITHIN_S = 1.0
 
 @dataclass(slots=True)
 class StorageWait:
-    """Polls the storage targets. If a poll fails, nothing is known and nothing is waited for.
+    """Polls the storage targets. If a poll fails, nothing is known, and the walk does not wait.
 
-    To be created in the event loop of the verification. `say` reports what is lost, and that it is back.
+    Create it in the event loop of the verification. `say` reports lost storage, and its return.
     """
 
     storage: StorageTargets
@@ -72,7 +72,7 @@ class StorageWait:
         return was_lost
 
     def was_lost(self, *, stopped: Callable[[], bool]) -> bool:
-        """The same from another thread; true means that the read should be retried."""
+        """As `until_back`, from another thread; if it returns True, retry the read."""
         waiting = self.until_back(stopped=stopped)
         return asyncio.run_coroutine_threadsafe(waiting, self._loop).result() and not stopped()
 
@@ -218,7 +218,9 @@ class WorkPool(Generic[Wide, Narrow]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The digest of content that is equal on both sides, which verification read it, and whether that was an earlier one."""
+    """The digest of content that is equal on both sides, the verification that read it, and whether that was an earlier
+    one.
+    """
 
     digest: bytes
     reading: model.ContentReading
@@ -228,7 +230,7 @@ class Content:
 class Tally:
     """The counters of one verification, which feed its manifest. Thread-safe.
 
-    Every name of a file adds its part of the size, so that a file with several names counts once; the sums are rounded down.
+    Every name of a file adds its part of the size, so a file with several names counts once; the sums are rounded down.
     """
 
     def __init__(self, draft: "ParquetDraft") -> None:
@@ -255,7 +257,7 @@ class Tally:
         content: Content | None = None,
         archived: ArchivedMember | None = None,
     ) -> None:
-        """Count a path of the source. If it arrived without a difference, it goes into the manifest."""
+        """Count a path of the source, and add it to the manifest if it arrived without a difference."""
         with self._lock:
             self.paths += 1
             size_bytes = source.size_bytes // max(source.nlink, 1)
@@ -263,7 +265,7 @@ class Tally:
                 self.files += 1
                 self.size_bytes += size_bytes
             if archived is not None or (content is not None and content.carried):
-                # The content of an archive was read back from it before it counted as proven.
+                # The content of an archive counts as proven only after it was read back.
                 self.carried_files += 1
                 self.carried_bytes += size_bytes
             elif content is not None:
@@ -372,7 +374,7 @@ class _Digests:
 
 
 _PAUSES_S = (1.5, 3.0)
-"""Longer than the caches of a Gluster client hold what a listing left in them (1 s by default)."""
+"""Longer than a Gluster client caches the result of a listing (1 s by default)."""
 
 
 class ContentComparison:
@@ -392,7 +394,8 @@ class ContentComparison:
                 for pause_s in _PAUSES_S:
                     if digest.size_bytes >= entry.size_bytes or self._changed_since(file_system, entry):
                         break
-                    # Nothing was changed: right after a listing a Gluster mount may give a file of mode 1000 short.
+                    # Nothing has changed: immediately after a listing, a Gluster mount may return a file of mode 1000
+                    # truncated.
                     time.sleep(pause_s)
                     digest = digests.of(entry)
             except OSError as error:
@@ -500,7 +503,7 @@ def compare_links(draft: "ParquetDraft", tally: Tally, capabilities: TargetCapab
         if isinstance(found, Loss):
             tally.note(losses=[found])
         elif finding.kind is not LinkFindingKind.OUTSIDE or not tally.unread:
-            # Other names outside the batch may be unreadable ones, and then the record is not whole anyway.
+            # Names outside the batch may be unreadable ones; the record is then not whole anyway.
             tally.note([found])
 
 
@@ -539,9 +542,9 @@ class Absence:
 class Absences:
     """Decides which absences are expected. Thread-safe.
 
-    `reaped` is the plan's reap list of the `trees`, None if it reaps nothing. An archived path may be absent only if a proven
-    archive in `archived` holds it as it is now on the source. `archived` None: the list suffices, as for a user who moves back
-    to the source, which has all of it.
+    `reaped` is the plan's reap list of the `trees`, None if it reaps nothing. An archived path may be absent only if a
+    proven archive in `archived` holds its present content on the source. If `archived` is None, the list suffices, as
+    for a user who moves back to the source, which has everything.
     """
 
     capabilities: TargetCapabilities
@@ -564,7 +567,9 @@ class Absences:
         return absence(source, self.capabilities)
 
     def of(self, source: Entry) -> Absence | None:
-        """Why a path may be absent; None: it is missing. Raises Refused as its making does."""
+        """Why a path may be absent; None: it is missing. Raises Refused if an index of an archive is missing or
+        differs.
+        """
         if (lost := self.impossible(source)) is not None:
             return Absence(loss=lost)
         if self.reaped is None or source.type is not EntryType.FILE:
@@ -802,7 +807,7 @@ class TreeComparison:
             self._missing(source)
 
     def _look(self, path: bytes, *, on_source: bool) -> tuple[bool, Entry | None]:
-        """Whether it is known what a side has at a path, and that. Counts a path that cannot be looked up."""
+        """Whether the state of a path on a side is known, and its entry. Counts a path that cannot be looked up."""
         try:
             return True, look_or_prove_gone(self.source if on_source else self.target, path)
         except OSError as error:
