@@ -1,1 +1,1 @@
-"""`purge`: free the source of moved users, against proof of every file."""
+"""`purge`: frees the source of moved users, after every file is proven to be on the target."""

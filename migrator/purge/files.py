@@ -1,4 +1,4 @@
-"""Removing a user tree from the source by descriptor, in a directory that only root can enter."""
+"""Removes a user tree from the source by descriptor, in a directory that only root can enter."""
 
 import errno
 import os
@@ -21,9 +21,11 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class MountedPlaces:
-    """The source's `.migrator-purge`, through its mount. Paths are relative to the source's root; symlinks are never followed,
-    mount points never entered. Blocking and thread-safe. All methods raise OSError, and Refused if others than root can
-    change the directory. Holds the root open until `close`, which may be called again.
+    """The source's `.migrator-purge`, through its mount. Paths are relative to the source's root; never follows
+    symlinks or enters mount points.
+
+    Blocking and thread-safe. All methods raise OSError, and Refused if users other than root can change the directory.
+    Holds the root open until `close`, which may be called again.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -58,7 +60,7 @@ class MountedPlaces:
             facts = os.stat(name, dir_fd=above_fd, follow_symlinks=False)
             if facts.st_ino & INO_MASK != ino or facts.st_dev != self._device or not stat.S_ISDIR(facts.st_mode):
                 raise OSError(errno.ESTALE, "another directory stands in its place", tree)
-            # A rename replaces an empty directory; only this program puts anything into the place.
+            # A rename replaces an empty directory; nothing but this program writes to the place.
             os.rename(name, TREE_NAME, src_dir_fd=above_fd, dst_dir_fd=place_fd)
             moved = os.stat(TREE_NAME, dir_fd=place_fd, follow_symlinks=False)
             if moved.st_ino & INO_MASK != ino:
@@ -68,7 +70,7 @@ class MountedPlaces:
             os.fsync(above_fd)
 
     def close_directory(self, path: bytes, expected: Entry) -> None:
-        """Give a directory of a place to root with mode 0700, so that processes that have it open can neither add nor
+        """Give a directory of a place to root with mode 0700: processes that have it open can then neither add nor
         remove names. Raises OSError (ESTALE) if inode, owner or mode are not as expected. May be called again.
         """
         with self._root.directory(path) as fd:
@@ -86,9 +88,10 @@ class MountedPlaces:
             os.fchmod(fd, CLOSED_MODE)
 
     def raise_up(self, path: bytes, place: bytes, *, ino: int, known_as: bytes) -> bytes:
-        """Move a closed directory of a place up into the place itself, so that no path below it is too long for the
-        file system, and store its known path in an attribute. Returns its new path. Raises OSError (ESTALE) for
-        another inode.
+        """Move a closed directory of a place up into the place itself, to keep all paths below it short enough for the
+        file system.
+
+        Stores its known path in an attribute, and returns its new path. Raises OSError (ESTALE) for another inode.
         """
         name = b"%s%016x" % (_RAISED, ino)
         with (
@@ -116,8 +119,8 @@ class MountedPlaces:
         return found
 
     def remove(self, path: bytes, expected: Entry) -> bool:
-        """Unlink a file whose metadata, ctime included, still match by descriptor. Returns False, and leaves the
-        file, if they do not.
+        """Unlink a file if its metadata, ctime included, still match by descriptor. Otherwise leaves it and returns
+        False.
         """
         pinning = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
         with (
@@ -152,7 +155,9 @@ class MountedPlaces:
 
 
 def _is(facts: os.stat_result, expected: Entry) -> bool:
-    """Whether the file is the one that was read. The link count may differ: it changes with the file's other names."""
+    """Whether the file is the one that was read. The link count may differ, because it changes with the file's other
+    names.
+    """
     return (
         facts.st_dev == expected.dev
         and facts.st_ino & INO_MASK == expected.ino

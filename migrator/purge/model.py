@@ -1,4 +1,4 @@
-"""Freeing the source of moved users: requests, proofs, outcomes. Pure."""
+"""Requests, proofs and outcomes of a purge of moved users' source trees. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,23 +15,25 @@ TREE_NAME = b"tree"
 """The name of a tree in its place there."""
 
 CONFIRM_CHARACTERS = 12
-"""The least number of characters of the checksum that confirm a plan."""
+"""The minimum length of the checksum that confirms a plan."""
 
 FINDINGS_KEPT = 1000
-"""The most findings that are listed for a tree; the others are only counted."""
+"""The maximum number of findings listed for a tree; further ones are only counted."""
 
 
 def purge_place(cutover: CutoverRecord) -> bytes:
-    """The place of one attempt, relative to the source's root. After a crash it identifies the tree in it: attempts
-    of other ledgers have other places.
+    """The place of one attempt, relative to the source's root. After a crash it identifies the tree in it, because
+    attempts in other ledgers have other places.
     """
     return b"%s/cutover-%s" % (PURGE_NAME, cutover.own_name.encode("ascii"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A tree of a purge: its newest cutover, and its proofs: the verification of that cutover, and those of what a
-    rollback carried to the source before it was given up, oldest first (None: nothing was carried).
+    """A tree of a purge: its newest cutover and its proofs.
+
+    The proofs are the verification of that cutover, and the verifications of what a rollback carried to the source
+    before it was given up, oldest first (None: nothing was carried).
     """
 
     record: CutoverRecord
@@ -58,9 +60,9 @@ class LeadsTo(StrEnum):
 
 
 class Judgement(StrEnum):
-    """Whether a path of the source is on the target. `covered`: yes; `read`: yes, and its content on the source was read
-    again and has the verified digest; `changed`, `gone`: it was there, and its user changed or removed it later; `open`:
-    not known, so it stays.
+    """Whether a path of the source is on the target. `covered`: yes. `read`: yes, and its content on the source was
+    read again and has the verified digest. `changed`, `gone`: it was there, and its user changed or removed it later.
+    `open`: not known, so it stays.
     """
 
     COVERED = "covered"
@@ -90,7 +92,7 @@ def stays(words: str) -> Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeFinding:
-    """A path of the source that stays, and why. The path is relative to the source's root, as the user knew it."""
+    """A path of the source that stays, and the reason. The path is relative to the source's root, as the user knew it."""
 
     path: bytes
     words: str
@@ -109,12 +111,12 @@ class TreeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePurge:
-    """The result of one tree. `due_at_s`: when its retention ends, if it is not over.
+    """The result of one tree. `due_at_s` is the end of its retention, if that is not over.
 
-    `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their
-    ctime or inode changed or on request. `changed` and `gone` count names that the user changed or removed on the
-    target after the move. `outside` counts files with names outside the tree, which stay. `findings` lists the first
-    of `open_paths` paths that are not known to be on the target; `kept_in` is the directory that holds them, None if
+    `sum` is what it holds or held. `read_again` counts files whose content was read on the source, because their ctime
+    or inode changed or on request. `changed` and `gone` count names that the user changed or removed on the target
+    after the move. `outside` counts files with names outside the tree, which stay. `findings` lists the first of
+    `open_paths` paths that are not known to be on the target. `kept_in` is the directory that holds them, None if
     nothing was moved.
     """
 
@@ -157,8 +159,8 @@ class PurgeSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A file of the target that holds the content of other files; `path` is relative to the target's root.
-    `size_bytes` is its size when it was read back, None if the ledger does not have it as proven.
+    """A file of the target that holds the content of other files; `path` is relative to the target's root. `size_bytes`
+    is its size when it was read back, None if the ledger has no proof of it.
     """
 
     path: bytes
@@ -167,11 +169,11 @@ class Archive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """A verified path: the metadata of the source at that time, and the digest of its content on both sides (None if
-    it was not read). `ino` is None if the manifest lacks it.
+    """A verified path: its metadata on the source at that time, and the digest of its content on both sides (None if it
+    was not read). `ino` is None if the manifest lacks it.
 
-    `archive`: the archive with the content, which is then not at the path itself on the target. `later`: the proof
-    does not come from the cutover but from a verification after the start of a rollback that was given up.
+    `archive` is the archive that has the content; the target then has nothing at the path itself. `later`: the proof
+    comes from a verification after the start of a rollback that was given up, not from the cutover.
     """
 
     path: bytes

@@ -1,4 +1,4 @@
-"""The proofs of one tree from a manifest, in an index on disk: memory does not grow with the tree."""
+"""The proofs of one tree from a manifest, in an index on disk: memory use does not depend on the size of the tree."""
 
 import sqlite3
 import tempfile
@@ -57,9 +57,11 @@ class ManifestFiles:
         skipped: Iterable[Sequence[ReapRow]],
         newer: Sequence[str],
     ) -> "Iterator[IndexedProofs]":
-        """The proofs of one tree, for the length of the block. Manifests in `newer` take precedence, the last one
-        most. `archives` has the sizes of the tree's proven archives by number; `skipped` has the rows of the plan's
-        reap list that it skips. Raises Refused if the manifest is missing or unreadable. Blocking.
+        """The proofs of one tree, for the duration of the block.
+
+        Manifests in `newer` take precedence, later ones over earlier ones. `archives` has the sizes of the tree's
+        proven archives by number; `skipped` has the rows of the plan's reap list that it skips. Raises Refused if the
+        manifest is missing or unreadable. Blocking.
         """
         self._scratch.directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="purge-", dir=self._scratch.directory) as directory:
@@ -67,7 +69,7 @@ class ManifestFiles:
             database.row_factory = sqlite3.Row
             proofs = IndexedProofs(database, tree, archives)
             try:
-                # A crash discards the index, so it need not reach the disk.
+                # A crash discards the index, so it need not be durable.
                 for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
                     database.execute(f"PRAGMA {pragma}")
                 database.executescript(_SCHEMA)
@@ -83,8 +85,8 @@ class ManifestFiles:
 
 
 class IndexedProofs:
-    """The proofs of one tree, and the notes of one purge beside them, over the index. Thread-safe. Notes need not survive a
-    crash: the next run collects them again.
+    """The proofs of one tree in the index, with the notes of one purge. Thread-safe. Notes need not survive a crash:
+    the next run collects them again.
     """
 
     def __init__(self, database: sqlite3.Connection, tree: bytes, archives: Mapping[int, int]) -> None:
@@ -94,14 +96,16 @@ class IndexedProofs:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Close the index when no query runs. Threads of a purge that was stopped may still ask: then sqlite3 raises an error,
-        whereas it crashes if the index is closed during a query.
+        """Close the index when no query runs.
+
+        Threads of a stopped purge may still query it: sqlite3 then raises an error, but would crash if the index was
+        closed during a query.
         """
         with self._lock:
             self._database.close()
 
     def of_block(self, paths: Sequence[bytes]) -> Mapping[bytes, Proof]:
-        """The proofs of some paths, without those that have none."""
+        """The proofs of some paths; paths without a proof are left out."""
         found: dict[bytes, Proof] = {}
         for start in range(0, len(paths), _ASKED_AT_ONCE):
             asked = paths[start : start + _ASKED_AT_ONCE]
@@ -145,8 +149,8 @@ class IndexedProofs:
             )
 
     def link_sum(self) -> tuple[PurgeSum, int]:
-        """Of the noted files: what removing them frees (no inodes and bytes of files with other names), and how many
-        have other names.
+        """The sum that removing the noted files frees (without inodes and bytes of files with other names), and the
+        number of files with other names.
         """
         query = """
             SELECT coalesce(sum(seen), 0), coalesce(sum(seen >= nlink), 0),
@@ -172,7 +176,7 @@ _ROWS = f"""
     SELECT {", ".join(_SIGNED.format(name=name) if name in _UNSIGNED else name for name in _COLUMNS)}, $later
     FROM read_parquet($manifest) WHERE path = $tree OR path >= $first AND path < $end
 """  # noqa: S608 # columns of this module
-"""Row groups with other paths are not read: a manifest is in order of path."""
+"""DuckDB skips row groups with other paths, because a manifest is in order of path."""
 
 
 def _fill(database: sqlite3.Connection, scratch: Scratch, manifest: str, tree: bytes, *, later: bool) -> None:
@@ -180,7 +184,7 @@ def _fill(database: sqlite3.Connection, scratch: Scratch, manifest: str, tree: b
     into = "INSERT OR REPLACE INTO proofs" if later else "INSERT INTO proofs"
     within = {"tree": tree, "first": tree + b"/", "end": tree + b"0"}
     try:
-        # One thread keeps the order, in which SQLite inserts fastest.
+        # One thread keeps the order; SQLite inserts rows in order fastest.
         with connect(scratch, threads=1) as rows:
             rows.execute(_ROWS, {**within, "manifest": manifest, "later": later})
             while block := rows.fetchmany(_BATCH_ROWS):

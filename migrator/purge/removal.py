@@ -1,4 +1,4 @@
-"""Judging every path of a tree by its proof, and removing it by descriptor."""
+"""Judges every path of a tree by its proof, and removes it by descriptor."""
 
 import asyncio
 import contextlib
@@ -48,15 +48,15 @@ LOG = logging.getLogger("migrator.purge")
 class PurgeWorld:
     """The ports.
 
-    `link` returns where the path of a tree's user leads (blocking; raises OSError). `backup` returns whether the
-    required backup of the target is recorded. `back_up` copies the ledger under a name before anything is freed
-    (blocking). Without `hooks` none are called.
+    `link` returns the side to which the path of a tree's user leads (blocking; raises OSError). `backup` returns
+    whether the required backup of the target is recorded. `back_up` copies the ledger under a name before anything is
+    freed (blocking). Without `hooks` none are called.
 
     `carried` returns the verifications of what rollbacks of a cutover carried to the source, oldest first; None if
     nothing was carried (blocking; raises MigratorError).
 
-    `archived` returns the current content of proven archives. `skipped` returns the rows of the reap list of the
-    tree's plan that it skips (blocking; raises Refused if plan or list cannot be read).
+    `archived` returns the current content of proven archives. `skipped` returns the rows of the reap list of the tree's
+    plan that it skips (blocking; raises Refused if plan or list cannot be read).
     """
 
     source: SourceFileSystem
@@ -84,11 +84,11 @@ class PurgeWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRequest:
-    """The request for a purge. `confirm` is the checksum as given. `named`: the user was named, so a
-    tree that may not be purged is a refusal and is not left for later.
+    """The request for a purge. `confirm` is the checksum from the command line. `named`: the user was named, so a tree
+    that may not be purged is refused instead of left for later.
 
-    `vouched`: the freeze hook vouches for writers that cannot be seen. `names_per_s` limits removals; fewer are
-    removed while probes exceed `max_latency_s` (None: no limit).
+    `vouched`: the freeze hook vouches for writers that cannot be seen. `names_per_s` limits removals; the rate falls
+    while probes exceed `max_latency_s` (None: no limit).
     """
 
     trees: Sequence[UserTree]
@@ -144,9 +144,10 @@ LOOK_EVERY_S = 2.0
 
 @dataclass(slots=True, kw_only=True)
 class Pace:
-    """Removes at most `most` names per second, and fewer while new probes, of whichever process, exceed the latency limit.
+    """Removes at most `most` names per second, and fewer while new probes, of any process, exceed the latency limit.
 
-    `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `say` gets changes of the rate.
+    `max_latency_s` is the limit of site.toml (None: no limit); a tuned limit replaces it. `say` receives changes of the
+    rate.
     """
 
     probes: ProbeRecords
@@ -181,8 +182,8 @@ class Pace:
             await self.clock.sleep(begin_s - now_s)
 
     def _look(self, now_s: float) -> None:
-        """Read the probes since the last call by number, so that a clock that was set back hides none. Without a
-        limit they are skipped: a limit that is tuned later does not apply to them.
+        """Read the probes since the last call by number, because times would hide some after a clock was set back.
+        Without a limit they are skipped: a limit that is tuned later does not apply to them.
         """
         tuned = self.controls.now().tuned
         limit_s = (None if tuned is None else tuned.limits.max_latency_s) or self.max_latency_s
@@ -215,7 +216,7 @@ _NOTHING = PurgeSum(names=0, inodes=0, size_bytes=0)
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """Counts and findings of a tree. Threads change it while they hold its `lock`. `sum` is what a survey found."""
+    """Counts and findings of a tree. Threads change it while they hold its `lock`. `sum` is the result of a survey."""
 
     sum: PurgeSum = _NOTHING
     outside: int = 0
@@ -259,10 +260,11 @@ _Value = TypeVar("_Value")
 
 
 class Judge:
-    """Judges the paths of one tree where it is `placed`, by its `proofs`.
+    """Judges the paths of one tree at its location `placed`, by its `proofs`.
 
-    Without a proof, paths that the plan skipped may go if they were released by name. The user was let in after the cutover,
-    and possibly again after a rollback that was given up: what they did since counts as theirs.
+    A path without a proof may be removed if the plan skipped it and it was released by name. The user could enter the
+    target after the cutover, and possibly again after a rollback that was given up: later changes there count as the
+    user's.
     """
 
     def __init__(
@@ -289,8 +291,8 @@ class Judge:
         self._above: OrderedDict[bytes, int] = OrderedDict()
 
     def may_go(self, entry: Entry, path: bytes, proof: model.Proof | None, found: Found) -> bool:
-        """Whether a path may be removed; counts it, and why it stays. `entry` has its current path, `path` is the one by
-        which its user knew it.
+        """Whether a path may be removed. Counts it, or records why it stays. `entry` has its current path, `path` is
+        the one by which the user knew it.
         """
         if proof is None and (released := self._released(entry, path)) is not None:
             with found.lock:
@@ -315,7 +317,9 @@ class Judge:
         return proof is not None
 
     def _released(self, entry: Entry, path: bytes) -> bool | None:
-        """Whether a path that the plan skips, and that is as in its reap list, was released by name; None for any other path."""
+        """Whether a path that the plan skips, unchanged since its reap list, was released by name; None for any other
+        path.
+        """
         row = self._proofs.skipped(path) if entry.type is EntryType.FILE else None
         if row is None or not is_listed(row, entry):
             return None
@@ -375,7 +379,7 @@ class Judge:
         try:
             return self._target.look(path)
         except OSError as error:
-            # A path component is no directory, so the path is missing; the ctime of that component tells since when.
+            # A path component is no directory, so the path is missing; the ctime of that component shows since when.
             if error.errno in _NO_DIRECTORY:
                 return None
             raise
@@ -501,19 +505,21 @@ class Survey:
 
 
 _PART_NAMES = 64
-"""Names that a thread takes at a time; so many are in flight when the purge is stopped."""
+"""The number of names that a thread takes at a time, and so the number in flight when the purge is stopped."""
 _WATCH_EVERY_S = 30.0
 _TRIES = 3
-"""How often a path that changed before its removal is judged again, and a directory that is not empty is read again."""
+"""The limit on judging a path again that changed before its removal, and on reading a directory again that is not
+empty.
+"""
 DEEP_BYTES = 2048
-"""Directories with longer paths are moved up first, since a place's path is longer than the tree's. GlusterFS 10.3
-takes paths of about 4,080 bytes; for longer ones it reports success and removes nothing.
+"""Directories with longer paths are moved up first, because a place's path is longer than the tree's. GlusterFS 10.3
+accepts paths of about 4,080 bytes; for longer ones it reports success and removes nothing.
 """
 
 
 @dataclass(slots=True, eq=False)
 class _Directory:
-    """A directory to be removed: its number of unfinished subdirectories, and whether something in it stays."""
+    """A directory to remove: the number of its unfinished subdirectories, and whether something in it stays."""
 
     path: bytes
     above: "_Directory | None"
@@ -524,8 +530,10 @@ class _Directory:
 
 @dataclass(slots=True, kw_only=True)
 class Removal:
-    """Removes a tree from its place. Paths that are not as verified stay, with the directories above them. `watch` is called at
-    intervals, and raises if nothing may be removed any more. `_waiting` has directories, the deepest last; `_busy` are in progress.
+    """Removes a tree from its place. Paths that are not as verified stay, with the directories above them.
+
+    `watch` is called at intervals, and raises if nothing may be removed any more. `_waiting` has directories, the
+    deepest last; `_busy` are in progress.
     """
 
     call: Call
@@ -606,8 +614,8 @@ class Removal:
         return True
 
     async def _leave(self, directory: _Directory) -> None:
-        """A directory is done: remove it unless something in it stays, and each parent that has no other subdirectory
-        left.
+        """Finish a directory: remove it unless something in it stays, and then each parent without remaining
+        subdirectories.
         """
         left: _Directory | None = directory
         while left is not None:
@@ -702,7 +710,7 @@ class Removal:
         return goes
 
     def _remove_directory(self, directory: _Directory) -> bool:
-        """Whether the directory is removed."""
+        """Remove the directory; return whether it is gone."""
         try:
             self.call.world.places.remove_directory(directory.path)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Which trees and paths may be purged, and how fast. Pure."""
+"""Which trees and paths may be purged, and at which rate. Pure."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ _OTHERS = 0o077
 def left_alone(
     tree: UserTree, record: cutover.CutoverRecord | None, *, now_s: float, retain_s: float
 ) -> model.TreePurge | None:
-    """Why a tree is not purged, by its newest cutover in the ledger; None if its purge may begin, has begun, or is done."""
+    """Why the newest cutover of a tree forbids its purge; None if the purge may begin, has begun, or is done."""
     user, due_at_s = tree.user, None
     if record is None:
         words = f"{user} was not cut over: see `migrator status`"
@@ -65,10 +65,11 @@ def plan_checksum(site_id: str, source: str, target: str, items: Sequence[model.
 
 
 def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> bool:
-    """Whether a verification proves what a rollback carried back before it was given up. It has to be newer than
-    `newer_than` (the last one before that rollback), whole, and must have read all content. Paths that it found to
-    differ are not in its manifest, so they stay unproven: they may be newer work of the user. The caller checks the
-    manifest's digest.
+    """Whether a verification proves what a rollback carried back before it was given up.
+
+    It must be newer than `newer_than` (the last one before that rollback), be whole, and have read all content. Paths
+    that it found to differ are not in its manifest, so they stay unproven: they may be newer work of the user. The
+    caller checks the manifest's digest.
     """
     if newer_than is None or found.id <= newer_than or found.finished_at_s is None:
         return False
@@ -76,7 +77,7 @@ def counts_as_proof(found: VerificationRecord, *, newer_than: int | None) -> boo
 
 
 def confirmation_problem(given: str | None, checksum: str) -> str | None:
-    """Why a confirmation does not confirm the plan with this checksum; None if it does."""
+    """Why `given` does not confirm the plan with this checksum; None if it does."""
     if given is None:
         return "it was not confirmed"
     if len(given) < model.CONFIRM_CHARACTERS:
@@ -111,12 +112,12 @@ def purge_problems(
     scan_whole: bool | None,
     backup: cutover.BackupSeen,
 ) -> tuple[str, ...]:
-    """The reasons against freeing the source of a tree, or resuming that, with what to do next.
+    """The reasons against freeing the source of a tree or resuming that, with what to do next.
 
     `top` is the tree's own directory on the source if it is at its path, `target_top` that on the target;
     `target_names` is the number of names in the latter. `verification` is that of the cutover, `manifest_digest` the
-    digest of the manifest's file now, `total` its totals of the tree. `scan_whole`: whether the scan of the final pass
-    was whole. None always means unknown.
+    present digest of the manifest's file, `total` its totals of the tree. `scan_whole`: whether the scan of the final
+    pass was whole. None always means unknown.
     """
     return (
         *_position(record, position),
@@ -234,7 +235,7 @@ def shrink_problem(tree: UserTree, *, gone: int, names: int, max_shrink: float) 
 
 def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, verified: bool) -> tuple[str, ...]:
     """Why a tree may not be freed: `lacking` paths have no proof, and `skipped` more were skipped and not released.
-    `carried`: a rollback that was given up brought files to the source; `verified`: some of these are proven.
+    `carried`: a rollback that was given up brought files to the source. `verified`: some of these are proven.
     """
     found: list[str] = []
     if lacking:
@@ -257,32 +258,34 @@ def open_words(tree: UserTree, lacking: int, skipped: int, *, carried: bool, ver
 
 
 def released_words(released: int) -> str:
-    """Mentions released files, which exist nowhere else."""
+    """A clause about released files, which exist only on the source; empty if there are none."""
     return f"; with {several(released, 'file')} that the plan skipped and that were released" if released else ""
 
 
 # Whether a path of the source may be removed, by its proof and the current metadata on both sides.
 #
-# On the source, everything has to be as verified. On the target the user has worked since: a path may have changed or
-# gone if the kernel's ctime shows that this happened after the user was let in. Any other difference is a loss, and
-# the source may then be the only copy.
+# On the source, everything must be as verified. On the target the user has worked since: a path may have changed or
+# gone if its ctime, set by the kernel, shows that this happened after the user was let in. Any other difference is a
+# loss, and the source may then be the only copy.
 
 
 CLOSED_MODE = 0o700
 """The mode of a directory in its place of the purge."""
 
 CLOCK_SLACK_NS = 2 * NS_PER_S
-"""How much earlier than the user was let in a change on the target may appear: clocks differ, and times are coarse."""
+"""A change on the target may appear to be this much earlier than the time at which the user was let in: clocks differ,
+and times are coarse.
+"""
 
 
 def judge_source(
     entry: Entry, proof: model.Proof | None, *, top: bool = False, closed_uid: int | None = None
 ) -> model.Verdict:
-    """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof; its ctime
-    or inode differ, because a name of it in another tree was removed or a brick was drained.
+    """Whether a path of the source is as verified. `read`: yes, if its content has the digest of the proof. Its ctime
+    or inode then differ, because a name of it in another tree was removed or a brick was drained.
 
-    Of a directory the times do not count. The `top` of a tree is frozen, and `closed_uid` owns directories that a
-    purge has closed: their owner, mode and attributes do not count either.
+    The times of a directory do not count. The `top` of a tree is frozen, and `closed_uid` owns directories that a purge
+    has closed: their owner, mode and attributes do not count either.
     """
     if proof is None:
         return model.stays("is not in the manifest: it was made after the verification, or the target cannot keep it")
@@ -358,7 +361,7 @@ def _same(proof: model.Proof, target: Entry, capabilities: TargetCapabilities) -
 
 
 def judge_archive(proof: model.Proof, archive: Entry | None) -> model.Verdict:
-    """As `judge_target`, for a path in an archive: the archive has to be there with its proven size."""
+    """As `judge_target`, for a path in an archive: the archive must exist with its proven size."""
     if proof.archive is None or archive is None:
         return model.stays("lies in an archive that is not on the target any more")
     if proof.archive.size_bytes is None:
@@ -385,6 +388,6 @@ def after_probe(
 
 
 def names_per_s(brakes: Brakes, ceiling: int) -> int:
-    """The most names per second; at most `ceiling`, at least 1."""
+    """The permitted rate in names per second: at most `ceiling`, at least 1."""
     caps = [brake.cap for brake in brakes.values() if brake.cap is not None]
     return max(min((ceiling, *caps)), 1)

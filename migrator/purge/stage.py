@@ -1,4 +1,4 @@
-"""`purge`: guards, confirmation, one tree after the other."""
+"""`purge`: preflight checks, confirmation, then one tree after the other."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -52,8 +52,10 @@ class PathsKept(MigratorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A tree and every reason against freeing it, or resuming that. Without reasons, `proofs` None means that nothing of it is
-    left on the source. `found` comes from a survey, which a tree in its place no longer needs.
+    """A tree and every reason against freeing it, or resuming that.
+
+    Without reasons, `proofs` None means that the source has nothing left of it. `found` comes from a survey, which a
+    tree in its place no longer needs.
     """
 
     placed: Placed
@@ -65,9 +67,9 @@ class Snapshot:
 
 @dataclass(slots=True, kw_only=True)
 class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, CutoverNotes, model.TreePurge]):
-    """Frees the source of one tree. Unknown facts count against it: it cannot be undone.
+    """Frees the source of one tree. Unknown facts count against it, because it cannot be undone.
 
-    `prepare` calls the `pre` hooks, because the intent is final: `purging` has no way back. The `post` hooks follow the end.
+    `prepare` calls the `pre` hooks, because the intent `purging` is final. The `post` hooks follow the end.
     """
 
     call: Call
@@ -186,7 +188,9 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
     # Looking.
 
     async def _look_at(self, record: CutoverRecord) -> Snapshot:
-        """Every fact. A tree at its path is surveyed; one in its place was, and the removal judges each path again."""
+        """Take a snapshot with every fact. Surveys a tree at its path; a tree in its place was surveyed before, and the
+        removal judges each path again.
+        """
         world, tree = self.call.world, record.tree
         closed = _closed(record)
         if record.state is CutoverState.PURGED:
@@ -194,7 +198,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         position = await self._position(record)
         placed = closed if position is model.Position.CLOSED else Placed(tree=tree.path, at=tree.path)
         if position is model.Position.GONE and record.state is CutoverState.PURGING:
-            # It was killed before its result was written. A missing mount would look the same.
+            # The purge was killed before it wrote its result. A missing mount would look the same.
             return Snapshot(placed=placed, reasons=await self._outside_problems())
         proofs = await self._open_proofs(record)
         before = await world.source.health()
@@ -293,7 +297,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         )
 
     async def _writing(self, path: bytes) -> tuple[str, ...]:
-        """Who can still write below a path."""
+        """Processes that can still write below a path, as sentences."""
         found = await self.call.world.writers((path,))
         return why_not_frozen(found, vouched=self.call.request.vouched)
 
@@ -401,7 +405,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         return CutoverPlace(step=HookStep.PURGE, record=record).hooked
 
     async def _post_hooks(self, record: CutoverRecord, state: HookState) -> None:
-        """Also those that a killed purge still owes."""
+        """Call the `post` hooks, including those that a killed purge still owes."""
         if self.hooks is not None:
             facts, whole = replace(self._facts(record), state=state), record.notes.purge
             if whole is not None:
@@ -476,9 +480,9 @@ def _sum_words(whole: PurgeSum | None) -> str:
 
 
 async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
-    """Free the source of user trees whose users work on the target. The same call resumes after any crash.
+    """Free the source of trees whose users work on the target. The same call resumes after any crash.
 
-    The caller passes file systems that were opened for this call. A dry run takes the same decisions, and changes
+    The caller passes file systems that were opened for this call. A dry run makes the same decisions and changes
     nothing. Raises UsageError, Refused (no tree may be purged, or it was not confirmed), LockHeld, Interrupted,
     MigratorError; refusals of single trees are in the summary.
     """
@@ -522,8 +526,8 @@ _Later = dict[bytes, model.TreePurge]
 
 
 def _chosen(request: PurgeRequest, world: PurgeWorld) -> tuple[tuple[model.Item, ...], _Later]:
-    """The trees that are purged, and those that are left for later. Trees whose purge has begun or is done are among
-    the former, so that the checksum stays the same. Raises Refused if none can be purged.
+    """The trees to purge, and those left for later. The former include trees whose purge has begun or is done, to keep
+    the checksum the same. Raises Refused if none can be purged.
     """
     items: list[model.Item] = []
     left: _Later = {}

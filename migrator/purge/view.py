@@ -1,4 +1,4 @@
-"""The document of a purge."""
+"""The document that shows a purge."""
 
 from collections.abc import Iterator
 
