@@ -1,4 +1,4 @@
-"""Retiring the source volume: it is stopped for good when everything that it holds is proven to be on the target. Times in
+"""Retiring the source volume: it is stopped for good when its whole content is proven to be on the target. Times in
 seconds since the epoch.
 """
 
@@ -12,8 +12,9 @@ from migrator.operations.model import Kind, Operation
 
 
 class RetirementState(StrEnum):
-    """One attempt to retire a volume. `retiring` is the intent: it is written before the hooks and the last look. `stopping`: everything
-    was looked at for the last time, and the command to stop the volume follows. `given-up`: it was not stopped by this attempt.
+    """The state of an attempt to retire a volume. `retiring` is the intent, written before the hooks and the last
+    check. `stopping`: the last check is complete, and the command to stop the volume follows. `given-up`: this attempt
+    did not stop the volume.
     """
 
     RETIRING = "retiring"
@@ -30,13 +31,13 @@ RETIREMENT_TRANSITIONS: Mapping[RetirementState, frozenset[RetirementState]] = {
 }
 
 UNDER_WAY = frozenset({RetirementState.RETIRING, RetirementState.STOPPING})
-"""States of an attempt that neither stopped the volume nor was given up."""
+"""States of an attempt that neither stopped the volume nor was aborted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetirementRecord:
-    """One attempt. `catalog` is that of the look before the intent, `files` and `size_bytes` what it found there and proven:
-    names of everything that is no directory. `failure` says why it was given up.
+    """One attempt. `catalog` is the catalog checked before the intent. `files` and `size_bytes` are what it proved,
+    counting names of everything except directories. `failure` is the reason why the attempt was aborted.
     """
 
     id: int
@@ -53,7 +54,7 @@ class RetirementRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retirement(Operation[RetirementState, None]):
-    """One attempt, as a tracked operation: see `RetirementRecord`, which is what people are shown."""
+    """One attempt, as a tracked operation. See `RetirementRecord`, which is shown to people."""
 
     volume: str
     volume_id: str
@@ -64,7 +65,7 @@ class Retirement(Operation[RetirementState, None]):
 
     @property
     def shown(self) -> RetirementRecord:
-        """Without what every operation has."""
+        """Return the record without the fields common to all operations."""
         return RetirementRecord(
             id=self.id,
             volume=self.volume,
@@ -98,8 +99,8 @@ RETIREMENTS: Kind[Retirement, RetirementState, RetireStep, None] = Kind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogedPath:
-    """A path of the newest catalog of the source that is no directory, with the fields that are compared with a manifest. `tree` is
-    None outside every user tree.
+    """A path of the newest catalog of the source, not a directory, with the fields that are compared with a manifest.
+    `tree` is None outside every user tree.
     """
 
     path: bytes
@@ -118,9 +119,9 @@ class CatalogedPath:
 
 
 class UncoveredKind(StrEnum):
-    """Why no manifest covers a path: `outside` every user tree, in a tree that was `not-moved` or whose manifest does not
-    count (`unproven`), created after its tree was verified (`new`), changed since then (`changed`), or without a proof of its
-    content (`content`).
+    """The reason why no manifest covers a path. `outside`: it is in no user tree. `not-moved`: its tree was not moved.
+    `unproven`: the manifest of its tree does not count. `new`: it was created after its tree was verified. `changed`:
+    it changed since then. `content`: its content is not proven.
     """
 
     OUTSIDE = "outside"
@@ -142,8 +143,8 @@ class Uncovered:
 
 
 class Cover(StrEnum):
-    """What is known of a path that is covered: a manifest has it unchanged (`proven`), or will have when its
-    content is read and equal (`read`); or it is one of this program's own files (`own`).
+    """How a path is covered. `proven`: a manifest has it unchanged. `read`: it is proven if its content is read and
+    equal. `own`: it is one of this program's files.
     """
 
     PROVEN = "proven"
@@ -153,7 +154,7 @@ class Cover(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSum:
-    """Names, and the bytes of regular files; each name of a hard-linked one counts."""
+    """A number of names, and the bytes of regular files. Each name of a hard-linked file counts."""
 
     paths: int = 0
     size_bytes: int = 0
@@ -161,9 +162,9 @@ class PathSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverFound:
-    """What became of every path of a catalog that is no directory. `read` are those of `proven` whose content was read again.
-    `uncovered` has the sums by kind, `examples` the first paths of each kind, `list_file` all of them (None where there are
-    none, and of a dry run).
+    """The result for every path of a catalog that is not a directory. `read` are those of `proven` whose content was
+    read again. `uncovered` has the sums by kind, and `examples` the first paths of each kind. `list_file` lists all of
+    them; it is None if there are none, and in a dry run.
     """
 
     catalog: str
@@ -178,14 +179,14 @@ class CoverFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSeen:
-    """A client that is connected to a brick: `address` is `IP:PORT` as the brick sees it."""
+    """A client that is connected to a brick. `address` is `IP:PORT` as the brick sees it."""
 
     brick: str
     address: str
 
 
 class RetireEnding(StrEnum):
-    """What became of it. `halted`: nothing was touched, a check failed."""
+    """The end of a call. `halted`: a check failed, and nothing was changed."""
 
     PLANNED = "planned"
     DONE = "done"
@@ -195,7 +196,7 @@ class RetireEnding(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireRequest:
-    """What is asked. `confirm` has to be the name of the volume, unless nothing is changed."""
+    """The options of a call. `confirm` must be the name of the volume, except in a dry run."""
 
     pid: int
     confirm: str | None = None
@@ -205,8 +206,8 @@ class RetireRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetirementSummary:
-    """The result. `reasons` are the failed checks. `cover` is None where it was not asked for, because another check had failed
-    against it before.
+    """The result of a call. `reasons` are the failed checks. `cover` is None if another check had failed before the
+    paths were checked.
     """
 
     volume: str
@@ -220,5 +221,5 @@ class RetirementSummary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What the shell sees. A dry run that finds reasons is refused as the retirement would be."""
+        """Return the exit code. A dry run that finds reasons is refused like the retirement itself."""
         return ExitCode.REFUSED if self.ending is RetireEnding.HALTED else ExitCode.DONE

@@ -1,4 +1,4 @@
-"""Whether the source volume may be stopped, and its next step. Unknown facts refuse. Pure."""
+"""The checks and the next step of stopping the source volume. An unknown fact is a failed check. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ from migrator.verify.model import VerificationRecord
 
 
 OWN_NAMES = frozenset({SENTINEL_NAME, TRASH_NAME, PROBE_NAME, BENCH_NAME})
-"""In the root of the source: what this program itself has put there. Not what a purge has kept: that is the users'."""
+"""This program's own entries in the root of the source. They do not include the directory of a purge, whose content
+belongs to users.
+"""
 
 _SHOWN = 10
 
@@ -29,14 +31,15 @@ _SHOWN = 10
 def next_step(
     record: model.Retirement | None, *, started: bool, volume: str
 ) -> Act[model.RetireStep, model.RetirementState] | Halt | Finished:
-    """The next step, by the newest attempt and the state that Gluster reports."""
+    """Return the next step, from the newest attempt and the state that Gluster reports."""
     if started:
         return Act(
             step=model.RetireStep.STOP, intent=model.RetirementState.RETIRING, result=model.RetirementState.RETIRED
         )
     state = None if record is None else record.state
     if state is model.RetirementState.STOPPING:
-        # One that was killed before its last look has not stopped it: somebody else may have done so days later.
+        # An attempt that was killed before its last check has not stopped the volume. Someone else may have done so
+        # days later.
         return Act(step=model.RetireStep.STOP, intent=state, result=model.RetirementState.RETIRED, seen_done=True)
     if state is model.RetirementState.RETIRED:
         return Finished(state=state, words="it is stopped")
@@ -49,8 +52,9 @@ def next_step(
 def judge_path(
     found: model.CatalogedPath, proof: Proof | None, *, moved: Collection[bytes], unproven: Collection[bytes]
 ) -> model.Cover | model.Uncovered:
-    """What covers a path that is no directory. `proof` is its row in a manifest that counts, `moved` are the trees of such
-    manifests, `unproven` those of users who work on the target by a manifest that does not count.
+    """Return how a path that is not a directory is covered. `proof` is its row in a manifest that counts, and `moved`
+    has the trees of such manifests. `unproven` has the trees of users who work on the target although their manifest
+    does not count.
     """
     if found.path.split(b"/", 1)[0] in OWN_NAMES:
         return model.Cover.OWN
@@ -76,7 +80,7 @@ def judge_path(
 def judge_content(
     found: model.CatalogedPath, proof: Proof, digest: bytes | None, problem: str
 ) -> model.Cover | model.Uncovered:
-    """The same of a path whose content was read. `digest` None: that failed, and `problem` says how."""
+    """Judge a path whose content was read. `digest` is None if that failed, for the reason in `problem`."""
     if digest is None or problem:
         return _uncovered(found, model.UncoveredKind.CONTENT, problem or "could not be read")
     if digest != proof.digest:
@@ -124,8 +128,8 @@ def _uncovered(found: model.CatalogedPath, kind: model.UncoveredKind, words: str
 
 
 def manifest_problem(record: CutoverRecord, proof: VerificationRecord | None, digest: str | None) -> str | None:
-    """Why the manifest of a cutover does not count; None where it does. `digest` is that of its file, None where it cannot be
-    read.
+    """Return why the manifest of a cutover does not count; None if it does. `digest` is that of its file, or None if it
+    cannot be read.
     """
     if proof is None or proof.manifest is None or proof.finished_at_s is None:
         return "the ledger does not have the verification that the cutover rests on"
@@ -140,11 +144,12 @@ def manifest_problem(record: CutoverRecord, proof: VerificationRecord | None, di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireFacts:
-    """Everything that the guards look at; None stands for what is not known. `tasks` are those that are listed, `cutovers`
-    the newest attempts of all trees, `drains` and `additions` those that have not ended. `clients` are connected to bricks
-    and neither this site's mounts nor Gluster's own processes. `purge_left`: something lies in the directory where trees are
-    purged. `strange` are names that the program uses in the root, which no scan lists or which prove nothing, and which hold
-    what it would not have left there.
+    """The facts for the preflight checks. None means not known.
+
+    `tasks` has every listed task. `cutovers` has the newest attempt of each tree. `drains` and `additions` have not
+    ended. `clients` are connected to bricks, and are neither this site's mounts nor Gluster's own processes.
+    `purge_left` is set if the purge directory has content. `strange` are entries in the root under names of this
+    program that no scan lists, or that prove nothing, and whose content is not this program's.
     """
 
     mounts: Sequence[str]
@@ -161,7 +166,7 @@ class RetireFacts:
 
 
 def retire_problems(facts: RetireFacts) -> tuple[str, ...]:
-    """All failed preflight checks, each with its remedy; empty if the volume may be retired."""
+    """Return all failed preflight checks, each with its remedy; empty if the volume may be retired."""
     return tuple(dict.fromkeys(_problems(facts)))
 
 
@@ -244,7 +249,7 @@ def _opened(opened: Writers) -> Iterator[str]:
 
 
 def newest_of_trees(records: Sequence[CutoverRecord]) -> Mapping[bytes, CutoverRecord]:
-    """The newest attempt of each tree."""
+    """Return the newest attempt of each tree."""
     newest: dict[bytes, CutoverRecord] = {}
     for record in sorted(records, key=lambda one: one.id):
         newest[record.tree.path] = record
@@ -252,6 +257,6 @@ def newest_of_trees(records: Sequence[CutoverRecord]) -> Mapping[bytes, CutoverR
 
 
 def in_words(found: model.PathSum) -> str:
-    """So many paths, with the verb that follows them."""
+    """Return the number of paths with a verb, to begin a sentence."""
     size = format_size(found.size_bytes)
     return several(found.paths, f"path ({size}) is", f"paths ({size}) are")

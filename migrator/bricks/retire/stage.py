@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from migrator.ledger.operations import RetirementRecords
 
 
-# Every path of a catalog beside the manifest that proves it.
+# Joining every path of a catalog with the manifest that proves it.
 
 
 _FACTS = ("type", "size", "mtime_ns", "ctime_ns", "uid", "gid", "mode", "symlink_target", "rdev", "xattr_digest", "ino")
@@ -63,7 +63,7 @@ _HERE = ", ".join(f"here.{name}" for name in ("path", "tree", *_FACTS))
 _THEN = ", ".join(f"proven.{name} AS p_{name}" for name in ("tree", *_PROVEN))
 _NO_PROOF = ", ".join(f"NULL AS p_{name}" for name in ("tree", *_PROVEN))
 
-# Only what lies in its own tree counts of a manifest: of others a newer one may tell.
+# A manifest counts only for its own tree. A newer one may cover other trees.
 _BESIDE = """
     SELECT {here}, {then}
     FROM (SELECT * FROM entries WHERE type <> 'directory') here LEFT JOIN (
@@ -79,9 +79,9 @@ _ALONE = "SELECT {here}, {none} FROM entries here WHERE type <> 'directory'"
 def cover_paths(
     catalogs: ClosedCatalogs, catalog: str, moved: Mapping[bytes, str], *, scratch: Scratch
 ) -> Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]:
-    """Every path of a catalog that is no directory, in blocks, each with its row in the manifest of a moved tree that it lies in.
-    `moved` has the manifest of each tree, queries spill to `scratch`. Raises UsageError where there is no such catalog,
-    Refused where it, or a manifest, cannot be read. Blocking.
+    """Yield every path of a catalog that is not a directory, in blocks, with its row in the manifest of its moved tree.
+    `moved` has the manifest of each tree. Queries spill to `scratch`. Raises UsageError if there is no such catalog,
+    and Refused if the catalog or a manifest cannot be read. Blocking.
     """
     closed = catalogs.open(catalog)
     try:
@@ -102,7 +102,7 @@ def _query(connection: duckdb.DuckDBPyConnection, moved: Mapping[bytes, str]) ->
         return _ALONE.format(here=_HERE, none=_NO_PROOF)
     connection.execute("CREATE TEMP TABLE moved (tree BLOB, manifest VARCHAR)")
     connection.executemany("INSERT INTO moved VALUES (?, ?)", list(moved.items()))
-    # A table function takes no parameters beside literals.
+    # A table function takes only literals as parameters.
     names = ", ".join("'" + file.replace("'", "''") + "'" for file in sorted(set(moved.values())))
     return _BESIDE.format(here=_HERE, then=_THEN, manifests=names)
 
@@ -113,7 +113,7 @@ def _pair(row: Mapping[str, Any]) -> tuple[model.CatalogedPath, Proof | None]:
         return found, None
     archive = None
     if row["p_archive"] is not None:
-        # Whether it still counts is not asked here.
+        # Whether the archive still counts is not checked here.
         where = join(archive_directory(row["p_tree"]), archive_name(row["p_archive"]))
         archive = Archive(path=where, size_bytes=None)
     proof = Proof(
@@ -141,9 +141,10 @@ WriteList = Callable[[Iterable[model.Uncovered]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetirementWorld:
-    """The ports. `scan` makes a new catalog of the whole source. `endpoints` has the connections to bricks of this site's mount and of
-    Gluster's own processes, by local end, with sentences about hosts that could not be asked. `cover` is `cover_paths`. `list_to` opens the list of uncovered paths in a run's directory and
-    gives what appends to it and the file's name (blocking). `back_up` keeps a copy of the ledger under a name (blocking).
+    """The ports. `scan` makes a new catalog of the whole source. `endpoints` returns the connections to bricks of this
+    site's mount and of Gluster's own processes, by local end, with a sentence for each host that could not be queried.
+    `cover` is `cover_paths`. `list_to` opens the list of uncovered paths in a run's directory, and returns a function
+    to append to it and the file's name (blocking). `back_up` copies the ledger under a name (blocking).
     """
 
     volume: GlusterRetirements
@@ -168,7 +169,7 @@ class RetirementWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireCall(BrickCall):
-    """One call of the verb; `run_id` and `directory` are None in a dry run."""
+    """One call of the verb. `run_id` and `directory` are None in a dry run."""
 
     world: RetirementWorld
     request: model.RetireRequest
@@ -178,16 +179,15 @@ class RetireCall(BrickCall):
 
     @property
     def log(self) -> logging.Logger:
-        """The logger of its events."""
         return LOG
 
     @property
     def source_root(self) -> bytes:
-        """The path of the source, for hooks."""
+        """Return the path of the source, for hooks."""
         return self.world.source.root
 
     def facts(self, record: model.Retirement, *, state: str = "") -> HookFacts:
-        """The facts for a hook."""
+        """Return the facts for a hook."""
         return HookFacts(
             run_id=self.run_id or 0,
             files=record.files,
@@ -198,7 +198,7 @@ class RetireCall(BrickCall):
 
 
 def hooked(record: model.Retirement) -> HookedStep:
-    """A retirement, as hooks are called around it."""
+    """Describe a retirement to the hooks that are called around it."""
     return HookedStep(
         step=HookStep.RETIRE,
         key=f"retirement {record.id}",
@@ -208,33 +208,33 @@ def hooked(record: model.Retirement) -> HookedStep:
 
 
 def subject_of(volume: str) -> str:
-    """That of its events."""
+    """Return the subject of its events."""
     return f"retirement of {volume}"
 
 
-# Facts for the preflight checks, and what covers each path.
+# Facts for the preflight checks, and coverage of each path.
 
 
 _LOOK_TIMEOUT_S = 120.0
 _EXAMPLES = 20
-"""How many paths of each kind to show: the list has the others."""
+"""Number of paths of each kind to show. The list file has all of them."""
 _CLIENT_LOOKS = 3
 _CLIENT_PAUSE_S = 1.0
 """The query of pending heals is briefly a client of the volume itself."""
 _STORE = b".glusterfs"
-"""Gluster's own directory in every brick: its processes have it open always."""
+"""Gluster's own directory in every brick. Gluster's processes always have it open."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
 class RetirementLooker:
-    """Looks for one call. Nothing is changed."""
+    """Takes the snapshots for one call. Changes nothing."""
 
     call: RetireCall
 
     async def problems(self) -> tuple[str, ...]:
-        """All preflight checks that fail now."""
+        """Return all preflight checks that fail now."""
         world = self.call.world
         found = await told(world.volume.state_and_tasks())
         clients, unseen = await self._clients(() if found is None else tuple(one.name for one in found[0].bricks))
@@ -259,7 +259,7 @@ class RetirementLooker:
         )
 
     def changed_at_s(self) -> float:
-        """When the newest cutover, drain or addition came to where it is."""
+        """Return when the newest cutover, drain or addition entered its current state."""
         ledger = self.call.world.ledger
         times = [record.since_s for record in ledger.cutovers.all()]
         times += [max(record.times.values()) for record in newest_drains(ledger.drains.all())]
@@ -267,8 +267,8 @@ class RetirementLooker:
         return max(times, default=0.0)
 
     async def cover(self, catalog: str, catalog_at_s: float) -> tuple[model.CoverFound, tuple[str, ...]]:
-        """What covers every path of a catalog, and why some manifests do not count; content is read where that takes it.
-        Raises Refused, UsageError, OSError.
+        """Check every path of a catalog, reading content where a proof needs it. Also return why some manifests do not
+        count. Raises Refused, UsageError, OSError.
         """
         moved, unproven = await self._manifests()
         tally, gate = _Tally(), asyncio.Semaphore(self.call.request.workers)
@@ -313,7 +313,9 @@ class RetirementLooker:
         return found.path, rules.judge_content(found, proof, digest, problem)
 
     async def _manifests(self) -> tuple[Mapping[bytes, str], Mapping[bytes, str]]:
-        """The manifests that count, by tree, and by tree of other users who work on the target why theirs do not."""
+        """Return the manifests that count, by tree, and why the manifest of another user who works on the target does
+        not, by tree.
+        """
         ledger = self.call.world.ledger
         proofs = {one.id: one for one in ledger.verifications.all()}
         moved: dict[bytes, str] = {}
@@ -339,14 +341,14 @@ class RetirementLooker:
         return tuple(one.shown_bricks for one in newest.values() if one.state not in resting)
 
     def _purge_left(self) -> bool:
-        """Whether anything lies where trees are taken apart, which no scan lists. Raises OSError."""
+        """Return whether the purge directory has content, which no scan lists. Raises OSError."""
         source = self.call.world.source
         if source.look(PURGE_NAME) is None:
             return False
         return any(block.entries or block.problems for block in source.read_directory(PURGE_NAME))
 
     def _strange(self) -> tuple[bytes, ...]:
-        """Names of the program's own in the root that hold what it would not leave there. Raises OSError."""
+        """Return own names in the root whose type, owner, mode or content is not this program's. Raises OSError."""
         source, found = self.call.world.source, []
         for name in (TRASH_NAME, PROBE_NAME, BENCH_NAME):
             seen = source.look(name)
@@ -365,7 +367,7 @@ class RetirementLooker:
         return mount_problems(self.call.site.source, source, where="the source")
 
     async def _clients(self, bricks: Sequence[str]) -> tuple[tuple[model.ClientSeen, ...] | None, tuple[str, ...]]:
-        """Those that are neither this site's mounts nor Gluster's."""
+        """Return the clients that are neither this site's mounts nor Gluster's."""
         world = self.call.world
         others: tuple[model.ClientSeen, ...] | None = None
         unseen: tuple[str, ...] = ()
@@ -375,7 +377,7 @@ class RetirementLooker:
             clients = await told(world.volume.clients())
             known, unseen = await world.endpoints()
             others = None if clients is None else tuple(one for one in clients if one.address not in known)
-            # This site's own mount is a client of each: a brick without any is one that was not asked.
+            # This site's mount is a client of each brick, so a brick without any client was not queried.
             asked = {one.brick for one in clients or ()}
             unseen += tuple(f"no client of {brick} was told" for brick in bricks if brick not in asked)
             if others == () and not unseen:
@@ -408,7 +410,7 @@ class _Tally:
         judged: Iterable[tuple[model.CatalogedPath, model.Cover | model.Uncovered]],
         read: Mapping[bytes, model.Cover | model.Uncovered],
     ) -> list[model.Uncovered]:
-        """Count these, of which some were `read`. Returns those that are not covered."""
+        """Count these, of which some were `read`. Return those that are not covered."""
         uncovered: list[model.Uncovered] = []
         for found, first in judged:
             last = read.get(found.path, first)
@@ -444,7 +446,7 @@ _Act = Act[model.RetireStep, model.RetirementState]
 _Done = Done[model.RetirementState, None]
 VERB = "brick-retire"
 _LOCKS = ("drain", "run", "scan")
-"""Every command that reads, copies or moves files of the volume, or checks them, holds one of these locks."""
+"""Every command that reads, copies, moves or checks files of the volume holds one of these locks."""
 _NOTHING_DELETED = (
     "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
 )
@@ -459,12 +461,12 @@ _MOVE_THEM = (
 
 
 async def retire_volume(request: model.RetireRequest, world: RetirementWorld) -> model.RetirementSummary:
-    """Stop the source volume for good, when every path in it that is no directory is proven to be on the target. The same call
-    goes on after any crash: that Gluster calls the volume stopped counts. A dry run looks at the newest catalog instead of
-    scanning, takes the same decisions, and changes nothing.
+    """Stop the source volume for good, when every path in it that is not a directory is proven to be on the target. The
+    same call resumes after any crash: the volume counts as stopped if Gluster reports that. A dry run uses the newest
+    catalog instead of scanning, makes the same decisions, and changes nothing.
 
-    Raises UsageError, Refused (not confirmed, a hook said no, the ledger's own guards), LockHeld, Interrupted, ToolFailed;
-    problems are in the summary.
+    Raises UsageError, Refused (not confirmed, refused by a hook or by the ledger's checks), LockHeld, Interrupted,
+    ToolFailed. Problems are in the summary.
     """
     site = world.ledger.site.read()
     if site is None:
@@ -505,7 +507,7 @@ def _of(call: RetireCall) -> "_Retirement":
 class _Retirement(
     Engine[model.Retirement, VolumeState, model.RetirementState, model.RetireStep, None, model.RetirementSummary]
 ):
-    """One call, from wherever the volume is. `last` is what covers everything, by the last look of this call."""
+    """One call, from any state of the volume. `last` is the coverage in the last check of this call."""
 
     call: RetireCall
     looker: RetirementLooker
@@ -553,7 +555,7 @@ class _Retirement(
             state, _ = await call.world.volume.state_and_tasks()
         except ToolFailed:
             if newest is not None and newest.state is model.RetirementState.RETIRED:
-                # An operator may have deleted it; the ledger records that it was retired.
+                # An operator may have deleted the volume. The ledger records that it was retired.
                 return self._done_before(newest)
             raise
         if newest is not None and newest.volume_id != state.volume_id:
@@ -598,7 +600,7 @@ class _Retirement(
         return await self._retire(state, judged)
 
     async def _judged(self, volume: str) -> model.RetirementSummary | model.CoverFound:
-        """Guards, then a look at every path: a refusal, or what covers them all."""
+        """Run the preflight checks, then check every path. Return a refusal, or the coverage."""
         against = "preflight checks failed: the volume was not stopped"
         if reasons := await self.looker.problems():
             return self._halted(volume, against, reasons=reasons)
@@ -624,7 +626,7 @@ class _Retirement(
         )
 
     async def _catalog(self) -> CatalogRecord | None:
-        """The catalog to check; None if a dry run has none."""
+        """Return the catalog to check; None if a dry run has none."""
         if not self.call.request.dry_run:
             return await self.call.world.scan()
         newest = self.call.world.ledger.scans.latest()
@@ -659,7 +661,7 @@ class _Retirement(
             if isinstance(judged, model.RetirementSummary):
                 raise _Halted(judged)
             self.last = judged
-            # A comparison may take long if much is retained.
+            # A comparison may take long if many sources are retained.
             if reasons := await self.looker.problems():
                 raise _Halted(self._halted(record.volume, "something came between", reasons=reasons))
             self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
@@ -715,8 +717,8 @@ class _Retirement(
         self.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
 
     async def _let_go(self, record: model.Retirement, judged: model.RetirementSummary) -> None:
-        """An attempt that was killed before the stop must not stand for one that somebody makes by hand later, after this
-        refusal.
+        """Abort an attempt that was killed before the stop. Otherwise a later manual stop would count as this attempt,
+        despite this refusal.
         """
         now, _ = await self.call.world.volume.state_and_tasks()
         if now.started:
@@ -731,7 +733,7 @@ class _Retirement(
         hint: str = "solve that, then run the same command again",
         cover: model.CoverFound | None = None,
     ) -> model.RetirementSummary:
-        """The summary if a preflight check failed, or a path is not covered."""
+        """Return the summary if a preflight check failed, or a path is not covered."""
         dry_run = self.call.request.dry_run
         if not dry_run:
             message = f"volume {volume} was not retired: {'; '.join((words, *reasons))}"
@@ -759,7 +761,7 @@ class _Retirement(
 
 
 class _Halted(Refused):
-    """Refused in the middle of the step that hooks are called around."""
+    """A refusal during the step that hooks are called around."""
 
     def __init__(self, summary: model.RetirementSummary) -> None:
         super().__init__("; ".join((summary.words, *summary.reasons)), hint=summary.hint)
