@@ -1,6 +1,7 @@
-"""What a drain left on a brick and `brick drain --recover` brings back: what is seen of it on the brick and in the volume.
+"""Files that a drain left on a brick and that `brick drain --recover` brings back, as seen on the brick and in the
+volume.
 
-Times in nanoseconds since the epoch; names are relative to the root of the volume.
+Times in nanoseconds since the epoch. Names are relative to the root of the volume.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,9 @@ from enum import StrEnum
 from migrator.core.entry import EntryType
 
 WORK_DIRECTORY = b".migrator-recover"
-"""In the root of the volume, root's alone: where copies are made, and where originals wait until their copies stand."""
+"""A directory in the root of the volume that only root can enter. Copies are made in it, and originals stay there until
+their copies are in place.
+"""
 
 ASIDE = WORK_DIRECTORY + b"/aside/"
 COPIES = WORK_DIRECTORY + b"/copy/"
@@ -18,13 +21,13 @@ COPIES = WORK_DIRECTORY + b"/copy/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """One inode that is left on a brick, with the names that it has there.
+    """One leftover inode on a brick, with its names there.
 
-    `gfid` is empty where Gluster has given none. `link_count` leaves out Gluster's own link. `open` says whether any process of
-    the host has it open, also through a map or a loop device. `mode` holds the permission bits. `xattrs` are somebody's
-    data, ACLs included. `own_times` are modification and access by Gluster's record, None where it keeps none. `digest` is set
-    where content was read: of a file's content, or of a symlink's target. `pending` are the counters of replication that are not
-    zero, on it or on its directory: a copy waits to be healed.
+    `gfid` is empty if Gluster has assigned none. `link_count` excludes Gluster's own link. `open` is set if any process
+    of the host has the file open, also through a map or a loop device. `mode` holds the permission bits. `xattrs` are
+    users' attributes, including ACLs. `own_times` are the modification and access times in Gluster's record, or None
+    without one. `digest` is that of a file's content or a symlink's target, if it was read. `pending` are the nonzero
+    replication counters of the inode or its directory, which show pending heals.
     """
 
     brick: str
@@ -50,13 +53,15 @@ class Leftover:
 
     @property
     def key(self) -> bytes:
-        """The name of its copy while it is made."""
+        """Return the name of its copy while it is made."""
         return self.gfid.hex().encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLeftover:
-    """A leftover of all bricks of a set: the one that is read, and why its copies do not allow that (empty: they do)."""
+    """A leftover of all bricks of a set: the copy that is read, and why the copies do not allow that
+    (empty: they do).
+    """
 
     leftover: Leftover
     reasons: tuple[str, ...] = ()
@@ -64,7 +69,7 @@ class SetLeftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLeftovers:
-    """Everything that is left on one brick. `unseen` says what could not be looked at, and why nobody can tell what is open."""
+    """All leftovers on one brick. `unseen` says what could not be read, and why open files cannot be detected."""
 
     brick: str
     found: tuple[Leftover, ...]
@@ -73,7 +78,7 @@ class BrickLeftovers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeName:
-    """What a name of the volume leads to, seen through the mount. `gfid` is empty where it is not told."""
+    """The target of a name in the volume, seen through the mount. `gfid` is empty if it is not reported."""
 
     type: EntryType
     gfid: bytes
@@ -82,11 +87,11 @@ class VolumeName:
 
 
 class NameState(StrEnum):
-    """What is to be done with one name of a leftover.
+    """The action for one name of a leftover.
 
-    `absent`: the volume has no such name: it is given to the copy. `itself`: the volume shows the leftover itself there: it is set
-    aside first. `copy`: the copy has it already. `equal`: another file has it, with the same content. `other`: something else
-    has it, which is never touched.
+    `absent`: the volume has no such name, so the copy gets it. `itself`: the volume shows the leftover itself there, so
+    it is set aside first. `copy`: the copy already has the name. `equal`: another file with equal content has it.
+    `other`: anything else has it, which is never touched.
     """
 
     ABSENT = "absent"
@@ -98,7 +103,7 @@ class NameState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverySummary:
-    """What a recovery came to: how many inodes and names were brought back, and why others were not."""
+    """The result of a recovery: the numbers of inodes and names brought back, and why others were not."""
 
     recovered: int
     names: int

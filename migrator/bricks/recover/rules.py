@@ -1,4 +1,4 @@
-"""Whether what a drain left on a brick may be brought back, and what is proven to be in the volume already. Pure.
+"""Whether a drain's leftovers may be brought back, and which are proven to be in the volume already. Pure.
 
 In doubt a file is left on the brick.
 """
@@ -14,24 +14,24 @@ from migrator.core.paths import show
 from migrator.core.units import several
 
 MOST_LEFTOVERS = 10_000
-"""Where more are left, something else is wrong than with single files: room, or a host that was lost."""
+"""More leftovers point to a larger fault than single files: too little room, or a lost host."""
 
 
 def original(name: bytes) -> bytes:
-    """The name that a leftover belongs to, also while it is set aside."""
+    """Return the name that a leftover belongs to, even while it is set aside."""
     return name.removeprefix(model.ASIDE)
 
 
 def originals(leftover: model.Leftover) -> tuple[bytes, ...]:
-    """The names that it has for people, each once."""
+    """Return the names of a leftover for messages, each once."""
     return tuple(dict.fromkeys(original(name) for name in leftover.names))
 
 
 def name_state(
     leftover: model.Leftover, seen: model.VolumeName | None, *, copy_inode: int | None, in_volume: bool
 ) -> model.NameState:
-    """What one name is; `EQUAL` only says that types and sizes agree. `in_volume`: the brick belongs to the volume, so that the
-    same gfid is the leftover itself; out of it, it is another copy.
+    """Return the state of one name. `EQUAL` only says that types and sizes agree. With `in_volume` the brick belongs to
+    the volume, so the same gfid means the leftover itself. Otherwise it means another copy.
     """
     if seen is None:
         return model.NameState.ABSENT
@@ -49,7 +49,7 @@ def name_state(
 
 @collected
 def against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -> Iterator[str]:
-    """Why it may not be brought back now; none where it may. `states` are those of all its names."""
+    """Return why a leftover may not be brought back now; nothing if it may. `states` are those of all its names."""
     if leftover.open:
         yield "it is open, or may be"
     if leftover.link_count != len(leftover.names):
@@ -65,19 +65,23 @@ def against(leftover: model.Leftover, states: Mapping[bytes, model.NameState]) -
 
 
 def times_of(leftover: model.Leftover, *, own: bool) -> tuple[int, int]:
-    """Modification and access, as the mount shows them. `own`: Gluster keeps times itself (features.ctime)."""
+    """Return the modification and access times, as the mount shows them. `own`: Gluster keeps times itself
+    (features.ctime).
+    """
     if own and leftover.own_times is not None:
         return leftover.own_times
     return leftover.mtime_ns, leftover.atime_ns
 
 
 def is_done(states: Mapping[bytes, model.NameState]) -> bool:
-    """Whether every name is in the volume without the leftover."""
+    """Return whether every name is in the volume without the leftover."""
     return bool(states) and all(state in (model.NameState.COPY, model.NameState.EQUAL) for state in states.values())
 
 
 def changed(before: model.Leftover, now: model.Leftover | None, aside: Collection[bytes] = ()) -> str:
-    """Why a leftover is not what it was (empty: it is). `aside` are names that were set aside since, which changes ctime."""
+    """Return why a leftover has changed; empty if it has not. `aside` are names that were set aside since, which
+    changes ctime.
+    """
     if now is None:
         return "it is not on its brick any more"
     if now.open:
@@ -93,13 +97,13 @@ def changed(before: model.Leftover, now: model.Leftover | None, aside: Collectio
 _content = attrgetter(*("inode", "gfid", "type", "size_bytes", "mtime_ns", "mode", "uid", "gid", "target", "xattrs"))
 
 _copied = attrgetter("type", "size_bytes", "mode", "uid", "gid", "target", "xattrs", "digest")
-"""What copies have in common. Each brick has times of its own."""
+"""The fields that copies must share. Each brick has times of its own."""
 
 
 def united(found: Sequence[model.BrickLeftovers], arbiters: Collection[str] = ()) -> tuple[model.SetLeftover, ...]:
-    """Every leftover of a set of bricks once, in order of its names: read from the first brick that holds content. A copy is good
-    where nothing waits to be healed, on any brick of the set, and all copies are the same: what is behind the others says
-    nothing of itself.
+    """Return every leftover of a set of bricks once, ordered by its names, and read from the first brick that holds
+    content. A copy is good if it has no pending heals on any brick of the set, and all copies are equal. A stale copy
+    does not show that it is stale.
     """
     data = [one for one in found if one.brick not in arbiters]
     copies: dict[bytes, dict[str, model.Leftover]] = {}
@@ -135,7 +139,7 @@ def _copies_against(
 
 
 def with_open_elsewhere(found: Sequence[model.BrickLeftovers]) -> tuple[model.BrickLeftovers, ...]:
-    """The same, where what is open on one copy of a replica set counts as open on all."""
+    """Mark a file that is open on one copy of a replica set as open on all."""
     opened = {one.gfid for brick in found for one in brick.found if one.open and one.gfid}
     return tuple(
         replace(
@@ -147,7 +151,7 @@ def with_open_elsewhere(found: Sequence[model.BrickLeftovers]) -> tuple[model.Br
 
 
 def too_many(count: int) -> str:
-    """Why single files are not what is left (empty: they are)."""
+    """Return why there are too many leftovers for single files; empty if there are not."""
     if count <= MOST_LEFTOVERS:
         return ""
     return (

@@ -1,4 +1,6 @@
-"""`brick drain --recover`: brings back files that a drain left on bricks, and proves what is in the volume already."""
+"""`brick drain --recover`: brings back files that a drain left on bricks, and proves which are in the
+volume already.
+"""
 
 import asyncio
 import errno
@@ -29,9 +31,10 @@ from migrator.gluster.model import Brick
 
 # Writing through the mount, by descriptor, without following symlinks.
 #
-# Copies are made in a directory of the volume's root that only root can enter, and get their names by `link(2)`, which replaces
-# nothing: GlusterFS supports neither RENAME_NOREPLACE nor RENAME_EXCHANGE (10.3 answers EINVAL). What the volume still shows under
-# a name is first renamed into that directory, under its whole path: the path alone says where it belongs.
+# Copies are made in a directory of the volume's root that only root can enter. They get their names by `link(2)`, which
+# replaces nothing: GlusterFS supports neither RENAME_NOREPLACE nor RENAME_EXCHANGE (10.3 answers EINVAL). A file that
+# the volume still shows under a name is first renamed into that directory, under its whole path. The path alone records
+# where it belongs.
 
 
 _GFID = "glusterfs.gfid.string"
@@ -51,8 +54,9 @@ class MountedVolumeRecovery:
         self._listed: dict[bytes, float] = {}
 
     def look(self, path: bytes) -> model.VolumeName | None:
-        """What a name leads to. What lies on a drained brick without a link-to file elsewhere is not found by its name
-        (cluster.lookup-optimize), until somebody lists its directory: then his mount finds it, and goes on to. So it is listed.
+        """Look up a name. The volume does not find a file on a drained brick by its name if no other brick has a
+        link-to file for it (cluster.lookup-optimize). After a mount lists the directory, it finds the name. So the
+        directory is listed.
         """
         try:
             with self._parent(path) as (fd, name):
@@ -67,7 +71,9 @@ class MountedVolumeRecovery:
             return None
 
     def digest(self, path: bytes) -> bytes:
-        """Of content, or of a symlink's target; empty for what has neither. Read anew, not from this machine's memory."""
+        """Return the digest of a file's content or a symlink's target, and nothing for other types. Reads the content
+        anew, not from the page cache.
+        """
         with self._parent(path) as (fd, name):
             facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
             if stat.S_ISLNK(facts.st_mode):
@@ -75,14 +81,14 @@ class MountedVolumeRecovery:
             return _digest(fd, name) if stat.S_ISREG(facts.st_mode) else b""
 
     def copy_inode(self, leftover: model.Leftover) -> int | None:
-        """The inode of an existing copy; None if there is none."""
+        """Return the inode of an existing copy; None if there is none."""
         self._check_own()
         seen = self.look(model.COPIES + leftover.key)
         return None if seen is None else seen.inode
 
     def begin_copy(self, leftover: model.Leftover) -> int | None:
-        """Make an empty copy, in the place of one that was begun before. For a file a descriptor to write to, which `abandon`
-        closes.
+        """Make an empty copy, replacing one that was begun before. Return a descriptor to write to for a file, which
+        `abandon` closes.
         """
         with self._work(model.COPIES + leftover.key) as (fd, name):
             with suppress(FileNotFoundError):
@@ -102,7 +108,7 @@ class MountedVolumeRecovery:
         os.close(descriptor)
 
     def end_copy(self, leftover: model.Leftover, descriptor: int | None, *, times: tuple[int, int]) -> None:
-        """Give it owner, mode, attributes and times (modification, access), and have it on disks."""
+        """Set owner, mode, attributes and times (modification, access), and write it to disk."""
         with self._work(model.COPIES + leftover.key) as (directory, name):
             if leftover.type is EntryType.SYMLINK:
                 os.chown(name, leftover.uid, leftover.gid, dir_fd=directory, follow_symlinks=False)
@@ -122,7 +128,7 @@ class MountedVolumeRecovery:
             os.fsync(directory)
 
     def set_aside(self, path: bytes) -> None:
-        """Set a name aside, whatever it leads to by now. May be called again."""
+        """Set a name aside, whatever file has it by now. May be called again."""
         with self._parent(path) as (fd, name), self._work(model.ASIDE + path) as (aside, aside_name):
             waiting = _look_again(aside, aside_name)
             here = _look(fd, name)
@@ -134,7 +140,7 @@ class MountedVolumeRecovery:
                 # Both are names of one file: a rename would do nothing, and leave both (rename(2)).
                 os.unlink(aside_name, dir_fd=aside)
             os.rename(name, aside_name, src_dir_fd=fd, dst_dir_fd=aside)
-            # Where its name alone does not lead to it yet, the next look at the brick tells.
+            # If the volume does not find it by its name yet, the next check of the brick detects the problem.
             moved = _look(aside, aside_name)
             if moved is not None and moved.inode != here.inode:
                 _return(aside, aside_name, moved, fd, name)
@@ -168,13 +174,15 @@ class MountedVolumeRecovery:
             os.unlink(name, dir_fd=aside)
 
     def drop_copy(self, leftover: model.Leftover) -> None:
-        """Remove the working name of the copy; its other names stay."""
+        """Remove the working name of the copy. Its other names stay."""
         self._check_own()
         with suppress(FileNotFoundError), self._parent(model.COPIES + leftover.key) as (fd, name):
             os.unlink(name, dir_fd=fd)
 
     def tidy(self, keep: Collection[bytes] | None) -> None:
-        """Remove the own names of all copies but those with these keys (None: of none), then the directories that are empty."""
+        """Remove the working names of all copies except those with these keys (None: no exceptions), then empty
+        directories.
+        """
         self._check_own()
         if keep is not None:
             with suppress(FileNotFoundError), self._parent(model.COPIES + b"any") as (fd, _):
@@ -216,7 +224,9 @@ class MountedVolumeRecovery:
 
     @contextmanager
     def _work(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        """The directory of a path below the working directory; what is missing is made, and has to be root's alone."""
+        """Open the directory of a path below the working directory. Missing directories are made, and each must be
+        root's alone.
+        """
         directory, _, name = path.rpartition(b"/")
         with Root(self._path) as root:
             fd = root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
@@ -245,7 +255,7 @@ def _check(facts: os.stat_result) -> None:
 def _return(aside: int, aside_name: bytes, waiting: model.VolumeName, directory: int, name: bytes) -> None:
     """Restore the name of a file that was set aside, unless another file has it."""
     if waiting.type is EntryType.DIRECTORY:
-        # It has no second name. What could be replaced by it is an empty directory.
+        # A directory has no second name. A rename can replace only an empty directory.
         os.rename(aside_name, name, src_dir_fd=aside, dst_dir_fd=directory)
         return
     os.link(aside_name, name, src_dir_fd=aside, dst_dir_fd=directory, follow_symlinks=False)
@@ -270,8 +280,8 @@ def _look(directory: int, name: bytes) -> model.VolumeName | None:
 
 
 def _list(directory: int) -> None:
-    """List a directory with a look-up of each entry. After the first entries the kernel requests look-ups only if the caller
-    examines some (FUSE_READDIRPLUS_AUTO).
+    """List a directory with a look-up of each entry. After the first entries the kernel requests look-ups only if the
+    caller examines some (FUSE_READDIRPLUS_AUTO).
     """
     with os.scandir(directory) as listing:
         for number, entry in enumerate(listing):
@@ -281,8 +291,8 @@ def _list(directory: int) -> None:
 
 
 def _look_again(directory: int, name: bytes) -> model.VolumeName | None:
-    """As `_look`. What a rename has left on the drained brick may have no link-to file where its name belongs: then nobody is
-    told of it by its name, but by a listing (cluster.lookup-optimize), and from then on by its name too.
+    """As `_look`. A rename on a drained brick may leave no link-to file where the new name belongs. Then the volume
+    finds the name only after a listing (cluster.lookup-optimize).
     """
     seen = _look(directory, name)
     if seen is None and name in map(os.fsencode, os.listdir(directory)):
@@ -329,8 +339,8 @@ _CALL_TIMEOUT_S = 300.0
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """One inode that is being brought back. `digest` is that of its content; `begun_before`: its copy was proven by a call
-    that came before, and has names already.
+    """One inode that is being brought back. `digest` is that of its content. `begun_before` is set if an earlier call
+    proved its copy, which has names already.
     """
 
     leftover: model.Leftover
@@ -342,22 +352,26 @@ class Group:
 
 # The recovery.
 #
-# Each inode is copied, complete and proven, before any name is touched. A file that the volume still shows under a name is set
-# aside until the caches of clients have expired, and no client has opened or changed it. Only then the copy gets the names, and an
-# original is removed only if it is still the leftover. The place of a file is the only record of its progress.
+# Each inode is copied, complete and proven, before any name is touched. A file that the volume still shows under a name
+# is set aside until the caches of clients have expired, and no client has opened or changed it. Only then the copy gets
+# the names, and an original is removed only if it is still the leftover. The place of a file is the only record of its
+# progress.
 
 
 _AT_ONCE = 100
-"""Inodes that are set aside together, to wait only once for the caches of clients."""
+"""Number of inodes that are set aside together, to wait only once for the caches of clients."""
 
 _ROUNDS = 2
-"""A second round is needed because the volume may find an unknown name only after a look-up, and may not find a file that was
-set aside at once."""
+"""A second round is needed because the volume may find an unknown name only after a look-up, and may not find a file
+that was set aside at once.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class Recovery:
-    """Works on the bricks of one drain. `in_volume`: they still belong to the volume. `own_times`: Gluster keeps times itself."""
+    """Works on the bricks of one drain. `in_volume`: they still belong to the volume. `own_times`: Gluster keeps times
+    itself.
+    """
 
     bricks: Sequence[Brick]
     volume_id: str
@@ -388,7 +402,8 @@ class Recovery:
                 await self._some(found[start : start + _AT_ONCE])
             if number + 1 == _ROUNDS or (not self._problems and not await self._waits()):
                 break
-        # A copy that no leftover needs any more has all its names, or was never given one. Its leftover may be unseen.
+        # A copy without a leftover has all its names, or was never given one. A copy is kept if its leftover may be
+        # unseen.
         await self._call(partial(self.volume.tidy, None if unseen else frozenset(self._kept)))
         problems = [f"{show(name)}: {reason}" for name, reason in sorted(self._problems.items())]
         return model.RecoverySummary(recovered=self._recovered, names=self._names, problems=(*problems, *unseen))
@@ -401,11 +416,12 @@ class Recovery:
         )
 
     async def proven(self) -> Mapping[str, frozenset[bytes]]:
-        """By brick the names on it that are in the volume as other files of equal content, now. Changes nothing. Raises HostLost,
-        ToolFailed, UsageError.
+        """Return, by brick, the names on it that are in the volume now as other files with equal content. Changes
+        nothing. Raises HostLost, ToolFailed, UsageError.
         """
         if not self.in_volume:
-            # Of names on bricks that have just left the volume clients remember what they were: that would prove itself.
+            # For names on bricks that have just left the volume, clients may still use cached entries, and a file would
+            # prove itself.
             await self.clock.sleep(SETTLE_S)
         first = await self._look(digests=True)
         proven: dict[str, dict[bytes, model.Leftover]] = {}
@@ -423,13 +439,13 @@ class Recovery:
                 ):
                     names |= dict.fromkeys(leftover.names, leftover)
             proven[brick.name] = names
-        # What is equal was the leftover itself if Gluster has taken it up meanwhile.
+        # An equal file was the leftover itself if Gluster has moved it meanwhile.
         second = await self._look()
         certain = {name: frozenset(_unchanged(names, second[name])) for name, names in proven.items()}
         held = [certain[brick.name] for brick in self.bricks if not brick.arbiter]
         for brick in self.bricks:
             if brick.arbiter and held:
-                # It has the names of what the others have, without content.
+                # An arbiter has the names that the other bricks have, without content.
                 certain[brick.name] = frozenset.intersection(*held)
         return certain
 
@@ -444,7 +460,7 @@ class Recovery:
         return rules.united(list(looked.values()), {brick.name for brick in self.bricks if brick.arbiter})
 
     async def _states(self, leftover: model.Leftover) -> dict[bytes, model.NameState]:
-        """What each of its names is. Without a digest `equal` only means that types and sizes agree."""
+        """Return the state of each of its names. Without a digest `equal` only means that types and sizes agree."""
         volume = self.volume
 
         def see() -> dict[bytes, model.NameState]:
@@ -495,7 +511,8 @@ class Recovery:
         leftover = found.leftover
         brick = next(brick for brick in self.bricks if brick.name == leftover.brick)
         if not leftover.gfid:
-            # Its name is not asked for: a client that does can hang (GlusterFS 10.3, cluster.lookup-optimize off; #3688 there).
+            # Its name is not looked up: a client that does so can hang (GlusterFS 10.3, cluster.lookup-optimize off;
+            # #3688 there).
             raise ToolFailed(
                 "it was put on the brick past Gluster, which does not know it: move it off the brick, and copy it in through the "
                 "mount if it is wanted"
@@ -581,15 +598,15 @@ class Recovery:
         await self._call(partial(self.volume.drop_copy, group.leftover))
 
     async def _call(self, work: Callable[[], T]) -> T:
-        """Work in the volume. Raises what it raises, and TimeoutError."""
+        """Work in the volume, with a timeout. Raises the errors of `work`, and TimeoutError."""
         return await self.blocking(work, timeout_s=_CALL_TIMEOUT_S)
 
     async def _digest(self, path: bytes) -> bytes:
         return await self.blocking(partial(self.volume.digest, path), timeout_s=CONTENT_TIMEOUT_S)
 
     async def _agrees(self, group: Group) -> None:
-        """Of several copies of a set the brick that was read may have the old one: the volume tells by the good one. Raises
-        ToolFailed.
+        """Check the copy that was read against the volume, which uses the good copy of a set. The brick may have a
+        stale one. Raises ToolFailed.
         """
         if len(self.bricks) == 1:
             return
@@ -612,7 +629,7 @@ class Recovery:
         return digest
 
     async def _read(self, brick: Brick, leftover: model.Leftover, descriptor: int | None) -> bytes:
-        """The digest of what the brick has, which is written into a copy on the way where there is one."""
+        """Return the digest of the brick's content. If there is a copy, write the content to it on the way."""
         if leftover.type is EntryType.SYMLINK:
             return hashlib.sha256(leftover.target).digest()
         digest, position = hashlib.sha256(), 0
@@ -630,7 +647,9 @@ class Recovery:
         return digest.digest()
 
     async def _unchanged(self, groups: Sequence[Group], *, digests: bool = False) -> list[Group]:
-        """Those that still are what they were when their copy was made, on every brick; the others get back what was set aside."""
+        """Return the groups that have not changed on any brick since their copy was made. The names of the others are
+        restored.
+        """
         if not groups:
             return []
         looked = await self._look(digests=digests)
