@@ -1,4 +1,4 @@
-"""The base of a pass, and the trees that it leaves alone."""
+"""The base of a pass, and the trees that a pass leaves alone."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def active_plan(ledger: "Ledger") -> str:
-    """The plan that was activated last. Raises UsageError if there is none."""
+    """The most recently activated plan. Raises UsageError if there is none."""
     active = ledger.plans.active()
     if active is None:
         raise UsageError("there is no plan yet", hint="run `migrator scan`, then `migrator plan`")
@@ -28,8 +28,8 @@ def active_plan(ledger: "Ledger") -> str:
 
 
 def choose_plan(ledger: "Ledger", name: str | None) -> str:
-    """The named plan, or else the active one. Raises UsageError if there is none, or if a pass of another one is unfinished: the
-    same command has to resume that pass, and must not start anew because of a new plan.
+    """The named plan, or else the active one. Raises UsageError if there is none, or if a pass of another plan is
+    unfinished: the same command has to resume that pass, and must not start anew because of a new plan.
     """
     if name is not None:
         return name
@@ -66,7 +66,7 @@ def has_open_moves(record: PassRecord) -> bool:
 
 
 def unfinished_delta(passes: "PassRecords", plan: Plan, batch: Batch) -> PassRecord | None:
-    """The delta pass to resume: the newest one, if it is unfinished and covers the same trees. None: the next one is new."""
+    """The delta pass to resume: the newest one, if it is unfinished and covers the same trees. None: start anew."""
     record = passes.find(plan.name, batch.number, PassKind.DELTA)
     if record is None or record.state is PassState.DONE:
         return None
@@ -96,11 +96,11 @@ def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
 
 
 def same_base(passes: "PassRecords", plan: str, batch: int, trees: Iterable[bytes]) -> Mapping[str, Sequence[bytes]]:
-    """The catalogs of the latest passes over these trees of a batch, each with the trees that it is the base of: one pass
-    compares with one catalog. There are several after passes over only some of the trees.
+    """The catalogs of the latest passes over these trees of a batch, each with the trees whose base it is. One pass
+    compares with one catalog; there are several after passes over only some of the trees.
 
-    An interrupted pass counts if its renames are made: the ledger knows what it did not copy. Raises LedgerCorrupt if no pass
-    knows a tree.
+    An interrupted pass counts if its renames are complete: the ledger records the files that it did not copy. Raises
+    LedgerCorrupt if no pass covers a tree.
     """
     earlier = reversed(passes.of_batch(plan, batch))
     known = [(one.catalog, covered(passes, one)) for one in earlier if not has_open_moves(one)]
@@ -131,7 +131,7 @@ def base_catalog(passes: "PassRecords", plan: str, batch: int, trees: Iterable[b
 
 
 class BatchRefused(Refused):
-    """The refusal of one batch, which need not concern others. (A hook that refuses ends the run.)"""
+    """The refusal of one batch, which need not concern other batches. (A hook that refuses ends the run.)"""
 
     @classmethod
     def by(cls, refused: Refused) -> "BatchRefused":
@@ -140,7 +140,7 @@ class BatchRefused(Refused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """A batch with the trees that a run copies (`whole`: all that it may), and those that it leaves alone."""
+    """A batch with the trees that a run copies (`whole`: all that it may), and the trees that it leaves alone."""
 
     batch: Batch
     left_alone: frozenset[bytes]
@@ -148,19 +148,19 @@ class Chosen:
 
     @property
     def words(self) -> str:
-        """The trees that are left alone, for people."""
+        """The trees that are left alone, for display."""
         those = several(len(self.left_alone), "user tree is", "user trees are")
         return f"{those} left alone: the users work on the target, or are being cut over (see `migrator status`)"
 
 
 def newest_cutovers(cutovers: "CutoverRecords", trees: Iterable[bytes]) -> Mapping[bytes, CutoverRecord]:
-    """The newest attempt of each tree, of any plan; trees without one are left out."""
+    """The newest attempt of each tree, of any plan; omits trees without one."""
     return {tree: record for tree in trees if (record := cutovers.latest(tree)) is not None}
 
 
 def choose_trees(ledger: "Ledger", plan: Plan, batch: Batch, wanted: frozenset[bytes] | None) -> Chosen:
-    """What a run copies of a batch; `wanted` None: all that it may. Call it while no cutover can start. Raises Refused if a tree
-    overlaps one that was moved.
+    """The trees of a batch that a run copies; `wanted` None: all that it may. Call it while no cutover can start.
+    Raises Refused if a tree overlaps one that was moved.
     """
     ledger.cutovers.require_apart(tree.path for tree in batch.trees)
     newest = newest_cutovers(ledger.cutovers, (tree.path for tree in batch.trees))

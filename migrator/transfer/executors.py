@@ -17,12 +17,13 @@ from migrator.transfer.model import StreamView
 from migrator.transfer.ports import DriverView
 
 PlaceCompiled = Callable[[], Awaitable[bytes]]
-"""Returns the path of the compiled program on a host, and places it again after a new connection. Raises HostLost and
-ToolFailed."""
+"""Returns the path of the compiled program on a host. It places the program again after a new connection. Raises
+HostLost and ToolFailed.
+"""
 
 _PROBE_TIMEOUT_S = 30.0
 
-# What executors share: the jail, and the end of a process tree.
+# The common parts of executors: the confinement, and the end of a process tree.
 
 
 def _beneath(root: bytes, tree: bytes) -> bytes:
@@ -30,7 +31,7 @@ def _beneath(root: bytes, tree: bytes) -> bytes:
 
 
 def _jail(compiled: bytes, parent: int, *, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
-    """The beginning of a confined command; files to show and `--` follow."""
+    """The beginning of a confined command; the visible files and `--` follow."""
     source_root, target_root = roots
     return (
         *(compiled, b"confine", b"--parent", b"%d" % parent),
@@ -56,8 +57,8 @@ class HostExecutor:
     """Runs streams of root in a namespace that holds one tree of each side (`native/src/confine.c`), on a host where
     both roots are paths: the source may be a mount or a brick. Programs are paths of that host as well.
 
-    Streams never run unconfined: if the confinement cannot be set up, the stream ends with `JAIL_FAILED`.
-    Confined streams die with the process that starts programs there (locally with its main thread).
+    Streams never run unconfined: if the confinement cannot be set up, the stream ends with `JAIL_FAILED`. Confined
+    streams die with the process that starts programs there (locally with its main thread).
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class HostExecutor:
         self._compiled = compiled
 
     def view(self, tree: bytes) -> StreamView:
-        """Where a stream sees a tree."""
+        """The location of a tree as a stream sees it."""
         if self.confined:
             return StreamView(source_tree=b"/source", target_tree=b"/target")
         source_root, target_root = self._roots
@@ -95,17 +96,17 @@ class HostExecutor:
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
-        """Run one stream to its end. Nothing of it is left when this returns, unless it hangs in the kernel.
+        """Run one stream to its end. All of its processes have ended when this returns, unless one hangs in the kernel.
 
-        Raises ToolFailed if the program, or a library of it, cannot be found; HostLost, with `in_doubt` if a part of it may
-        still run.
+        Raises ToolFailed if the program, or one of its libraries, is missing; HostLost, with `in_doubt` if a part of
+        the stream may still run.
         """
         processes, (_, target_root) = self._host.processes, self._roots
         started = command
         if self.confined:
             started = replace(command, argv=(*await self._jailed(program, self._roots, tree), *command.argv))
         if target_root:
-            # The confinement says what is wrong with the target, and `sync` raises it.
+            # The confinement reports errors of the target, and `sync` raises them.
             with suppress(OSError):
                 await self._host.watch_sync(target_root)
         completed = await processes.stream(started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
@@ -116,8 +117,8 @@ class HostExecutor:
         return completed
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended. Raises HostLost:
-        then they are in doubt.
+        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended. Raises
+        HostLost: then their state is unknown.
         """
         return await _end(self._host.processes, tokens, self._grace_s)
 
@@ -126,7 +127,7 @@ class HostExecutor:
         await self._host.sync(self._roots[1])
 
     async def problem(self, program: bytes) -> str | None:
-        """Why no stream of this program can be confined there; None if it can. Raises HostLost."""
+        """Why no stream of this program can be confined there; None if one can. Raises HostLost."""
         if not self.confined:
             return None
         try:
@@ -141,7 +142,7 @@ class HostExecutor:
         return None
 
     async def _jailed(self, program: bytes, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
-        # Asked for every stream: the process that starts programs there is another one after a loss.
+        # Every stream needs a new query: after a loss, another process starts programs there.
         facts = await self._host.identity()
         if facts.effective_uid != 0:
             raise Refused(
@@ -154,8 +155,9 @@ class HostExecutor:
 
 
 class LocalExecutor(HostExecutor):
-    """The executor of this machine. Without root, streams cannot be confined and need not be: a stream can do no more than
-    its user. Confined streams die with the thread that started them, so the event loop has to run in the main thread.
+    """The executor of this machine. Without root, streams cannot be confined and need not be: a stream has only the
+    rights of its user. Confined streams die with the thread that started them, so the event loop has to run in the main
+    thread.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class LocalExecutor(HostExecutor):
         confined = os.geteuid() == 0
         super().__init__(
             LocalHost(processes, name=host),
-            # An rsync that confines itself compares resolved paths; the confinement resolves nothing below the roots.
+            # An rsync that confines itself compares resolved paths. The confinement resolves nothing below the roots.
             source_root=source_root if confined else os.path.realpath(source_root),
             target_root=target_root if confined else os.path.realpath(target_root),
             grace_s=grace_s,
@@ -180,7 +182,7 @@ class LocalExecutor(HostExecutor):
         )
 
     async def close(self) -> None:
-        """Close the target, which is held open so that a sync reports every error."""
+        """Close the target. It is held open so that a sync reports every error."""
         await self._host.close()
 
 
@@ -206,7 +208,7 @@ class SystemExecutor:
         host: str = "localhost",
         grace_s: float = 5.0,
     ) -> None:
-        """`compiled` is the program that confines."""
+        """`compiled` is the path of the confining program."""
         self._processes = processes
         self.host = host
         self._grace_s = grace_s
@@ -217,11 +219,11 @@ class SystemExecutor:
 
     @property
     def boot_id(self) -> str:
-        """Which boot of the machine this is."""
+        """Identifies the current boot of the machine."""
         return proc.boot_id()
 
     def view(self, tree: bytes, directory: Path) -> DriverView:
-        """Where a driver sees a tree, and its directory."""
+        """The location of a tree, and of the driver's directory, as the driver sees them."""
         if self._confined:
             return DriverView(source_tree=b"/source", target_tree=b"/target", work=b"/work")
         source_tree, target_tree = (_beneath(root, tree) for root in self._roots)
@@ -238,7 +240,7 @@ class SystemExecutor:
         on_stdout: OnOutput,
         on_stderr: OnOutput,
     ) -> Completed:
-        """Run a driver to its end. Nothing of it is left when this returns, unless it hangs in the kernel."""
+        """Run a driver. All of its processes have ended when this returns, unless one hangs in the kernel."""
         started = command
         if self._confined:
             elsewhere = [path for path in files if not path.startswith(_VISIBLE)]
@@ -250,13 +252,13 @@ class SystemExecutor:
         return completed
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End what is left of earlier attempts; returns the tokens of those that could not be ended."""
+        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended."""
         return await _end(self._processes, tokens, self._grace_s)
 
 
 def stream_activity(tokens: Sequence[str]) -> Mapping[str, int]:
-    """The `Activity` of drivers. A driver's shell polls by starting a program several times a second, so it would never seem
-    stalled: only the programs that crawl and copy count.
+    """The `Activity` of drivers. Only the programs that crawl and copy count: a driver's shell polls by starting a
+    program several times a second, so it would never seem stalled.
     """
     return activity(tokens, _is_stream)
 

@@ -1,4 +1,4 @@
-"""The number of streams in a run: measure, decide, allow; and `tune`, `pause`, `resume`."""
+"""The number of streams in a run: measuring, deciding, allowing; and `tune`, `pause`, `resume`."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.measures import ControlRecords, GovernorRecords, ProbeRecords
 
-# What people have set and what the governor of the newest run allows, for `status` and `tune`.
+# The settings by people, and the allowance by the governor of the newest run, for `status` and `tune`.
 
 
 IsGone = Callable[[int, float], bool]
@@ -36,7 +36,7 @@ def read_governing(
     given: transfer.Limits | None = None,
     windows: Sequence[WindowStanding] | None = None,
 ) -> transfer.GoverningFacts:
-    """What people have set, and what the governor allows the newest run while that is in progress."""
+    """The settings by people, and the allowance by the governor of the newest run while that is in progress."""
     record, run = ledger.governor.newest(), ledger.runs.latest("run")
     at_work = (
         record is not None
@@ -69,17 +69,17 @@ LOG = logging.getLogger("migrator.governor")
 LOOK_EVERY_S = 2.0
 LOADS_EVERY_S = 30.0
 COST_EVERY_S = 300.0
-"""Interval of measuring the cost of streams, which bounds the size of chunks."""
+"""Interval for measuring the cost of streams, which bounds the size of chunks."""
 _HALF = 0.5
 _BYTES_OF_A_FILE = 1_000_000
-"""Before the first measurement: the cost of a file in bytes."""
+"""The assumed cost of a file, in bytes, before the first measurement."""
 _FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governing:
-    """The ports, and the settings at the start. `cost` is the measured cost of a stream (None: unknown); `measured_cost` returns
-    it as measured since. `in_words` formats a time for people.
+    """The ports, and the settings at the start. `cost` is the measured cost of a stream (None: unknown);
+    `measured_cost` returns the latest measurement. `in_words` formats a time for display.
     """
 
     controls: "ControlRecords"
@@ -98,11 +98,11 @@ class Governing:
 
 @dataclass(slots=True, kw_only=True)
 class Governor:
-    """The governor of one run. `hosts` has the streams of each host by site.toml and the command line; `say` reports to people
-    (whether it is a warning, and the message).
+    """The governor of one run. `hosts` has the streams of each host by site.toml and the command line. `say` reports to
+    people (whether it is a warning, and the message).
 
-    `decision` is what is allowed now, `chunk_cost` the measured cost of a stream, to predict the duration of a chunk (None:
-    unknown).
+    `decision` is the present allowance. `chunk_cost` is the measured cost of a stream, for predicting the duration of a
+    chunk (None: unknown).
     """
 
     governing: Governing
@@ -124,7 +124,7 @@ class Governor:
     _loads_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Decide once at the start."""
+        """Make the first decision."""
         self._controls = self.governing.controls.now()
         self._settings = self._settings_now()
         self.state = rules.first_state(self._settings, self.governing.by)
@@ -134,19 +134,19 @@ class Governor:
 
     @property
     def allowed(self) -> Mapping[str, int]:
-        """How many streams each host may have now."""
+        """The number of streams that each host may have now."""
         return dict(self.decision.hosts)
 
     @property
     def ceilings(self) -> Mapping[str, int]:
-        """The most streams that each host may have by the present limits."""
+        """The maximum number of streams of each host by the present limits."""
         return self._settings.hosts
 
     async def watch(self) -> None:
-        """Follow all changes, until cancelled."""
+        """React to all changes, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._again_and_again(self._look))
-            # In a task of its own: a host that does not answer must not delay a pause, or the end of a window.
+            # This runs in a task of its own: an unresponsive host must not delay a pause, or the end of a window.
             group.create_task(self._again_and_again(self._read_loads))
 
     async def _again_and_again(self, look: Callable[[], Awaitable[None]]) -> None:
@@ -155,7 +155,7 @@ class Governor:
             try:
                 await look()
             except MigratorError as error:
-                # A ledger that is locked for long: what holds goes on to hold.
+                # Another process holds the ledger's lock for long: the present decision stays in force.
                 LOG.warning("the governor could not look: %s", error.message)
 
     async def _look(self) -> None:
@@ -165,12 +165,12 @@ class Governor:
         if before != self._settings:
             self.state = rules.changed(self.state, before, self._settings)
         at_work = self._at_work()
-        # By their numbers: a clock that was set back must not hide new probes.
+        # The cursor is the probe's number: a clock that was set back must not hide new probes.
         for number, probe in self.governing.probes.after(self._probed):
             self._probed = number
             if probe.latency_s is not None:
                 self.state = rules.after_probe(self.state, probe.side, probe.latency_s, self._settings, at_work=at_work)
-        # Measured again at intervals: the first run starts with nothing, and the speed of a source varies.
+        # The cost is measured again at intervals: the first run starts without any, and the speed of a source varies.
         now_s = self.clock.monotonic_s()
         if now_s - self._cost_s >= COST_EVERY_S:
             self._cost_s = now_s
@@ -178,7 +178,9 @@ class Governor:
         self._decide()
 
     def flowed(self, moved: transfer.StreamCounters, interval_s: float) -> None:
-        """Record the throughput of all streams. It counts if every host with work had all its allowed streams throughout."""
+        """Record the throughput of all streams. It counts only if every host with work had all its allowed streams
+        throughout.
+        """
         at_work, before = self._at_work(), self._flowing
         self._flowing = at_work
         allowed = self.allowed
@@ -195,20 +197,20 @@ class Governor:
         self._decide()
 
     def may_begin(self, host: str, *, hosts: Collection[str]) -> bool:
-        """Whether one more chunk may start on a host now; `hosts` are all that can run streams at present."""
+        """Whether one more chunk may start on a host now; `hosts` are all hosts that can run streams at present."""
         if self._at_work().get(host, 0) >= self.allowed.get(host, 0):
             return False
         limit = self.decision.bwlimit_bytes_per_s
         return limit is None or not self._grants or self._free(limit) >= _HALF * self._fair(limit, hosts)
 
     def begin(self, chunk_id: int, host: str, *, hosts: Collection[str]) -> None:
-        """A chunk starts there: it gets its share of the limit, until `end`."""
+        """Record that a chunk starts there: it gets its share of the limit, until `end`."""
         limit = self.decision.bwlimit_bytes_per_s
         share = None if limit is None else max(min(self._fair(limit, hosts), self._free(limit)), 1)
         self._grants[chunk_id] = host, share
 
     def end(self, chunk_id: int) -> None:
-        """The stream has ended, or there was none. May be called again."""
+        """Record that the stream has ended, or that there was none. May be called again."""
         self._grants.pop(chunk_id, None)
 
     def share_of(self, chunk_id: int) -> int | None:
@@ -216,7 +218,7 @@ class Governor:
         return self._grants[chunk_id][1] if chunk_id in self._grants else self.decision.bwlimit_bytes_per_s
 
     def on_change(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call this on every new decision; the returned function unsubscribes."""
+        """Call this on every new decision. The returned function unsubscribes."""
         self._watchers.append(call)
         return lambda: self._watchers.remove(call)
 
@@ -246,11 +248,11 @@ class Governor:
         return rules.settings_now(self.hosts, governing.limits, self._controls, now)
 
     async def _read_loads(self) -> None:
-        """Also without a limit: `status` shows them to help choose one."""
+        """Read the loads, even without a limit: `status` shows them to help people choose one."""
         now_s = self.clock.monotonic_s()
         if self._loads_s is not None and now_s - self._loads_s < LOADS_EVERY_S:
             return
-        # Only where streams are at work: no host is connected for this alone.
+        # Only hosts with running streams are read: the governor connects no host for this alone.
         hosts = sorted(self._at_work())
         if not hosts:
             return
@@ -303,7 +305,9 @@ _PAUSE = "pause"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The ports, and the author of the command. `given` are the limits of site.toml, `windows` those of [transfer] at a time."""
+    """The ports, and the author of the command. `given` are the limits of site.toml; `windows` returns those of
+    [transfer] at a time.
+    """
 
     ledger: "Ledger"
     clock: Clock
@@ -313,7 +317,7 @@ class Tuning:
     is_gone: IsGone
 
     def pause(self, reason: str) -> transfer.GoverningFacts:
-        """Start no more chunks. If the migration is already paused, author and reason stay."""
+        """Start no more chunks. If the migration is already paused, the existing author and reason stay."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.hold(by=self.by, reason=reason, at_s=self.clock.now_s())
         if before is None:
@@ -321,7 +325,7 @@ class Tuning:
         return self.facts()
 
     def resume(self) -> transfer.GoverningFacts:
-        """Resume. May be called if nothing is paused."""
+        """Resume the migration. May be called if nothing is paused."""
         before = self.ledger.controls.now().hold
         self.ledger.controls.resume(by=self.by, at_s=self.clock.now_s())
         if before is not None:
@@ -329,7 +333,7 @@ class Tuning:
         return self.facts()
 
     def tune(self, limits: transfer.Limits, *, reset: bool) -> transfer.GoverningFacts:
-        """Set limits; those not given keep their tuned values, or (`reset`) return to those of site.toml."""
+        """Set limits. Limits that are not given keep their tuned values, or (`reset`) return to those of site.toml."""
         before = self.ledger.controls.now().tuned
         was = before.limits if before is not None else transfer.Limits()
         now = _joined(limits, transfer.Limits() if reset else was)
@@ -340,7 +344,7 @@ class Tuning:
         return self.facts()
 
     def facts(self) -> transfer.GoverningFacts:
-        """Controls, given limits, and what the governor allows the newest run."""
+        """Controls, given limits, and the allowance of the governor of the newest run."""
         now_s = self.clock.now_s()
         return read_governing(
             self.ledger, now_s=now_s, is_gone=self.is_gone, given=self.given, windows=self.windows(now_s)

@@ -1,4 +1,4 @@
-"""What must hold before and after a batch is copied. A guard that cannot be evaluated counts as tripped."""
+"""Conditions that must hold before and after a batch is copied. A guard that cannot be evaluated counts as failed."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,7 +23,7 @@ TARGET_ROOM = "target room"
 
 
 def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
-    """The plan, if it is whole, of this site, known to the ledger, and has the requested batches.
+    """Read the plan, if it is complete, belongs to this site, is in the ledger, and has the requested batches.
 
     Raises Refused or UsageError.
     """
@@ -74,7 +74,7 @@ async def find_problems(
     if storage.asked:
         findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
     if storage.problems:
-        # To look at the mount would hang where one of them is lost.
+        # A look-up on the mount would hang if a storage target is lost.
         return tuple(findings), health
     findings += [
         GuardFinding(guard="source mount", problems=await mount_findings(world, world.source, site.source, timeout_s)),
@@ -105,8 +105,8 @@ async def find_problems(
 
 
 def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ...]:
-    """Problems of the target's storage targets. Unknown state counts only if something depends on it: free inodes that
-    nothing else reports, and stripe settings of new trees.
+    """Problems of the target's storage targets. An unknown state counts only if something depends on it: free inodes
+    that nothing else reports, and stripe settings of new trees.
     """
     if storage.failure and (request.inodes_free is None or request.stripe is not None):
         return (f"the target's storage targets cannot be asked: {storage.failure}",)
@@ -124,7 +124,7 @@ async def mounts_changed(world: World, site: SiteRecord, timeout_s: float) -> tu
 async def mount_findings(
     world: World, filesystem: FileSystem, recorded: MountIdentity, timeout_s: float
 ) -> tuple[str, ...]:
-    """Why the mounts are not those that `init` recorded."""
+    """Why the mounts differ from those that `init` recorded."""
     where = "the target" if filesystem is world.target else "the source"
     try:
         current = await world.blocking(filesystem.identity, timeout_s=timeout_s)
@@ -134,7 +134,7 @@ async def mount_findings(
 
 
 async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple[str, ...]:
-    """Users who work on the target although the ledger, restored from an older backup, does not know it."""
+    """Users who work on the target although the ledger, restored from an older backup, has no record of it."""
 
     def look() -> tuple[str, ...]:
         found = (
@@ -149,7 +149,7 @@ async def _moved_problems(world: World, batch: Batch, timeout_s: float) -> tuple
 
 
 def refuse(batch: Batch, findings: tuple[GuardFinding, ...], *, largest: TreeUsage | None = None) -> None:
-    """Raises Refused if a guard trips, with every reason. `largest` is the tree with the largest file of the batch."""
+    """Raises Refused if a guard fails, with every reason. `largest` is the tree with the largest file of the batch."""
     reasons = list(dict.fromkeys(problem for finding in findings for problem in finding.problems))
     shown = ""
     if largest is not None and largest.largest_path:
@@ -187,10 +187,11 @@ TARGET_QUOTAS = "target quotas"
 
 
 async def look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
-    """Quota problems of the rest of these trees. Files that earlier plans copied are replaced, and need no more room.
+    """Quota problems of the remaining work on these trees. Files that earlier plans copied are replaced, and need no
+    more room.
 
-    None if the target has no quotas. If they cannot be queried, that is a warning if the source limits directories: then
-    users are meant to have limits.
+    None if the target has no quotas. If they cannot be queried, the result is a warning when the source limits
+    directories: then users are meant to have limits.
     """
     arrived, nothing = world.ledger.passes.arrived(before_plan=plan.name), Need()
     needs = owner_needs(
@@ -213,7 +214,7 @@ async def look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> 
 
 
 def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
-    """The guard, if it has problems."""
+    """The guard as a finding, if it has problems."""
     return (GuardFinding(guard=TARGET_QUOTAS, problems=words.problems),) if words.problems else ()
 
 
@@ -221,8 +222,8 @@ def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
 
 
 async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
-    """Whether settings are requested and the tree is missing on the target, or empty: a killed run may have only created it. A
-    tree with content keeps its settings. Raises OSError, TimeoutError.
+    """Whether settings are requested and the tree is missing on the target, or empty: a killed run may have only
+    created it. A tree with content keeps its settings. Raises OSError, TimeoutError.
     """
     request, world = invocation.request, invocation.world
     if request.stripe is None or world.storage is None:
@@ -243,7 +244,7 @@ async def wants_stripes(invocation: Invocation, tree: bytes) -> bool:
 
 
 async def set_stripes(invocation: Invocation, tree: bytes) -> None:
-    """Raises Refused if the tool fails: files that are made before would keep other settings."""
+    """Raises Refused if the tool fails: files created before would keep other settings."""
     stripe, world = invocation.request.stripe, invocation.world
     if stripe is None or world.storage is None:
         return
