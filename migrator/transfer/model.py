@@ -11,13 +11,13 @@ from migrator.core.windows import WindowStanding
 from migrator.delta.model import Changes, TreeChanges
 from migrator.hosts.model import ProcessIdentity
 
-# Passes, attempts, and the fate of every file of a chunk.
+# Passes, attempts, and the result of every file of a chunk.
 
 
 class FileProblemKind(StrEnum):
     """Why a listed file did not arrive, or not as listed. `vanished` is confirmed by a look-up, and normal; `bad` needs
-    attention. `moved`: no longer on its brick, or a link-to file is in its place; it is read through the mount instead.
-    `changed`: it arrived while it was being written to; the next pass sends it again.
+    attention. `moved`: the file is no longer on its brick, or a link-to file is in its place; the mount is read
+    instead. `changed`: the file arrived while a user wrote to it; the next pass sends it again.
     """
 
     VANISHED = "vanished"
@@ -28,7 +28,7 @@ class FileProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileProblem:
-    """One file that did not arrive whole. `path` is relative to the source root."""
+    """One file that did not arrive complete. `path` is relative to the source root."""
 
     path: bytes
     kind: FileProblemKind
@@ -52,7 +52,7 @@ class StopReason(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What to do after one attempt."""
+    """The action after one attempt."""
 
     DONE = "done"
     RETRY = "retry"
@@ -62,7 +62,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCounters:
-    """How far one stream is: files and bytes written to the target."""
+    """The progress of one stream: files and bytes written to the target."""
 
     files: int = 0
     size_bytes: int = 0
@@ -73,7 +73,7 @@ class StreamCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The outcome of one attempt. The engine reports that `suspects` did not arrive; a look-up has to confirm it."""
+    """The outcome of one attempt. According to the engine, `suspects` did not arrive; a look-up has to confirm that."""
 
     verdict: Verdict
     counters: StreamCounters
@@ -84,7 +84,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamView:
-    """Where a stream sees the tree: absolute paths of the tree itself on both sides, inside the confinement."""
+    """The locations of the tree as a stream sees it: absolute paths of the tree itself on both sides, inside the
+    confinement.
+    """
 
     source_tree: bytes
     target_tree: bytes
@@ -92,7 +94,7 @@ class StreamView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRecord:
-    """A chunk as the ledger has it. `list_path` is set for the halves of a split chunk."""
+    """A chunk in the ledger. `list_path` is set for the halves of a split chunk."""
 
     id: int
     pass_id: int
@@ -109,7 +111,7 @@ class ChunkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedChunk:
-    """Where the paths of a chunk are listed."""
+    """The location of a chunk's path list."""
 
     chunk_list: str
     number: int
@@ -117,11 +119,11 @@ class ListedChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotArrived:
-    """What of a batch is not known to have arrived, under its listed names. In order, without duplicates.
+    """The parts of a batch that are not known to have arrived, under their listed names. In order, without duplicates.
 
-    `paths` were bad, changed while they were copied, or were listed and not found (a look-up proves that, but a path that
-    was renamed and renamed back looks unchanged and has to be sent). `chunks` failed or were never done: all of their paths
-    count. Nothing is known of `trees`: their pass is unfinished, or the whole tree was not found; `chunks` does not have
+    `paths` were bad, changed during their copy, or were listed and not found. (A look-up proves that, but a path that
+    was renamed and renamed back looks unchanged and has to be sent.) `chunks` failed or were never done: all of their
+    paths count. Nothing is known of `trees`: their pass is unfinished, or the whole tree was not found; `chunks` omits
     the chunks of such a pass.
     """
 
@@ -132,7 +134,7 @@ class NotArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """An attempt as the ledger has it. `token` is in the environment of every process of the attempt."""
+    """An attempt in the ledger. `token` is in the environment of every process of the attempt."""
 
     id: int
     chunk_id: int
@@ -205,7 +207,7 @@ class PassFacts:
 class FreezeCheck:
     """The cost of verifying in the freeze, with all workers: `fixed_s`, and a cost per file and per byte.
 
-    `files` and `size_bytes` have to be verified whatever changes; what the final pass copies comes on top.
+    `files` and `size_bytes` have to be verified in any case; the paths that the final pass copies are extra.
     """
 
     s_per_file: float = 0.0
@@ -217,7 +219,7 @@ class FreezeCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassLimits:
-    """When delta passes end: the freeze is short enough, or one run has made its maximum of passes."""
+    """The limits of delta passes: they end if the freeze is short enough, or one run has made its maximum of passes."""
 
     max_freeze_s: float
     max_delta_passes: int
@@ -225,7 +227,7 @@ class PassLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeChurn:
-    """How fast one tree changes."""
+    """The rate at which one tree changes."""
 
     tree: bytes
     files_per_h: float
@@ -237,8 +239,8 @@ class Prediction:
     """A prediction from the passes so far.
 
     `next_pass_s`: from the start of the next scan to the end of its pass. `freeze_s`: from the freeze to the end of the
-    verification, if users were frozen now. `least_freeze_s`: the same without any changes; no further pass makes it
-    shorter. `trees` has the churn by tree if known, the most bytes first.
+    verification, if users were frozen now. `least_freeze_s`: the same without any changes; further passes cannot
+    shorten it. `trees` has the churn by tree if known, the most bytes first.
     """
 
     next_pass_s: float
@@ -250,7 +252,7 @@ class Prediction:
 
 
 class ConvergenceOutcome(StrEnum):
-    """Whether another delta pass is made, and why not."""
+    """Whether another delta pass follows, and why not."""
 
     GO_ON = "go-on"
     CONVERGED = "converged"
@@ -261,7 +263,9 @@ class ConvergenceOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether another delta pass is made. `prediction` is None before the first delta pass. `sentence` is for people."""
+    """Whether another delta pass follows. `prediction` is None before the first delta pass. `sentence` is for
+    display.
+    """
 
     outcome: ConvergenceOutcome
     prediction: Prediction | None
@@ -291,7 +295,7 @@ class ConvergenceRecord:
 class RetryPolicy:
     """Tries of a chunk, with exponential back-off up to `longest_delay_s`.
 
-    A chunk whose streams were killed from outside more than `interruptions` times counts as failed.
+    A chunk counts as failed when its streams were killed from outside more than `interruptions` times.
     """
 
     tries: int = 3
@@ -304,9 +308,10 @@ class RetryPolicy:
 class RunRequest:
     """The options of `run`. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
 
-    `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the target
-    match. `engine` as in `--engine`. A lost host ends its streams by itself after `lease_s`. `stall_timeout_s` bounds how long a stream may do
-    nothing, `end_timeout_s` how long ending it may take. `stripe` is for new trees on the target; None: inherited.
+    `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the
+    target match. `engine` as in `--engine`. A lost host ends its streams by itself after `lease_s`. A stream may stall
+    for at most `stall_timeout_s`, and ending it may take at most `end_timeout_s`. `stripe` is for new trees on the
+    target; None: inherited.
     """
 
     plan: str
@@ -331,7 +336,7 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardFinding:
-    """One guard and its problems; empty: it passed."""
+    """One guard and its problems; empty if it passed."""
 
     guard: str
     problems: tuple[str, ...]
@@ -339,7 +344,7 @@ class GuardFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeWork:
-    """What is left to do of one user tree, or of a whole batch."""
+    """The remaining work on one user tree, or on a whole batch."""
 
     tree: bytes
     chunks: int
@@ -349,7 +354,7 @@ class TreeWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
-    """Why the pool of streams stopped, for people. `unended` names processes that could not be ended."""
+    """Why the pool of streams stopped, for display. `unended` names processes that could not be ended."""
 
     reason: StopReason
     message: str
@@ -360,7 +365,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a batch was not copied, and what to do about it."""
+    """Why a batch was not copied, and the next step."""
 
     message: str
     cause: str
@@ -369,9 +374,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSummary:
-    """One delta pass of this run: what it sent in `elapsed_s` after `scan_s` of scanning and comparing, the changes, and the
-    decision after it (`outcome` None: it stopped, or covered only some trees of the batch). `freeze_s` is the predicted
-    freeze now.
+    """One delta pass of this run: the data sent in `elapsed_s` after `scan_s` of scanning and comparing, the changes,
+    and the decision after it (`outcome` None: the pass stopped, or covered only some trees of the batch). `freeze_s` is
+    the predicted freeze now.
     """
 
     number: int
@@ -389,13 +394,12 @@ class DeltaSummary:
 class BatchSummary:
     """The result of one batch in this run. Files and bytes are those that this run copied, by its chunks.
 
-    `left` is what is still to do, by tree (in a dry run: what would be done); `guards` are the findings.
-    `bad` lists the files of the whole pass that need attention, `vanished` counts those that were gone on the source.
-    `skipped` names the hook that skipped the batch or its pass; `hooks` names those that a dry run did not call.
-    `deltas` are the delta passes of this run; `deltas_to_follow` is the maximum that a real run would make.
-    `left_alone` are the trees whose users work on the target, or are being cut over; `set_apart` those that the last scan could
-    not read everywhere, so that nothing of them was compared. `refusal` is why the batch was refused
-    although the run continued with others.
+    `left` is the remaining work, by tree (in a dry run: the planned work); `guards` are the findings. `bad` lists the
+    files of the whole pass that need attention, `vanished` counts those that were gone on the source. `skipped` names
+    the hook that skipped the batch or its pass; `hooks` names those that a dry run did not call. `deltas` are the delta
+    passes of this run; `deltas_to_follow` is the maximum that a real run would make. `left_alone` are the trees whose
+    users work on the target, or are being cut over. `set_apart` are trees that the last scan could not read everywhere,
+    so the pass compared nothing of them. `refusal` is why the batch was refused although the run continued with others.
     """
 
     batch: int
@@ -437,7 +441,7 @@ class RunSummary:
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether every batch had been finished before."""
+        """Whether every batch was already finished before."""
         return all(batch.nothing_to_do for batch in self.batches)
 
     @property
@@ -460,7 +464,7 @@ class RunStopped(MigratorError):
         self.summary = summary
 
 
-# The number of streams: what people ask for, and what the governor decides.
+# The number of streams: the settings by people, and the decision of the governor.
 
 
 class StreamsBy(StrEnum):
@@ -472,7 +476,9 @@ class StreamsBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a migration. None: not given. `jobs` is for each host, `bwlimit_bytes_per_s` for all streams together."""
+    """Limits of a migration. None: not given. `jobs` is for each host, `bwlimit_bytes_per_s` for all streams
+    together.
+    """
 
     jobs: int | None = None
     bwlimit_bytes_per_s: int | None = None
@@ -487,7 +493,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """Limits set by `tune`; each replaces the one of site.toml and of the command line."""
+    """Limits set by `tune`; each overrides the one of site.toml and of the command line."""
 
     limits: Limits
     since_s: float
@@ -505,7 +511,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """What people have set; None: nothing."""
+    """The settings by people; None: none."""
 
     hold: Hold | None = None
     tuned: Tuned | None = None
@@ -523,7 +529,7 @@ class Gate(StrEnum):
 
 
 class Bound(StrEnum):
-    """What determines the number of streams."""
+    """The factor that determines the number of streams."""
 
     JOBS = "jobs"
     THROUGHPUT = "throughput"
@@ -536,9 +542,9 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorRecord:
-    """What the governor allows from `at_s` on. `streams` may run in all, `hosts` on each host; the limits would allow `most`.
-    `bwlimit_bytes_per_s` is for all together. `until_s` is the start of the next window. `max_latency_s` and `max_load` are
-    the limits of the brakes (None: none).
+    """The allowance of the governor from `at_s` on. `streams` is the number in all, `hosts` the number on each host;
+    the limits would allow `most`. `bwlimit_bytes_per_s` is for all together. `until_s` is the start of the next window.
+    `max_latency_s` and `max_load` are the limits of the brakes (None: none).
     """
 
     at_s: float
@@ -570,9 +576,9 @@ class HostLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoverningFacts:
-    """What people have set, and what the governor allowed the newest run (None: no run yet); `at_work`: that run is in
-    progress. `given` are the limits of site.toml and `windows` those of [transfer], if asked for. `loads` are the last
-    readings of the hosts of that run.
+    """The settings by people, and the allowance of the governor in the newest run (None: no run yet); `at_work`: that
+    run is in progress. `given` are the limits of site.toml and `windows` those of [transfer], if requested. `loads` are
+    the last readings of the hosts of that run.
     """
 
     controls: Controls = NO_CONTROLS
@@ -583,14 +589,14 @@ class GoverningFacts:
     loads: tuple[HostLoad, ...] = ()
 
 
-# Which engine copies a chunk.
+# The choice of the engine for a chunk.
 
 
 AUTO = "auto"
 RSYNC = "rsync"
 DIRECT = "direct"
 DRIVERS = ("fpsync", "parsyncfp2")
-"""Copy whole trees through the mount, before the chunks."""
+"""Programs that copy whole trees through the mount, before the chunks."""
 
 
 def copies_ranges(requested: str) -> bool:
@@ -599,12 +605,12 @@ def copies_ranges(requested: str) -> bool:
 
 
 def choose_engine(requested: str, kind: ChunkKind, available: Collection[str], *, from_brick: bool) -> str | None:
-    """The engine for a chunk on a host that has the `available` ones; None: no stream, another chunk copies the content (a
-    file that no engine can copy in ranges is copied whole).
+    """The engine for a chunk on a host that has the `available` ones. None: no stream, because another chunk copies the
+    content. (If no engine can copy a file in ranges, it is copied whole.)
 
-    A brick is read by `direct` in any case: the others know nothing of link-to files, nor of the times that the volume shows.
-    Through the mount `auto` takes `direct` for big files in ranges, which only it can copy, and else rsync, which copies
-    only what has changed. A host without the requested engine uses rsync.
+    `direct` always reads a brick: the others do not handle link-to files, nor the times that the volume shows. Through
+    the mount, `auto` takes `direct` for big files in ranges, which only `direct` can copy. Otherwise it takes rsync,
+    which copies only changed files. A host without the requested engine uses rsync.
     """
     direct = DIRECT in available and requested in (AUTO, DIRECT)
     if from_brick:

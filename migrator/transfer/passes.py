@@ -1,4 +1,4 @@
-"""What all passes over a batch share, the seed pass, and convergence after each."""
+"""The common part of all passes over a batch, the seed pass, and convergence after each."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 MovesOf = Callable[[PassRecord], tuple[int, int]]
-"""How many renames and outermost deletions the move list of a pass has."""
+"""The number of renames and outermost deletions in the move list of a pass."""
 
 
 def judge_passes(
@@ -64,10 +64,10 @@ def judge_passes(
     made: int,
     moves_of: MovesOf,
 ) -> transfer.Decision:
-    """Whether to make another delta pass over these trees, after the last one was closed; the prediction is recorded with that
-    one. Passes over only some of the trees, such as final ones, do not count.
+    """Decide whether to make another delta pass over these trees, after the last one was closed. The prediction is
+    recorded with that pass. Passes over only some of the trees, such as final ones, do not count.
 
-    `at_s` is now, `made` how many delta passes this run has made. May be called again: the record is replaced, and the
+    `at_s` is now, `made` the number of delta passes of this run. May be called again: the record is replaced, and the
     comparison is still with the freeze predicted after the pass before. Blocking.
     """
     done = _done(ledger, plan, batch)
@@ -103,7 +103,7 @@ def facts_of_passes(ledger: "Ledger", plan: str, batch: int, moves_of: MovesOf) 
 
 
 def _done(ledger: "Ledger", plan: str, batch: int) -> list[tuple[PassRecord, CatalogRecord]]:
-    """The finished passes whose scan the ledger knows (a restored one may not), with that scan."""
+    """The finished passes whose scan is in the ledger, with that scan. A restored ledger may lack scans."""
     scans = {scan.name: scan for scan in ledger.scans.all()}
     records = ledger.passes.of_batch(plan, batch)
     return [(one, scans[one.catalog]) for one in records if one.state is PassState.DONE and one.catalog in scans]
@@ -136,8 +136,8 @@ def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord, moves_of: 
 def check_of_trees(
     ledger: "Ledger", plan: Plan, batch: int, trees: Collection[bytes], policy: DigestPolicy | None = None
 ) -> transfer.FreezeCheck:
-    """The cost of verifying some trees of a batch in the freeze, with earlier proofs carried over. `policy`: which content to
-    compare; None: as the newest verification did, or all of it. Blocking.
+    """The cost of verifying some trees of a batch in the freeze, if earlier proofs are reused. `policy`: which content
+    to compare; None: as the newest verification did, or all of it. Blocking.
     """
     records = ledger.verifications.all()
     wanted = policy or (records[-1].policy if records else None)
@@ -148,7 +148,7 @@ def check_of_trees(
             continue
         files += usage.files + usage.directories + 1
         earlier = earlier_verifications(ledger.verifications.covering(tree), wanted) if wanted else ()
-        # An earlier verification proves everything but what was sent since.
+        # An earlier verification proves everything except the paths sent since.
         size_bytes += (
             min(_changed_bytes(ledger, plan.name, batch, tree, since_s=earlier[0].started_at_s), usage.size_bytes)
             if earlier
@@ -165,7 +165,7 @@ def check_of_trees(
 
 
 def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, since_s: float) -> int:
-    """What passes of this plan have sent since; a pass in progress at that time counts whole."""
+    """Bytes that passes of this plan have sent since; a pass in progress at that time counts completely."""
     total = 0
     for record in ledger.passes.of_batch(plan, batch):
         if record.finished_at_s is not None and record.finished_at_s <= since_s:
@@ -177,7 +177,7 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
     return total
 
 
-# What is left of a batch, counted without changing anything.
+# The remaining work of a batch, counted without changing anything.
 
 
 _ALL = 2**31 - 1
@@ -202,8 +202,8 @@ class Remaining:
 def remaining(
     world: World, plan: Plan, batch: Batch, record: PassRecord | None, *, left_alone: Collection[bytes] = ()
 ) -> Remaining:
-    """What is left of a pass over the batch, except some trees; None: of a seed pass that has not started. Failed chunks, and
-    those in flight when a run was killed, count: both are tried again.
+    """The remaining work of a pass over the batch, except some trees; None: of a seed pass that has not started. Failed
+    chunks, and those in flight when a run was killed, count: both are tried again.
     """
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
     by_kind: dict[ChunkKind, int] = {}
@@ -230,7 +230,8 @@ def remaining(
             if chunks
         ),
         chunks_by_kind=by_kind,
-        # What an earlier plan brought over is replaced, not added to. A later pass may send more than the plan knew of.
+        # New copies replace files that an earlier plan copied, and need no additional room. A later pass may send more
+        # than the plan lists.
         need=still_needed(
             needs,
             world.ledger.passes.arrived(before_plan=plan.name),
@@ -242,7 +243,7 @@ def remaining(
 
 
 def _of_list(world: World, batch: Batch) -> Iterable[Chunk]:
-    # Before anything is read from it: a list that was replaced need not be one.
+    # This check comes before any use of the list: a replaced file may be no list at all.
     guards.refuse(batch, (transfer.GuardFinding(guard="chunk lists", problems=guards.list_problems(world, batch)),))
     return world.chunk_lists.chunks(batch.chunk_list)
 
@@ -259,12 +260,12 @@ def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]
     yield from passes.to_retry(record.id)
 
 
-# What all passes over a batch share: guards, steps in order, the closing check, and the summary.
+# The common part of all passes over a batch: guards, steps in order, the closing check, and the summary.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a pass knows before it starts: no guard tripped."""
+    """The findings of a pass before it starts, when all guards have passed."""
 
     findings: tuple[transfer.GuardFinding, ...]
     health: SourceHealth
@@ -273,7 +274,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copying:
-    """Runs passes over one batch as the ledger has them, except chunks of the trees that are left alone."""
+    """Runs passes over one batch as recorded in the ledger, except chunks of the trees that are left alone."""
 
     invocation: Invocation
     plan: Plan
@@ -309,7 +310,9 @@ class Copying:
         return probed
 
     async def make_trees(self) -> None:
-        """Create the directories above each tree, and the trees, closed. Also proves that the target is writable."""
+        """Create the directories above each tree, and the trees, without access for users. This also proves that the
+        target is writable.
+        """
         world = self.invocation.world
         for tree in self.batch.trees:
             components = tree.path.split(b"/")
@@ -338,8 +341,8 @@ class Copying:
         before: Callable[[PassUnderWay], Awaitable[None]],
         advance: Callable[[], None] = lambda: None,
     ) -> transfer.BatchSummary:
-        """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks; `advance` sets the
-        next state of the batch when the pass is done.
+        """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks. `advance` sets
+        the next state of the batch when the pass is done.
         """
         world = self.invocation.world
         under_way = self.under_way(record, ready)
@@ -358,7 +361,7 @@ class Copying:
             routes.abandon()
             if under_way.storage is not None:
                 await under_way.storage.close()
-            # Also after a cancellation and an error: what goes on later says so in the ledger.
+            # This also runs after a cancellation or an error: the ledger gets the state of the pass in any case.
             self._close(under_way, title, whole=whole)
             if whole:
                 advance()
@@ -387,12 +390,12 @@ class Copying:
 
     @property
     def batch_state(self) -> BatchState | None:
-        """None if the ledger does not know the batch."""
+        """The state of the batch; None if it is not in the ledger."""
         record = self.invocation.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
 
     def under_way(self, record: PassRecord, ready: Ready) -> PassUnderWay:
-        """The pass in this run, before it starts."""
+        """The values of the pass in this run, before it starts."""
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
 
         async def sync() -> None:
@@ -422,10 +425,10 @@ class Copying:
         )
 
     async def _copy_chunks(self, under_way: PassUnderWay, routes: Routes) -> None:
-        """All steps in order. A step starts when the streams of the one before have ended, with two exceptions. Big files are
-        put in place after every range of them is confirmed (an unconfirmed range was read from a brick that could not be
-        trusted, and the file would not be checked again). Times of directories, which change with every file, are set after
-        everything else is confirmed. Unconfirmed chunks are copied again, and then the steps after them.
+        """Run all steps in order. A step starts when the streams of the one before have ended, with two exceptions. Big
+        files are put in place only after every range of them is confirmed: an unconfirmed range may come from an
+        untrusted brick, and the file would not be checked again. Times of directories, which change with every file,
+        are set after everything else is confirmed. Unconfirmed chunks are copied again, and then the steps after them.
         """
         in_place, times = CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)), len(CHUNK_STEPS) - 1
         passes = under_way.world.ledger.passes
@@ -457,7 +460,9 @@ class Copying:
         )
 
     async def _look_again(self, under_way: PassUnderWay) -> None:
-        """A pass counts as whole only if the source was whole and both mounts the same from its start to its end."""
+        """Check the source and both mounts again. A pass counts as whole only if the source was whole and both mounts
+        the same from its start to its end.
+        """
         world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
         problems = health_problems(under_way.health_before, await world.source.health(), tasks_count=False)
         if problems:
@@ -497,19 +502,19 @@ def _unwritable(detail: str, code: int | None = None) -> Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedPass:
-    """The seed pass over one batch, except the trees that are left alone: their chunks stay as they are, and count as not
+    """The seed pass over one batch, except the trees that are left alone: their chunks stay unchanged, and count as not
     arrived. `run` may be called again: it resumes the pass.
     """
 
     copying: Copying
 
     async def run(self) -> transfer.BatchSummary:
-        """Raises Refused if a guard trips before anything is copied; a later stop is in the summary."""
+        """Raises Refused if a guard fails before anything is copied; a later stop is in the summary."""
         copying, world = self.copying, self.copying.invocation.world
         seed = world.ledger.passes.find(copying.plan.name, copying.batch.number, PassKind.SEED)
         left = remaining(world, copying.plan, copying.batch, seed, left_alone=copying.left_alone)
         if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
-            # Also repairs the state of the batch after a crash between the two records.
+            # This also repairs the state of the batch after a crash between the two records.
             self._advance(BatchState.SEEDED)
             return transfer.BatchSummary(
                 batch=copying.batch.number,
@@ -559,7 +564,9 @@ class SeedPass:
         under_way.doubtful_trees = doubtful_trees(under_way)
 
     def _advance(self, state: BatchState) -> None:
-        """A batch in a later state stays there, except that a verified one with new files has to be verified again."""
+        """Advance the state of a batch. One in a later state stays there, except that a verified one with new files has
+        to be verified again.
+        """
         copying = self.copying
         passes = copying.invocation.world.ledger.passes.of_batch(copying.plan.name, copying.batch.number)
         steps = {
