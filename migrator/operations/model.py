@@ -1,9 +1,10 @@
-"""Tracked operations: drains, additions, cutovers with their rollbacks and purges, retirements. Times in seconds since the epoch.
+"""Tracked operations: drains, additions, cutovers with their rollbacks and purges, retirements. Times in seconds since
+the epoch.
 
-All follow one pattern. The ledger has a record with a state. The program takes a snapshot of the world, and a pure function of
-record and snapshot returns the next step (`Act`, `Halt` or `Finished`). The intent of a step is written before it begins, its
-result afterwards. After a kill the program resumes with another snapshot. The loop is in `operations/engine.py`, the tables are in
-`ledger/operations.py`.
+All follow one pattern. The ledger has a record with a state. The program takes a snapshot of the world, and a pure
+function of record and snapshot returns the next step (`Act`, `Halt` or `Finished`). The intent of a step is written
+before it begins, and its result afterwards. After a kill the program resumes with another snapshot. The loop is in
+`operations/engine.py`, the tables are in `ledger/operations.py`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ Notes = TypeVar("Notes")
 
 
 class StepResult(StrEnum):
-    """How a step ended; `interrupted`: its end is not known."""
+    """The result of a step. `interrupted`: the result is not known."""
 
     DONE = "done"
     FAILED = "failed"
@@ -26,8 +27,9 @@ class StepResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[State, Notes]):
-    """The record of one attempt; `attempt` counts from 1 for the same subject. `times` has the last time that each state was entered,
-    `failure` the reason for the last failure. Steps add facts to `notes`. Each kind adds fields for its subject.
+    """The record of one attempt. `attempt` counts from 1 for the same subject. `times` has the last time at which each
+    state was entered, and `failure` the reason for the last failure. Steps add facts to `notes`. Each kind adds fields
+    for its subject.
     """
 
     id: int
@@ -39,13 +41,15 @@ class Operation(Generic[State, Notes]):
 
     @property
     def since_s(self) -> float:
-        """When it entered its state."""
+        """Return when it entered its state."""
         return self.times[self.state]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord(Generic[Step]):
-    """One step of an operation: when it was intended, how it ended (None: it has not ended), and a message for people."""
+    """One step of an operation: the time of its intent, its result (None: it has not ended), and a message
+    for people.
+    """
 
     id: int
     operation_id: int
@@ -58,11 +62,11 @@ class StepRecord(Generic[Step]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act(Generic[Step, State]):
-    """Write `intent`, carry the step out, write `result`. `seen_done`: the snapshot shows the step done, only hooks may be owed.
-    `reason` says why the operation is aborted or reverted; it is empty on the way forward.
+    """Write `intent`, perform the step, write `result`. With `seen_done` the snapshot shows the step done, and only
+    hooks may remain. `reason` says why the operation is aborted or rolled back; it is empty otherwise.
 
-    The ledger notes two tasks of Gluster with the intent: `task_id` belongs to the record, `task_before` was listed when another
-    task was started (empty: none).
+    The ledger records two tasks of Gluster with the intent: `task_id` belongs to the record, `task_before` was listed
+    when another task was started (empty: none).
     """
 
     step: Step
@@ -76,8 +80,8 @@ class Act(Generic[Step, State]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """Nothing is changed. `words` say what was found, `reasons` list every problem, `hint` says what to do. `look_again`: the problem
-    may disappear by itself, so other snapshots are taken first.
+    """Change nothing. `words` say what was found, `reasons` list every problem, and `hint` says what to do.
+    `look_again`: the problem may disappear by itself, so other snapshots are taken first.
     """
 
     words: str
@@ -88,14 +92,16 @@ class Halt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """There is nothing left to do."""
+    """Nothing is left to do."""
 
     state: StrEnum
     words: str
 
 
 def added(known: Notes, more: Notes, *, once: tuple[str, ...] = ()) -> Notes:
-    """Notes (a dataclass) with the fields of `more` that are not None. A known field of `once` is not replaced."""
+    """Return the notes (a dataclass) with the fields of `more` that are not None. A known field of `once` is not
+    replaced.
+    """
     values: dict[str, Any] = {}
     for one in fields(more):  # type: ignore[arg-type]
         value = getattr(more, one.name)
@@ -109,12 +115,13 @@ Record = TypeVar("Record", bound=Operation[Any, Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[Record, State, Step, Notes]):
-    """One kind of operation, as the ledger stores it. `article` precedes its name in messages. In states of `under_way` something
-    outside the ledger may have changed. A step of `keeps_failure` does not clear the reason for an earlier failure.
+    """One kind of operation, as the ledger stores it. `article` precedes its name in messages. In states of `under_way`
+    something outside the ledger may have changed. A step of `keeps_failure` does not clear the reason for an earlier
+    failure.
 
-    `noted` adds notes to known ones. `intended` makes further changes with an intent: its arguments are the record before, the same
-    with its new state, failure and notes, the act, and the given notes. It raises LedgerCorrupt if a fact is missing that the way
-    back needs. `finished` makes further changes at the end of a step, from both records.
+    `noted` merges notes into known ones. `intended` makes further changes with an intent. Its arguments are the record
+    before, the same with its new state, failure and notes, the act, and the given notes. It raises LedgerCorrupt if a
+    fact is missing that a rollback needs. `finished` makes further changes at the end of a step, from both records.
     """
 
     name: str
