@@ -1,4 +1,4 @@
-"""`brick list`: every brick with room, users and state."""
+"""`brick list`: every brick with its room, users and state."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def brick_listing(
     uses: Uses,
     user: str | None = None,
 ) -> BrickListing:
-    """The whole listing; `catalog` None: nothing was scanned yet. With `user` the uses are those of this user alone."""
+    """Build the listing. `catalog` is None before the first scan. With `user`, only the files of this user count."""
     state = seen.state
     return BrickListing(
         volume=state.volume,
@@ -38,7 +38,7 @@ def brick_listing(
         gluster_version=seen.version,
         versions=dict(versions),
         faults=faults_of_volume(state, [seen.version, *versions.values()]),
-        # As the volume lists them.
+        # In the order of the volume.
         bricks=tuple(
             BrickFacts(
                 name=brick.name,
@@ -67,17 +67,17 @@ def _sets(state: VolumeState) -> tuple[tuple[Brick, ...], ...]:
     try:
         return subvolumes(state)
     except ValueError:
-        # A brick list that does not divide is shown as it is; everything that works on sets refuses it.
+        # A brick list that does not divide evenly is shown as it is. Every operation on sets refuses it.
         return tuple((brick,) for brick in state.bricks)
 
 
 def _uses_of(brick: Brick, members: Sequence[Brick], uses: Uses, user: str | None) -> tuple[BrickUse, ...] | None:
-    """What is on one brick: of a replica set one copy was read, and the others hold the same."""
+    """Return the use of one brick. In a replica set one copy was read, and the others have the same content."""
     read = next((uses[member.name] for member in members if member.name in uses), None)
     if read is None:
         return None
     if brick.arbiter:
-        # The names without the content.
+        # An arbiter has the names without the content.
         read = tuple(BrickUse(user=use.user, files=use.files, size_bytes=0, allocated_bytes=0) for use in read)
     return tuple(use for use in read if user is None or use.user == user)
 
@@ -142,10 +142,11 @@ async def list_bricks(
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None = None,
     user: str | None = None,
 ) -> BrickListing:
-    """The bricks as glusterd tells them, with what the catalog knows of their users. `usage` is called in a thread, while
-    glusterd is asked, and only where there is a catalog. `versions` asks hosts for theirs; None: they cannot be reached.
+    """List the bricks that glusterd reports, with the catalog's facts about their users. `usage` is called in a thread,
+    while glusterd is queried, and only if there is a catalog. `versions` queries the GlusterFS version of each host;
+    None if hosts cannot be reached.
 
-    Raises ToolFailed where glusterd does not answer, UsageError for a user that the catalog does not know.
+    Raises ToolFailed if glusterd does not answer, UsageError for a user that the catalog does not have.
     """
     looking = asyncio.ensure_future(volume.overview())
     try:
@@ -162,7 +163,7 @@ async def list_bricks(
 
 
 def _check_user(user: str, uses: Uses, catalog: CatalogRecord | None) -> None:
-    """Users without a file are known too."""
+    """A user without a file is known too."""
     if catalog is None:
         raise UsageError(
             "who uses which brick is not known: nothing was scanned yet", hint="run `migrator scan --via bricks`"

@@ -42,16 +42,17 @@ if TYPE_CHECKING:
 
 # Lookups by name after a change of the layout.
 #
-# With `cluster.lookup-optimize` (the default) a client asks for a name only on the brick that the layout of its directory names. A
-# drain and a fix-layout change layouts and leave the files of the remaining bricks in place. Those files are still listed, but an
-# open by name fails with ENOENT, and a program that then creates the name makes a second file (GlusterFS 10.3, observed; #118 and
-# #1918 there). So the option is turned off before the layout changes, and stays off.
+# With `cluster.lookup-optimize` (the default) a client looks up a name only on the brick in the layout of its
+# directory. A drain and a fix-layout change layouts but leave the files of the remaining bricks in place. Those files
+# are still listed, but an open by name fails with ENOENT, and a program that then creates the name makes a second file
+# (GlusterFS 10.3, observed; #118 and #1918 there). So the option is turned off before the layout changes, and stays
+# off.
 
 
 async def look_everywhere(volume: GlusterVolumeCommands, say: Callable[[str], None]) -> None:
-    """Make clients look up a name on all bricks if the brick of its layout does not have it. `say` reports the change. The option
-    is not restored: only a rebalance of the whole volume moves every file to the brick of its layout. May be called again. Raises
-    ToolFailed.
+    """Make clients look up a name on all bricks if the brick of its layout does not have it. `say` reports the change.
+    The option is not restored: only a rebalance of the whole volume moves every file to the brick of its layout. May be
+    called again. Raises ToolFailed.
     """
     before = await volume.option(LOOKUP_OPTION)
     # Gluster may report an option that was never set as `on (DEFAULT)`.
@@ -90,15 +91,14 @@ class BrickCall(ABC):
     @property
     @abstractmethod
     def log(self) -> logging.Logger:
-        """The logger of its events."""
+        """Return the logger of its events."""
 
     @property
     @abstractmethod
     def source_root(self) -> bytes:
-        """The path of the source, for hooks."""
+        """Return the path of the source, for hooks."""
 
     def now_s(self) -> float:
-        """The time."""
         return self.world.clock.now_s()
 
     def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
@@ -106,7 +106,7 @@ class BrickCall(ABC):
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=self.log)
 
     def hooking(self) -> StepHooks | None:
-        """Calls the hooks; None if there are none, or in a dry run."""
+        """Return the caller of the hooks; None if there are none, or in a dry run."""
         world = self.world
         if world.hooks is None or self.run_id is None:
             return None
@@ -121,7 +121,7 @@ class BrickCall(ABC):
         )
 
 
-# The throttle of the rebalance process: by time of day, and one step lower while users feel it.
+# The throttle of the rebalance process, set by time of day, and one step lower while users are slowed down.
 #
 # The value before is recorded first, and restored afterwards.
 
@@ -130,14 +130,14 @@ THROTTLE_OPTION = "cluster.rebal-throttle"
 LAZY = "lazy"
 
 _HISTORY_S = 1.0 * HOUR_S
-"""How old probes may be that a new process reads: old enough to continue at the throttle step of a killed one."""
+"""Maximum age of probes that a new process reads: enough to continue at the throttle step of a killed process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottleRules:
-    """`throttle` None: the option is not changed. With `windows`, it applies only in these, and `lazy` otherwise. It is lowered
-    while probes of the source exceed `max_latency_s` (None: never). `local_time` gives weekday (0 is Monday) and minute of the
-    day on this machine.
+    """`throttle` None: the option is not changed. With `windows`, it applies only in these, and `lazy` otherwise. It is
+    lowered while probes of the source exceed `max_latency_s` (None: never). `local_time` returns weekday (0 is Monday)
+    and minute of the day on this machine.
     """
 
     throttle: str | None = None
@@ -146,14 +146,14 @@ class ThrottleRules:
     max_latency_s: float | None = None
 
     def allowed(self, at_s: float) -> str | None:
-        """The highest value by the time of day; None if the option is not changed."""
+        """Return the highest value by the time of day; None if the option is not changed."""
         if self.throttle is None or not self.windows:
             return self.throttle
         day, minute = self.local_time(at_s)
         return self.throttle if any(holds(window, day, minute) for window in self.windows) else LAZY
 
     def possible(self) -> tuple[str, ...]:
-        """All values that the option may get by the time of day."""
+        """Return all values that the option may get by the time of day."""
         if self.throttle is None:
             return ()
         return tuple(dict.fromkeys((self.throttle, LAZY))) if self.windows else (self.throttle,)
@@ -164,7 +164,9 @@ NO_THROTTLE = ThrottleRules()
 
 @dataclass(slots=True, kw_only=True)
 class Throttle:
-    """Sets the option while one drain or addition moves files. `records` has its record, `notes` makes notes of options for it."""
+    """Sets the option while one drain or addition moves files. `records` has its record, and `notes` records options
+    for it.
+    """
 
     call: BrickCall
     volume: GlusterVolumeCommands
@@ -177,14 +179,14 @@ class Throttle:
     _seen: int = 0
 
     def before(self, state: VolumeState) -> tuple[ChangedOption, ...]:
-        """What is to be known before anything begins: whatever the option may become by the time of day."""
+        """Return the facts to record before anything begins: every value that the option may get by the time of day."""
         given = self.rules.possible()
         if not given:
             return ()
         return (ChangedOption(name=THROTTLE_OPTION, before=self._value_before(state), given=given),)
 
     async def follow(self, record: DrainRecord | AdditionRecord) -> None:
-        """Set what holds now, unless this process has done so already. Raises ToolFailed."""
+        """Set the current value, unless this process has done so already. Raises ToolFailed."""
         self._record_id = record.id
         allowed = self.rules.allowed(self.call.now_s())
         if allowed is None:
@@ -194,7 +196,7 @@ class Throttle:
             return
         known = {option.name: option for option in self._noted(record)}.get(THROTTLE_OPTION)
         if known is None or wanted not in known.given:
-            # Only a change that is recorded first can be put back after a crash.
+            # After a crash only a recorded change can be restored.
             before = known.before if known is not None else self._value_before(await self._state())
             changed = ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,))
             self.records.note(record.id, self.notes(options=(changed,)))
@@ -205,8 +207,8 @@ class Throttle:
         self.call.say(EventKind.THROTTLE_SET, Severity.INFO, f"{kind} of {record.shown_bricks}", words)
 
     async def restore(self, record: DrainRecord | AdditionRecord) -> str:
-        """Restore what this operation changed and no one else has changed since; what was done, in words. May be called again. Raises
-        ToolFailed.
+        """Restore the options that this operation changed and no one else has changed since. Return a summary as text.
+        May be called again. Raises ToolFailed.
         """
         noted = self._noted(record)
         if not noted:
@@ -220,12 +222,12 @@ class Throttle:
         return f"put back: {', '.join(names)}" if names else ""
 
     def _noted(self, record: DrainRecord | AdditionRecord) -> Sequence[ChangedOption]:
-        """The recorded options, which may be newer than those in `record`."""
+        """Return the recorded options, which may be newer than those in `record`."""
         options: Sequence[ChangedOption] | None = self.records.read(record.id).notes.options
         return options or ()
 
     def _down(self) -> int:
-        """How many steps down it is, after the probes that are new."""
+        """Return the number of steps to lower the throttle, after reading the new probes."""
         limit_s, throttle, probes = self.rules.max_latency_s, self.rules.throttle, self.call.world.ledger.probes
         if limit_s is None or throttle is None:
             return 0
@@ -233,7 +235,7 @@ class Throttle:
             self._seen = probes.last()
             recent = probes.since(ProbeSide.SOURCE, self.call.now_s() - _HISTORY_S)
         else:
-            # By their numbers: a clock that was set back must not hide them.
+            # Probes are read by number, because a clock that was set back must not hide them.
             new = probes.after(self._seen)
             self._seen = new[-1][0] if new else self._seen
             recent = [probe for _, probe in new if probe.side is ProbeSide.SOURCE]
@@ -252,7 +254,9 @@ class Throttle:
         return state
 
     def _value_before(self, state: VolumeState) -> str | None:
-        """The value that no operation of this program has set: others may have been killed before they restored it."""
+        """Return the value that no operation of this program has set. Others may have been killed before they restored
+        it.
+        """
         ledger = self.call.world.ledger
         added = [one for one in ledger.additions.all() if one.volume_id == state.volume_id]
         others: list[DrainRecord | AdditionRecord] = [*left_changed(ledger, state), *added]
@@ -261,8 +265,8 @@ class Throttle:
 
 
 def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...]:
-    """Drains that ended, and were killed before the options were restored. A value that an admin has set
-    since stays.
+    """Return drains that ended, and were killed before the options were restored. A value that an admin has set since
+    stays.
     """
     drains = ledger.drains
     return tuple(
@@ -277,18 +281,20 @@ def left_changed(ledger: "Ledger", state: VolumeState) -> tuple[DrainRecord, ...
     )
 
 
-# Files that were put on bricks past Gluster: those of the newest scan, as far as they are still there.
+# Files that were created on bricks without Gluster: those of the newest scan that are still there.
 
 
 StrangeLook = Callable[[Brick, str, Sequence[bytes]], Awaitable[frozenset[bytes]]]
-"""Which of these paths of a brick of a volume (by id) are there and have no gfid; all of them where that cannot be seen."""
+"""Returns which of these paths of a brick of a volume (by id) exist without a gfid, or all of them if that
+is not known.
+"""
 
 
 async def strange_now(
     scans: "ScanRecords", look: StrangeLook | None, bricks: Sequence[Brick], volume_id: str
 ) -> tuple[StrangeFiles, ...] | None:
-    """What lies on these bricks still; None where no scan has read them. What was put there since is not known. Never raises for what cannot be seen: then
-    it counts as left.
+    """Return the files that still lie on these bricks without a gfid; None if no scan has read the bricks. Files
+    created since the scan are not known. A path that cannot be read counts as still there, and does not raise.
     """
     record = scans.of_bricks()
     if record is None:
@@ -306,7 +312,7 @@ async def strange_now(
 
 
 def read_bricks(ledger: "Ledger") -> BrickStandings:
-    """By the ledger alone: the newest attempt at each, oldest first."""
+    """Read the newest attempts at each set of bricks from the ledger alone, oldest first."""
     return BrickStandings(
         drains=tuple(
             drain_standing.standing(
@@ -325,8 +331,8 @@ def read_bricks(ledger: "Ledger") -> BrickStandings:
 
 # Failures that hooks report, each once. Pure.
 #
-# They may page an admin, so a call does not report what it repairs by itself. The question is asked at the beginning of a call,
-# for a failure that a killed call could not report, and at its end.
+# They may page an admin, so a call does not report failures that it repairs by itself. It checks at its beginning, for
+# a failure that a killed call could not report, and at its end.
 
 
 class Ended(Protocol):
@@ -342,8 +348,8 @@ class Ended(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailure:
-    """Why people have to look. `step_id` is the step of the attempt by which it is known again: what is found once more without
-    a step since is no other failure. `certain` False: only where telling it was begun, it is known to have been one.
+    """A failure that an admin must look at. `step_id` is the step of the attempt that identifies it: without a later
+    step it is the same failure. With `certain` False it counts as a failure only if a report of it had begun.
     """
 
     step_id: int
@@ -354,9 +360,9 @@ class AttemptFailure:
 def drain_failure(
     record: DrainRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
 ) -> AttemptFailure | None:
-    """What is to be told of a drain, given how a call ended (None: it begins, or ended by an exception). `steps` are all of the
-    attempt, oldest first; `back`: it was to be taken back. If preflight checks refuse the start, nothing has failed, and neither
-    if a drain that cannot be taken back was to be.
+    """Return the failure to report of a drain, from the end of a call (None: the call begins, or ended by an
+    exception). `steps` has all steps of the attempt, oldest first. `back`: the call was to stop the drain. If preflight
+    checks refuse the start, nothing has failed. Nor has the drain failed if a stop was refused.
     """
     if record.state in UNTOUCHED_STATES:
         return None
@@ -368,7 +374,7 @@ def drain_failure(
 def addition_failure(
     record: AdditionRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
 ) -> AttemptFailure | None:
-    """The same of an addition. A disk that is to be exchanged by hand now is waited for, and has not failed."""
+    """Return the failure to report of an addition. Waiting for an admin to replace a disk is not a failure."""
     if record.state in FORGETTABLE_STATES:
         return None
     if back and record.state is not AdditionState.TAKING_BACK:
@@ -377,7 +383,9 @@ def addition_failure(
 
 
 def _failure(steps: Sequence[StepRecord[Any]], failure: str | None, ended: Ended | None) -> AttemptFailure | None:
-    """`failure` None: the attempt was not given up. The step that gives up has one name in drains and in additions."""
+    """`failure` is None if the attempt was not aborted. The step that aborts has the same name in drains
+    and additions.
+    """
     given_up = [step.id for step in steps if step.step == DrainStep.GIVE_UP.value]
     if failure is not None and given_up:
         return AttemptFailure(step_id=given_up[-1], reason=failure, certain=True)

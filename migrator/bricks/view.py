@@ -1,4 +1,4 @@
-"""Bricks, drains, additions and retirements for people."""
+"""Rendering of bricks, drains, additions and retirements."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ from migrator.render import document
 from migrator.render.document import figure, paths, text, wide
 
 # ---
-# The bricks of a volume, for people.
+# The bricks of a volume.
 
 
 _USES_SHOWN = 60
@@ -30,7 +30,7 @@ _UNKNOWN = "not known"
 
 
 def brick_document(listing: BrickListing) -> document.Document:
-    """Every brick; then who uses them, running tasks, and the known faults that apply to the volume."""
+    """Show every brick, its users, running tasks, and the known faults that apply to the volume."""
     sections = [document.Section(title="Bricks", blocks=tuple(_bricks(listing)))]
     if any(brick.uses for brick in listing.bricks):
         sections.append(document.Section(title="Who uses them", blocks=tuple(_uses(listing))))
@@ -147,7 +147,7 @@ _DIRECTORIES = 50
 
 
 def addition_document(summary: AdditionSummary) -> document.Document:
-    """The whole of it."""
+    """Show the full result of an addition."""
     title = "Adding bricks, dry run" if summary.dry_run else "Adding bricks"
     return document.Document(
         title=title, subtitle="", sections=(document.Section(title="", blocks=tuple(_blocks(summary))),)
@@ -155,7 +155,7 @@ def addition_document(summary: AdditionSummary) -> document.Document:
 
 
 def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
-    """The progress of each addition."""
+    """Show the progress of each addition."""
     columns = [wide("bricks"), text("to"), text("state"), text("since")]
     columns += map(figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
     columns.append(text("last look"))
@@ -163,7 +163,7 @@ def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
 
 
 def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[document.Block]:
-    """Directories that lost owner or mode on new bricks and wait for an admin, if any."""
+    """Show directories that lost owner or mode on new bricks and wait for an admin, if any."""
     if directories:
         columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
         rows = [(show(one.path), one.reason, one.command) for one in directories]
@@ -188,7 +188,7 @@ def _standing(one: AdditionStanding) -> tuple[str, ...]:
 
 
 def _place(instead_of: str, bricks: Sequence[str]) -> str:
-    """Whose place a brick takes."""
+    """Say which brick the new one replaces."""
     return "its own place" if instead_of in bricks else f"the place of {instead_of}"
 
 
@@ -210,7 +210,7 @@ def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
         pairs.append(("skipped", format_count(summary.skipped)))
     yield document.facts(pairs)
     yield from directory_tables(summary.directories)
-    # What the target has been given is mounted elsewhere by then.
+    # By then the target's new bricks are mounted elsewhere.
     given = summary.side is AdditionSide.TARGET and summary.ending is AdditionEnding.DONE
     if summary.places and not given:
         columns = [
@@ -239,14 +239,14 @@ def _addition_document_row(place: NewPlace) -> tuple[str, ...]:
 
 
 # ---
-# Drains of bricks, for people.
+# Drains of bricks.
 
 
 _GOOD = (DrainEnding.DONE, DrainEnding.TAKEN_BACK, DrainEnding.PLANNED)
 
 
 def drain_document(summary: DrainSummary) -> document.Document:
-    """The result of a call, or of a dry run."""
+    """Show the result of a call, or of a dry run."""
     title = "Drain taken back" if summary.back else "Drain"
     sections = [document.Section(title="Result", blocks=tuple(_result(summary)))]
     if summary.check is not None:
@@ -261,7 +261,7 @@ def drain_document(summary: DrainSummary) -> document.Document:
 
 
 def brick_standings_document(bricks: BrickStandings) -> document.Document:
-    """All drains and additions in the ledger."""
+    """Show all drains and additions in the ledger."""
     drains: list[document.Block] = (
         [drain_table(bricks.drains)] if bricks.drains else [document.paragraph("No brick was ever drained.")]
     )
@@ -282,7 +282,7 @@ def brick_standings_document(bricks: BrickStandings) -> document.Document:
 
 
 def drain_table(drains: Sequence[DrainStanding]) -> document.Block:
-    """The progress of each drain."""
+    """Show the progress of each drain."""
     columns = [wide("bricks"), text("state"), text("since")]
     columns += map(figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left"))
     columns.append(text("looked at"))
@@ -391,7 +391,7 @@ _STATES = {
 
 
 def retirement_document(summary: retire.RetirementSummary) -> document.Document:
-    """The whole of it."""
+    """Show the full result of a retirement."""
     title = "Retiring the volume, dry run" if summary.dry_run else "Retiring the volume"
     return document.Document(
         title=title,
@@ -401,7 +401,7 @@ def retirement_document(summary: retire.RetirementSummary) -> document.Document:
 
 
 def retirement_facts(record: retire.RetirementRecord) -> document.Facts:
-    """The state of an attempt, for reports."""
+    """Return the state of an attempt, for reports."""
     pairs = [
         ("volume", record.volume),
         ("state", _STATES[record.state]),
