@@ -1,4 +1,4 @@
-"""Watching streams: samples, snapshots, stalls, capacity."""
+"""Watching streams: samples, snapshots, stalls, and capacity."""
 
 import asyncio
 from collections import deque
@@ -25,7 +25,7 @@ _POINTS = 600
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class LiveStream:
-    """One stream in flight. `end` ends it when it stalls; `stalled` is set then."""
+    """One stream in flight. `end` ends it if it stalls; `stalled` is set then."""
 
     number: int
     attempt_id: int
@@ -44,7 +44,7 @@ class LiveStream:
 
 
 class Meter:
-    """Counts what all streams of one step, over chunks of these kinds, have done. `watch` runs concurrently."""
+    """Counts the work of all streams of one step, over chunks of these kinds. `watch` runs concurrently."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Meter:
         *,
         activity: Activity | None = None,
     ) -> None:
-        """`activity` None: that of the world."""
+        """`activity` None: use that of the world."""
         self._pass = under_way
         self._clock = under_way.world.clock
         self._activity = activity or under_way.world.activity
@@ -71,13 +71,13 @@ class Meter:
         self._points: deque[Point] = deque(maxlen=_POINTS)
 
     def begin(self, stream: LiveStream) -> LiveStream:
-        """A stream has been started."""
+        """Record that a stream has started."""
         stream.started_s = stream.moved_s = stream.sampled_s = self._clock.monotonic_s()
         self._live.append(stream)
         return stream
 
     def ended(self, stream: LiveStream) -> None:
-        """A stream has ended, with any result."""
+        """Record that a stream has ended, with any result."""
         self._live.remove(stream)
         self.wrote(stream.counters())
 
@@ -87,7 +87,7 @@ class Meter:
         self._pass.tally.written_bytes += counters.size_bytes
 
     def chunk_done(self, chunk: ChunkRecord, files: int, size_bytes: int) -> None:
-        """A chunk of this step, or a part of one, is done."""
+        """Record that a chunk of this step, or a part of one, is done."""
         if chunk.kind in CONTENT_KINDS:
             self._done_files += files
             self._done_bytes += size_bytes
@@ -97,7 +97,7 @@ class Meter:
         self._bad += count
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Sample and show until cancelled."""
         request = self._pass.request
         while True:
             await self._clock.sleep(request.progress_interval_s)
@@ -113,7 +113,7 @@ class Meter:
                     governor.flowed(_minus(self._sampled, before), now_s - before_s)
 
     def finish(self) -> None:
-        """The last sample, and the last snapshot."""
+        """Record the last sample, and show the last snapshot."""
         now_s = self._clock.monotonic_s()
         self.sample(now_s)
         self.show(now_s)
@@ -146,7 +146,7 @@ class Meter:
         self._pass.world.ledger.samples.add(self._pass.pass_id, samples)
 
     def show(self, now_s: float) -> None:
-        """Hand out a snapshot."""
+        """Publish a snapshot."""
         files, size_bytes = self._done_files, self._done_bytes
         for stream in self._live:
             if stream.chunk.kind in CONTENT_KINDS:
@@ -217,14 +217,14 @@ class Meter:
                 stream.activity, stream.moved_s = activity, now_s
                 continue
             if self._waits_for_storage():
-                # It gets all of its time again when the storage is back.
+                # The stream gets the full timeout again when the storage is back.
                 stream.moved_s = now_s - quiet_s
             elif now_s - stream.moved_s >= timeout_s and not stream.stalled:
                 stream.stalled = True
                 stream.end()
 
     def _waits_for_storage(self) -> bool:
-        """Whether a quiet stream is stalled because a server of the target is known to be down."""
+        """Whether a quiet stream waits for a server of the target that is known to be down."""
         if self._storage is None:
             return False
         self._storage.begin()
@@ -236,17 +236,17 @@ def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:
 
 
 async def cancel_and_wait(task: asyncio.Task[None]) -> None:
-    """End a background task; raises its own error, if any."""
+    """Cancel a background task and wait for its end; raises its own error, if any."""
     task.cancel()
     await asyncio.wait({task})
     if not task.cancelled() and (error := task.exception()) is not None:
         raise error
 
 
-# Measuring the room of both sides during a run, for reports.
+# Measuring the free space of both sides during a run, for reports.
 
 EVERY_S = 1.0 * HOUR_S
-"""Frequent enough for a migration of weeks."""
+"""Sufficient for a migration of weeks."""
 
 _TIMEOUT_S = 20.0
 _LAST_TIMEOUT_S = 5.0
@@ -254,8 +254,8 @@ _LAST_TIMEOUT_S = 5.0
 
 @asynccontextmanager
 async def capacity_watch(world: World) -> AsyncIterator[None]:
-    """A sample of both sides when the block begins, every hour, and when it has ended in order. A side that does not answer
-    is left out: nothing waits for it.
+    """Sample both sides at the start of the block, every hour, and at its regular end. A side that does not answer is
+    omitted: nothing waits for it.
     """
 
     async def watch() -> None:

@@ -1,4 +1,4 @@
-"""Engines, executors, lanes and drivers as the run sees them."""
+"""Engines, executors, lanes and drivers: the interfaces that a run uses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from migrator.transfer.engines.drivers import Driver, DriverDirectories
     from migrator.transfer.executors import SystemExecutor
 
-# Engines turn a chunk into a command, and its output into an outcome; executors run that command on a host, confined.
+# Engines turn a chunk into a command, and its output into an outcome. Executors run that command on a host, confined.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkWork:
     """One chunk for an engine. Paths are relative to the source root and lie in `tree`.
 
-    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: copy everything, even if size and times match: the
-    data on the target may not have reached its disks before a crash, or may be older than what a later pass has to send.
-    `brick` is None if the source is a mount.
+    `bwlimit_bytes_per_s` is this stream's share; None: no limit. `recopy`: copy everything, even if size and times
+    match. The data on the target may not have reached its disks before a crash, or may be older than the data that a
+    later pass has to send. `brick` is None if the source is a mount.
     """
 
     kind: ChunkKind
@@ -38,7 +38,7 @@ class ChunkWork:
     brick: BrickRules | None = None
 
     def name(self, path: bytes) -> bytes:
-        """As `name_in_tree`."""
+        """See `name_in_tree`."""
         return name_in_tree(self.tree, path)
 
 
@@ -60,29 +60,31 @@ class StreamReader(Protocol):
 
     @property
     def counters(self) -> StreamCounters:
-        """What has arrived so far."""
+        """The files and bytes that have arrived so far."""
 
     @property
     def stderr_tail(self) -> bytes:
         """The last few KiB of standard error."""
 
     def outcome(self, completed: Completed) -> Outcome:
-        """Judge the attempt, once the process has ended."""
+        """Judge the attempt after the process has ended."""
 
 
 class Engine(Protocol):
-    """A program that copies one chunk. It starts nothing itself."""
+    """A program that copies one chunk. The engine starts no process itself."""
 
     @property
     def name(self) -> str:
-        """As in `--engine`."""
+        """The name used by `--engine`."""
 
     @property
     def program(self) -> bytes:
         """The executable's absolute path: the confinement makes it and its libraries visible."""
 
     def fits(self, tree: bytes, path: bytes) -> bool:
-        """Whether a stream can take this path of a tree, both relative to the source root; others go by descriptor."""
+        """Whether a stream can take this path of a tree, both relative to the source root; others are copied by
+        descriptor.
+        """
 
     def command(self, work: ChunkWork, view: StreamView) -> Command:
         """The argv and the file list on standard input. Pure."""
@@ -99,7 +101,7 @@ class Executor(Protocol):
         """The host's name."""
 
     def view(self, tree: bytes) -> StreamView:
-        """Where a stream of this executor sees a tree."""
+        """The location of a tree as a stream of this executor sees it."""
 
     async def execute(
         self,
@@ -111,32 +113,33 @@ class Executor(Protocol):
         on_stdout: Callable[[bytes], None],
         on_stderr: Callable[[bytes], None],
     ) -> Completed:
-        """Run one stream to its end, confined to `tree`; cancellation ends every process of it first."""
+        """Run one stream to its end, confined to `tree`; a cancellation ends all of its processes first."""
 
     async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
         """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended."""
 
     async def sync(self) -> None:
-        """Return when all that streams here wrote has reached the target's disks (syncfs). Raises OSError, HostLost."""
+        """Return when all writes of streams here have reached the target's disks (syncfs). Raises OSError, HostLost."""
 
 
 # Drivers: programs that copy whole trees, with their own streams, queues and run state.
 #
-# One driver runs at a time, over one tree after the other, through the mounts. The ordinary chunks that follow copy what it
-# leaves out, so nothing depends on its own report.
+# One driver runs at a time, over one tree after the other, through the mounts. The ordinary chunks that follow copy the
+# omitted files, so nothing depends on the driver's own report.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverView(StreamView):
-    """Where a driver sees the tree, and its own directory."""
+    """The locations of the tree, and of the driver's own directory, as the driver sees them."""
 
     work: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverWork:
-    """One tree for a driver, of about `size_bytes`. `jobs` streams at once share `bwlimit_bytes_per_s` (None: no limit); a
-    part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever is on the target.
+    """One tree for a driver, of about `size_bytes`. `jobs` concurrent streams share `bwlimit_bytes_per_s` (None: no
+    limit); a part holds up to `part_files` files and `part_bytes` bytes. `recopy`: send everything, whatever the state
+    of the target.
     """
 
     size_bytes: int
@@ -159,7 +162,8 @@ class Driving:
     part_bytes: int
 
 
-# Where streams run and what they read: this machine the mounts; brick servers and nodes of a batch system their bricks.
+# Hosts of streams and their sources: this machine reads the mounts; brick servers and nodes of a batch system read
+# their bricks.
 
 
 class BrickRefused(MigratorError):
@@ -180,8 +184,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickLook:
-    """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint of the
-    volume (see `SourceHealth`). `lasting`: files have moved, and only a new scan can find them.
+    """Whether the bricks may be read instead of the mount now: `reasons` against it, as sentences, and the fingerprint
+    of the volume (see `SourceHealth`). `lasting`: files have moved, and only a new scan can find them.
     """
 
     reasons: tuple[str, ...]

@@ -16,11 +16,11 @@ from migrator.transfer.model import FileProblem, RetryPolicy, Stopped, StopReaso
 
 
 def delay_s(failures: int, policy: RetryPolicy) -> float:
-    """How long a chunk waits after so many failures (1: the first): exponential, bounded."""
+    """The delay of a chunk after so many failures (1: the first): exponential, bounded."""
     return min(policy.first_delay_s * 2.0 ** (failures - 1), policy.longest_delay_s)
 
 
-# Errors that no chunk is to blame for, and their messages.
+# A series of low readings raises the cap by a quarter.
 
 
 _BY_ERRNO: Mapping[int, StopReason] = {
@@ -91,7 +91,7 @@ _ADVICE: Mapping[StopReason, tuple[str, str, str]] = {
 
 
 def stop_reason(code: int | None) -> StopReason | None:
-    """Why an error of a system call stops the pool; None if it concerns one file."""
+    """The stop of the pool that an error of a system call causes; None if it concerns one file."""
     return None if code is None else _BY_ERRNO.get(code)
 
 
@@ -107,7 +107,7 @@ def explain(reason: StopReason, detail: str, unended: tuple[str, ...] = ()) -> S
     return Stopped(reason=reason, message=message, cause=cause, hint=hint, unended=unended)
 
 
-# How long a chunk will take. A running chunk does not follow changed limits, so none may run for long.
+# The expected duration of a chunk. A running chunk does not follow changed limits, so none may run for long.
 
 
 LONGEST_S = 600.0
@@ -115,8 +115,8 @@ LONGEST_S = 600.0
 
 
 def expected_s(files: int, size_bytes: int, *, cost: TransferCost | None, bwlimit_bytes_per_s: int | None) -> float:
-    """The expected duration of a stream: by the measured cost (None: unknown), or by its share of the limit, whichever is
-    longer.
+    """The expected duration of a stream: by the measured cost (None: unknown), or by its share of the limit, whichever
+    is longer.
     """
     by_cost = 0.0 if cost is None else files * cost.s_per_file + size_bytes * cost.s_per_byte
     return max(by_cost, 0.0 if not bwlimit_bytes_per_s else size_bytes / bwlimit_bytes_per_s)
@@ -154,19 +154,19 @@ AFTERWARDS = (
     "Once they have been put right, `migrator run` of the same batch makes a delta pass, which sends them again, whether they "
     "changed or not."
 )
-"""The next step after the files have been repaired."""
+"""The next step after the files are repaired."""
 
 
-# Telling the temporary files of an ended stream from users' files.
+# Distinguishing the temporary files of an ended stream from users' files.
 #
-# rsync makes a file under `.NAME.XXXXXX` in the directory of NAME (receiver.c, get_tmpname): one leading dot of NAME is
-# dropped, a long NAME is cut to 246 bytes (whole characters of several bytes at the cut are dropped), a dot at the end
-# is dropped. XXXXXX is mkstemp's for files; links, devices and symlinks have up to six digits there.
+# rsync creates a file under `.NAME.XXXXXX` in the directory of NAME (receiver.c, get_tmpname). It drops one leading dot
+# of NAME, cuts a long NAME to 246 bytes (and drops whole multi-byte characters at the cut), and drops a dot at the end.
+# XXXXXX is mkstemp's for files; links, devices and symlinks have up to six digits there.
 #
-# `migrator-native copy` makes a file under `.migrator-copy-HEX` and puts the ranges of a big one into `.migrator-part-HEX`,
-# both in the directory of NAME; HEX is the BLAKE2b digest of 16 bytes of NAME (`copy_places.c`). `.migrator-marks-HEX` marks
-# the ranges that have arrived. A part file and its marks are no leftovers while they may still complete their file: the chunk
-# of that file renames or removes them.
+# `migrator-native copy` creates a file under `.migrator-copy-HEX` and puts the ranges of a big one into
+# `.migrator-part-HEX`, both in the directory of NAME. HEX is the BLAKE2b digest of 16 bytes of NAME (`copy_places.c`).
+# `.migrator-marks-HEX` marks the ranges that have arrived. A part file and its marks are no leftovers while they may
+# still complete their file: the chunk of that file renames or removes them.
 
 
 _STEM_LIMIT_BYTES = 246
@@ -203,7 +203,7 @@ def marks_name(name: bytes) -> bytes:
 
 
 def temporary_marks(name: bytes) -> tuple[bytes, ...]:
-    """The marks by which `is_leftover` recognises the temporary files of a name, by any engine."""
+    """The marks that identify the temporary files of a name, by any engine, for `is_leftover`."""
     return temporary_stem(name), copy_name(name)
 
 
@@ -226,12 +226,12 @@ def _hash(name: bytes) -> bytes:
     return hashlib.blake2b(name, digest_size=_HASH_BYTES).hexdigest().encode("ascii")
 
 
-# When a copy will be done, from what is left and the recent rate.
+# The expected end of a copy, from the remaining work and the recent rate.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """How much had been done at one moment (monotonic seconds)."""
+    """The progress at one moment (monotonic seconds)."""
 
     at_s: float
     files: int
@@ -247,7 +247,9 @@ class Rate:
 
 
 def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
-    """The rate between the newest point and the oldest within the window; None below two points or without time."""
+    """The rate between the newest point and the oldest within the window; None below two points or without elapsed
+    time.
+    """
     if len(points) < 2:
         return None
     last = points[-1]
@@ -262,8 +264,8 @@ def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
 
 
 def seconds_left(files: int, size_bytes: int, rate: Rate | None) -> float | None:
-    """At this rate; None if it says nothing of what is left. The slower of files and bytes counts, since many small files are
-    bound by files per second.
+    """The remaining time at this rate; None if the rate does not cover the remaining work. The slower of files and
+    bytes counts, since files per second bound many small files.
     """
     needed = [0.0]
     for left, per_s in ((files, rate.files_per_s if rate else 0.0), (size_bytes, rate.bytes_per_s if rate else 0.0)):
@@ -274,7 +276,7 @@ def seconds_left(files: int, size_bytes: int, rate: Rate | None) -> float | None
     return max(needed)
 
 
-# Sums of what streams copied, by one property at a time.
+# Sums of copies by streams, grouped by one property at a time.
 
 
 BY: Mapping[str, Callable[[StreamSum], str]] = {
@@ -283,11 +285,11 @@ BY: Mapping[str, Callable[[StreamSum], str]] = {
     "brick": lambda one: one.brick or "the mount",
     "engine": lambda one: one.engine,
 }
-"""What the sums can be told apart by."""
+"""The properties that sums can be grouped by."""
 
 
 def added_up(sums: Sequence[StreamSum], by: str) -> Sequence[tuple[str, StreamSum]]:
-    """The sums of all that are alike in one thing; sizes from the smallest, everything else by name."""
+    """The sums for each value of one property; sizes in ascending order, everything else by name."""
     name_of, found = BY[by], dict[str, StreamSum]()
     for one in sums:
         name = name_of(one)

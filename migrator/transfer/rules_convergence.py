@@ -1,4 +1,4 @@
-"""Whether another delta pass is worth while, and how long the freeze will be. Pure."""
+"""Whether another delta pass is useful, and the expected duration of the freeze. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from migrator.verify.model import VerificationRecord
 #
 # - churn: the changes of a pass divided by S(k) - S(k-1), averaged over the last `LAST_PASSES` passes; each has the weight
 #   `WEIGHT_OF_EARLIER` relative to the next one, whatever its interval. The interval before the first delta pass is by far
-#   the longest, and a path that changes often counts once in it: weighted by time it would hide the present rate;
+#   the longest, and a path that changes often counts once in it: weighting by time would hide the present rate;
 # - scan: the duration of the scans, averaged in the same way;
 # - fixed + factor * copy: the duration of the rest of a pass; `copy` is the cost of attempts for the files and bytes sent (the
 #   ledger's fit from attempts, or an assumed cost). `fixed` is comparison, checks of vanished paths, start of streams, and
@@ -39,16 +39,20 @@ from migrator.verify.model import VerificationRecord
 
 
 LAST_PASSES = 4
-"""Passes that the churn is averaged over: earlier ones weigh less than a tenth, and tell of another time of day."""
+"""Number of passes for the average churn. Earlier ones would weigh less than a tenth, and reflect another
+time of day.
+"""
 
 WEIGHT_OF_EARLIER = 0.5
-"""What a pass counts of the one after it."""
+"""The weight of a pass relative to the next one."""
 
 MARGIN = 1.25
-"""On the final pass: too long a freeze announced costs a pass more, too short a one costs users' trust."""
+"""Safety factor on the final pass. An overestimated freeze costs one more pass; an underestimated one costs users'
+trust.
+"""
 
 _SHORTEST_S = 1.0
-"""A clock that was set back must not make the churn endless."""
+"""The minimum interval between scans: a clock that was set back must not make the churn infinite."""
 
 
 def predict(
@@ -59,10 +63,11 @@ def predict(
     check: transfer.FreezeCheck,
     tree: bytes | None = None,
 ) -> transfer.Prediction | None:
-    """The next pass and the freeze, if either began at `at_s`; None before there is a delta pass to go by.
+    """The next pass and the freeze, if either began at `at_s`; None before the first delta pass.
 
-    With `tree`, the freeze of this tree alone: passes over it count, and only its changes are expected again. Scans, and the
-    rest of a pass that does not depend on what it sends, count in full: the freeze is rather said too long than too short.
+    With `tree`, the freeze of this tree alone: passes over it count, and only its changes are expected again. Scans,
+    and the fixed part of a pass, count in full: the prediction prefers a freeze that is too long to one that is too
+    short.
     """
     if tree is not None:
         passes = [one for one in passes if one.kind is PassKind.SEED or any(of.tree == tree for of in one.trees)]
@@ -109,13 +114,13 @@ def predict(
 
 
 def _last_pairs(passes: Sequence[transfer.PassFacts]) -> list[tuple[transfer.PassFacts, transfer.PassFacts]]:
-    """The last passes that were made from a comparison, each behind the one before it; the newest first."""
+    """The last passes that were made from a comparison, each with its predecessor; the newest first."""
     pairs = [(earlier, later) for earlier, later in pairwise(passes) if later.kind is not PassKind.SEED]
     return pairs[: -LAST_PASSES - 1 : -1]
 
 
 def _weights(count: int) -> list[float]:
-    """They add up to 1; the first, the newest pass's, is the largest."""
+    """Weights that add up to 1; the first, for the newest pass, is the largest."""
     raw = [WEIGHT_OF_EARLIER**age for age in range(count)]
     return [one / sum(raw) for one in raw]
 
@@ -133,10 +138,10 @@ def _changed(tree: TreeChanges, kinds: Collection[ChangeKind]) -> tuple[int, int
 def _rest_of_a_pass(
     deltas: Sequence[transfer.PassFacts], weights: Sequence[float], cost: TransferCost
 ) -> tuple[float, float]:
-    """What passes take beside their scans: `fixed` seconds, and `factor` times the predicted cost of copying.
+    """The duration of passes without their scans: `fixed` seconds, and `factor` times the predicted cost of copying.
 
-    The factor is below 1 if passes took less than predicted; if they took longer, the rest is `fixed`, its weighted median: one
-    pass that somebody disturbed does not count.
+    The factor is below 1 if passes took less than predicted. If they took longer, the excess is `fixed`, as a weighted
+    median: a single disturbed pass does not count.
     """
     said_s = [copy_s(one.sent_files + one.renames + one.gone, one.sent_bytes, cost) for one in deltas]
     took_s = [max(one.finished_at_s - one.scanned_at_s - one.scan_s, 0.0) for one in deltas]
@@ -147,7 +152,7 @@ def _rest_of_a_pass(
 
 
 def _median(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The least value that at least half of the weight does not exceed."""
+    """The least value that reaches at least half of the weight."""
     ordered = sorted(zip(values, weights, strict=True))
     reached = accumulate(weight for _, weight in ordered)
     return next(value for (value, _), weight in zip(ordered, reached, strict=True) if weight >= 0.5)
@@ -157,15 +162,16 @@ def _check_s(check: transfer.FreezeCheck, files: float, size_bytes: float) -> fl
     return check.fixed_s + (check.files + files) * check.s_per_file + (check.size_bytes + size_bytes) * check.s_per_byte
 
 
-# Whether another delta pass is worth while, and the sentence that says so.
+# Whether another delta pass is useful, and the sentence about it.
 #
-# Delta passes end when the predicted freeze is short enough, when nothing changed any more, when their limit is reached, or
-# when the freeze no longer shrinks: the rest is what users change during one scan and pass, and another pass finds as much.
-# These are the ends of pre-copy live migration (Clark et al., "Live Migration of Virtual Machines", NSDI 2005).
+# Delta passes end when the predicted freeze is short enough, when nothing changed any more, when their limit is
+# reached, or when the freeze no longer shrinks. In the last case only the changes of one scan and pass remain, and
+# another pass finds as many. Pre-copy live migration ends for the same reasons (Clark et al., "Live Migration of
+# Virtual Machines", NSDI 2005).
 
 
 SHRINKS_BY = 0.1
-"""A predicted freeze has to become shorter by this share, or another pass is not worth while."""
+"""The predicted freeze has to shrink by this share; otherwise another pass is not useful."""
 
 ENOUGH_DELTAS = 2
 """Fewer delta passes do not show whether the freeze shrinks."""
@@ -182,11 +188,11 @@ def decide(
     made: int,
     earlier_freeze_s: float | None,
 ) -> transfer.Decision:
-    """Whether to make another delta pass of a batch, with the sentence that says it.
+    """Decide whether to make another delta pass of a batch, with the sentence about it.
 
     `passes` are all that have ended, the seed pass first, in order of time. `at_s` is now. `made` counts the delta
-    passes that the limit is for (those of this run), `earlier_freeze_s` is the freeze that was predicted after the pass
-    before the last one; None where none was. May be called any number of times.
+    passes that the limit applies to (those of this run). `earlier_freeze_s` is the freeze that was predicted after the
+    pass before the last one; None if there was no prediction. May be called any number of times.
     """
     prediction = predict(passes, at_s=at_s, cost=cost, check=check)
     outcome = _outcome(passes, prediction, made >= limits.max_delta_passes, limits.max_freeze_s, earlier_freeze_s)
@@ -236,7 +242,7 @@ def _moved(last: transfer.PassFacts) -> str:
 
 
 def churn_words(files_per_h: float) -> str:
-    """How many files change in an hour, rounded; little is not nothing."""
+    """The number of files that change in an hour, rounded; a small number is not rounded to zero."""
     return "less than 1 file/h" if 0 < files_per_h < 1 else f"{several(round(files_per_h), 'file')}/h"
 
 
@@ -264,16 +270,17 @@ def _outcome_words(
 
 # The cost of verifying in the freeze, from earlier verifications.
 #
-# It looks up every path, and reads the content that no manifest covers: all of a tree that was never verified, and the changes
-# of others. What the final pass copies comes on top (`predict`).
+# A verification looks up every path, and reads the content that no manifest covers: all of a tree that was never
+# verified, and the changes of others. The paths that the final pass copies are extra (`predict`).
 
 
 ASSUMED_S_PER_PATH = 0.0005
-"""Until something was measured. rsync looks at 50,000 unchanged files through a Gluster mount in 15.6 s, both sides; with
-ACLs, attributes and a manifest it is rather more."""
+"""Assumed until there is a measurement. rsync checks 50,000 unchanged files through a Gluster mount in 15.6 s, both
+sides; with ACLs, attributes and a manifest it is somewhat more.
+"""
 
 FIXED_S = 5.0
-"""Guards before and after, two syncs, earlier catalogs, the manifest: whatever there is to compare."""
+"""Guards before and after, two syncs, earlier catalogs, and the manifest: needed for any amount of data."""
 
 _LAST = 10
 _PART = 0.05
@@ -281,8 +288,8 @@ _CHECK_FACTORS = (0.01, 100.0)
 
 
 def check_cost(verifications: Sequence[VerificationRecord]) -> tuple[float, float]:
-    """Seconds per path and per byte read: those assumed, with the factor by which the last verifications took longer. What
-    they hardly had (paths or bytes) they tell nothing about: it stays as assumed.
+    """Seconds per path and per byte read: the assumed costs, times the factor by which the last verifications took
+    longer. The cost of a kind (paths or bytes) that they hardly had stays as assumed.
     """
     assumed_s_per_byte = 1.0 / ASSUMED_RATE_BYTES_PER_S
     paths_s = bytes_s = took_s = 0.0
@@ -291,7 +298,7 @@ def check_cost(verifications: Sequence[VerificationRecord]) -> tuple[float, floa
         elapsed_s = (record.finished_at_s or 0.0) - record.started_at_s
         paths_s += record.paths * ASSUMED_S_PER_PATH
         bytes_s += record.digested_bytes * assumed_s_per_byte
-        # Where hardly anything was compared the fixed part may be less than it is said to be.
+        # If hardly anything was compared, the fixed part may be less than `FIXED_S`.
         took_s += max(elapsed_s - FIXED_S, elapsed_s / 2)
     if not ended:
         return ASSUMED_S_PER_PATH, assumed_s_per_byte

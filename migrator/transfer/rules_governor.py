@@ -11,22 +11,22 @@ from migrator.core.windows import Opening
 from migrator.report.model import Blocker
 from migrator.transfer.model import Bound, Controls, Gate, GoverningFacts, GovernorRecord, Limits, StreamsBy
 
-# Brakes: fewer streams when users or a host feel them, more again when they do not.
+# Brakes: fewer streams when users or a host are affected, more again when they are not.
 #
-# Readings arrive one by one: the latency of a probe, the load of a host. Several in a row above the limit take streams away;
-# more in a row well below it give a few back. In between, and without readings, nothing changes.
+# Readings arrive one by one: the latency of a probe, the load of a host. Several in a row above the limit reduce the
+# streams; more in a row well below it add a few again. In between, and without readings, nothing changes.
 
 
 KEPT_SHARE = 0.7
-"""The share of streams that stays after each series of readings above the limit."""
+"""The share of streams that remains after each series of readings above the limit."""
 _BACK = 4
-"""A quarter more comes back."""
+"""A series of low readings raises the cap by a quarter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brake:
-    """At most `cap` streams on a host (None: no brake). `over` and `under` count the last readings in a row above the limit,
-    and well below it.
+    """At most `cap` streams on a host (None: no brake). `over` and `under` count the last readings in a row above the
+    limit, and well below it.
     """
 
     cap: int | None = None
@@ -44,8 +44,8 @@ def braked(
     over: int = OVER_PROBES,
     under: int = UNDER_PROBES,
 ) -> Brake:
-    """The brake after one more reading, in the unit of `limit`; `streams` are allowed on a host now. `over` readings in a row
-    above the limit lower the cap, `under` ones well below it raise it. The cap is at least 1.
+    """The brake after one more reading, in the unit of `limit`; `streams` is the present allowance of a host. `over`
+    readings in a row above the limit lower the cap, `under` ones well below it raise it. The cap is at least 1.
     """
     if reading > limit:
         count = brake.over + 1
@@ -61,27 +61,27 @@ def braked(
     return Brake(cap=None if cap >= ceiling else cap)
 
 
-# The climb: trying how many streams raise throughput.
+# The climb: searching for the number of streams that raises throughput.
 #
-# Throughput is measured for a while with one number of streams, then with another. The gain of the additional streams is
-# compared with their share if each had done as much as those before. More streams are kept if that ratio is large enough,
-# fewer if it is small: so the number settles near the knee of the curve and not at its end, where every further stream only
-# makes users wait. Noise may keep a try that brings little, or undo one that brings much; the next try corrects it.
+# The governor measures throughput for a while with one number of streams, then with another. It compares the gain of
+# the additional streams with their share if each had done as much as those before. It keeps more streams if that ratio
+# is large enough, fewer if it is small. So the number settles near the knee of the curve, not at its end, where every
+# further stream only makes users wait. Noise may keep a useless try, or undo a useful one; the next try corrects it.
 #
-# A unit of work is what a stream does in one second by the measured cost of files and bytes, so that a part of the migration
-# with small files does not look like a loss of speed.
+# A unit of work is what a stream does in one second by the measured cost of files and bytes, so that a part of the
+# migration with small files does not look like a loss of speed.
 
 
 FIRST_LEVEL = 8
-"""Streams of a host at the start, if its limit allows; then doubled while that helps."""
+"""Streams of a host at the start, if its limit allows; the number doubles while that helps."""
 
 KEEP_MORE = 0.3
-"""More streams stay if they add at least this share of what as many streams contributed before."""
+"""More streams stay if they add at least this share of the earlier contribution of as many streams."""
 KEEP_FEWER = 0.15
 """Fewer streams stay if they lose no more than this share. Between the two nothing changes, which prevents oscillation."""
 
 _STEP = 4
-"""After the doubling: a quarter more or fewer."""
+"""After the doubling, the number changes by a quarter."""
 _FEWEST_SAMPLES = 3
 REST_S = 600.0
 """Pause after tries in both directions that changed nothing; doubled each time."""
@@ -111,7 +111,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Climb:
-    """The state of the search. `level` is its number of streams for a host; `base` what it is compared with."""
+    """The state of the search. `level` is its number of streams for a host; `base` is the measurement for
+    comparison.
+    """
 
     level: int
     flows: tuple[Flow, ...] = ()
@@ -128,7 +130,7 @@ class Climb:
 
 
 def first_climb(ceiling: int) -> Climb:
-    """At the start of a run, or after a change of the limit."""
+    """The search at the start of a run, or after a change of the limit."""
     return Climb(level=max(min(ceiling, FIRST_LEVEL), 1))
 
 
@@ -171,7 +173,7 @@ def _back(climb: Climb, base: Measured) -> Climb:
 
 
 def _try_another(climb: Climb, ceiling: int) -> Climb:
-    """One step in its direction, else in the other; if neither is possible, the level is measured again."""
+    """Take one step in the present direction, else in the other. If neither is possible, measure the level again."""
     level = climb.level
     more = min(2 * level if climb.doubling else level + max(level // _STEP, 1), ceiling)
     fewer = max(level - max(level // _STEP, 1), 1)
@@ -186,8 +188,8 @@ def _try_another(climb: Climb, ceiling: int) -> Climb:
 
 # The decision: how many streams may run now, on each host and in all, and why.
 #
-# The smallest number counts of what people set (pause, windows, limits), the brakes, and the climb. If chunks may start at
-# all, a host that has streams keeps at least 1.
+# The smallest of three numbers counts: the settings by people (pause, windows, limits), the brakes, and the climb. If
+# chunks may start at all, a host that has streams keeps at least 1.
 
 
 OVER_LOADS = 2
@@ -213,12 +215,12 @@ class Settings:
 
     @property
     def most(self) -> int:
-        """How many streams the limits would allow in all."""
+        """The number of streams that the limits would allow in all."""
         return sum(self.hosts.values())
 
 
 def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, opening: Opening) -> Settings:
-    """The present settings: those given at the start (site.toml, the command line), overridden by `tune`, and capped by the
+    """The present settings: the initial ones (site.toml, the command line), overridden by `tune`, and capped by the
     limits of the open windows.
     """
     tuned = controls.tuned.limits if controls.tuned is not None else Limits()
@@ -228,7 +230,7 @@ def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, op
             tuned.bwlimit_bytes_per_s or given.bwlimit_bytes_per_s, opening.bwlimit_bytes_per_s
         ),
         max_latency_s=tuned.max_latency_s or given.max_latency_s,
-        # A load of 0 is a limit too: as few streams as there can be.
+        # A load of 0 is a limit too: it means the minimum number of streams.
         max_load=given.max_load if tuned.max_load is None else tuned.max_load,
     )
     gate = Gate.PAUSED if controls.hold is not None else Gate.OPEN if opening.open else Gate.OUTSIDE_WINDOWS
@@ -237,7 +239,7 @@ def settings_now(hosts: Mapping[str, int], given: Limits, controls: Controls, op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GovernorState:
-    """What was learned so far. `readings` are the newest readings of the brakes, for the reason."""
+    """The measurements so far. `readings` are the newest readings of the brakes, for the reason."""
 
     climb: Climb
     by: StreamsBy = StreamsBy.MEASURED
@@ -248,12 +250,12 @@ class GovernorState:
 
 
 def first_state(settings: Settings, by: StreamsBy = StreamsBy.MEASURED) -> GovernorState:
-    """Before anything is measured."""
+    """The state before any measurement."""
     return GovernorState(climb=first_climb(settings.ceiling), by=by)
 
 
 def changed(state: GovernorState, before: Settings, now: Settings) -> GovernorState:
-    """After a change of limits: a removed limit releases its brake, and a new ceiling restarts the search."""
+    """The state after a change of limits: a removed limit releases its brake, and a new ceiling restarts the search."""
     if now.limits.max_latency_s is None:
         state = replace(state, latencies={}, latency_s={})
     if now.limits.max_load is None:
@@ -264,7 +266,7 @@ def changed(state: GovernorState, before: Settings, now: Settings) -> GovernorSt
 
 
 def after_flow(state: GovernorState, flow: Flow, settings: Settings, *, settle_s: float) -> GovernorState:
-    """After a sample of throughput with all allowed streams. A sample under a brake does not count."""
+    """The state after a sample of throughput with all allowed streams. A sample under a brake does not count."""
     if state.by is StreamsBy.FIXED or settings.gate is not Gate.OPEN or _braked_now(state, settings):
         return state
     return replace(state, climb=climbed(state.climb, flow, ceiling=settings.ceiling, settle_s=settle_s))
@@ -273,8 +275,8 @@ def after_flow(state: GovernorState, flow: Flow, settings: Settings, *, settle_s
 def after_probe(
     state: GovernorState, side: ProbeSide, latency_s: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
 ) -> GovernorState:
-    """After a successful probe. `at_work` is how many streams each host really has: while surplus streams have yet to end, a
-    latency above the limit is due to them, and does not count against the allowed ones.
+    """The state after a successful probe. `at_work` is the number of streams that each host really has. While surplus
+    streams have yet to end, they explain a latency above the limit, and it does not count against the allowed ones.
     """
     limit_s = settings.limits.max_latency_s
     if limit_s is None or settings.ceiling < 1:
@@ -296,7 +298,7 @@ def after_probe(
 def after_load(
     state: GovernorState, host: str, load: float, settings: Settings, *, at_work: Mapping[str, int] = NOTHING
 ) -> GovernorState:
-    """After a reading of the load of a host; `at_work` as in `after_probe`."""
+    """The state after a reading of the load of a host; `at_work` as in `after_probe`."""
     limit, own = settings.limits.max_load, settings.hosts.get(host, 0)
     if limit is None or own < 1:
         return state
@@ -317,8 +319,8 @@ def after_load(
 
 
 def _still_to_end(at_work: Mapping[str, int], allowed: Mapping[str, int], settings: Settings) -> bool:
-    """Whether the last reduction has not taken effect yet: every bound host still has more streams than
-    allowed. One host that has come down is proof enough: another may have lost its connection with all of its streams.
+    """Whether the last reduction has not taken effect yet: every bound host still has more streams than allowed. One
+    host without a surplus is enough proof: another may have lost its connection with all of its streams.
     """
     over = {host: count > allowed.get(host, 0) for host, count in at_work.items()}
     bound = [host for host in at_work if over[host] or allowed.get(host, 0) < settings.hosts.get(host, 0)]
@@ -326,7 +328,7 @@ def _still_to_end(at_work: Mapping[str, int], allowed: Mapping[str, int], settin
 
 
 def streams_on_hosts(state: GovernorState, settings: Settings) -> Mapping[str, int]:
-    """How many streams each host may have while chunks may start; 0 only for hosts that never have any."""
+    """The number of streams that each host may have while chunks may start; 0 only for hosts that never have any."""
     caps = [brake.cap for brake in state.latencies.values() if brake.cap is not None]
     found: dict[str, int] = {}
     for host, own in settings.hosts.items():
@@ -339,7 +341,9 @@ def streams_on_hosts(state: GovernorState, settings: Settings) -> Mapping[str, i
 
 
 def decide(state: GovernorState, settings: Settings, controls: Controls) -> GovernorRecord:
-    """What may be at work now, and why, as a sentence without its full stop; of no run yet, at no time."""
+    """The present allowance, with the reason as a sentence without its full stop. The record has no run and no time
+    yet.
+    """
     hosts = streams_on_hosts(state, settings)
     bound, reason = _why(state, settings, hosts)
     if settings.gate is Gate.PAUSED:
@@ -366,7 +370,7 @@ def decide(state: GovernorState, settings: Settings, controls: Controls) -> Gove
 
 
 def _why(state: GovernorState, settings: Settings, hosts: Mapping[str, int]) -> tuple[Bound, str]:
-    """What binds most."""
+    """The factor that limits the most."""
     slow = [(brake.cap, side) for side, brake in state.latencies.items() if brake.cap is not None]
     highest = max(hosts.values(), default=0)
     if slow and min(slow)[0] <= highest:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
-    """The outcome of a run for people, in one sentence, with its severity."""
+    """The outcome of a run for display, in one sentence, with its severity."""
     skipped = [str(batch.batch) for batch in run.batches if batch.skipped]
     refused = [str(batch.batch) for batch in run.batches if batch.refusal]
     nothing = run.nothing_to_do or len(skipped) + len(refused) == len(run.batches)
@@ -55,14 +55,14 @@ def run_words(run: transfer.RunSummary) -> tuple[str, Severity]:
     return words, Severity.WARNING if bad or skipped or refused or apart else Severity.INFO
 
 
-# One batch of a run: its seed pass, and delta passes until another one is not worth while.
+# One batch of a run: its seed pass, and delta passes until another one is not useful.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRun:
     """All passes of one batch in this run. Without `deltas` there is only the seed pass.
 
-    If not all trees of the batch are copied (`chosen.whole`), its seed pass is already done.
+    If the run does not copy all trees of the batch (`chosen.whole`), the seed pass is already done.
     """
 
     hooking: Hooking
@@ -70,7 +70,9 @@ class BatchRun:
     deltas: Deltas | None
 
     async def run(self) -> transfer.BatchSummary:
-        """All passes, with the hooks of the batch around them. A stop on the way is in the summary. Raises Refused."""
+        """Run all passes, with the hooks of the batch around them. A stop on the way is in the summary.
+        Raises Refused.
+        """
         follows = self.deltas is not None and self.deltas.limits.max_delta_passes > 0
         idle = not follows and (self._is_seeded or self._is_followed)
         return await self.hooking.around(Place(batch=self.chosen.batch), self._passes, idle=idle)
@@ -87,10 +89,10 @@ class BatchRun:
         return summary
 
     async def _seed(self) -> transfer.BatchSummary:
-        """Later passes also send what failed in the seed pass."""
+        """Run the seed pass. Later passes also send the files that failed in it."""
         batch, hooking = self.chosen.batch, self.hooking
         if self._is_followed or not self.chosen.whole:
-            # The hooks after passes that a killed run had finished.
+            # Call the hooks that are due after passes that a killed run had finished.
             await hooking.catch_up(Place(batch=batch, kind=PassKind.SEED))
             latest = self._latest_delta
             if latest is not None and latest.state is PassState.DONE:
@@ -105,8 +107,9 @@ class BatchRun:
     async def _round(
         self, deltas: Deltas, made: int, so_far: transfer.BatchSummary
     ) -> tuple[transfer.BatchSummary, bool]:
-        """One more delta pass over all trees. If different passes scanned them last, one pass for each group, from one scan,
-        so that the next pass has them together again. Returns the sum so far, and whether another pass follows.
+        """Run one more delta pass over all trees. If different passes scanned them last, make one pass for each group
+        from one scan, so that the next pass has them together again. Returns the sum so far, and whether another pass
+        follows.
         """
         batch, plan = self.chosen.batch, self.hooking.plan
         every = frozenset(tree.path for tree in batch.trees)
@@ -122,7 +125,7 @@ class BatchRun:
             await self._until_open()
             deltas = replace(deltas, scan=_once(deltas.scan, [tree.path for tree in batch.trees]))
             catalog = await _guarded(partial(deltas.scan, sorted(every)))
-            # A group that is set apart as a whole must not end the round of the others.
+            # A group that is completely set apart must not end the round of the others.
             groups = [group for group in groups if not group.issubset(catalog.set_apart)] or groups
         go_on = False
         for group in groups:
@@ -135,8 +138,8 @@ class BatchRun:
     async def _delta(
         self, deltas: Deltas, part: Batch, made: int, so_far: transfer.BatchSummary
     ) -> tuple[transfer.BatchSummary, bool]:
-        """One pass over these trees of the batch. A pass over only some trees predicts no freeze: then another one follows
-        if anything had changed, or if the next one has all trees together again.
+        """Run one pass over these trees of the batch. A pass over only some trees predicts no freeze: then another one
+        follows if anything had changed, or if the next one has all trees together again.
         """
         await self._until_open()
         passes, batch = self._world.ledger.passes, self.chosen.batch
@@ -173,7 +176,7 @@ class BatchRun:
         return _together(so_far, summary, delta), go_on
 
     async def _until_open(self) -> None:
-        """A pass reads and renames before its first chunk, so it waits for the governor too."""
+        """Wait for the governor: a pass reads and renames before its first chunk."""
         if (governor := self.hooking.invocation.governor) is not None:
             await governor.until_open()
 
@@ -219,7 +222,7 @@ class BatchRun:
 
     @property
     def _is_followed(self) -> bool:
-        """Whether passes after the seed were made."""
+        """Whether passes after the seed exist."""
         of_batch = self._world.ledger.passes.of_batch(self.hooking.plan.name, self.chosen.batch.number)
         return any(one.kind is not PassKind.SEED for one in of_batch)
 
@@ -244,7 +247,7 @@ def _once(scan: Scan, trees: Sequence[bytes]) -> Scan:
 
 
 def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
-    """How many renames and outermost deletions the move list of a pass has."""
+    """The number of renames and outermost deletions in the move list of a pass."""
     if record.move_list is None:
         return 0, 0
     lists = deltas.move_lists
@@ -254,7 +257,9 @@ def moves_of(deltas: Deltas, record: PassRecord) -> tuple[int, int]:
 def _together(
     so_far: transfer.BatchSummary, summary: transfer.BatchSummary, delta: transfer.DeltaSummary
 ) -> transfer.BatchSummary:
-    """The later pass sends what had not arrived before, so only its own bad files are left."""
+    """Merge both summaries. The later pass sends the files that had not arrived before, so only its own bad files
+    remain.
+    """
     kinds = {
         kind: so_far.chunks_by_kind.get(kind, 0) + summary.chunks_by_kind.get(kind, 0)
         for kind in (*so_far.chunks_by_kind, *summary.chunks_by_kind)
@@ -288,11 +293,11 @@ async def run_batches(
     probes: ProbeWorld | None = None,
     governing: Governing | None = None,
 ) -> transfer.RunSummary:
-    """Copy batches, one after the other, each from its present state. The same call resumes after any crash.
+    """Copy batches one after the other, each from its present state. The same call resumes after any crash.
 
-    Without `hooks` none is called; without `deltas` there are only seed passes; `probes` None: no probes run; `governing`
-    None: no governor limits the streams. Cancelling the task ends every stream, then raises Interrupted; cancelling again
-    meanwhile changes nothing.
+    Without `hooks` none is called; without `deltas` there are only seed passes; `probes` None: no probes run;
+    `governing` None: no governor limits the streams. Cancelling the task ends every stream, then raises Interrupted;
+    cancelling again meanwhile has no effect.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
     full target, an input/output error, ...; the summary is in it), Interrupted, LedgerCorrupt.
@@ -312,7 +317,7 @@ async def run_batches(
         return transfer.RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
     purpose = f"run of {which} of plan {plan.name}"
     with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
-        # A cutover holds the same lock: nobody is moved from here on.
+        # A cutover holds the same lock: no user is moved from here on.
         batches = choose()
         earlier = ledger.runs.latest(VERB)
         async with recorded_run(
@@ -377,7 +382,7 @@ async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> t
 
 
 def _refused(invocation: Invocation, chosen: Chosen, refused: BatchRefused) -> transfer.BatchSummary:
-    """The run continues with the other batches: the refusal need not concern them."""
+    """The summary of a refused batch. The run continues with the others: the refusal need not concern them."""
     number = chosen.batch.number
     message = f"batch {number} was refused, and the next one follows: {refused.message}"
     invocation.say(EventKind.BATCH_REFUSED, Severity.ERROR, f"batch {number}", message)

@@ -26,7 +26,7 @@ class RunFiles:
 
     @contextmanager
     def open(self, verb: str, at_s: float) -> Iterator["RunDirectory"]:
-        """A new directory, named by verb and time. Raises MigratorError where it cannot be made."""
+        """Create a new directory, named by verb and time. Raises MigratorError if it cannot be created."""
         stamp = datetime.fromtimestamp(at_s, UTC).strftime("%Y%m%dT%H%M%SZ")
         try:
             path = _new_directory(self._runs_dir, f"{verb}-{stamp}")
@@ -54,7 +54,7 @@ class RunDirectory:
         self._attempts = path / "attempts"
 
     def attempt(self, chunk: int, number: int, command: Command) -> "AttemptFiles":
-        """The files of an attempt. Raises MigratorError where they cannot be written."""
+        """Create the files of an attempt. Raises MigratorError if they cannot be written."""
         stem = self._attempts / f"chunk-{chunk:06d}-attempt-{number:06d}"
         try:
             self._attempts.mkdir(exist_ok=True)
@@ -66,24 +66,24 @@ class RunDirectory:
 
 
 class AttemptFiles:
-    """The output of one attempt, written as it comes."""
+    """The output of one attempt, written as it arrives."""
 
     def __init__(self, stem: Path) -> None:
         self._stem = stem
-        # Unbuffered, so that what a stream said last is there after a crash too.
+        # Unbuffered, so that the last output of a stream is on disk after a crash too.
         self._stdout: BinaryIO = open(stem.with_suffix(".stdout"), "wb", buffering=0)  # noqa: SIM115
         self._stderr: BinaryIO = open(stem.with_suffix(".stderr"), "wb", buffering=0)  # noqa: SIM115
 
     def stdout(self, piece: bytes) -> None:
-        """Append. Raises MigratorError."""
+        """Append to standard output. Raises MigratorError."""
         self._write(self._stdout, piece)
 
     def stderr(self, piece: bytes) -> None:
-        """Append. Raises MigratorError."""
+        """Append to standard error. Raises MigratorError."""
         self._write(self._stderr, piece)
 
     def close(self, *, keep_list: bool) -> None:
-        """Close; the list is removed unless it is to be kept. May be called again."""
+        """Close the files; remove the list unless `keep_list` is set. May be called again."""
         self._stdout.close()
         self._stderr.close()
         if not keep_list:
@@ -98,10 +98,10 @@ class AttemptFiles:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and what was given as `extra`. Names are shown escaped."""
+    """One JSON object per line: time, level, logger, message, and the `extra` fields. Names are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A single line whatever the message holds."""
+        """A single line for any message."""
         line: dict[str, object] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

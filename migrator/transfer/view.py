@@ -1,4 +1,4 @@
-"""Batches, passes, streams and limits for people."""
+"""Batches, passes, streams and limits for display."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -46,7 +46,7 @@ _DELTA: doc.Cells[transfer.DeltaSummary] = (
 
 
 def delta_blocks(deltas: Sequence[transfer.DeltaSummary]) -> Iterator[Block]:
-    """The changes, what each pass sent, and the decision after the last one; nothing without passes."""
+    """The changes, the data sent by each pass, and the decision after the last one; empty without passes."""
     if deltas:
         yield doc.records("Delta passes", _DELTA, deltas)
     for delta in deltas:
@@ -55,14 +55,14 @@ def delta_blocks(deltas: Sequence[transfer.DeltaSummary]) -> Iterator[Block]:
 
 
 def follow_words(at_most: int) -> str:
-    """The delta passes that a dry run does not show."""
+    """The delta passes that a dry run does not examine."""
     return (
         f"After that, {several(at_most, 'delta pass', 'delta passes')} at most would follow, for what users change. They are "
         "not previewed: each begins with a scan of the source."
     )
 
 
-# Convergence of every batch: what changes, and how long a freeze would take.
+# Convergence of every batch: the changes, and the expected duration of a freeze.
 
 
 OUTCOMES = {
@@ -93,7 +93,7 @@ _CONVERGENCE: doc.Cells[BatchFacts] = (
 
 
 def convergence_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
-    """Delta passes of every batch that has any, and the last prediction; nothing without passes."""
+    """Delta passes of every batch that has any, and the last prediction; empty without passes."""
     shown = [batch for batch in batches if batch.convergence is not None or _deltas_made(batch)]
     if not shown:
         return
@@ -175,7 +175,7 @@ def batch_blocks(batches: Sequence[BatchFacts]) -> Iterator[Block]:
 
 
 def _equal_words(record: VerificationRecord) -> str:
-    """How many of the compared paths are equal."""
+    """The number of equal paths among the compared ones."""
     share = percent(percent_of(record.equal_paths, record.paths))
     return f"{format_count(record.equal_paths)} of {several(record.paths, 'path')} equal ({share})"
 
@@ -213,7 +213,7 @@ _BATCH: doc.Cells[BatchFacts] = (
 
 
 def tree_table(trees: Sequence[TreeFacts], batches: Sequence[BatchFacts], plan: str, *, limit: int | None) -> Block:
-    """Progress of every user tree, in the order of weight; `batches` are those of the plan."""
+    """Progress of every user tree, by weight; `batches` are those of the plan."""
     by_number = {batch.number: batch for batch in batches}
     cells: doc.Cells[TreeFacts] = (
         (figure("rank"), lambda tree: str(tree.rank)),
@@ -238,7 +238,7 @@ def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
     return tree.state.value
 
 
-# What the governor allows, and what people have set.
+# The allowance of the governor, and the settings by people.
 
 
 def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
@@ -248,7 +248,7 @@ def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
 
 
 def governing_blocks(governing: transfer.GoverningFacts) -> Iterator[Block]:
-    """What people have set, and what the governor allows the present run."""
+    """The settings by people, and the allowance of the governor in the present run."""
     hold, tuned, record = governing.controls.hold, governing.controls.tuned, governing.governor
     if hold is not None:
         why = f": {clean(hold.reason)}" if hold.reason else ""
@@ -322,15 +322,15 @@ def _milliseconds(duration_s: float) -> str:
     return f"{1000.0 * duration_s:,.0f} ms"
 
 
-# What streams copied, by size of files, host, brick and engine.
+# Copies by streams, grouped by size of files, host, brick and engine.
 
 
 _ROWS = 40
-"""Rows of a report; its JSON has all bricks."""
+"""Maximum rows of a report; its JSON has all bricks."""
 
 
 def stream_blocks(sums: Sequence[StreamSum]) -> Iterator[Block]:
-    """One table, or nothing."""
+    """One table, or nothing without sums."""
     cells: doc.Cells[tuple[str, str, StreamSum]] = (
         (text("by"), lambda row: row[0]),
         (text("which"), lambda row: clean(row[1])),
