@@ -295,7 +295,7 @@ class Verification:
         return record
 
     async def _check_sides(self, site: SiteRecord) -> SourceHealth:
-        """Check before anything is read: with a brick down, the mount shows fewer files and no error.
+        """Check before anything is read: while a brick is down, the mount shows fewer files without an error.
 
         Returns the health of the source. Raises Refused.
         """
