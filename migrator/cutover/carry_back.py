@@ -164,9 +164,10 @@ def _as_closed(top: Entry) -> Entry:
     return replace(top, uid=os.geteuid(), gid=os.getegid(), mode=CLOSED_MODE) if frozen else top
 
 
-# The site of one rollback: source and target exchanged, and one user tree as its only batch. It has its own ledger, catalogs, lists
-# and manifests, so facts about the target are never taken for facts about the source. Its seed pass has no chunks, because both
-# sides were equal at the switch: it stands for the catalog of the target at the switch, which the first pass is compared with.
+# The site of one rollback: source and target exchanged, and one user tree as its only batch. It has its own ledger,
+# catalogs, lists and manifests, to keep facts about the two sides apart. Both sides were equal at the switch, so its
+# seed pass has no chunks. That pass represents the catalog of the target at the switch, with which the first pass
+# compares.
 
 
 PLAN = "back"

@@ -1,7 +1,7 @@
 """Finds the connections to bricks that belong to this site or to Gluster, by /proc; in plain Python 3.9.
 
-One question (JSON) on standard input, one answer on standard output: for every process of Gluster's that belongs to root, which
-it is and the local ends of its connections.
+Reads one question (JSON) from standard input and writes one answer to standard output: the kind of every root process
+of Gluster, with the local ends of its connections.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds processes with open files below some trees, by /proc; in plain Python 3.9.
 
-Reads one question (JSON) from standard input and writes one answer to standard output. It touches only the file system of
-the trees, so another one that does not answer cannot block it.
+Reads one question (JSON) from standard input and writes one answer to standard output. It accesses only the file system
+of the trees, so a hanging mount elsewhere cannot block it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _WORKING_DIRECTORY = "working-directory"
 
 
 class Search:
-    """One search. `way` is `brick` (only the processes of Gluster that serve the brick), `source` (all processes of this
-    machine), or `client`: the same, but files that it cannot identify are left to the searches on bricks. `filesystem`
-    is the type that the root has to have; empty: any.
+    """One search. `way` is `brick` (only the Gluster processes that serve the brick), `source` (all processes of this
+    machine), or `client` (the same, but it leaves files that it cannot identify to the searches on bricks).
+    `filesystem` is the type that the root must have; empty: any.
     """
 
     def __init__(self, question: dict[str, Any]) -> None:
@@ -49,7 +49,7 @@ class Search:
             self._unseen.add(f"{question['root']} is not mounted there as {wanted}")
 
     def run(self) -> None:
-        """Look at every process, also at new ones: they may have inherited files of a process that has ended since."""
+        """Search every process, including new ones: they may have inherited files of a process that has ended since."""
         seen = set(self._left_out)
         for _ in range(_ROUNDS):
             new = [int(name) for name in os.listdir(b"/proc") if name.isdigit() and int(name) not in seen]
@@ -65,7 +65,7 @@ class Search:
                     self._tell(path, entry, unlinked=False)
 
     def answer(self) -> dict[str, Any]:
-        """The findings, writers first. A long list is cut: the rest would change no decision."""
+        """The findings, writers first. A long list is truncated: the rest would change no decision."""
         found = [[key[0].decode("latin-1"), *key[1:], unlinked] for key, unlinked in self._open.items()]
         found.sort(key=lambda one: (not _matters(one[1:]), one[0], one[1] or 0))
         unseen = [*self._trees.unseen, *sorted(self._unseen)]
@@ -138,7 +138,7 @@ class Search:
 
     def _look_at_map(self, who: tuple[Any, ...], mounts: Mounts, link: bytes, shared: bool) -> None:
         shown = _shown(link)
-        # The link's own mode is that of the descriptor that was mapped: mprotect(2) can make use of it at any time.
+        # The mode of the link is that of the mapped descriptor: mprotect(2) can use it at any time.
         writable = shared and bool(os.lstat(link).st_mode & stat.S_IWUSR)
         self._consider((*who, "map", writable), None if shown is None else mounts.of(shown), link, shown)
 

@@ -29,8 +29,8 @@ def identity(facts: os.stat_result) -> tuple[int, int]:
 
 
 class Trees:
-    """Directories below a root. `devices` are those of their file systems as mountinfo has them, `inner_devices` as
-    stat(2) does; `unseen` are sentences.
+    """Directories below a root. `devices` are the devices of their file systems in mountinfo, `inner_devices` those
+    from stat(2); `unseen` are sentences.
     """
 
     def __init__(self, root: bytes, trees: Sequence[bytes], mounts: Mounts, *, is_brick: bool) -> None:
@@ -43,14 +43,14 @@ class Trees:
         self._directories = {_ROOT_GFID: b""}
         self.devices: set[bytes] = set()
         if is_brick:
-            # Its process has it open, whatever trees are there: that shows that the brick was looked at.
+            # A brick process always holds the brick open, whatever the trees: that shows that the brick was searched.
             with suppress(KeyError):
                 self.devices.add(mounts.by_number[look_at_descriptor(b"/proc/self/fdinfo/%d" % self._root)[1]][0])
         for tree in trees:
             try:
                 self._add(tree, mounts)
             except OSError as error:
-                # A directory that is not on a brick has nothing there.
+                # A directory that is missing on a brick has no files there.
                 if not (is_brick and error.errno == errno.ENOENT):
                     self._miss(tree, error)
         self.devices |= {device for _, device, _ in self._tops}

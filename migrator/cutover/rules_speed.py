@@ -72,7 +72,7 @@ def factor_words(one: SpeedUp) -> str:
 
 
 def user_words(user: str, every: Sequence[SpeedUp]) -> str:
-    """One sentence about one user; empty where nothing was compared."""
+    """One sentence about one user; empty if nothing was compared."""
     if not every:
         return ""
     return f"for {user} the target is, beside the source: " + "; ".join(

@@ -482,7 +482,7 @@ class CutoverCall:
         )
 
     def _with_frozen(self, error: MigratorError) -> MigratorError:
-        """The error, with the users who may be frozen by this call or an earlier one."""
+        """The error, with the users whom this call or an earlier one may have left frozen."""
         try:
             frozen = self.world.run.ledger.cutovers.under_way()
         except MigratorError:
