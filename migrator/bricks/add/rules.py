@@ -327,14 +327,16 @@ def _busy(record: model.AdditionRecord, reason: str) -> Halt:
 
 # The next step.
 #
-# The caller asks for a step, writes the intent, acts, writes the result or the failure, and asks again with a fresh snapshot;
-# after a crash, a reboot or a restart of glusterd too. Only the record is remembered: Gluster's own brick list and status decide
-# what has happened. When an act failed and the answer is the same act again, the caller ends with that failure.
+# The caller asks for a step, writes the intent, acts, writes the result or the failure, and asks again with a fresh
+# snapshot. It does the same after a crash, a reboot or a restart of glusterd. Only the record is remembered: Gluster's
+# own brick list and status decide what has happened. If an act fails and the answer is the same act again, the caller
+# ends with that failure.
 #
-# - Bricks in the volume count as added, by any command. If only some of them are in it, another command is at work: do nothing.
-# - A task is started only when none runs. It is done when every host that reports it says so, without a failure. Any task that is
-#   newer than those listed before the start counts as ours.
-# - Nothing here ever takes a brick out again.
+# - Bricks in the volume count as added, by any command. If only some of them are in it, another command is running, and
+#   this one does nothing.
+# - A task is started only when none runs. It is done when every host that reports it says so, without a failure. Any
+#   task newer than those listed before the start counts as ours.
+# - No step here takes a brick out again.
 
 
 _TAKEN_OUT = "it is not in the volume any more: somebody else has taken it out"

@@ -1,4 +1,4 @@
-"""The audit of drained bricks: walks each brick on its own host and counts what is left on it. Changes nothing."""
+"""The audit of drained bricks: walks each brick on its own host and counts the leftovers. Changes nothing."""
 
 import asyncio
 import sys

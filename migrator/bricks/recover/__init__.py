@@ -1,1 +1,1 @@
-"""`brick drain --recover`: bring back what a drain left on a brick."""
+"""`brick drain --recover`: bring back files that a drain left on a brick."""

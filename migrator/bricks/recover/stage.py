@@ -71,8 +71,8 @@ class MountedVolumeRecovery:
             return None
 
     def digest(self, path: bytes) -> bytes:
-        """Return the digest of a file's content or a symlink's target, and nothing for other types. Reads the content
-        anew, not from the page cache.
+        """Return the digest of a file's content or a symlink's target; empty for other types. Reads the content anew,
+        not from the page cache.
         """
         with self._parent(path) as (fd, name):
             facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
