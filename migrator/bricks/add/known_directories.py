@@ -108,7 +108,9 @@ class MountedDirectories:
         self._root = root
 
     def look(self, path: bytes, gfid: bytes) -> DirectoryFacts | None:
-        """Read the directory through the mount. None if it is gone, or another directory has its name. Raises OSError."""
+        """Read the directory through the mount. None if it is gone or its name is another directory's.
+        Raises OSError.
+        """
         try:
             with Root(self._root) as root, root.directory(path) as fd:
                 return _facts(fd, path, gfid)

@@ -387,7 +387,9 @@ class Recovery:
     _names: int = 0
 
     async def bring_back(self) -> model.RecoverySummary:
-        """Recover all leftovers that can be recovered. May be called again after a crash. Raises HostLost, ToolFailed, UsageError."""
+        """Recover all leftovers that can be recovered. May be called again after a crash. Raises HostLost, ToolFailed,
+        UsageError.
+        """
         unseen: list[str] = []
         for number in range(_ROUNDS):
             self._problems.clear()
@@ -565,7 +567,9 @@ class Recovery:
             await self._call(partial(self.volume.drop_copy, group.leftover))
 
     async def _place(self, group: Group) -> int:
-        """Give the names to the copy, then remove the originals. Returns the number of names. Raises OSError, ToolFailed."""
+        """Give the names to the copy, then remove the originals, and return the number of names. Raises OSError and
+        ToolFailed.
+        """
         placed = [
             path for path, state in group.states.items() if state in (model.NameState.ABSENT, model.NameState.ITSELF)
         ]
