@@ -60,8 +60,8 @@ def found_to_differ(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalPassFacts:
-    """Files that `changed` or `vanished` while a pass copied them, and files that did not arrive (`failed`; includes the
-    files of unfinished chunks, and counts an unfinished chunk without files as one).
+    """Files that `changed` or `vanished` while a pass copied them, and files that did not arrive (`failed`; includes
+    the files of unfinished chunks, and counts an unfinished chunk without files as one).
     """
 
     changed: int

@@ -110,7 +110,9 @@ def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfT
 
 
 def standing_verification(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> VerificationRecord | None:
-    """The newest verification of a tree, if it found differences and no pass after the seed has covered the tree since."""
+    """The newest verification of a tree, if it found differences and no pass after the seed has covered the
+    tree since.
+    """
     newest = next(iter(reversed(ledger.verifications.of_tree(plan, batch, tree))), None)
     if newest is None or newest.finished_at_s is None or not newest.differences:
         return None

@@ -31,9 +31,10 @@ from migrator.verify.model import DifferenceKind
 
 # The SQL of a comparison.
 #
-# `base` and `now` are the rows of both catalogs. A join of those that may differ leaves the differing rows in `differing`; all other
-# queries use it: `was` and `here` are its two sides. The `place` of a path in `was` is its name now if only the directories above it were
-# renamed. `place` is null if a directory above is gone and another directory has its name.
+# `base` and `now` are the rows of both catalogs. A join of those that may differ leaves the differing rows in
+# `differing`; all other queries use it: `was` and `here` are its two sides. The `place` of a path in `was` is its name
+# now if only the directories above it were renamed. `place` is null if a directory above is gone and another directory
+# has its name.
 
 
 _COLUMNS = (
@@ -707,9 +708,9 @@ class Extras:
     @contextmanager
     def open(self, wanted: Sequence[model.ExtrasOfTree], *, base: str, now: str) -> Iterator["FoundExtras"]:
         """Find paths that the catalog `now` no longer lists, or that changed from a directory to something else or the
-        reverse, except those that vanished since `base`. Missing catalogs of `brought` and `earlier` are skipped: then less
-        is found. Blocking. Raises UsageError and Refused as a comparison does, and Refused if the differences of the
-        verification are missing or were changed.
+        reverse, except those that vanished since `base`. Missing catalogs of `brought` and `earlier` are skipped: then
+        less is found. Blocking. Raises UsageError and Refused as a comparison does, and Refused if the differences of
+        the verification are missing or were changed.
         """
         groups: defaultdict[model.ExtrasOfTree, list[bytes]] = defaultdict(list)
         for one in wanted:

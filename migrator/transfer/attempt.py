@@ -346,8 +346,8 @@ Looks = Callable[[bytes, Collection[bytes]], bool]
 
 
 async def remove_after_crash(invocation: Invocation, attempt: model.AttemptRecord) -> None:
-    """Remove temporary files of an attempt of a killed run, while no stream runs. The caller has checked both mounts and the
-    source's health. Raises Refused if the target does not answer.
+    """Remove temporary files of an attempt of a killed run, while no stream runs. The caller has checked both mounts
+    and the source's health. Raises Refused if the target does not answer.
     """
     world = invocation.world
     try:
@@ -647,8 +647,8 @@ class Attempt(Stream):
         }
 
     async def copy(self) -> Result:
-        """Copy and judge. Raises CancelledError after the stream has ended, Unended if it could not be ended, HostLost if
-        that is unknown.
+        """Copy and judge. Raises CancelledError after the stream has ended, Unended if it could not be ended, HostLost
+        if that is unknown.
         """
         result = Result()
         if self.command is not None:

@@ -116,7 +116,9 @@ def same_base(passes: "PassRecords", plan: str, batch: int, trees: Iterable[byte
 
 
 def base_catalog(passes: "PassRecords", plan: str, batch: int, trees: Iterable[bytes]) -> str:
-    """The base of a pass over all of these trees. Raises LedgerCorrupt as `same_base`, or if the trees have different ones."""
+    """The base of a pass over all of these trees. Raises LedgerCorrupt as `same_base`, or if the trees have different
+    ones.
+    """
     catalogs = list(same_base(passes, plan, batch, trees))
     if len(catalogs) != 1:
         raise LedgerCorrupt(

@@ -305,7 +305,7 @@ class PassUnderWay:
 
     @property
     def governor(self) -> Governor | None:
-        """None in a final pass: a frozen user waits for its end, so no limits apply."""
+        """None in a final pass: a frozen user waits for its end, so the governor does not limit it."""
         return None if self.kind is PassKind.FINAL else self.invocation.governor
 
     def sync_of(self, executor: Executor) -> SharedCall[None]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.measures import ControlRecords, GovernorRecords, ProbeRecords
 
-# The settings by people, and the allowance by the governor of the newest run, for `status` and `tune`.
+# The operators' settings, and the allowance by the governor of the newest run, for `status` and `tune`.
 
 
 IsGone = Callable[[int, float], bool]
@@ -36,7 +36,7 @@ def read_governing(
     given: transfer.Limits | None = None,
     windows: Sequence[WindowStanding] | None = None,
 ) -> transfer.GoverningFacts:
-    """The settings by people, and the allowance by the governor of the newest run while that is in progress."""
+    """The operators' settings, and the allowance by the governor of the newest run while that is in progress."""
     record, run = ledger.governor.newest(), ledger.runs.latest("run")
     at_work = (
         record is not None

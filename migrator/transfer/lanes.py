@@ -54,7 +54,7 @@ class HostLane:
         return self.movers is None
 
     def reads(self, brick: str) -> bool:
-        """Whether the host itself has this brick (`host:/path`, as glusterd writes it)."""
+        """Whether the lane reads this brick (`host:/path`, as glusterd writes it) on its own host."""
         return not self.reads_mount and brick.startswith(self.host + ":/")
 
     async def way(self, brick: str | None) -> Way:

@@ -173,11 +173,12 @@ class Sample:
 class PassFacts:
     """Facts of one finished pass, for predictions.
 
-    `scanned_at_s` is the start of the scan that its list was made from, `scan_s` its duration; for a seed pass, the scan of
-    the plan. The pass itself ran from `started_at_s` to `finished_at_s`.
+    `scanned_at_s` is the start of the scan that its list was made from, `scan_s` its duration; for a seed pass, the
+    scan of the plan. The pass itself ran from `started_at_s` to `finished_at_s`.
 
-    `number` is 0 for the seed; deltas and finals of a batch count from 1. Its streams copied `sent_files` and `sent_bytes`;
-    `trees` are the changes. `renames` were made on the target, and `gone` paths moved to its trash, a directory counted once.
+    `number` is 0 for the seed; deltas and finals of a batch count from 1. Its streams copied `sent_files` and
+    `sent_bytes`; `trees` are the changes. `renames` were made on the target, and `gone` paths moved to its trash, a
+    directory counted once.
     """
 
     kind: PassKind
@@ -464,7 +465,7 @@ class RunStopped(MigratorError):
         self.summary = summary
 
 
-# The number of streams: the settings by people, and the decision of the governor.
+# The number of streams: the operators' settings, and the governor's decision.
 
 
 class StreamsBy(StrEnum):
@@ -511,7 +512,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """The settings by people; None: none."""
+    """The operators' settings; None: none."""
 
     hold: Hold | None = None
     tuned: Tuned | None = None
@@ -576,7 +577,7 @@ class HostLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoverningFacts:
-    """The settings by people, and the allowance of the governor in the newest run (None: no run yet); `at_work`: that
+    """The operators' settings, and the allowance of the governor in the newest run (None: no run yet); `at_work`: that
     run is in progress. `given` are the limits of site.toml and `windows` those of [transfer], if requested. `loads` are
     the last readings of the hosts of that run.
     """

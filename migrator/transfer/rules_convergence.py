@@ -16,26 +16,26 @@ from migrator.verify.model import VerificationRecord
 #
 # Pass k was made from a scan that began at S(k), so its changes happened between S(k-1) and S(k). With
 #
-# - churn: the changes of a pass divided by S(k) - S(k-1), averaged over the last `LAST_PASSES` passes; each has the weight
-#   `WEIGHT_OF_EARLIER` relative to the next one, whatever its interval. The interval before the first delta pass is by far
-#   the longest, and a path that changes often counts once in it: weighting by time would hide the present rate;
+# - churn: the changes of a pass divided by S(k) - S(k-1), averaged over the last `LAST_PASSES` passes. Each has the
+#   weight `WEIGHT_OF_EARLIER` relative to the next one, whatever its interval. The interval before the first delta pass
+#   is by far the longest, and a path that changes often counts once in it: weighting by time would hide the present rate;
 # - scan: the duration of the scans, averaged in the same way;
-# - fixed + factor * copy: the duration of the rest of a pass; `copy` is the cost of attempts for the files and bytes sent (the
-#   ledger's fit from attempts, or an assumed cost). `fixed` is comparison, checks of vanished paths, start of streams, and
-#   sync (see `_rest_of_a_pass`);
+# - fixed + factor * copy: the duration of the rest of a pass. `copy` is the cost of attempts for the files and bytes sent
+#   (the ledger's fit from attempts, or an assumed cost). `fixed` is comparison, checks of vanished paths, start of
+#   streams, and sync (see `_rest_of_a_pass`);
 #
 # the prediction for a scan that begins now, at time t after S(last), is
 #
 #     next pass = scan + fixed + factor * copy(churn * t + unsettled)
-#     freeze    = MARGIN * next pass + required verification + verification of what the final pass copies
+#     freeze    = MARGIN * next pass + required verification + verification of the files that the final pass copies
 #
-# This is the freeze if it begins at once. Before a later freeze a delta pass has to run, and its prediction counts then.
-# Unsettled paths are sent again with every pass: they do not grow with time. A rename or a vanished path costs as much as
-# an empty file. One delta pass after a long time cannot tell files that change all the time (logs, databases) from others:
-# until there are two or three, the predicted freeze is too short for them.
+# This is the freeze if it begins at once. Before a later freeze, a delta pass has to run, and its prediction counts then.
+# Unsettled paths are sent again with every pass: they do not grow with time. A rename or a vanished path costs as much
+# as an empty file. One delta pass after a long time cannot distinguish files that change all the time (logs, databases)
+# from others: until there are two or three, the predicted freeze is too short for them.
 #
-# The form (last round = dirty rate * length of the round before) is that of pre-copy live migration (Clark et al., "Live
-# Migration of Virtual Machines", NSDI 2005).
+# The form (last round = dirty rate * length of the round before) is that of pre-copy live migration (Clark et al.,
+# "Live Migration of Virtual Machines", NSDI 2005).
 
 
 LAST_PASSES = 4

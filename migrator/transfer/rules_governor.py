@@ -78,7 +78,9 @@ FIRST_LEVEL = 8
 KEEP_MORE = 0.3
 """More streams stay if they add at least this share of the earlier contribution of as many streams."""
 KEEP_FEWER = 0.15
-"""Fewer streams stay if they lose no more than this share. Between the two nothing changes, which prevents oscillation."""
+"""Fewer streams stay if they lose no more than this share. Between the two nothing changes, which prevents
+oscillation.
+"""
 
 _STEP = 4
 """After the doubling, the number changes by a quarter."""
@@ -188,7 +190,7 @@ def _try_another(climb: Climb, ceiling: int) -> Climb:
 
 # The decision: how many streams may run now, on each host and in all, and why.
 #
-# The smallest of three numbers counts: the settings by people (pause, windows, limits), the brakes, and the climb. If
+# The smallest of three numbers counts: the operators' settings (pause, windows, limits), the brakes, and the climb. If
 # chunks may start at all, a host that has streams keeps at least 1.
 
 

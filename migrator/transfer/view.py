@@ -238,7 +238,7 @@ def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
     return tree.state.value
 
 
-# The allowance of the governor, and the settings by people.
+# The allowance of the governor, and the operators' settings.
 
 
 def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
@@ -248,7 +248,7 @@ def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
 
 
 def governing_blocks(governing: transfer.GoverningFacts) -> Iterator[Block]:
-    """The settings by people, and the allowance of the governor in the present run."""
+    """The operators' settings, and the allowance of the governor in the present run."""
     hold, tuned, record = governing.controls.hold, governing.controls.tuned, governing.governor
     if hold is not None:
         why = f": {clean(hold.reason)}" if hold.reason else ""

@@ -97,8 +97,8 @@ class Driver(ABC):
 
 
 class DriverReader(OutputReader, ABC):
-    """Follows one run of a driver: its output, and the logs in its directory. `trouble` is set as soon as a stream reports an
-    error that no file is to blame for: the driver itself would continue through its whole queue.
+    """Follows one run of a driver: its output, and the logs in its directory. `trouble` is set as soon as a stream
+    reports an error that no file is to blame for: the driver itself would continue through its whole queue.
     """
 
     def __init__(self, view: DriverView, directory: Path, *, keep_bytes: int) -> None:

@@ -1,7 +1,7 @@
 """The outcome of one run of `migrator-native copy`, from its exit code and its events for paths.
 
-Its lines contain no names: an event has the position of its path in the list, so no name can imitate a message. `copy_events.c`
-describes them, `copy.h` has the exit codes.
+Its lines contain no names: an event has the position of its path in the list, so no name can imitate a message.
+`copy_events.c` describes them, `copy.h` has the exit codes.
 """
 
 import errno

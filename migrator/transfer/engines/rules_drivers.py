@@ -84,8 +84,8 @@ def _done(ended: EndedDriver) -> Outcome:
 
 
 # fpsync 1.5.1 and 1.7 exit with 0, or with 1 for everything else: a usage error, a missing program, an interruption, a
-# failure of fpart, and a complete run in which any part left a message. Only its own lines tell these apart; the messages
-# are in its log directory, a file for each part. 128 and more: a signal.
+# failure of fpart, and a complete run in which any part left a message. Only its own lines tell these apart; the
+# messages are in its log directory, a file for each part. 128 and more: a signal.
 
 
 FPSYNC_COMPLETED = re.compile(rb"\d+ <=== Fpsync completed with(?:out)? errors?\b")
@@ -113,9 +113,9 @@ def judge_fpsync(ended: EndedDriver) -> Outcome:
     return _done(ended)
 
 
-# parsyncfp2 2.55 and 2.59 exit with 1 after `** FATAL ERROR **` on standard output, and with 0 otherwise, even if rsyncs failed;
-# some versions exit while rsyncs still run. The exit code therefore proves nothing: the messages of its rsyncs on standard
-# error count, and that all of its processes are gone.
+# parsyncfp2 2.55 and 2.59 exit with 1 after `** FATAL ERROR **` on standard output, and with 0 otherwise, even if
+# rsyncs failed; some versions exit while rsyncs still run. The exit code therefore proves nothing. The
+# verdict uses the messages of its rsyncs on standard error, after all of its processes have ended.
 
 
 MOST_CHUNKS = 5000
@@ -144,8 +144,8 @@ def parsyncfp2_problem(script: bytes) -> str | None:
 
 
 def judge_parsyncfp2(ended: EndedDriver) -> Outcome:
-    """STOP for errors that no file is to blame for, INTERRUPTED if a signal ended it, RETRY if it gave up; DONE otherwise,
-    with a message if its rsyncs left any. `parts` are not used: the messages are on its standard error.
+    """STOP for errors that no file is to blame for, INTERRUPTED if a signal ended it, RETRY if it gave up; DONE
+    otherwise, with a message if its rsyncs left any. `parts` are not used: the messages are on its standard error.
     """
     messages = b"\n".join(line for line in ended.stderr.split(b"\n") if _RSYNC.match(line))
     ended = replace(ended, parts=(PartLog(number=None, stderr=messages),) if messages else ())

@@ -94,12 +94,12 @@ def dotted(version: tuple[int, int, int]) -> str:
 
 # rsync's lines on standard error: the side, the error, and the files.
 #
-# The lines are more reliable than the names in them. rsync escapes every control character of a message (`\#012`), so a line
-# is one message. A message about a system call ends with the error's text and number (`rsyserr` in its log.c), and begins
-# with `rsync: [role] ` (3.1.3 and later, checked with 3.2.7 and 3.5.0). Between them may be a user's name, in quotes that
-# rsync does not escape. So the number is read from the end, the role from the beginning, and a name counts only if it is one
-# of the names that the stream was given. If a message can be split in several ways, every listed name of any split counts:
-# the right one is among them.
+# The lines are more reliable than the names in them. rsync escapes every control character of a message (`\#012`), so a
+# line is one message. A message about a system call ends with the error's text and number (`rsyserr` in its log.c), and
+# begins with `rsync: [role] ` (3.1.3 and later, checked with 3.2.7 and 3.5.0). Between them may be a user's name, in
+# quotes that rsync does not escape. So the number is read from the end, the role from the beginning, and a name counts
+# only if it is one of the names that the stream was given. If a message can be split in several ways, every listed name
+# of any split counts: the right one is among them.
 
 
 _ESCAPED = re.compile(rb"\\#([0-3][0-7]{2})")
