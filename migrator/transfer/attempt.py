@@ -259,7 +259,7 @@ class Result:
 
 
 async def judge(under_way: PassUnderWay, suspects: Sequence[model.FileProblem]) -> Result:
-    """Judge each suspect. A path counts as vanished only if a look-up proves its absence on a whole source. All others
+    """Judge each suspect. A path counts as vanished only if a look-up on a whole source proves its absence. All others
     are bad, or, if reported as gone but present, to be tried again.
     """
     result = Result()
@@ -695,7 +695,7 @@ class Attempt(Stream):
         return result
 
     async def _synced(self, result: Result) -> Result:
-        # Done means that the disks have completed a sync which started after the end of the stream.
+        # A chunk is done when a sync that started after the end of its stream has reached the disks.
         syncs = [self.under_way.sync_of(self._way.executor)] if self.command is not None else []
         if self.command is None or self._by_descriptor:
             syncs.append(self.under_way.sync)

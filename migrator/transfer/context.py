@@ -1,4 +1,4 @@
-"""What the parts of a run share: the world, the invocation, the pass."""
+"""The shared values of a run: the world, the invocation, the pass."""
 
 import asyncio
 import logging
