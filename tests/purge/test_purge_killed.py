@@ -40,7 +40,7 @@ def fill(tree: Path) -> None:
 
 @dataclass
 class Dying(PurgeSite):
-    """A site whose source, places and ledger may be killed; `confirm` is the checksum that its purge needs."""
+    """A site whose places and ledger may be killed; `confirm` is the checksum that its purge needs."""
 
     death: Death = field(default_factory=lambda: Death(left=1 << 30))
     confirm: str = ""
