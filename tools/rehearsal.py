@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from migrator.core.paths import percent_unescape
-from migrator.lab.churn import read_journal
 from migrator.lab.machine import why_no_cluster
 from tools.known_writer import Writer
-from tools.tree_contents import by_name, differences, everything, shut
+from tools.tree_contents import by_name, differences, everything, read_journal, shut
 
 Document = dict[str, Any]
 """What a verb prints with `--json`; its keys are tested where the program is tested."""

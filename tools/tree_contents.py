@@ -2,13 +2,15 @@
 
 import errno
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
-from migrator.lab.churn import Touched
+from migrator.core.paths import is_beneath, percent_unescape
 
 _MODE_ACL_BYTES = 28
 
@@ -73,6 +75,39 @@ def _digest(name: bytes, above: int) -> str:
     with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=above), "rb") as stream:
         os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """All paths of a journal."""
+
+    paths: frozenset[bytes]
+    parents: frozenset[bytes]
+    subtrees: frozenset[bytes]
+    operations: int
+
+    def covers(self, path: bytes) -> bool:
+        """Whether a difference at this path is caused by the churn: the path changed, or it is in a directory that
+        moved.
+        """
+        if path in self.paths or path in self.parents:
+            return True
+        return any(is_beneath(path, subtree) for subtree in self.subtrees)
+
+
+def read_journal(file: bytes) -> Touched:
+    """All paths of a journal. A last line that a crash truncated was never acted upon."""
+    touched: dict[str, set[bytes]] = {"paths": set(), "parents": set(), "subtrees": set()}
+    operations = 0
+    with open(file, "rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            entry = json.loads(line)
+            operations += 1
+            for key, paths in touched.items():
+                paths.update(map(percent_unescape, entry[key]))
+    return Touched(**{key: frozenset(paths) for key, paths in touched.items()}, operations=operations)
 
 
 def differences(before: Seen, after: Seen, touched: Touched, working: bytes) -> list[bytes]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from migrator.core.clock import Clock
 from migrator.core.errors import UsageError
-from migrator.core.paths import is_beneath, join, parent, percent_escape, percent_unescape, show
+from migrator.core.paths import is_beneath, join, parent, percent_escape, show
 from migrator.core.tasks import to_the_end
 from migrator.core.units import KIB
 from migrator.lab.odd import file_content, seeded_random
@@ -23,39 +23,6 @@ from migrator.lab.odd import file_content, seeded_random
 # JSON lines with percent-escaped paths relative to the root. `paths` are names whose entry, content or attributes
 # change; `parents` are directories whose mtime changes; `subtrees` are directories that change with everything in
 # them.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
-    """All paths of a journal."""
-
-    paths: frozenset[bytes]
-    parents: frozenset[bytes]
-    subtrees: frozenset[bytes]
-    operations: int
-
-    def covers(self, path: bytes) -> bool:
-        """Whether a difference at this path is caused by the churn: the path changed, or it is in a directory that
-        moved.
-        """
-        if path in self.paths or path in self.parents:
-            return True
-        return any(is_beneath(path, subtree) for subtree in self.subtrees)
-
-
-def read_journal(file: bytes) -> Touched:
-    """All paths of a journal. A last line that a crash truncated was never acted upon."""
-    touched: dict[str, set[bytes]] = {"paths": set(), "parents": set(), "subtrees": set()}
-    operations = 0
-    with open(file, "rb") as lines:
-        for line in lines:
-            if not line.endswith(b"\n"):
-                break
-            entry = json.loads(line)
-            operations += 1
-            for key, paths in touched.items():
-                paths.update(map(percent_unescape, entry[key]))
-    return Touched(**{key: frozenset(paths) for key, paths in touched.items()}, operations=operations)
 
 
 # The files that may change: regular files whose names are all in the trees, and directories. The churn keeps them up to

@@ -37,11 +37,6 @@ def why_no_sshd(spec: LabSpec) -> str | None:
     return None
 
 
-def config_path(spec: LabSpec) -> bytes:
-    """The file for `ssh -F`."""
-    return spec.directory + b"/ssh/config"
-
-
 def destination(host: LabHost) -> str:
     """A host in ssh's notation."""
     return f"root@{host.address}"
@@ -57,16 +52,11 @@ def host_key(state: LabState, host: LabHost) -> Path:
     return _home(state, host) / "host_key"
 
 
-def pid_file(host: LabHost) -> Path:
-    """The pid file of a host's sshd, by its path on this machine."""
-    return Path(f"/proc/{host.holder_pid}/root{_PID_FILE}")
-
-
 async def start_all(state: LabState, tools: LabTools) -> None:
     """Keys, configuration and daemons of all hosts; nothing for a lab without ssh."""
     if not state.ssh_config:
         return
-    common = _common(state)
+    common = Path(os.fsdecode(state.ssh_config)).parent
     common.mkdir()
     for host in state.hosts:
         _home(state, host).mkdir()
@@ -100,10 +90,6 @@ async def start_sshd(state: LabState, host: LabHost, tools: LabTools) -> None:
 def _program() -> str:
     """The full path of sshd, because it executes itself for every connection."""
     return os.path.realpath(shutil.which("sshd") or "/usr/sbin/sshd")
-
-
-def _common(state: LabState) -> Path:
-    return Path(os.fsdecode(state.ssh_config)).parent
 
 
 def _home(state: LabState, host: LabHost) -> Path:

@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Refused, ToolFailed
@@ -35,8 +34,7 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
     crash. Raises Refused for a directory that is no lab, ToolFailed if something remains.
     """
     directory = real_path(directory)
-    _remove_what_is_aside(directory)
-    if not _exists(directory):
+    if not _remove_what_is_aside(directory):
         return False
     state = read_record(directory)
     if state.spec.directory != directory:
@@ -61,7 +59,7 @@ async def lab_down(directory: bytes, processes: Processes, clock: Clock) -> bool
     for device in machine.loops_beneath(directory):
         await tools.attempt("losetup", "--detach", device)  # most end with their mount
     await _until(lambda: _nothing_left(directory), directory, clock, _DEADLINE_S)
-    _path(directory).rename(_path(aside_name(directory, state.token)))
+    os.rename(directory, aside_name(directory, state.token))  # noqa: PTH104 (bytes)
     _remove_what_is_aside(directory)
     return True
 
@@ -114,27 +112,22 @@ async def _end_processes(state: LabState, processes: Processes, clock: Clock) ->
     await _until(all_ended, state.spec.directory, clock, _DEADLINE_S)
 
 
-def _remove_what_is_aside(directory: bytes) -> None:
-    """Remove leftovers of an `up` that was killed before its record was in place, or of a `down`."""
+def real_path(directory: bytes) -> bytes:
+    """The absolute path without symlinks, as in the mount table and the loop devices."""
+    return os.path.realpath(directory)
+
+
+def _remove_what_is_aside(directory: bytes) -> bool:
+    """Remove leftovers of an `up` that was killed before its record was in place, or of a `down`; returns whether the
+    lab itself is there.
+    """
     parent, _, name = directory.rpartition(b"/")
-    if not _path(parent or b"/").is_dir():
-        return
+    if not os.path.isdir(parent or b"/"):  # noqa: PTH112 (bytes)
+        return False
     for entry in map(os.fsencode, os.listdir(parent or b"/")):
         if entry.startswith(b"." + name + _ASIDE):
             path = parent + b"/" + entry
             if machine.mounts_beneath(path):
                 raise ToolFailed(f"something is mounted in {show(path)}", hint="unmount it, then call this again")
             machine.remove_tree(path)
-
-
-def real_path(directory: bytes) -> bytes:
-    """The absolute path without symlinks, as in the mount table and the loop devices."""
-    return os.path.realpath(directory)
-
-
-def _exists(directory: bytes) -> bool:
     return os.path.lexists(directory)
-
-
-def _path(directory: bytes) -> Path:
-    return Path(os.fsdecode(directory))

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from migrator.lab import cluster
 from migrator.lab.down import aside_name, lab_down, real_path
 from migrator.lab.machine import LabTools, all_of, namespace_exists, why_no_cluster
 from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState, down_command
-from migrator.lab.record import write_record, write_record_in
+from migrator.lab.record import write_record
 from migrator.lab.users import Filled, fill, invent_users
 
 # site.toml
@@ -154,6 +154,7 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
     now_s = clock.now_s()
     token = secrets.token_hex(16)
     directory = spec.directory
+    has_sshd = spec.kind is LabKind.GLUSTER and spec.ssh and cluster.why_no_sshd(spec) is None
     reference_time_s = spec.reference_time_s if spec.reference_time_s is not None else int(now_s) // DAY_S * DAY_S
     state = LabState(
         spec=spec,
@@ -168,7 +169,7 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
         state_dir=directory + b"/state",
         site_file=directory + b"/site.toml",
         gluster=directory + b"/bin/gluster" if spec.kind is LabKind.GLUSTER else b"",
-        ssh_config=cluster.config_path(spec) if _has_sshd(spec) else b"",
+        ssh_config=directory + b"/ssh/config" if has_sshd else b"",
     )
     if taken := [name for name in state.namespaces if namespace_exists(name)]:
         raise Refused(
@@ -180,7 +181,7 @@ def _begin(spec: LabSpec, clock: Clock) -> LabState:
     aside.mkdir(mode=0o755)
     for name in ("source", "target", "state"):
         (aside / name).mkdir(mode=0o755)
-    write_record_in(os.fsencode(aside), state)
+    write_record(state, os.fsencode(aside))
     aside.rename(os.fsdecode(directory))  # also over an empty directory
     return state
 
@@ -190,7 +191,6 @@ async def _build(state: LabState, processes: Processes, clock: Clock, on_step: S
         state = await _build_cluster(state, LabTools(processes, state.token), clock, on_step)
     filled = await _fill(state)
     on_step(f"{several(filled.files, 'file')} of {several(len(filled.trees), 'user')} are made")
-    _make_links(state, filled.trees)
     state = replace(
         state,
         phase=LabPhase.UP,
@@ -208,20 +208,13 @@ async def _build(state: LabState, processes: Processes, clock: Clock, on_step: S
 
 
 def _write_site(state: LabState) -> None:
+    """Write site.toml, and make the links through which users reach their trees, and which a cutover switches."""
     Path(os.fsdecode(state.site_file)).write_text(site_document(state), encoding="utf-8")
-
-
-def _make_links(state: LabState, trees: Sequence[bytes]) -> None:
-    """Make the links through which users reach their trees, and which a cutover switches."""
     links = Path(os.fsdecode(links_dir(state)))
     links.mkdir(mode=0o755)
-    for tree in trees:
+    for tree in state.trees:
         name = os.fsdecode(tree.rpartition(b"/")[2])
         (links / name).symlink_to(os.path.join(os.fsdecode(state.source), os.fsdecode(tree)))
-
-
-def _has_sshd(spec: LabSpec) -> bool:
-    return spec.kind is LabKind.GLUSTER and spec.ssh and cluster.why_no_sshd(spec) is None
 
 
 def _notes(spec: LabSpec) -> list[str]:

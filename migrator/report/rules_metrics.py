@@ -20,8 +20,8 @@ _Rows = Callable[[MetricFacts], Iterable[tuple[Any, *tuple[object, ...]]]]
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """One metric: its exposed name, the names of its labels, its help text, and its rows in a snapshot; `value` names
-    the attribute of a thing that is its value.
+    """One metric: its exposed name, the names of its labels, its help text, and its rows in a snapshot; `value` is that
+    of every row, or names the attribute of a thing that is its value.
     """
 
     name: str
@@ -29,10 +29,10 @@ class MetricSpec:
     labels: tuple[str, ...]
     help: str
     rows: _Rows
-    value: str = ""
+    value: str | float = ""
 
 
-def _gauge(name: str, labels: str, text: str, rows: _Rows, value: str = "") -> MetricSpec:
+def _gauge(name: str, labels: str, text: str, rows: _Rows, value: str | float = "") -> MetricSpec:
     return MetricSpec(f"migrator_{name}", MetricKind.GAUGE, tuple(labels.split()), text, rows, value)
 
 
@@ -45,54 +45,40 @@ def _counter(name: str, labels: str, text: str, rows: _Rows | None = None) -> Me
 # --- Rows of things
 
 
-def _facts(facts: MetricFacts) -> Iterable[tuple[Any]]:
-    return [(facts,)]
+def _each(place: str, *labels: str) -> _Rows:
+    """The things at a place of the snapshot, with these attributes as labels; a tuple is joined by commas."""
+
+    def rows(facts: MetricFacts) -> Iterable[tuple[Any, *tuple[object, ...]]]:
+        found = attrgetter(place)(facts)
+        for one in found if isinstance(found, tuple) else () if found is None else (found,):
+            values = [attrgetter(label)(one) for label in labels]
+            yield one, *(",".join(value) if isinstance(value, tuple) else value for value in values)
+
+    return rows
+
+
+_runs = _each("runs", "verb")
+_batches = _each("status.batches", "number")
+_probes = _each("status.probes", "side")
+_sides = _each("capacity", "side")
+_drains = _each("status.drains", "bricks")
+_additions = _each("status.additions", "bricks", "side")
+_scan = _each("status.scan")
+_windows = _each("governing.windows", "when")
 
 
 def _plan(facts: MetricFacts) -> Iterable[tuple[Any]]:
     return [] if facts.status.plan is None else [(facts.status,)]
 
 
-def _runs(facts: MetricFacts) -> Iterable[tuple[Any, str]]:
-    return [(run, run.verb) for run in facts.runs]
-
-
-def _batches(facts: MetricFacts) -> Iterable[tuple[Any, int]]:
-    return [(batch, batch.number) for batch in facts.status.batches]
-
-
 def _predictions(facts: MetricFacts) -> Iterable[tuple[Any, int]]:
     return [(one.convergence.prediction, one.number) for one in facts.status.batches if one.convergence is not None]
-
-
-def _probes(facts: MetricFacts) -> Iterable[tuple[Any, str]]:
-    return [(probe, probe.side.value) for probe in facts.status.probes]
-
-
-def _sides(facts: MetricFacts) -> Iterable[tuple[Any, str]]:
-    return [(sample, sample.side.value) for sample in facts.capacity]
-
-
-def _drains(facts: MetricFacts) -> Iterable[tuple[Any, str]]:
-    return [(drain, ",".join(drain.bricks)) for drain in facts.status.drains]
-
-
-def _additions(facts: MetricFacts) -> Iterable[tuple[Any, str, str]]:
-    return [(one, ",".join(one.bricks), one.side.value) for one in facts.status.additions]
-
-
-def _scan(facts: MetricFacts) -> Iterable[tuple[Any]]:
-    return [] if facts.status.scan is None else [(facts.status.scan,)]
 
 
 def _governor(facts: MetricFacts) -> Iterable[tuple[Any]]:
     """The limits of the run at work; those of an ended run are out of date."""
     at_work = any(run.verb == "run" and run.life is RunLife.AT_WORK for run in facts.runs)
     return [(facts.governing.governor,)] if at_work and facts.governing.governor is not None else []
-
-
-def _windows(facts: MetricFacts) -> Iterable[tuple[Any, str]]:
-    return [(one, one.when) for one in facts.governing.windows or ()]
 
 
 # --- Rows of values
@@ -172,7 +158,8 @@ def _purged(attribute: str) -> _Rows:
 # --- The metrics
 
 
-_LEDGER = (
+CATALOGUE = (
+    # The ledger.
     _gauge("build_info", "version", "Always 1; version of the program", lambda facts: [(1, facts.version)]),
     _gauge(
         "site_info",
@@ -180,11 +167,9 @@ _LEDGER = (
         "Always 1; site, and the plan that progress is counted by",
         lambda facts: [(1, facts.status.site or "", "" if facts.status.plan is None else facts.status.plan.name)],
     ),
-    _gauge("ledger_read_timestamp_seconds", "", "Time of reading the ledger", _facts, "status.at_s"),
-    _gauge("ledger_read_duration_seconds", "", "Duration of reading it", _facts, "read_s"),
-)
-
-_OF_RUNS = (
+    _gauge("ledger_read_timestamp_seconds", "", "Time of reading the ledger", _each("status.at_s")),
+    _gauge("ledger_read_duration_seconds", "", "Duration of reading it", _each("read_s")),
+    # Runs.
     _gauge("run_last_heartbeat_timestamp_seconds", "verb", "Last heartbeat of the newest run of a verb", _heartbeats),
     _gauge("run_start_timestamp_seconds", "verb", "Start of the newest run of a verb", _runs, "started_at_s"),
     _gauge(
@@ -202,9 +187,7 @@ _OF_RUNS = (
     ),
     _counter("events_total", "kind severity", "Warnings and errors by kind"),
     _counter("hook_calls_total", "stage outcome", "Ended calls of hooks"),
-)
-
-_PROGRESS = (
+    # Progress.
     _gauge("planned_bytes", "batch", "Planned bytes of a batch", _batches, "tally.total_bytes"),
     _gauge("copied_bytes", "batch", "Those copied at least once", _batches, "tally.done_bytes"),
     _gauge("planned_files", "batch", "Planned files of a batch", _batches, "tally.total_files"),
@@ -213,7 +196,8 @@ _PROGRESS = (
         "batch_state",
         "batch state",
         "1 for the state of a batch",
-        lambda facts: [(1, number, one.state.value) for one, number in _batches(facts)],
+        _each("status.batches", "number", "state"),
+        1,
     ),
     _gauge("trees", "state", "User trees of the migration by state", _trees),
     _gauge("total_bytes", "", "Bytes of the whole migration", _plan, "overall.total_bytes"),
@@ -235,9 +219,7 @@ _PROGRESS = (
         "batch_predicted_freeze_seconds", "batch", "Predicted freeze of a user of a batch", _predictions, "freeze_s"
     ),
     _gauge("batch_churn_bytes_per_second", "batch", "Changes by users of a batch", _churn),
-)
-
-_STREAMS = (
+    # Streams.
     _gauge("streams", "host from", "Running streams by host and source (brick or mount)", _streams),
     _counter("stream_bytes_total", "pass", "Bytes written by streams"),
     _counter("stream_files_total", "pass", "Files written by streams"),
@@ -267,9 +249,7 @@ _STREAMS = (
     _gauge("paused", "", "1 while paused", lambda facts: [(facts.governing.controls.hold is not None,)]),
     _gauge("window_holds", "window", "1 inside a window of [transfer], otherwise 0", _windows, "holds"),
     _gauge("window_change_timestamp_seconds", "window", "Next begin or end of a window", _windows, "changes_at_s"),
-)
-
-_BOTH_SIDES = (
+    # Both file systems.
     _gauge("probe_latency_seconds", "side", "Slowest metadata operation of the newest probe", _probes, "latency_s"),
     _gauge("probe_latency_limit_seconds", "", "Latency limit, if any", _governor, "max_latency_s"),
     _gauge("probe_operation_seconds", "side operation", "Each operation of the newest probe", _operations),
@@ -278,7 +258,7 @@ _BOTH_SIDES = (
         "probe_success",
         "side",
         "1 if the newest probe was answered",
-        lambda facts: [(one.times is not None, side) for one, side in _probes(facts)],
+        lambda facts: [(one.times is not None, one.side) for one in facts.status.probes],
     ),
     _gauge(
         "filesystem_size_bytes", "side", "Size of the file system at the last check by a run", _sides, "total_bytes"
@@ -291,13 +271,11 @@ _BOTH_SIDES = (
         "scan_whole",
         "",
         "1 if the newest ended scan is whole",
-        lambda facts: [(one.whole,) for (one,) in _scan(facts) if one.finished_at_s is not None],
+        lambda facts: [(one.whole,) for one, *_ in _scan(facts) if one.finished_at_s is not None],
     ),
     _gauge("scan_problems", "", "Paths that the newest scan could not read", _scan, "problems"),
     _gauge("scan_finished_timestamp_seconds", "", "End of the newest scan", _scan, "finished_at_s"),
-)
-
-_CUTOVERS = (
+    # Cutovers.
     _gauge("cutovers", "state", "User trees by state of their newest cutover", _cutover_states),
     _gauge("frozen_users", "", "Frozen users", lambda facts: [(len(facts.frozen_since_s),)]),
     _gauge(
@@ -313,14 +291,13 @@ _CUTOVERS = (
     _counter("verification_read_bytes_total", "", "Bytes compared by verifications"),
     _counter("verification_read_files_total", "", "Files compared by verifications"),
     _gauge("verification_differences", "batch", "Differences in the newest verification of a batch", _differences),
-)
-
-_BRICKS = (
+    # Bricks.
     _gauge(
         "drain_state",
         "brick state",
         "1 for the state of the newest drain of a brick (set: joined by commas)",
-        lambda facts: [(1, brick, one.state.value) for one, brick in _drains(facts)],
+        _each("status.drains", "bricks", "state"),
+        1,
     ),
     _gauge("drain_moved_bytes", "brick", "Bytes moved", _drains, "moved_bytes"),
     _gauge("drain_moved_files", "brick", "Files moved", _drains, "moved_files"),
@@ -334,7 +311,8 @@ _BRICKS = (
         "addition_state",
         "brick side state",
         "1 for the state of the newest addition of a brick",
-        lambda facts: [(1, brick, side, one.state.value) for one, brick, side in _additions(facts)],
+        _each("status.additions", "bricks", "side", "state"),
+        1,
     ),
     _gauge("addition_moved_bytes", "brick side", "Bytes moved by its rebalances", _additions, "moved_bytes"),
     _gauge("addition_left_seconds", "brick side", "Time left at the pace of the last half hour", _additions, "left_s"),
@@ -347,11 +325,10 @@ _BRICKS = (
         "retirement_state",
         "state",
         "1 for the state of the newest retirement of the volume",
-        lambda facts: [] if facts.status.retirement is None else [(1, facts.status.retirement.state.value)],
+        _each("status.retirement", "state"),
+        1,
     ),
 )
-
-CATALOGUE = (*_LEDGER, *_OF_RUNS, *_PROGRESS, *_STREAMS, *_BOTH_SIDES, *_CUTOVERS, *_BRICKS)
 """Every metric, in the order in which they are exposed."""
 
 FREEZE_BUCKETS_S = (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 14400.0)
@@ -372,7 +349,9 @@ def _samples(spec: MetricSpec, facts: MetricFacts) -> tuple[MetricSample, ...]:
     # Of several rows with the same labels, such as windows with the same text, Prometheus accepts only one.
     values: dict[tuple[str, ...], float] = {}
     for thing, *labels in spec.rows(facts):
-        value = attrgetter(spec.value)(thing) if spec.value else thing
+        value = spec.value or thing
+        if isinstance(value, str):
+            value = attrgetter(value)(thing)
         if value is not None:
             values[tuple(map(str, labels))] = float(value)
     return tuple(

@@ -14,12 +14,13 @@ import pytest
 from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, UsageError
 from migrator.hosts.process import LocalProcesses
-from migrator.lab.churn import ChurnSummary, lab_churn, read_journal
+from migrator.lab.churn import ChurnSummary, lab_churn
 from migrator.lab.down import aside_name, lab_down
 from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
 from migrator.lab.record import read_record
 from migrator.lab.up import lab_up
 from tests.support.snapshots import snapshot
+from tools.tree_contents import read_journal
 
 SPEC = LabSpec(
     directory=b"", kind=LabKind.POSIX, users=4, files=200, data_bytes=2_000_000, reference_time_s=1_750_000_000

@@ -16,13 +16,13 @@ from migrator.core.paths import percent_unescape
 from migrator.core.units import MIB
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.proc import identity_of, lives
-from migrator.lab.churn import read_journal
 from tests.conftest import MakeXfs
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.sides import assert_equal, digests
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.waiting import wait_for
+from tools.tree_contents import read_journal
 
 pytestmark = pytest.mark.cluster
 

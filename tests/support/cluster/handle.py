@@ -259,7 +259,7 @@ class LabHandle:
 
     def stop_sshd(self, host: LabHost) -> None:
         """Nothing listens; open connections go on."""
-        pid = int(sshd.pid_file(host).read_text())
+        pid = int(Path(f"/proc/{host.holder_pid}/root/run/sshd.pid").read_text())
         os.kill(pid, signal.SIGTERM)
         wait_for(lambda: not is_alive(pid), "sshd has ended")
 
