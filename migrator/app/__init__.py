@@ -12,7 +12,7 @@ from migrator.catalog.ports import Scratch
 from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
-from migrator.core.tasks import DaemonExecutor, DaemonThreads
+from migrator.core.tasks import DaemonThreads
 from migrator.fs.model import Mount, mount_of
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.ports import Processes
@@ -42,21 +42,11 @@ if TYPE_CHECKING:
     from migrator.transfer.run_files import RunFiles
 
 
-def clock() -> Clock:
-    """The clocks of this machine."""
-    return SystemClock()
-
-
 def processes() -> Processes:
     """The programs of this machine."""
     from migrator.hosts.process import LocalProcesses
 
     return LocalProcesses()
-
-
-def let_no_thread_hold(loop: asyncio.AbstractEventLoop) -> None:
-    """Keep threads that hang on a file system from blocking the end of the program."""
-    loop.set_default_executor(DaemonExecutor())
 
 
 def mounts() -> tuple[Mount, ...]:
@@ -98,7 +88,7 @@ class Wiring:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.clock = clock()
+        self.clock = SystemClock()
 
     @cached_property
     def processes(self) -> Processes:
@@ -140,16 +130,14 @@ class Wiring:
     @contextmanager
     def source(self) -> "Iterator[PosixSource | GlusterSource]":
         """The source, for the length of the block. Raises UsageError."""
-        filesystem = self._gluster_source() if self.site.source.kind == "gluster" else self._posix_source()
+        from migrator.fs.reading import PosixSource
+
+        is_gluster = self.site.source.kind == "gluster"
+        filesystem = self._gluster_source() if is_gluster else PosixSource(self.source_root)
         try:
             yield filesystem
         finally:
             filesystem.close()
-
-    def _posix_source(self) -> "PosixSource":
-        from migrator.fs.reading import PosixSource
-
-        return PosixSource(self.source_root)
 
     def _gluster_source(self) -> "GlusterSource":
         from migrator.gluster.volume import GlusterCommands, GlusterSource
@@ -244,12 +232,11 @@ class Wiring:
         policy = self.site.reap.policy
         if not any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values())):
             return None
-        health, shown = await asyncio.gather(source.health(), asyncio.to_thread(self._source_mount))
+        health, shown = await asyncio.gather(
+            source.health(), asyncio.to_thread(lambda: mount_of(mounts(), os.path.realpath(self.source_root)))
+        )
         options = None if health.state is None else dict(health.state.options)
         return atime_problem(self.site.source.kind, options, shown)
-
-    def _source_mount(self) -> Mount | None:
-        return mount_of(mounts(), os.path.realpath(self.source_root))
 
     def comparisons(self, ledger: "Ledger") -> "Comparisons":
         """The comparison of two catalogs."""

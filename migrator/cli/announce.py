@@ -80,8 +80,7 @@ def announce_command(
             announce(request, HookWorld(**wiring.operation_ports(ledger, shown))),
             when_interrupted="run the same command again for the users who were not told",
         )
-    present(invocation, summary, announce_document)
-    return summary.exit_code
+    return present(invocation, summary, announce_document)
 
 
 # --- `backup`

@@ -106,8 +106,7 @@ def run_command(
                 return await run_benchmarks(request, world)
 
         summary = run_shown(wiring, work, when_interrupted="finished measurements are kept; the next call starts over")
-    present(invocation, summary, summary_document)
-    return summary.exit_code
+    return present(invocation, summary, summary_document)
 
 
 @bench.command("list")
@@ -128,8 +127,7 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
         suites=tuple(suite(name, scale) for name in bench_model.SuiteName),
         benchmarks=records,
     )
-    present(invocation, listing, listing_document)
-    return ExitCode.DONE
+    return present(invocation, listing, listing_document)
 
 
 @bench.command("compare")
@@ -155,8 +153,7 @@ def compare_command(
     comparisons = compare(results)
     if html is not None:
         _write(html, comparisons)
-    present(invocation, comparisons, comparison_document)
-    return ExitCode.DONE
+    return present(invocation, comparisons, comparison_document)
 
 
 @bench.command("clean")
@@ -177,8 +174,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
                 return await clean_up(places, THIS_HOST, world)
 
         cleaning = run_shown(wiring, work)
-    present(invocation, cleaning, cleaning_document)
-    return cleaning.exit_code
+    return present(invocation, cleaning, cleaning_document)
 
 
 def _places(wiring: app.Wiring, words: Sequence[str]) -> tuple[bench_model.Place, ...]:

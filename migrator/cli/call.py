@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from migrator import __version__
-from migrator.app import Wiring, let_no_thread_hold
+from migrator.app import Wiring
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.core.paths import show
 from migrator.core.progress import Progress
+from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import format_duration, format_size
 from migrator.plan.model import Plan
 from migrator.render.progress import open_progress
@@ -93,7 +94,8 @@ def run_to_end(work: Coroutine[Any, Any, Result], *, when_interrupted: str = RES
 
     async def supervised() -> Result:
         loop = asyncio.get_running_loop()
-        let_no_thread_hold(loop)
+        # Threads that hang on a file system must not block the end of the program.
+        loop.set_default_executor(DaemonExecutor())
         task = asyncio.ensure_future(work)
         stopping = False
 
@@ -389,13 +391,14 @@ details_option = click.option("--details", is_flag=True, help="Print everything,
 
 def present(
     invocation: Invocation, value: Value, document_of: "Callable[[Value], Document] | str", *, more: str = ""
-) -> None:
-    """Print a result on standard output as JSON or as its document. With `more`, the command that shows the rest, only the first
-    page of the document. A view named as `module:function` is loaded only if needed.
+) -> ExitCode:
+    """Print a result on standard output as JSON or as its document, and return its exit code. With `more`, the command that shows
+    the rest, only the first page of the document. A view named as `module:function` is loaded only if needed.
     """
+    code: ExitCode = getattr(value, "exit_code", ExitCode.DONE)
     if invocation.as_json:
         click.echo(to_json(value), nl=False)
-        return
+        return code
     view = resolve_name(f"migrator.{document_of}") if isinstance(document_of, str) else document_of
     document = view(value)
     if more:
@@ -403,6 +406,7 @@ def present(
 
         document = first_page(document, more)
     _print(invocation, document)
+    return code
 
 
 def present_all(invocation: Invocation, values: Sequence[Value], document_of: "Callable[[Value], Document]") -> None:

@@ -118,8 +118,7 @@ def _move(
         dry_run=dry_run,
         outcomes=tuple(outcome for one in summaries for outcome in one.outcomes),
     )
-    present(invocation, whole, "cutover.view:moving_document")
-    return whole.exit_code
+    return present(invocation, whole, "cutover.view:moving_document")
 
 
 def _chosen(ledger: "Ledger", plan: Plan, choice: Choice, *, back: bool) -> Mapping[str, ByBatch]:

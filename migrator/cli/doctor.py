@@ -11,11 +11,11 @@ import click
 from migrator import app
 from migrator.app.doctor import host_world, target_writers
 from migrator.cli.call import open_site, open_wiring, present, run_to_end, verb
-from migrator.cli.documents import init_document
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import FindingStatus
 from migrator.doctor.stage import DoctorWorld, examine
+from migrator.render import document as doc
 from migrator.report.view_status import finding_document
 from migrator.site import init
 
@@ -70,8 +70,30 @@ def init_command(
                 new_site_id=lambda: str(uuid.uuid4()),
                 mounts=mounts,
             )
-    present(invocation, result, init_document)
-    return ExitCode.DONE
+    return present(invocation, result, _init_document)
+
+
+def _init_document(result: init.InitResult) -> doc.Document:
+    """The result of `init`."""
+    return doc.Document(
+        title="Site",
+        subtitle=doc.clean(result.site_id),
+        sections=(
+            doc.Section(
+                title="Recorded",
+                blocks=(
+                    doc.facts(
+                        [
+                            ("source", f"{result.source.filesystem} from {result.source.mounted_from}"),
+                            ("target", f"{result.target.filesystem} from {result.target.mounted_from}"),
+                        ]
+                    ),
+                    doc.paragraph("; ".join(result.done) if result.done else "nothing left to do"),
+                    *(doc.paragraph(note, alert=True) for note in result.notes),
+                ),
+            ),
+        ),
+    )
 
 
 # --- `doctor`

@@ -10,16 +10,18 @@ import click
 
 from migrator import app
 from migrator.cli.call import SIZE, present, run_to_end, verb
-from migrator.cli.documents import churn_document, lab_document
 from migrator.cli.invocation import Invocation
+from migrator.core.clock import SystemClock
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.paths import show
+from migrator.core.units import format_count, format_duration, format_size, several
 from migrator.lab.churn import ChurnSummary, lab_churn
 from migrator.lab.down import lab_down
 from migrator.lab.machine import why_no_cluster
-from migrator.lab.model import LabKind, LabSpec, VolumeType
+from migrator.lab.model import LabKind, LabSpec, LabState, VolumeType
 from migrator.lab.record import read_record
 from migrator.lab.up import lab_up
+from migrator.render import document as doc
 
 _DEFAULTS = LabSpec(directory=b"/var/tmp/migrator-lab")
 _DIRECTORY = click.option(
@@ -97,11 +99,10 @@ def up_command(
         data_bytes=data,
     )
     state = run_to_end(
-        lab_up(spec, app.processes(), app.clock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
+        lab_up(spec, app.processes(), SystemClock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
         when_interrupted="the unfinished lab was removed",
     )
-    present(invocation, state, lab_document)
-    return ExitCode.DONE
+    return present(invocation, state, _lab_document)
 
 
 @lab.command("down")
@@ -110,7 +111,7 @@ def up_command(
 def down_command(invocation: Invocation, directory: Path) -> ExitCode:
     """Stop the lab, also after a crash, and remove its directory."""
     there = run_to_end(
-        lab_down(os.fsencode(directory.absolute()), app.processes(), app.clock()),
+        lab_down(os.fsencode(directory.absolute()), app.processes(), SystemClock()),
         when_interrupted=f"run `migrator lab down --dir {directory}` again: it resumes",
     )
     if invocation.as_json:
@@ -156,12 +157,58 @@ def churn_command(
             journal=where,
             rate_per_s=rate,
             seed=state.spec.seed,
-            clock=app.clock(),
+            clock=SystemClock(),
             stop=stop,
             operations=operations,
         )
 
     click.echo("lab: churning; Ctrl-C stops it", err=True)
     summary = asyncio.run(work())
-    present(invocation, summary, lambda summary: churn_document(summary, where))
-    return ExitCode.DONE
+    return present(invocation, summary, lambda summary: _churn_document(summary, where))
+
+
+# --- Documents
+
+
+def _lab_document(state: LabState) -> doc.Document:
+    """The parts of a lab, and the next step."""
+    pairs = [("source", show(state.source)), ("target", show(state.target)), ("site.toml", show(state.site_file))]
+    if state.spec.kind is LabKind.GLUSTER:
+        bricks = several(len(state.bricks), "brick")
+        pairs.insert(0, ("volume", f"{state.spec.volume_type} of {bricks} on {several(len(state.hosts), 'host')}"))
+    pairs += [
+        ("user trees", format_count(len(state.trees))),
+        ("ordinary files", f"{format_count(state.files)}, {format_size(state.data_bytes)}"),
+    ]
+    blocks: list[doc.Block] = [doc.facts(pairs), *(doc.paragraph(note) for note in state.notes)]
+    if state.spec.odd:
+        blocks.append(
+            doc.paragraph(
+                "The heaviest trees also have a directory of odd files (names, links, holes, attributes), and some files "
+                "lie outside every tree: `migrator scan` counts those too."
+            )
+        )
+    blocks.append(doc.paragraph(f"Next: export MIGRATOR_SITE={show(state.site_file)}; migrator init; migrator doctor"))
+    return doc.Document(
+        title="Lab",
+        subtitle=show(state.spec.directory),
+        sections=(doc.Section(title="What there is", blocks=tuple(blocks)),),
+    )
+
+
+def _churn_document(summary: ChurnSummary, journal: bytes) -> doc.Document:
+    """The result of a churn."""
+    rows = [(kind, format_count(count)) for kind, count in sorted(summary.operations.items())]
+    return doc.Document(
+        title="Churn",
+        subtitle=f"{format_duration(summary.duration_s)}; every path is in {show(journal)}",
+        sections=(
+            doc.Section(
+                title="Operations",
+                blocks=(
+                    doc.table("", [doc.text("operation"), doc.figure("count")], rows),
+                    doc.paragraph(f"{format_count(summary.refused)} were refused by the file system."),
+                ),
+            ),
+        ),
+    )

@@ -81,8 +81,7 @@ def purge_command(
             summary = run_shown(
                 wiring, lambda shown: work(shown) if dry_run else beside_probes(wiring, ledger, work(shown))
             )
-    present(invocation, summary, "purge.view:purge_document")
-    return summary.exit_code
+    return present(invocation, summary, "purge.view:purge_document")
 
 
 def _trees_of(ledger: "Ledger", plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:

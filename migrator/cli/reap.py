@@ -71,8 +71,7 @@ def list_command(
         )
     if out is not None:
         write_texts(out, report)
-    call.present(invocation, report, "reap.view:reap_report_document")
-    return ExitCode.DONE
+    return call.present(invocation, report, "reap.view:reap_report_document")
 
 
 @reap.command("release")
@@ -111,8 +110,7 @@ def release_command(
             ledger=ledger,
             now_s=wiring.clock.now_s(),
         )
-    call.present(invocation, released, "reap.view:released_document")
-    return ExitCode.DONE
+    return call.present(invocation, released, "reap.view:released_document")
 
 
 # --- `reap archive`, `reap restore`

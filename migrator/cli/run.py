@@ -1,7 +1,6 @@
 """`run`, `tune`, `pause`, `resume`."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +16,7 @@ from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
 from migrator.transfer.bases import choose_plan
 from migrator.transfer.governor import Tuning
-from migrator.transfer.model import DRIVERS, Limits, RunStopped, RunSummary
+from migrator.transfer.model import DRIVERS, GoverningFacts, Limits, RunStopped, RunSummary
 from migrator.transfer.run import run_batches
 
 # --- `run`
@@ -124,8 +123,7 @@ def run_command(
                 if not invocation.as_json:
                     call.present(invocation, stopped.summary, "report.view_records:run_document")
                 raise
-    call.present(invocation, summary, "report.view_records:run_document")
-    return summary.exit_code
+    return call.present(invocation, summary, "report.view_records:run_document")
 
 
 def _at_most(deltas: int | None, configured: int, users: Sequence[str]) -> int:
@@ -170,10 +168,11 @@ def tune_command(
     """
     limits = Limits(jobs=jobs, bwlimit_bytes_per_s=bwlimit, max_latency_s=max_latency, max_load=max_load)
     only_shown = limits.nothing and not reset
-    with _tuning(invocation, read_only=only_shown) as tuning:
-        shown = tuning.facts() if only_shown else tuning.tune(limits, reset=reset)
-    call.present(invocation, shown, "transfer.view:governing_document")
-    return ExitCode.DONE
+    return _tune(
+        invocation,
+        lambda tuning: tuning.facts() if only_shown else tuning.tune(limits, reset=reset),
+        read_only=only_shown,
+    )
 
 
 @click.command("pause")
@@ -181,28 +180,21 @@ def tune_command(
 @call.verb
 def pause_command(invocation: Invocation, *, reason: str) -> ExitCode:
     """Start no more chunks, passes and cutovers until `resume`; running ones finish."""
-    with _tuning(invocation) as tuning:
-        shown = tuning.pause(reason)
-    call.present(invocation, shown, "transfer.view:governing_document")
-    return ExitCode.DONE
+    return _tune(invocation, lambda tuning: tuning.pause(reason))
 
 
 @click.command("resume")
 @call.verb
 def resume_command(invocation: Invocation) -> ExitCode:
     """Continue after `pause`."""
-    with _tuning(invocation) as tuning:
-        shown = tuning.resume()
-    call.present(invocation, shown, "transfer.view:governing_document")
-    return ExitCode.DONE
+    return _tune(invocation, lambda tuning: tuning.resume())
 
 
-@contextmanager
-def _tuning(invocation: Invocation, *, read_only: bool = False) -> Iterator[Tuning]:
+def _tune(invocation: Invocation, act: Callable[[Tuning], GoverningFacts], *, read_only: bool = False) -> ExitCode:
     site = call.open_site(invocation)
     wiring = app.Wiring(site)
     with wiring.ledger(read_only=read_only) as ledger:
-        yield Tuning(
+        tuning = Tuning(
             ledger=ledger,
             clock=wiring.clock,
             by=call.who(),
@@ -215,3 +207,5 @@ def _tuning(invocation: Invocation, *, read_only: bool = False) -> Iterator[Tuni
             windows=partial(window_standings, site),
             is_gone=app.process_is_gone,
         )
+        shown = act(tuning)
+    return call.present(invocation, shown, "transfer.view:governing_document")

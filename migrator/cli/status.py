@@ -40,8 +40,7 @@ def status_command(
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
         status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=app.process_is_gone)
-    present(invocation, status, status_document, more="" if details else "migrator status --details")
-    return ExitCode.DONE
+    return present(invocation, status, status_document, more="" if details else "migrator status --details")
 
 
 def _watch(wiring: app.Wiring, plan_name: str | None, interval_s: float) -> ExitCode:
