@@ -3,8 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from migrator.bench.model import BenchmarkListing, BenchmarkState, BenchmarkSummary, Cleaning, Unit, scale_words
-from migrator.bench.rules import StepComparison, SuiteComparison, compare
+from migrator.bench.model import (
+    BenchmarkListing,
+    BenchmarkRecord,
+    BenchmarkState,
+    BenchmarkSummary,
+    Cleaning,
+    PlaceRoom,
+    Step,
+    Suite,
+    Unit,
+    scale_words,
+)
+from migrator.bench.rules import Side, StepComparison, SuiteComparison, compare
 from migrator.bench.suites import publications
 from migrator.core.statistics import Series
 from migrator.core.units import GIB, KIB, MIB, format_count, format_size, several
@@ -23,11 +34,38 @@ _DETAILS = {
 }
 
 
+_ROOM: doc.Cells[PlaceRoom] = (
+    (doc.wide("file system"), lambda one: one.place.shown),
+    (doc.figure("needs"), lambda one: format_size(one.need_bytes)),
+    (doc.figure("free"), lambda one: format_size(one.free_bytes)),
+    (doc.figure("files made"), lambda one: format_count(one.need_inodes)),
+    (doc.figure("files free"), lambda one: doc.NONE if one.free_inodes is None else format_count(one.free_inodes)),
+)
+
+
+def _command(planned: tuple[str, Step]) -> str:
+    first, *others = planned[1].lanes
+    return " ".join(first) + (f", and {len(others)} more at once" if others else "")
+
+
+_STEP: doc.Cells[tuple[str, Step]] = (
+    (doc.text("suite"), lambda planned: planned[0]),
+    (doc.wide("step"), lambda planned: planned[1].title),
+    (doc.wide("command"), _command),
+    (doc.text("figure in"), lambda planned: planned[1].unit or "not measured"),
+)
+
+
 def summary_document(summary: BenchmarkSummary) -> doc.Document:
     """The result of `bench run` or of its dry run."""
     if summary.dry_run:
-        sections = doc.sections(("Room", (_room(summary), *alerts(summary.notes))), ("Steps", [_steps(summary)]))
-        return doc.Document(title="Benchmarks, dry run", subtitle=scale_words(summary.scale), sections=tuple(sections))
+        room = doc.records(
+            "", _ROOM, summary.room, note="What the largest of the suites needs at a time, on all hosts together."
+        )
+        note = "Commands that begin with @ are functions of the script that is sent to hosts."
+        steps = ((planned.name, step) for planned in summary.suites for step in planned.steps)
+        parts = (("Room", (room, *alerts(summary.notes))), ("Steps", [doc.records("", _STEP, steps, note=note)]))
+        return doc.page("Benchmarks, dry run", *parts, subtitle=scale_words(summary.scale))
     # A finished suite without figures has the reason in its notes; errors of the others follow at the end.
     told = [result for result in summary.results if result.measurements or result.record.state is BenchmarkState.DONE]
     made = comparison_document(compare(told))
@@ -40,78 +78,56 @@ def summary_document(summary: BenchmarkSummary) -> doc.Document:
     return replace(made, sections=(*made.sections, *doc.sections(("End", ends))))
 
 
-def _room(summary: BenchmarkSummary) -> doc.Table:
-    rows = [
-        (
-            one.place.shown,
-            format_size(one.need_bytes),
-            format_size(one.free_bytes),
-            format_count(one.need_inodes),
-            doc.NONE if one.free_inodes is None else format_count(one.free_inodes),
-        )
-        for one in summary.room
-    ]
-    columns = [doc.wide("file system"), *map(doc.figure, ("needs", "free", "files made", "files free"))]
-    return doc.table("", columns, rows, note="What the largest of the suites needs at a time, on all hosts together.")
+_SUITE: doc.Cells[Suite] = (
+    (doc.text("suite"), lambda one: one.name),
+    (doc.wide("what"), lambda one: one.title),
+    (doc.wide("sizes"), lambda one: one.sizes),
+    (doc.figure("needs"), lambda one: format_size(one.need_bytes)),
+)
 
-
-def _steps(summary: BenchmarkSummary) -> doc.Table:
-    rows = [
-        (
-            planned.name,
-            step.title,
-            " ".join(step.lanes[0]) + (f", and {len(step.lanes) - 1} more at once" if len(step.lanes) > 1 else ""),
-            step.unit or "not measured",
-        )
-        for planned in summary.suites
-        for step in planned.steps
-    ]
-    columns = [doc.text("suite"), doc.wide("step"), doc.wide("command"), doc.text("figure in")]
-    note = "Commands that begin with @ are functions of the script that is sent to hosts."
-    return doc.table("", columns, rows, note=note)
+_RECORD: doc.Cells[BenchmarkRecord] = (
+    (doc.figure("number"), lambda record: str(record.id)),
+    (doc.text("suite"), lambda record: record.suite),
+    (doc.figure("scale"), lambda record: f"{record.scale:g}"),
+    (doc.figure("runs"), lambda record: str(record.runs)),
+    (doc.wide("on"), lambda record: ", ".join(place.shown for place in record.places)),
+    (doc.text("state"), lambda record: record.state),
+    (doc.text("begun"), lambda record: doc.when(record.started_at_s)),
+)
 
 
 def listing_document(listing: BenchmarkListing) -> doc.Document:
     """The suites, and the recorded benchmarks."""
-    suites = doc.table(
-        "",
-        [doc.text("suite"), doc.wide("what"), doc.wide("sizes"), doc.figure("needs")],
-        [(one.name, one.title, one.sizes, format_size(one.need_bytes)) for one in listing.suites],
+    none = [] if listing.benchmarks else [doc.paragraph("Nothing was run yet.")]
+    return doc.page(
+        "Benchmarks",
+        ("Suites", [doc.records("", _SUITE, listing.suites)]),
+        ("What was run", [doc.records("", _RECORD, listing.benchmarks), *none]),
+        subtitle=scale_words(listing.scale),
     )
-    columns = [doc.figure("number"), doc.text("suite"), doc.figure("scale"), doc.figure("runs")]
-    rows = [
-        (
-            str(record.id),
-            record.suite,
-            f"{record.scale:g}",
-            str(record.runs),
-            ", ".join(place.shown for place in record.places),
-            record.state,
-            doc.when(record.started_at_s),
-        )
-        for record in listing.benchmarks
-    ]
-    run = doc.table("", [*columns, doc.wide("on"), doc.text("state"), doc.text("begun")], rows)
-    sections = doc.sections(
-        ("Suites", [suites]), ("What was run", [run if rows else doc.paragraph("Nothing was run yet.")])
-    )
-    return doc.Document(title="Benchmarks", subtitle=scale_words(listing.scale), sections=tuple(sections))
 
 
 def cleaning_document(cleaning: Cleaning) -> doc.Document:
     """The result of `bench clean`."""
     removed = doc.paragraph(", ".join(cleaning.removed) or "nothing was there")
-    sections = doc.sections(("Removed", [removed]), ("Left", alerts(cleaning.left)))
-    return doc.Document(title="Benchmarks", subtitle="what was left", sections=tuple(sections))
+    return doc.page("Benchmarks", ("Removed", [removed]), ("Left", alerts(cleaning.left)), subtitle="what was left")
 
 
 def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> doc.Document:
     """The measurements, suite by suite; with charts if there is room."""
-    sections = doc.sections(
-        *((doc.clean(f"{one.suite}: {one.title}"), comparison_blocks(one, charts=charts)) for one in comparisons)
-    )
+    parts = ((doc.clean(f"{one.suite}: {one.title}"), comparison_blocks(one, charts=charts)) for one in comparisons)
     scales = dict.fromkeys(scale_words(comparison.scale) for comparison in comparisons)
-    return doc.Document(title="Benchmarks", subtitle=", ".join(scales), sections=tuple(sections))
+    return doc.page("Benchmarks", *parts, subtitle=", ".join(scales))
+
+
+_MEASURED: doc.Cells[tuple[StepComparison, Side]] = (
+    (doc.wide("test"), lambda found: found[0].title),
+    (doc.text("on"), lambda found: found[1].label),
+    (doc.figure("median (range)"), lambda found: figure_words(found[1].figures, found[0].unit)),
+    (doc.figure("runs"), lambda found: format_count(found[1].figures.count)),
+    (doc.figure("load"), lambda found: _in_unit(found[1].load, 1, "")),
+    (doc.wide("also"), lambda found: _details(found[1].details, found[0].unit)),
+)
 
 
 def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[doc.Block]:
@@ -129,30 +145,10 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
     if not comparison.steps:
         yield doc.paragraph("Nothing was measured.")
         return
-    rows = [
-        (
-            step.title,
-            side.label,
-            figure_words(side.figures, step.unit),
-            format_count(side.figures.count),
-            _in_unit(side.load, 1, ""),
-            _details(side.details, step.unit),
-        )
-        for step in comparison.steps
-        for side in step.sides
-    ]
-    columns = [
-        doc.wide("test"),
-        doc.text("on"),
-        doc.figure("median (range)"),
-        doc.figure("runs"),
-        doc.figure("load"),
-        doc.wide("also"),
-    ]
-    yield doc.table(
+    yield doc.records(
         "What was measured",
-        columns,
-        rows,
+        _MEASURED,
+        ((step, side) for step in comparison.steps for side in step.sides),
         note="Load: that of the hosts before the runs. Also: medians of what else was measured.",
     )
     verdicts = [(step.title, contrast.verdict) for step in comparison.steps for contrast in step.contrasts]

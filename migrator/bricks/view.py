@@ -1,6 +1,7 @@
 """Rendering of bricks, drains, additions and retirements."""
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from migrator.bricks.add.model import (
     AdditionEnding,
@@ -12,7 +13,7 @@ from migrator.bricks.add.model import (
 )
 from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary
 from migrator.bricks.drain.rules_preflight import retained_words
-from migrator.bricks.model import BrickFacts, BrickListing, BrickState, TaskFacts
+from migrator.bricks.model import BrickFacts, BrickListing, BrickRoom, BrickState, BrickUse, TaskFacts
 from migrator.bricks.retire import model as retire
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
@@ -31,24 +32,40 @@ _UNKNOWN = "not known"
 
 def brick_document(listing: BrickListing) -> document.Document:
     """Show every brick, its users, running tasks, and the known faults that apply to the volume."""
-    sections = [document.Section(title="Bricks", blocks=tuple(_bricks(listing)))]
-    if any(brick.uses for brick in listing.bricks):
-        sections.append(document.Section(title="Who uses them", blocks=tuple(_uses(listing))))
-    sections.append(document.Section(title="Tasks", blocks=tuple(_tasks(listing))))
-    sections.append(document.Section(title="Known faults that apply to this volume", blocks=tuple(_faults(listing))))
     told = sorted({version for version in (listing.gluster_version, *listing.versions.values()) if version is not None})
     version = f"GlusterFS {' and '.join(told)}" if told else "GlusterFS of unknown version"
-    return document.Document(
-        title=document.clean(f"Volume {listing.volume}"),
-        subtitle=document.clean(f"{listing.volume_type}, {version}"),
-        sections=tuple(sections),
+    return document.page(
+        f"Volume {listing.volume}",
+        ("Bricks", _bricks(listing)),
+        ("Who uses them", [_uses(listing)]),
+        ("Tasks", _tasks(listing)),
+        ("Known faults that apply to this volume", _faults(listing)),
+        subtitle=f"{listing.volume_type}, {version}",
     )
 
 
+def _free_percent(brick: BrickFacts) -> str:
+    free, total = brick.room.free_bytes, brick.room.total_bytes
+    return document.percent(100.0 * free / total if free is not None and total else None).removesuffix(" %")
+
+
+_BRICK: document.Cells[BrickFacts] = (
+    (wide("brick"), lambda brick: brick.name + (" (arbiter)" if brick.arbiter else "")),
+    (figure("set"), lambda brick: str(brick.subvolume)),
+    (text("state"), lambda brick: brick.state.value + (", draining" if brick.draining else "")),
+    (text("device"), lambda brick: brick.room.device or document.NONE),
+    (text("fs"), lambda brick: brick.room.filesystem or document.NONE),
+    (figure("size"), lambda brick: _size(brick.room.total_bytes)),
+    (figure("free"), lambda brick: _size(brick.room.free_bytes)),
+    (figure("free, %"), _free_percent),
+    (figure("free inodes"), lambda brick: _count(brick.room.free_inodes)),
+    (figure("files"), lambda brick: _count(brick.files)),
+    (figure("bytes"), lambda brick: _size(brick.size_bytes)),
+)
+
+
 def _bricks(listing: BrickListing) -> Iterator[document.Block]:
-    columns = [wide("brick"), figure("set"), text("state"), text("device"), text("fs")]
-    columns += map(figure, ("size", "free", "free, %", "free inodes", "files", "bytes"))
-    yield document.table("", columns, [_brick(brick) for brick in listing.bricks])
+    yield document.records("", _BRICK, listing.bricks)
     down = [brick.name for brick in listing.bricks if brick.state is not BrickState.UP]
     if down and listing.started:
         yield document.paragraph(
@@ -64,34 +81,16 @@ def _bricks(listing: BrickListing) -> Iterator[document.Block]:
     yield from (document.paragraph(f"{note[:1].upper()}{note[1:]}.") for note in listing.notes)
 
 
-def _brick(brick: BrickFacts) -> tuple[str, ...]:
-    room = brick.room
-    share = None
-    if room.free_bytes is not None and room.total_bytes:
-        share = 100.0 * room.free_bytes / room.total_bytes
-    return (
-        brick.name + (" (arbiter)" if brick.arbiter else ""),
-        str(brick.subvolume),
-        brick.state.value + (", draining" if brick.draining else ""),
-        room.device or document.NONE,
-        room.filesystem or document.NONE,
-        _size(room.total_bytes),
-        _size(room.free_bytes),
-        document.percent(share).removesuffix(" %"),
-        _count(room.free_inodes),
-        _count(brick.files),
-        _size(brick.size_bytes),
+def _uses(listing: BrickListing) -> document.Block:
+    cells: document.Cells[tuple[str, BrickUse]] = (
+        (wide("brick"), lambda found: found[0]),
+        (wide("user"), lambda found: found[1].user or _OUTSIDE),
+        (figure("files"), lambda found: _count(found[1].files)),
+        (figure("bytes"), lambda found: _size(found[1].size_bytes)),
+        (figure("on disk"), lambda found: _size(found[1].allocated_bytes)),
     )
-
-
-def _uses(listing: BrickListing) -> Iterator[document.Block]:
     uses = ((brick.name, use) for brick in listing.bricks for use in brick.uses or ())
-    rows = [
-        (name, use.user or _OUTSIDE, _count(use.files), _size(use.size_bytes), _size(use.allocated_bytes))
-        for name, use in uses
-    ]
-    columns = [wide("brick"), wide("user"), figure("files"), figure("bytes"), figure("on disk")]
-    yield document.table("", columns, rows, limit=_USES_SHOWN, note="A hard-linked file's bytes count once.")
+    return document.records("", cells, uses, limit=_USES_SHOWN, note="A hard-linked file's bytes count once.")
 
 
 def _tasks(listing: BrickListing) -> Iterator[document.Block]:
@@ -131,11 +130,14 @@ def _count(count: int | None, unknown: str = document.NONE) -> str:
     return unknown if count is None else format_count(count)
 
 
-def _rate_and_end(bytes_per_s: float | None, left_s: float | None, looked_at_s: float | None) -> tuple[str, str, str]:
+def _pace(looked_at: str) -> document.Cells[AdditionStanding | DrainStanding]:
+    """The columns that end a table of additions or drains."""
     return (
-        document.NONE if bytes_per_s is None else format_rate(bytes_per_s),
-        document.NONE if left_s is None else format_duration(left_s),
-        document.when(looked_at_s),
+        (figure("failures"), lambda one: format_count(one.failures)),
+        (figure("skipped"), lambda one: format_count(one.skipped)),
+        (figure("rate"), lambda one: document.NONE if one.bytes_per_s is None else format_rate(one.bytes_per_s)),
+        (figure("time left"), lambda one: document.NONE if one.left_s is None else format_duration(one.left_s)),
+        (text(looked_at), lambda one: document.when(one.looked_at_s)),
     )
 
 
@@ -148,18 +150,39 @@ _DIRECTORIES = 50
 
 def addition_document(summary: AdditionSummary) -> document.Document:
     """Show the full result of an addition."""
-    title = "Adding bricks, dry run" if summary.dry_run else "Adding bricks"
-    return document.Document(
-        title=title, subtitle="", sections=(document.Section(title="", blocks=tuple(_blocks(summary))),)
-    )
+    return document.page("Adding bricks, dry run" if summary.dry_run else "Adding bricks", ("", _blocks(summary)))
+
+
+def _place(instead_of: str, bricks: Sequence[str]) -> str:
+    """Say which brick the new one replaces."""
+    return "its own place" if instead_of in bricks else f"the place of {instead_of}"
+
+
+def _new_bricks(one: AdditionStanding) -> str:
+    instead = "" if one.instead_of is None else f" in {_place(one.instead_of, one.bricks)}"
+    return ", ".join(one.bricks) + instead
+
+
+def _looked_at(one: AdditionStanding) -> str:
+    return format_count(one.lookups) + ("" if one.files is None else f" of {format_count(one.files)}")
+
+
+_ADDITION: document.Cells[AdditionStanding] = (
+    (wide("bricks"), _new_bricks),
+    (text("to"), lambda one: f"the {one.side.value}"),
+    (text("state"), lambda one: one.state.value),
+    (text("since"), lambda one: document.when(one.since_s)),
+    (figure("size"), lambda one: _size(one.size_bytes)),
+    (figure("looked at"), _looked_at),
+    (figure("moved"), lambda one: format_count(one.moved_files)),
+    (figure("bytes"), lambda one: format_size(one.moved_bytes)),
+    *_pace("last look"),
+)
 
 
 def addition_table(additions: Sequence[AdditionStanding]) -> document.Block:
     """Show the progress of each addition."""
-    columns = [wide("bricks"), text("to"), text("state"), text("since")]
-    columns += map(figure, ("size", "looked at", "moved", "bytes", "failures", "skipped", "rate", "time left"))
-    columns.append(text("last look"))
-    return document.table("", columns, [_standing(one) for one in additions])
+    return document.records("", _ADDITION, additions)
 
 
 def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[document.Block]:
@@ -168,28 +191,6 @@ def directory_tables(directories: Sequence[ListedDirectory]) -> Iterator[documen
         columns = [wide("directory"), wide("why it waits"), wide("what puts it right")]
         rows = [(show(one.path), one.reason, one.command) for one in directories]
         yield document.table("Directories that wait for an admin", columns, rows, limit=_DIRECTORIES)
-
-
-def _standing(one: AdditionStanding) -> tuple[str, ...]:
-    instead = "" if one.instead_of is None else f" in {_place(one.instead_of, one.bricks)}"
-    return (
-        ", ".join(one.bricks) + instead,
-        f"the {one.side.value}",
-        one.state.value,
-        document.when(one.since_s),
-        _size(one.size_bytes),
-        format_count(one.lookups) + ("" if one.files is None else f" of {format_count(one.files)}"),
-        format_count(one.moved_files),
-        format_size(one.moved_bytes),
-        format_count(one.failures),
-        format_count(one.skipped),
-        *_rate_and_end(one.bytes_per_s, one.left_s, one.looked_at_s),
-    )
-
-
-def _place(instead_of: str, bricks: Sequence[str]) -> str:
-    """Say which brick the new one replaces."""
-    return "its own place" if instead_of in bricks else f"the place of {instead_of}"
 
 
 def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
@@ -213,14 +214,7 @@ def _blocks(summary: AdditionSummary) -> Iterator[document.Block]:
     # By then the target's new bricks are mounted elsewhere.
     given = summary.side is AdditionSide.TARGET and summary.ending is AdditionEnding.DONE
     if summary.places and not given:
-        columns = [
-            wide("brick"),
-            text("mounted at"),
-            text("device"),
-            text("file system"),
-            figure("size"),
-            wide("holds"),
-        ]
+        columns = [wide("brick"), *map(text, ("mounted at", "device", "file system")), figure("size"), wide("holds")]
         yield document.table("", columns, [_addition_document_row(place) for place in summary.places])
 
 
@@ -248,15 +242,13 @@ _GOOD = (DrainEnding.DONE, DrainEnding.TAKEN_BACK, DrainEnding.PLANNED)
 def drain_document(summary: DrainSummary) -> document.Document:
     """Show the result of a call, or of a dry run."""
     title = "Drain taken back" if summary.back else "Drain"
-    sections = [document.Section(title="Result", blocks=tuple(_result(summary)))]
-    if summary.check is not None:
-        sections.append(document.Section(title="Preflight checks", blocks=tuple(_check(summary.check))))
-    if summary.standing is not None and summary.standing.id:
-        sections.append(document.Section(title="How far it is", blocks=(drain_table((summary.standing,)),)))
-    return document.Document(
-        title=document.clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
-        subtitle=document.clean(f"{', '.join(summary.bricks)} of volume {summary.volume}"),
-        sections=tuple(sections),
+    standing = summary.standing if summary.standing is not None and summary.standing.id else None
+    return document.page(
+        f"{title}, a dry run: nothing was changed" if summary.dry_run else title,
+        ("Result", _result(summary)),
+        ("Preflight checks", () if summary.check is None else _check(summary.check)),
+        ("How far it is", [drain_table(() if standing is None else (standing,))]),
+        subtitle=f"{', '.join(summary.bricks)} of volume {summary.volume}",
     )
 
 
@@ -274,34 +266,26 @@ def brick_standings_document(bricks: BrickStandings) -> document.Document:
         ]
     for one in bricks.additions:
         added += directory_tables(one.directories)
-    sections = (
-        document.Section(title="Drains", blocks=tuple(drains)),
-        document.Section(title="Additions", blocks=tuple(added)),
+    return document.page(
+        "Drains and additions of bricks", ("Drains", drains), ("Additions", added), subtitle="by the ledger"
     )
-    return document.Document(title="Drains and additions of bricks", subtitle="by the ledger", sections=sections)
+
+
+_DRAIN: document.Cells[DrainStanding] = (
+    (wide("bricks"), lambda one: ", ".join(one.bricks)),
+    (text("state"), lambda one: one.state.value),
+    (text("since"), lambda one: document.when(one.since_s)),
+    (figure("moved"), lambda one: format_count(one.moved_files)),
+    (figure("bytes"), lambda one: format_size(one.moved_bytes)),
+    (figure("files left"), lambda one: _count(one.left_files)),
+    (figure("bytes left"), lambda one: _size(one.left_bytes)),
+    *_pace("looked at"),
+)
 
 
 def drain_table(drains: Sequence[DrainStanding]) -> document.Block:
     """Show the progress of each drain."""
-    columns = [wide("bricks"), text("state"), text("since")]
-    columns += map(figure, ("moved", "bytes", "files left", "bytes left", "failures", "skipped", "rate", "time left"))
-    columns.append(text("looked at"))
-    return document.table("", columns, [_row(one) for one in drains])
-
-
-def _row(one: DrainStanding) -> tuple[str, ...]:
-    return (
-        ", ".join(one.bricks),
-        one.state.value,
-        document.when(one.since_s),
-        format_count(one.moved_files),
-        format_size(one.moved_bytes),
-        _count(one.left_files),
-        _size(one.left_bytes),
-        format_count(one.failures),
-        format_count(one.skipped),
-        *_rate_and_end(one.bytes_per_s, one.left_s, one.looked_at_s),
-    )
+    return document.records("", _DRAIN, drains)
 
 
 def _result(summary: DrainSummary) -> Iterator[document.Block]:
@@ -358,16 +342,13 @@ def _check(check: DrainCheck) -> Iterator[document.Block]:
             "Give each of these names a symlink of its own: `cp -P NAME NAME.new`, then `mv -T NAME.new NAME`."
         )
     if check.rooms:
-        columns = [wide("brick that stays"), figure("size"), figure("free"), figure("free inodes")]
-        sizes = ((name, room.total_bytes, room.free_bytes, room.free_inodes) for name, room in check.rooms.items())
-        yield document.table(
-            "",
-            columns,
-            [
-                (name, _size(size, _UNKNOWN), _size(free, _UNKNOWN), _count(inodes, _UNKNOWN))
-                for name, size, free, inodes in sorted(sizes)
-            ],
+        cells: document.Cells[tuple[str, BrickRoom]] = (
+            (wide("brick that stays"), lambda found: found[0]),
+            (figure("size"), lambda found: _size(found[1].total_bytes, _UNKNOWN)),
+            (figure("free"), lambda found: _size(found[1].free_bytes, _UNKNOWN)),
+            (figure("free inodes"), lambda found: _count(found[1].free_inodes, _UNKNOWN)),
         )
+        yield document.records("", cells, sorted(check.rooms.items(), key=itemgetter(0)))
 
 
 # ---
@@ -393,11 +374,7 @@ _STATES = {
 def retirement_document(summary: retire.RetirementSummary) -> document.Document:
     """Show the full result of a retirement."""
     title = "Retiring the volume, dry run" if summary.dry_run else "Retiring the volume"
-    return document.Document(
-        title=title,
-        subtitle=summary.volume,
-        sections=(document.Section(title="", blocks=tuple(_retirement_document_blocks(summary))),),
-    )
+    return document.page(title, ("", _retirement_document_blocks(summary)), subtitle=summary.volume)
 
 
 def retirement_facts(record: retire.RetirementRecord) -> document.Facts:

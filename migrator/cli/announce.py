@@ -16,7 +16,7 @@ from migrator.cutover.announce import AnnounceRequest, HookWorld, announce
 from migrator.cutover.model import BackupTold
 from migrator.cutover.stage import attempts_of_users
 from migrator.cutover.view import announce_document
-from migrator.render.document import Document, Section, paragraph, when
+from migrator.render.document import Document, page, paragraph, when
 from migrator.render.progress import open_progress
 from migrator.transfer.bases import active_plan
 
@@ -142,5 +142,4 @@ def _as_document(told: BackupTold) -> Document:
     words = (
         f"Written down for {several(len(told.trees), 'user tree')}, of {users}." if told.trees else "Nobody was meant."
     )
-    section = Section(title="A backup of the target", blocks=(paragraph(words),))
-    return Document(title="Backup", subtitle=when(told.began_at_s), sections=(section,))
+    return page("Backup", ("A backup of the target", [paragraph(words)]), subtitle=when(told.began_at_s))

@@ -75,25 +75,18 @@ def init_command(
 
 def _init_document(result: init.InitResult) -> doc.Document:
     """The result of `init`."""
-    return doc.Document(
-        title="Site",
-        subtitle=doc.clean(result.site_id),
-        sections=(
-            doc.Section(
-                title="Recorded",
-                blocks=(
-                    doc.facts(
-                        [
-                            ("source", f"{result.source.filesystem} from {result.source.mounted_from}"),
-                            ("target", f"{result.target.filesystem} from {result.target.mounted_from}"),
-                        ]
-                    ),
-                    doc.paragraph("; ".join(result.done) if result.done else "nothing left to do"),
-                    *(doc.paragraph(note, alert=True) for note in result.notes),
-                ),
-            ),
+    source, target = result.source, result.target
+    recorded: tuple[doc.Block, ...] = (
+        doc.facts(
+            [
+                ("source", f"{source.filesystem} from {source.mounted_from}"),
+                ("target", f"{target.filesystem} from {target.mounted_from}"),
+            ]
         ),
+        doc.paragraph("; ".join(result.done) if result.done else "nothing left to do"),
+        *(doc.paragraph(note, alert=True) for note in result.notes),
     )
+    return doc.page("Site", ("Recorded", recorded), subtitle=result.site_id)
 
 
 # --- `doctor`

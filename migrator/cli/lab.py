@@ -189,26 +189,15 @@ def _lab_document(state: LabState) -> doc.Document:
             )
         )
     blocks.append(doc.paragraph(f"Next: export MIGRATOR_SITE={show(state.site_file)}; migrator init; migrator doctor"))
-    return doc.Document(
-        title="Lab",
-        subtitle=show(state.spec.directory),
-        sections=(doc.Section(title="What there is", blocks=tuple(blocks)),),
-    )
+    return doc.page("Lab", ("What there is", blocks), subtitle=show(state.spec.directory))
 
 
 def _churn_document(summary: ChurnSummary, journal: bytes) -> doc.Document:
     """The result of a churn."""
     rows = [(kind, format_count(count)) for kind, count in sorted(summary.operations.items())]
-    return doc.Document(
-        title="Churn",
-        subtitle=f"{format_duration(summary.duration_s)}; every path is in {show(journal)}",
-        sections=(
-            doc.Section(
-                title="Operations",
-                blocks=(
-                    doc.table("", [doc.text("operation"), doc.figure("count")], rows),
-                    doc.paragraph(f"{format_count(summary.refused)} were refused by the file system."),
-                ),
-            ),
-        ),
+    operations = (
+        doc.table("", [doc.text("operation"), doc.figure("count")], rows),
+        doc.paragraph(f"{format_count(summary.refused)} were refused by the file system."),
     )
+    subtitle = f"{format_duration(summary.duration_s)}; every path is in {show(journal)}"
+    return doc.page("Churn", ("Operations", operations), subtitle=subtitle)

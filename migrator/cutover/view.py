@@ -18,38 +18,23 @@ def cutover_blocks(
 ) -> Iterator[document.Block]:
     """The newest attempt of every user tree that has one: those in flight first, then the others, the newest first."""
     several_plans = len({one.plan for one in cutovers}) > 1
-    columns = [
-        *([document.text("plan")] if several_plans else []),
-        document.figure("batch"),
-        document.paths("user"),
-        document.paths("tree"),
-        document.text("state"),
-        document.text("since"),
-        document.figure("freeze predicted"),
-        document.figure("freeze"),
-        document.figure("attempt"),
-        document.paths("last failure"),
-    ]
+    cells: document.Cells[model.CutoverFacts] = (
+        *([(document.text("plan"), lambda one: one.plan)] if several_plans else []),
+        (document.figure("batch"), lambda one: str(one.batch)),
+        (document.paths("user"), lambda one: one.tree.user),
+        (document.paths("tree"), lambda one: show(one.tree.path)),
+        (document.text("state"), lambda one: state_words(one.state)),
+        (document.text("since"), lambda one: document.when(one.since_s)),
+        (document.figure("freeze predicted"), lambda one: _duration(one.predicted_freeze_s)),
+        (document.figure("freeze"), lambda one: _freeze(one, now_s)),
+        (document.figure("attempt"), lambda one: str(one.attempt)),
+        (document.paths("last failure"), lambda one: one.failure or document.NONE),
+    )
     ordered = sorted(cutovers, key=lambda one: (one.state not in model.UNDER_WAY_STATES, -one.since_s))
-    rows = [(*([one.plan] if several_plans else []), *_row(one, now_s)) for one in ordered]
-    yield document.table("", columns, rows, limit=limit)
+    yield document.records("", cells, ordered, limit=limit)
     sentences = (places_words(cutovers), freezes_words(cutovers), freed_words(cutovers))
     if cutovers and (said := " ".join(words for words in sentences if words)):
         yield document.paragraph(said)
-
-
-def _row(one: model.CutoverFacts, now_s: float) -> tuple[str, ...]:
-    return (
-        str(one.batch),
-        one.tree.user,
-        show(one.tree.path),
-        state_words(one.state),
-        document.when(one.since_s),
-        _duration(one.predicted_freeze_s),
-        _freeze(one, now_s),
-        str(one.attempt),
-        one.failure or document.NONE,
-    )
 
 
 def _freeze(one: model.CutoverFacts, now_s: float) -> str:
@@ -86,31 +71,16 @@ def speed_up_table(
     title: str, users: Sequence[tuple[UserTree, Sequence[model.SpeedUp]]], *, limit: int | None = None
 ) -> document.Table:
     """A row for each test of each user."""
-    return document.table(
-        title,
-        [
-            document.paths("user"),
-            document.text("test"),
-            document.figure("on the source"),
-            document.figure("on the target"),
-            document.figure("runs"),
-            document.wide("the target is"),
-        ],
-        (
-            (
-                tree.user,
-                one.test.words,
-                _value(one.before, one.unit),
-                _value(one.after, one.unit),
-                format_count(one.runs),
-                factor_words(one),
-            )
-            for tree, every in users
-            for one in every
-        ),
-        limit=limit,
-        note=_NOTE,
+    cells: document.Cells[tuple[UserTree, model.SpeedUp]] = (
+        (document.paths("user"), lambda found: found[0].user),
+        (document.text("test"), lambda found: found[1].test.words),
+        (document.figure("on the source"), lambda found: _value(found[1].before, found[1].unit)),
+        (document.figure("on the target"), lambda found: _value(found[1].after, found[1].unit)),
+        (document.figure("runs"), lambda found: format_count(found[1].runs)),
+        (document.wide("the target is"), lambda found: factor_words(found[1])),
     )
+    found = [(tree, one) for tree, every in users for one in every]
+    return document.records(title, cells, found, limit=limit, note=_NOTE)
 
 
 def _bars(
@@ -161,11 +131,8 @@ _ENDINGS_BACK = _ENDINGS | {
 def moving_document(summary: model.CutoverSummary) -> document.Document:
     """One row per user, and the problems of users who were not moved."""
     title = "Rollback" if summary.back else "Cutover"
-    return document.Document(
-        title=document.clean(f"{title}, a dry run: nothing was changed" if summary.dry_run else title),
-        subtitle=document.clean(f"plan {summary.plan}"),
-        sections=(document.Section(title="Users", blocks=tuple(_blocks(summary))),),
-    )
+    words = f"{title}, a dry run: nothing was changed" if summary.dry_run else title
+    return document.page(words, ("Users", _blocks(summary)), subtitle=f"plan {summary.plan}")
 
 
 def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
@@ -173,21 +140,15 @@ def _blocks(summary: model.CutoverSummary) -> Iterator[document.Block]:
         yield document.paragraph("No user trees were meant.")
         return
     endings = _ENDINGS_BACK if summary.back else _ENDINGS
-    yield document.table(
-        "",
-        [
-            document.text("user"),
-            document.paths("tree"),
-            document.figure("batch"),
-            document.text("result"),
-            document.figure("frozen"),
-            document.figure("predicted"),
-        ],
-        (
-            (one.tree.user, show(one.tree.path), str(one.batch), endings[one.ending], *_freezes(one, summary))
-            for one in summary.outcomes
-        ),
+    cells: document.Cells[model.TreeOutcome] = (
+        (document.text("user"), lambda one: one.tree.user),
+        (document.paths("tree"), lambda one: show(one.tree.path)),
+        (document.figure("batch"), lambda one: str(one.batch)),
+        (document.text("result"), lambda one: endings[one.ending]),
+        (document.figure("frozen"), lambda one: _frozen(one, summary)),
+        (document.figure("predicted"), lambda one: _duration(one.predicted_freeze_s)),
     )
+    yield document.records("", cells, summary.outcomes)
     if measured := [(one.tree, one.speed_ups) for one in summary.outcomes if one.speed_ups]:
         yield speed_up_table("Before and after, in the users' own trees", measured)
     yield from _told(summary.outcomes)
@@ -217,10 +178,8 @@ def _names(users: Sequence[str]) -> str:
     return f"{shown} and {len(users) - _USERS_NAMED} more" if len(users) > _USERS_NAMED else shown
 
 
-def _freezes(one: model.TreeOutcome, summary: model.CutoverSummary) -> tuple[str, str]:
-    """The measured and the predicted freeze."""
-    frozen_s = None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s
-    return _duration(frozen_s), _duration(one.predicted_freeze_s)
+def _frozen(one: model.TreeOutcome, summary: model.CutoverSummary) -> str:
+    return _duration(None if one.cutover is None or summary.back or summary.dry_run else one.cutover.freeze_s)
 
 
 def _duration(value_s: float | None) -> str:
@@ -242,37 +201,17 @@ _ANNOUNCED = {
 
 def announce_document(summary: model.AnnounceSummary) -> document.Document:
     """The result of `announce`, or its dry run."""
-    columns = [
-        document.figure("batch"),
-        document.paths("user"),
-        document.paths("tree"),
-        document.text("announcement"),
-        document.figure("freeze"),
-        document.paths("why"),
-    ]
+    cells: document.Cells[model.Announcement] = (
+        (document.figure("batch"), lambda one: str(one.batch)),
+        (document.paths("user"), lambda one: one.tree.user),
+        (document.paths("tree"), lambda one: show(one.tree.path)),
+        (document.text("announcement"), lambda one: _ANNOUNCED[one.outcome]),
+        (document.figure("freeze"), lambda one: _duration(one.freeze_s)),
+        (document.paths("why"), lambda one: one.reason or document.NONE),
+    )
     told = sum(one.outcome in (model.Announced.TOLD, model.Announced.WOULD_TELL) for one in summary.announcements)
     words = f"{several(told, 'user tree')} of {len(summary.announcements)}: "
     words += "their users would be told." if summary.dry_run else "their users were told."
-    section = document.Section(
-        title="Announcements",
-        blocks=(
-            document.table("", columns, [_announcement_row(one) for one in summary.announcements]),
-            document.paragraph(words),
-        ),
-    )
-    return document.Document(
-        title="Announcement",
-        subtitle=document.clean(f"plan {summary.plan}: the move begins at {document.when(summary.begins_at_s)}"),
-        sections=(section,),
-    )
-
-
-def _announcement_row(one: model.Announcement) -> tuple[str, ...]:
-    return (
-        str(one.batch),
-        one.tree.user,
-        show(one.tree.path),
-        _ANNOUNCED[one.outcome],
-        _duration(one.freeze_s),
-        one.reason or document.NONE,
-    )
+    blocks = (document.records("", cells, summary.announcements), document.paragraph(words))
+    subtitle = f"plan {summary.plan}: the move begins at {document.when(summary.begins_at_s)}"
+    return document.page("Announcement", ("Announcements", blocks), subtitle=subtitle)

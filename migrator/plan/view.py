@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from migrator.core.paths import show
@@ -41,17 +42,14 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[document
         warnings.insert(0, document.paragraph(words, alert=True))
     short = (*warnings[:_WARNINGS], _short(plan), _heaviest(plan))
     yield document.Section(title="In short", blocks=short, first_page=True)
-    if warnings[_WARNINGS:]:
-        yield document.Section(title="More problems", blocks=tuple(warnings[_WARNINGS:]))
-    ranking = ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)
-    yield document.Section(title="Who holds what", blocks=tuple(ranking))
-    yield document.Section(title="Batches", blocks=(_batches(plan.batches),))
-    if plan.reap is not None:
-        yield document.Section(title="What is reaped", blocks=tuple(plan_reap_blocks(plan.reap)))
-    if plan.surprises:
-        yield document.Section(title="What will surprise", blocks=(surprise_kinds(plan.surprises),))
-    if plan.emptying:
-        yield document.Section(title="How each order would empty the source", blocks=(emptying_table(plan.emptying),))
+    yield from document.sections(
+        ("More problems", warnings[_WARNINGS:]),
+        ("Who holds what", ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)),
+        ("Batches", [_batches(plan.batches)]),
+        ("What is reaped", () if plan.reap is None else plan_reap_blocks(plan.reap)),
+        ("What will surprise", [surprise_kinds(plan.surprises)]),
+        ("How each order would empty the source", [emptying_table(plan.emptying)]),
+    )
     yield from schedule_section(plan)
 
 
@@ -116,43 +114,47 @@ def _heaviest(plan: Plan) -> document.Block:
     for batch in plan.batches:
         elapsed_s += batch.forecast_s
         done_after |= {tree.path: (batch.number, elapsed_s) for tree in batch.trees}
-    every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
-    rows = []
-    for usage in every[:_HEAVIEST]:
-        number, after_s = done_after.get(usage.tree.path, (None, None))
-        rows.append(
-            (
-                usage.tree.user,
-                format_size(usage.size_bytes),
-                document.percent(100 * usage.size_bytes / plan.size_bytes) if plan.size_bytes else document.NONE,
-                format_count(usage.files),
-                document.NONE if number is None else str(number),
-                document.NONE if after_s is None else format_duration(after_s),
-            )
-        )
-    return document.table(
-        "Heaviest user trees",
-        [
-            document.paths("user"),
-            document.figure("bytes"),
-            document.figure("share"),
-            document.figure("files"),
-            document.figure("batch"),
-            document.figure("copied after"),
-        ],
-        rows,
+    none: tuple[None, None] = (None, None)
+    cells: document.Cells[TreeUsage] = (
+        (document.paths("user"), lambda usage: usage.tree.user),
+        (document.figure("bytes"), lambda usage: format_size(usage.size_bytes)),
+        (document.figure("share"), lambda usage: _share(usage.size_bytes, plan.size_bytes)),
+        (document.figure("files"), lambda usage: format_count(usage.files)),
+        (document.figure("batch"), lambda usage: str(done_after.get(usage.tree.path, (document.NONE,))[0])),
+        (document.figure("copied after"), lambda usage: _duration(done_after.get(usage.tree.path, none)[1])),
     )
+    return document.records("Heaviest user trees", cells, _by_bytes(plan)[:_HEAVIEST])
+
+
+def _by_bytes(plan: Plan) -> list[TreeUsage]:
+    return sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
+
+
+def _share(part: int, whole: int) -> str:
+    return document.percent(100 * part / whole) if whole else document.NONE
+
+
+def _duration(value_s: float | None) -> str:
+    return document.NONE if value_s is None else format_duration(value_s)
 
 
 def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Iterator[document.Block]:
     """User trees by weight, with their ages; and all paths outside."""
-    every = sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
-    yield document.table(
-        "User trees by bytes",
-        [document.figure("rank"), document.paths("user"), document.paths("tree"), *map(document.figure, _OF_A_TREE)],
-        (_usage_row(rank, usage, plan.size_bytes) for rank, usage in enumerate(every, 1)),
-        limit=rows,
+    every = _by_bytes(plan)
+    cells: document.Cells[tuple[int, TreeUsage]] = (
+        (document.figure("rank"), lambda ranked: str(ranked[0])),
+        (document.paths("user"), lambda ranked: ranked[1].tree.user),
+        (document.paths("tree"), lambda ranked: show(ranked[1].tree.path)),
+        (document.figure("bytes"), lambda ranked: format_size(ranked[1].size_bytes)),
+        (document.figure("share"), lambda ranked: _share(ranked[1].size_bytes, plan.size_bytes)),
+        (document.figure("files"), lambda ranked: format_count(ranked[1].files)),
+        (document.figure("directories"), lambda ranked: format_count(ranked[1].directories)),
+        (document.figure("tiny files"), lambda ranked: _tiny(ranked[1])),
+        (document.figure("largest file"), lambda ranked: format_size(ranked[1].largest_bytes)),
+        (document.figure("link groups"), lambda ranked: format_count(ranked[1].link_groups)),
+        (document.figure("median age"), lambda ranked: format_age(ranked[1].median_age_s)),
     )
+    yield document.records("User trees by bytes", cells, enumerate(every, 1), limit=rows)
     if every:
         yield _age_table("Bytes by age of last change, by user", every, "by_mtime", limit=age_rows)
         yield _age_table(
@@ -170,24 +172,8 @@ def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Ite
         )
 
 
-_OF_A_TREE = ("bytes", "share", "files", "directories", "tiny files", "largest file", "link groups", "median age")
-
-
-def _usage_row(rank: int, usage: TreeUsage, all_bytes: int) -> tuple[str, ...]:
-    tiny = document.percent(100 * usage.tiny_files / usage.files) if usage.files else document.NONE
-    return (
-        str(rank),
-        usage.tree.user,
-        show(usage.tree.path),
-        format_size(usage.size_bytes),
-        document.percent(100 * usage.size_bytes / all_bytes) if all_bytes else document.NONE,
-        format_count(usage.files),
-        format_count(usage.directories),
-        f"{format_count(usage.tiny_files)} ({tiny})",
-        format_size(usage.largest_bytes),
-        format_count(usage.link_groups),
-        format_age(usage.median_age_s),
-    )
+def _tiny(usage: TreeUsage) -> str:
+    return f"{format_count(usage.tiny_files)} ({_share(usage.tiny_files, usage.files)})"
 
 
 def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int | None) -> document.Block:
@@ -212,29 +198,19 @@ def _size(size_bytes: int) -> str:
 
 
 def _batches(batches: Sequence[Batch]) -> document.Block:
-    elapsed_s = 0.0
-    rows = []
-    for batch in batches:
-        elapsed_s += batch.forecast_s
-        rows.append(
-            (
-                str(batch.number),
-                format_count(len(batch.trees)),
-                _named([tree.user for tree in batch.trees]),
-                format_size(batch.size_bytes),
-                format_count(batch.files),
-                format_count(batch.chunks),
-                format_duration(batch.forecast_s),
-                format_duration(elapsed_s),
-                "" if batch.fits else "no room on the target yet",
-            )
-        )
-    sums = map(document.figure, ("bytes", "files", "chunks", "takes", "done after"))
-    return document.table(
-        "",
-        [document.figure("batch"), document.figure("trees"), document.paths("users"), *sums, document.wide("remark")],
-        rows,
+    after_s = accumulate(batch.forecast_s for batch in batches)
+    cells: document.Cells[tuple[Batch, float]] = (
+        (document.figure("batch"), lambda found: str(found[0].number)),
+        (document.figure("trees"), lambda found: format_count(len(found[0].trees))),
+        (document.paths("users"), lambda found: _named([tree.user for tree in found[0].trees])),
+        (document.figure("bytes"), lambda found: format_size(found[0].size_bytes)),
+        (document.figure("files"), lambda found: format_count(found[0].files)),
+        (document.figure("chunks"), lambda found: format_count(found[0].chunks)),
+        (document.figure("takes"), lambda found: format_duration(found[0].forecast_s)),
+        (document.figure("done after"), lambda found: format_duration(found[1])),
+        (document.wide("remark"), lambda found: "" if found[0].fits else "no room on the target yet"),
     )
+    return document.records("", cells, zip(batches, after_s, strict=True))
 
 
 def _named(users: Sequence[str]) -> str:
@@ -248,29 +224,20 @@ def surprise_kinds(surprises: Sequence[Surprise]) -> document.Block:
     by_kind: dict[SurpriseKind, list[Surprise]] = {}
     for one in surprises:
         by_kind.setdefault(one.kind, []).append(one)
-    return document.table(
-        "",
-        [
-            document.text("what"),
-            document.figure("trees"),
-            document.figure("paths"),
-            document.figure("bytes"),
-            document.paths("detail"),
-            document.paths("for example"),
-        ],
-        (
-            (
-                kind.value,
-                _count(len({one.tree for one in found} - {None})),
-                format_count(sum(one.count for one in found)),
-                _size(sum(one.size_bytes for one in found)),
-                _details(found),
-                ", ".join(show(example) for example in [path for one in found for path in one.examples][:_EXAMPLES]),
-            )
-            for kind, found in by_kind.items()
-        ),
-        note="Tree by tree: `migrator report`, or --json." if len(by_kind) < len(surprises) else "",
+    cells: document.Cells[tuple[SurpriseKind, list[Surprise]]] = (
+        (document.text("what"), lambda found: found[0].value),
+        (document.figure("trees"), lambda found: _count(len({one.tree for one in found[1]} - {None}))),
+        (document.figure("paths"), lambda found: format_count(sum(one.count for one in found[1]))),
+        (document.figure("bytes"), lambda found: _size(sum(one.size_bytes for one in found[1]))),
+        (document.paths("detail"), lambda found: _details(found[1])),
+        (document.paths("for example"), lambda found: _examples([path for one in found[1] for path in one.examples])),
     )
+    note = "Tree by tree: `migrator report`, or --json." if len(by_kind) < len(surprises) else ""
+    return document.records("", cells, by_kind.items(), note=note)
+
+
+def _examples(paths: Sequence[bytes]) -> str:
+    return ", ".join(map(show, paths[:_EXAMPLES]))
 
 
 def _count(count: int) -> str:
@@ -283,31 +250,19 @@ def _details(found: Sequence[Surprise]) -> str:
     return f"{different[0]}{more}" if different else ""
 
 
+_SURPRISE: document.Cells[Surprise] = (
+    (document.text("what"), lambda one: one.kind.value),
+    (document.paths("tree"), lambda one: document.NONE if one.tree is None else show(one.tree)),
+    (document.figure("paths"), lambda one: format_count(one.count)),
+    (document.figure("bytes"), lambda one: format_size(one.size_bytes)),
+    (document.paths("detail"), lambda one: one.detail),
+    (document.paths("for example"), lambda one: _examples(one.examples)),
+)
+
+
 def surprise_table(surprises: Sequence[Surprise], *, limit: int | None) -> document.Block:
     """Findings that users need before the move."""
-    return document.table(
-        "",
-        [
-            document.text("what"),
-            document.paths("tree"),
-            document.figure("paths"),
-            document.figure("bytes"),
-            document.paths("detail"),
-            document.paths("for example"),
-        ],
-        (
-            (
-                one.kind.value,
-                document.NONE if one.tree is None else show(one.tree),
-                format_count(one.count),
-                format_size(one.size_bytes),
-                one.detail,
-                ", ".join(show(example) for example in one.examples[:_EXAMPLES]),
-            )
-            for one in surprises
-        ),
-        limit=limit,
-    )
+    return document.records("", _SURPRISE, surprises, limit=limit)
 
 
 def emptying_table(curves: Sequence[EmptyingCurve]) -> document.Block:

@@ -1,11 +1,25 @@
 """The document that shows a purge."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_size, several
+from migrator.cutover.model import PurgeSum
 from migrator.purge.model import CONFIRM_CHARACTERS, PurgeSummary, TreeOutcome, TreePurge
-from migrator.render.document import NONE, Block, Document, Section, figure, paragraph, paths, table, text, when
+from migrator.render.document import (
+    NONE,
+    Block,
+    Cells,
+    Document,
+    figure,
+    page,
+    paragraph,
+    paths,
+    records,
+    table,
+    text,
+    when,
+)
 
 _FINDINGS_SHOWN = 20
 _OUTCOMES = {
@@ -20,24 +34,29 @@ _OUTCOMES = {
 
 def purge_document(summary: PurgeSummary) -> Document:
     """The result of a purge or of its dry run."""
-    title = "Purge, dry run" if summary.dry_run else "Purge"
-    return Document(title=title, subtitle="", sections=(Section(title="", blocks=tuple(_blocks(summary))),))
+    return page("Purge, dry run" if summary.dry_run else "Purge", ("", _blocks(summary)))
+
+
+def _of_sum(shown: Callable[[PurgeSum], str]) -> Callable[[TreePurge], str]:
+    return lambda tree: NONE if tree.sum is None else shown(tree.sum)
+
+
+_TREE: Cells[TreePurge] = (
+    (paths("user"), lambda tree: tree.tree.user),
+    (paths("tree"), lambda tree: show(tree.tree.path)),
+    (text("source"), lambda tree: _OUTCOMES[tree.outcome]),
+    (figure("names"), _of_sum(lambda known: format_count(known.names))),
+    (figure("inodes"), _of_sum(lambda known: format_count(known.inodes))),
+    (figure("size"), _of_sum(lambda known: format_size(known.size_bytes))),
+    (figure("read again"), lambda tree: format_count(tree.read_again)),
+    (figure("changed on the target since"), lambda tree: format_count(tree.changed)),
+    (figure("removed there since"), lambda tree: format_count(tree.gone)),
+    (text("kept until"), lambda tree: when(tree.due_at_s)),
+)
 
 
 def _blocks(summary: PurgeSummary) -> Iterator[Block]:
-    columns = [
-        paths("user"),
-        paths("tree"),
-        text("source"),
-        figure("names"),
-        figure("inodes"),
-        figure("size"),
-        figure("read again"),
-        figure("changed on the target since"),
-        figure("removed there since"),
-        text("kept until"),
-    ]
-    yield table("", columns, [_row(tree) for tree in summary.trees])
+    yield records("", _TREE, summary.trees)
     for tree in summary.trees:
         yield from _tree_blocks(tree)
     if summary.dry_run and any(tree.outcome is TreeOutcome.WOULD_PURGE for tree in summary.trees):
@@ -45,22 +64,6 @@ def _blocks(summary: PurgeSummary) -> Iterator[Block]:
             f"The plan's checksum is {summary.checksum}. To free what is listed, give the same command without --dry-run and "
             f"with --confirm {summary.checksum[:CONFIRM_CHARACTERS]}. A purge cannot be undone."
         )
-
-
-def _row(tree: TreePurge) -> tuple[str, ...]:
-    known = tree.sum
-    return (
-        tree.tree.user,
-        show(tree.tree.path),
-        _OUTCOMES[tree.outcome],
-        NONE if known is None else format_count(known.names),
-        NONE if known is None else format_count(known.inodes),
-        NONE if known is None else format_size(known.size_bytes),
-        format_count(tree.read_again),
-        format_count(tree.changed),
-        format_count(tree.gone),
-        when(tree.due_at_s),
-    )
 
 
 def _tree_blocks(tree: TreePurge) -> Iterator[Block]:

@@ -25,41 +25,36 @@ _DIRECTORIES = 10
 
 def reap_report_document(report: model.ReapReport) -> document.Document:
     """The report of `reap list`."""
-    return document.Document(
-        title="Old and tiny files",
-        subtitle=document.clean(f"in the catalog {report.catalog}, by the rules of {document.when(report.at_s)}"),
-        sections=tuple(_sections(report)),
-    )
-
-
-def _sections(report: model.ReapReport) -> Iterator[document.Section]:
+    subtitle = f"in the catalog {report.catalog}, by the rules of {document.when(report.at_s)}"
     if not report.users:
-        yield document.Section(title="User by user", blocks=(document.paragraph("The rules match no file."),))
-        return
-    yield document.Section(title="User by user", blocks=tuple(_users(report)))
+        return document.page(
+            "Old and tiny files", ("User by user", [document.paragraph("The rules match no file.")]), subtitle=subtitle
+        )
+    parts = (("User by user", _users(report)), ("Where they lie", [_directories(report)]))
+    return document.page("Old and tiny files", *parts, subtitle=subtitle)
+
+
+def _directories(report: model.ReapReport) -> document.Block:
     biggest = sorted(
         ((user, one) for user in report.users for one in user.directories),
         key=lambda found: (-found[1].size_bytes, found[1].path),
     )
     rows = ((user.user, show(one.path), format_count(one.files), format_size(one.size_bytes)) for user, one in biggest)
     columns = [document.paths("user"), document.paths("directory"), document.figure("files"), document.figure("bytes")]
-    yield document.Section(title="Where they lie", blocks=(document.table("", columns, rows, limit=_DIRECTORIES),))
+    return document.table("", columns, rows, limit=_DIRECTORIES)
 
 
 def _users(report: model.ReapReport) -> Iterator[document.Block]:
-    yield document.table(
-        "",
-        [
-            document.paths("user"),
-            document.paths("tree"),
-            document.figure("files"),
-            document.figure("bytes"),
-            document.figure("share"),
-            document.figure("oldest"),
-            document.wide("what becomes of them"),
-        ],
-        (_tree_row(user, tree) for user in report.users for tree in user.trees),
+    cells: document.Cells[tuple[model.UserReap, model.ReapedTree]] = (
+        (document.paths("user"), lambda found: found[0].user),
+        (document.paths("tree"), lambda found: show(found[1].tree.path)),
+        (document.figure("files"), lambda found: format_count(found[1].files)),
+        (document.figure("bytes"), lambda found: format_size(found[1].size_bytes)),
+        (document.figure("share"), lambda found: _share(found[1].size_bytes, found[0].all_bytes)),
+        (document.figure("oldest"), lambda found: document.when(found[1].oldest_ns / NS_PER_S)),
+        (document.wide("what becomes of them"), lambda found: ACTION_WORDS[found[1].action]),
     )
+    yield document.records("", cells, ((user, tree) for user in report.users for tree in user.trees))
     for rule in dict.fromkeys(tree.rule for user in report.users for tree in user.trees):
         yield document.paragraph(f"Chosen: {rule}.")
     saved = model.Savings(
@@ -70,16 +65,8 @@ def _users(report: model.ReapReport) -> Iterator[document.Block]:
     yield document.paragraph(f"That saves {savings_words(saved)} ({report.basis}).")
 
 
-def _tree_row(user: model.UserReap, tree: model.ReapedTree) -> tuple[str, ...]:
-    return (
-        user.user,
-        show(tree.tree.path),
-        format_count(tree.files),
-        format_size(tree.size_bytes),
-        document.percent(100 * tree.size_bytes / user.all_bytes) if user.all_bytes else document.NONE,
-        document.when(tree.oldest_ns / NS_PER_S),
-        ACTION_WORDS[tree.action],
-    )
+def _share(part: int, whole: int) -> str:
+    return document.percent(100 * part / whole) if whole else document.NONE
 
 
 ACTION_WORDS = {
@@ -96,28 +83,14 @@ def savings_words(saved: model.Savings) -> str:
 
 def plan_reap_blocks(reap: model.PlanReap) -> Iterator[document.Block]:
     """The reaping of a plan by action, with its savings."""
-    rows = []
-    for action in model.ReapAction:
-        trees = [tree for tree in reap.trees if tree.action is action]
-        if trees:
-            rows.append(
-                (
-                    ACTION_WORDS[action],
-                    format_count(len(trees)),
-                    format_count(sum(tree.files for tree in trees)),
-                    format_size(sum(tree.size_bytes for tree in trees)),
-                )
-            )
-    yield document.table(
-        "",
-        [
-            document.wide("old and tiny files"),
-            document.figure("trees"),
-            document.figure("files"),
-            document.figure("bytes"),
-        ],
-        rows,
+    trees = {action: [tree for tree in reap.trees if tree.action is action] for action in model.ReapAction}
+    cells: document.Cells[tuple[model.ReapAction, Sequence[model.ReapedTree]]] = (
+        (document.wide("old and tiny files"), lambda found: ACTION_WORDS[found[0]]),
+        (document.figure("trees"), lambda found: format_count(len(found[1]))),
+        (document.figure("files"), lambda found: format_count(sum(tree.files for tree in found[1]))),
+        (document.figure("bytes"), lambda found: format_size(sum(tree.size_bytes for tree in found[1]))),
     )
+    yield document.records("", cells, ((action, some) for action, some in trees.items() if some))
     pairs = [("saves", savings_words(reap.saved))]
     if reap.listed.inodes:
         pairs.append(("would save, if skipped", savings_words(reap.listed)))
@@ -131,9 +104,7 @@ def released_document(released: model.Released) -> document.Document:
         f"{released.plan} skips, may be deleted with the source."
     )
     shown = (document.paragraph(words, alert=True), *(document.paragraph(show(path)) for path in released.examples))
-    return document.Document(
-        title="Given up", subtitle="", sections=(document.Section(title="With the source", blocks=shown),)
-    )
+    return document.page("Given up", ("With the source", shown))
 
 
 # --- CSV and text files: one list of everything, and one file for each user. Mode 0600.
@@ -251,34 +222,28 @@ def _text(report: model.ReapReport, user: model.UserReap) -> str:
 
 def archived_document(trees: Sequence[model.TreeArchived]) -> document.Document:
     """The result of `reap archive`."""
-    return document.Document(
-        title="Archives",
-        subtitle="",
-        sections=(document.Section(title="What was archived", blocks=tuple(_archived(trees))),),
-    )
+    return document.page("Archives", ("What was archived", _archived(trees)))
 
 
 def restored_document(trees: Sequence[model.Restored]) -> document.Document:
     """The result of `reap restore`."""
-    return document.Document(
-        title="Restored from archives",
-        subtitle="",
-        sections=(document.Section(title="What was put back", blocks=tuple(_restored(trees))),),
-    )
+    return document.page("Restored from archives", ("What was put back", _restored(trees)))
+
+
+_ARCHIVED: document.Cells[model.TreeArchived] = (
+    (document.paths("user"), lambda tree: tree.user),
+    (document.paths("tree"), lambda tree: show(tree.tree)),
+    (document.figure("archives"), lambda tree: format_count(tree.archives)),
+    (document.figure("files"), lambda tree: format_count(tree.members)),
+    (document.figure("content"), lambda tree: format_size(tree.content_bytes)),
+    (document.figure("on the target"), lambda tree: format_size(tree.archive_bytes)),
+    (document.figure("archived before"), lambda tree: format_count(tree.already)),
+    (document.figure("left out"), lambda tree: format_count(sum(tree.left_out.values()))),
+)
 
 
 def _archived(trees: Sequence[model.TreeArchived]) -> Iterator[document.Block]:
-    columns = [
-        document.paths("user"),
-        document.paths("tree"),
-        document.figure("archives"),
-        document.figure("files"),
-        document.figure("content"),
-        document.figure("on the target"),
-        document.figure("archived before"),
-        document.figure("left out"),
-    ]
-    yield document.table("", columns, [_archived_row(tree) for tree in trees])
+    yield document.records("", _ARCHIVED, trees)
     for tree in trees:
         if tree.skipped:
             yield document.paragraph(f"{show(tree.tree)}: nothing is archived: {tree.skipped}", alert=True)
@@ -291,39 +256,16 @@ def _archived(trees: Sequence[model.TreeArchived]) -> Iterator[document.Block]:
         yield document.table("Left out, some of them", [document.paths("path"), text("reason"), text("detail")], left)
 
 
-def _archived_row(tree: model.TreeArchived) -> tuple[str, ...]:
-    return (
-        tree.user,
-        show(tree.tree),
-        format_count(tree.archives),
-        format_count(tree.members),
-        format_size(tree.content_bytes),
-        format_size(tree.archive_bytes),
-        format_count(tree.already),
-        format_count(sum(tree.left_out.values())),
-    )
+_RESTORED: document.Cells[model.Restored] = (
+    (document.paths("tree"), lambda tree: show(tree.tree)),
+    (document.figure("files"), lambda tree: format_count(tree.restored)),
+    (document.figure("content"), lambda tree: format_size(tree.size_bytes)),
+    (document.figure("not restored"), lambda tree: format_count(tree.not_restored)),
+)
 
 
 def _restored(trees: Sequence[model.Restored]) -> Iterator[document.Block]:
-    columns = [
-        document.paths("tree"),
-        document.figure("files"),
-        document.figure("content"),
-        document.figure("not restored"),
-    ]
-    yield document.table(
-        "",
-        columns,
-        [
-            (
-                show(tree.tree),
-                format_count(tree.restored),
-                format_size(tree.size_bytes),
-                format_count(tree.not_restored),
-            )
-            for tree in trees
-        ],
-    )
+    yield document.records("", _RESTORED, trees)
     left = [(show(one.path), one.reason) for tree in trees for one in tree.examples]
     if left:
         yield document.table("Not restored, some of them", [document.paths("path"), document.paths("reason")], left)

@@ -198,6 +198,11 @@ def sections(*pairs: tuple[str, Iterable[Block]]) -> Iterator[Section]:
             yield Section(title=title, blocks=shown)
 
 
+def page(title: str, *parts: tuple[str, Iterable[Block]], subtitle: str = "") -> Document:
+    """A document of `sections`, with a cleaned title and subtitle."""
+    return Document(title=clean(title), subtitle=clean(subtitle), sections=tuple(sections(*parts)))
+
+
 def paragraph(text: str, *, alert: bool = False) -> Paragraph:
     """A paragraph of cleaned text."""
     return Paragraph(text=clean(text), alert=alert)

@@ -254,12 +254,8 @@ def _room_chart(
 
 def report_document(report: model.ReportFacts, *, rows: int | None = None) -> doc.Document:
     """A first page for management, then the details. `rows` cuts long tables."""
-    status = report.status
-    return doc.Document(
-        title=doc.clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
-        subtitle=f"report as of {doc.when(status.at_s)}",
-        sections=tuple(_sections(report, rows)),
-    )
+    subtitle = f"report as of {doc.when(report.status.at_s)}"
+    return view_status.migration_document(report.status, subtitle, _sections(report, rows))
 
 
 def _sections(report: model.ReportFacts, rows: int | None) -> Iterator[doc.Section]:

@@ -7,9 +7,9 @@ from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.render import document as doc
 from migrator.report.rules import after_differences
-from migrator.report.view_status import scan_blocks
-from migrator.transfer.model import BatchSummary, RunSummary
-from migrator.transfer.rules import AFTERWARDS, advice
+from migrator.report.view_status import BAD_FILE, scan_blocks
+from migrator.transfer.model import BatchSummary, RunSummary, TreeWork
+from migrator.transfer.rules import AFTERWARDS
 from migrator.transfer.view import delta_blocks, follow_words
 from migrator.verify.model import VerificationRecord
 
@@ -21,10 +21,8 @@ def catalog_document(record: CatalogRecord) -> doc.Document:
     blocks = list(scan_blocks(record))
     blocks.extend(doc.paragraph(f"Found on the bricks: {finding}") for finding in record.findings)
     blocks.extend(doc.paragraph(f"The bricks were not read: {reason}") for reason in record.way_reasons)
-    sections = doc.sections(("What the scan read", blocks), ("The bricks", [doc.records("", _WALK, record.bricks)]))
-    return doc.Document(
-        title=doc.clean(f"Scan {record.name}"), subtitle=doc.when(record.finished_at_s), sections=tuple(sections)
-    )
+    parts = (("What the scan read", blocks), ("The bricks", [doc.records("", _WALK, record.bricks)]))
+    return doc.page(f"Scan {record.name}", *parts, subtitle=doc.when(record.finished_at_s))
 
 
 _WALK: doc.Cells[BrickWalk] = (
@@ -38,11 +36,9 @@ _WALK: doc.Cells[BrickWalk] = (
 
 def verification_document(record: VerificationRecord) -> doc.Document:
     """The result of a verification."""
-    return doc.Document(
-        title=doc.clean(f"Verification of batch {record.batch} of {record.plan}"),
-        subtitle=doc.when(record.finished_at_s),
-        sections=(doc.Section(title="What was compared, and how", blocks=tuple(verification_blocks(record))),),
-    )
+    title = f"Verification of batch {record.batch} of {record.plan}"
+    part = ("What was compared, and how", verification_blocks(record))
+    return doc.page(title, part, subtitle=doc.when(record.finished_at_s))
 
 
 def verification_blocks(record: VerificationRecord) -> Iterator[doc.Block]:
@@ -124,14 +120,16 @@ def run_document(summary: RunSummary) -> doc.Document:
     """The result of a run, batch by batch."""
     directory = f"its log is in {summary.directory}" if summary.directory else ""
     subtitle = "nothing was changed" if summary.dry_run else directory
-    return doc.Document(
-        title="Dry run" if summary.dry_run else f"Run {summary.run_id}",
-        subtitle=doc.clean(subtitle),
-        sections=tuple(
-            doc.Section(title=f"Batch {batch.batch}", blocks=tuple(_batch(batch, dry_run=summary.dry_run)))
-            for batch in summary.batches
-        ),
-    )
+    parts = ((f"Batch {batch.batch}", _batch(batch, dry_run=summary.dry_run)) for batch in summary.batches)
+    return doc.page("Dry run" if summary.dry_run else f"Run {summary.run_id}", *parts, subtitle=subtitle)
+
+
+_WORK: doc.Cells[TreeWork] = (
+    (doc.paths("tree"), lambda work: show(work.tree)),
+    (doc.figure("chunks"), lambda work: format_count(work.chunks)),
+    (doc.figure("files"), lambda work: format_count(work.files)),
+    (doc.figure("bytes"), lambda work: format_size(work.size_bytes)),
+)
 
 
 def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
@@ -181,23 +179,8 @@ def _batch(batch: BatchSummary, *, dry_run: bool) -> Iterator[doc.Block]:
         yield doc.paragraph(follow_words(batch.deltas_to_follow))
     for tree in batch.trees_gone:
         yield doc.paragraph(f"Deleted from the source since the scan: {show(tree)}", alert=True)
-    if batch.left:
-        yield doc.table(
-            "Would be done" if dry_run else "Left to do",
-            [doc.paths("tree"), doc.figure("chunks"), doc.figure("files"), doc.figure("bytes")],
-            (
-                (show(work.tree), format_count(work.chunks), format_count(work.files), format_size(work.size_bytes))
-                for work in batch.left
-            ),
-        )
-    if batch.bad:
-        yield doc.table(
-            "Files that need attention",
-            [doc.paths("path"), doc.paths("reason"), doc.wide("next step")],
-            ((show(problem.path), problem.reason, advice(problem)) for problem in batch.bad),
-            limit=BAD_ROWS,
-            note=AFTERWARDS,
-        )
+    yield doc.records("Would be done" if dry_run else "Left to do", _WORK, batch.left)
+    yield doc.records("Files that need attention", BAD_FILE, batch.bad, limit=BAD_ROWS, note=AFTERWARDS)
 
 
 def _counts(title: str, counts: Mapping[str, int]) -> doc.Block:

@@ -13,6 +13,7 @@ from migrator.cutover.view import cutover_blocks
 from migrator.render import document as doc
 from migrator.report import model
 from migrator.report.rules import left_to_people
+from migrator.transfer.model import FileProblem
 from migrator.transfer.rules import AFTERWARDS, advice
 from migrator.transfer.view import batch_blocks, governing_blocks, tree_table
 
@@ -163,8 +164,7 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
         f"{counts[FindingStatus.OK]:,} ok."
     )
     warn = [doc.paragraph("Fix the failures before you begin.", alert=True)] if counts[FindingStatus.FAILURE] else []
-    section = doc.Section(title="Findings", blocks=(found, *warn))
-    return doc.Document(title=doc.clean(title), subtitle=verdict, sections=(section,))
+    return doc.page(title, ("Findings", (found, *warn)), subtitle=verdict)
 
 
 # --- Probes
@@ -196,11 +196,13 @@ TREE_ROWS = 40
 
 def status_document(status: model.StatusFacts, *, tree_rows: int | None = TREE_ROWS) -> doc.Document:
     """The current status: a first page, then the details."""
-    return doc.Document(
-        title=doc.clean(f"Migration of {status.site}" if status.site is not None else "Migration"),
-        subtitle=f"as of {doc.when(status.at_s)}",
-        sections=tuple(_sections(status, tree_rows)),
-    )
+    return migration_document(status, f"as of {doc.when(status.at_s)}", _sections(status, tree_rows))
+
+
+def migration_document(status: model.StatusFacts, subtitle: str, sections: Iterable[doc.Section]) -> doc.Document:
+    """A document about the whole migration."""
+    title = doc.clean(f"Migration of {status.site}" if status.site is not None else "Migration")
+    return doc.Document(title=title, subtitle=subtitle, sections=tuple(sections))
 
 
 def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.Section]:
@@ -231,23 +233,24 @@ def brick_blocks(status: model.StatusFacts) -> Iterator[doc.Block]:
 
 def blocker_table(blocked: Sequence[model.Blocker]) -> doc.Block:
     """The blockers, with reasons and next steps."""
-    return doc.table(
-        "",
-        [doc.paths("blocked"), doc.paths("waits for"), doc.wide("next step")],
-        [(one.subject, one.on, one.hint) for one in blocked],
-    )
+    columns = [doc.paths("blocked"), doc.paths("waits for"), doc.wide("next step")]
+    return doc.table("", columns, [(one.subject, one.on, one.hint) for one in blocked])
+
+
+BAD_FILE: doc.Cells[FileProblem] = (
+    (doc.paths("path"), lambda problem: show(problem.path)),
+    (doc.paths("reason"), lambda problem: problem.reason),
+    (doc.wide("next step"), advice),
+)
 
 
 def attention_table(files: Sequence[model.AttentionFile], total: int) -> doc.Block:
     """Files that were not copied, with the reason and the next step."""
     note = f"{several(total, 'file')} in all"
     note += f", the first {len(files):,} are shown." if total > len(files) else "."
-    return doc.table(
-        "",
-        [doc.figure("batch"), doc.paths("path"), doc.paths("reason"), doc.wide("next step")],
-        [(str(one.batch), show(one.problem.path), one.problem.reason, advice(one.problem)) for one in files],
-        note=f"{note} {AFTERWARDS}",
-    )
+    columns = [doc.figure("batch"), *(column for column, _ in BAD_FILE)]
+    rows = [(str(one.batch), *(shown(one.problem) for _, shown in BAD_FILE)) for one in files]
+    return doc.table("", columns, rows, note=f"{note} {AFTERWARDS}")
 
 
 def scan_blocks(scan: CatalogRecord | None) -> Iterator[doc.Block]:

@@ -244,7 +244,7 @@ def _tree_state(tree: TreeFacts, batch: BatchFacts | None) -> str:
 def governing_document(governing: transfer.GoverningFacts) -> doc.Document:
     """The answer to `tune`, `pause` and `resume`."""
     blocks = (*governing_blocks(governing), *_limits(governing), *_windows(governing))
-    return doc.Document(title="Limits", subtitle="", sections=(doc.Section(title="What is in force", blocks=blocks),))
+    return doc.page("Limits", ("What is in force", blocks))
 
 
 def governing_blocks(governing: transfer.GoverningFacts) -> Iterator[Block]:
