@@ -3,8 +3,8 @@
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict
 
@@ -127,17 +127,12 @@ class Wiring:
     def locks(self) -> FlockLocks:
         return FlockLocks(self.site.site.state_dir / "locks", self.clock)
 
-    @contextmanager
-    def source(self) -> "Iterator[PosixSource | GlusterSource]":
-        """The source, for the length of the block. Raises UsageError."""
+    def source(self) -> "closing[PosixSource | GlusterSource]":
+        """The source, for the length of a block. Raises UsageError."""
         from migrator.fs.reading import PosixSource
 
         is_gluster = self.site.source.kind == "gluster"
-        filesystem = self._gluster_source() if is_gluster else PosixSource(self.source_root)
-        try:
-            yield filesystem
-        finally:
-            filesystem.close()
+        return closing(self._gluster_source() if is_gluster else PosixSource(self.source_root))
 
     def _gluster_source(self) -> "GlusterSource":
         from migrator.gluster.volume import GlusterCommands, GlusterSource
@@ -155,16 +150,11 @@ class Wiring:
         )
         return GlusterSource(self.source_root, commands)
 
-    @contextmanager
-    def target(self, known: "SiteRecord | None" = None) -> "Iterator[MountedTarget]":
-        """The target, for the length of the block; `known` is the site in the ledger."""
+    def target(self, known: "SiteRecord | None" = None) -> "closing[MountedTarget]":
+        """The target, for the length of a block; `known` is the site in the ledger."""
         from migrator.fs.writing import MountedTarget
 
-        filesystem = MountedTarget(self.target_root, known.capabilities if known else None)
-        try:
-            yield filesystem
-        finally:
-            filesystem.close()
+        return closing(MountedTarget(self.target_root, known.capabilities if known else None))
 
     def storage_targets(self) -> "BeegfsTargets | None":
         """The storage targets of the target; None, without running any tool, if it is not BeeGFS."""
@@ -250,16 +240,11 @@ class Wiring:
 
         return MoveListFiles(self.site.site.state_dir / "moves")
 
-    @contextmanager
-    def target_moves(self) -> "Iterator[MovingTarget]":
-        """Renames on the target, and its trash, for the length of the block."""
+    def target_moves(self) -> "closing[MovingTarget]":
+        """Renames on the target, and its trash, for the length of a block."""
         from migrator.fs.moving import MovingTarget
 
-        moving = MovingTarget(self.target_root)
-        try:
-            yield moving
-        finally:
-            moving.close()
+        return closing(MovingTarget(self.target_root))
 
     def run_files(self) -> "RunFiles":
         from migrator.transfer.run_files import RunFiles

@@ -63,8 +63,6 @@ async def host_versions(
     if not wiring.site.source.hosts:
         yield None
         return
-    from migrator.app.hosts import reached
-
     async with reached(wiring.site) as hosts:
         yield lambda names: looks.gluster_versions(hosts, names)
 
@@ -121,13 +119,10 @@ async def _room(wiring: Wiring) -> TargetRoom:
         except ToolFailed:
             # The size by statfs remains known.
             seen = None
-    known = None if seen is None else sum(_counts(seen))
+    # A target that is only registered takes no files.
+    online = (TargetKind.STORAGE, Reachability.ONLINE)
+    known = None if seen is None else sum((one.kind, one.reachability) == online for one in seen.targets)
     return TargetRoom(total_bytes=await asyncio.to_thread(_total, wiring), storage_targets=known)
-
-
-def _counts(seen: StorageSeen) -> list[bool]:
-    """One item per target: whether it is an online storage target. A target that is only registered takes no files."""
-    return [one.kind is TargetKind.STORAGE and one.reachability is Reachability.ONLINE for one in seen.targets]
 
 
 def _total(wiring: Wiring) -> int | None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,7 @@ from migrator import app
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
-from migrator.app.transfer import (
-    deltas_of,
-    lanes_of,
-    run_request,
-    run_world,
-)
+from migrator.app.transfer import deltas_of, lanes_of, run_request, run_world
 from migrator.beegfs.tool import NoStorageTargets
 from migrator.bench.tree_timing import ConfinedTreeTiming
 from migrator.catalog.queries import CatalogFileSamples
@@ -268,21 +263,11 @@ async def cutover_world(
             reached(site) as hosts,
             lanes_of(site, source, known, jobs=None, engine=engine, ahead=ahead, hosts=hosts) as lanes,
         ):
-            deltas = deltas_of(
-                wiring,
-                source,
-                moves=moves,
-                ledger=ledger,
-                progress=progress,
-                hosts=hosts,
-                at_most=1,
-            )
+            deltas = deltas_of(wiring, source, moves=moves, ledger=ledger, progress=progress, hosts=hosts, at_most=1)
             run = run_world(wiring, source, target, lanes, known=known, ledger=ledger, progress=progress, engine=engine)
-            target_side = PosixSource(wiring.target_root)
-            stack.callback(target_side.close)
+            target_side = stack.enter_context(closing(PosixSource(wiring.target_root)))
             # It restores attributes that the source has kept, so no capabilities are given: all attributes are tried.
-            source_trees = MountedTarget(wiring.source_root)
-            stack.callback(source_trees.close)
+            source_trees = stack.enter_context(closing(MountedTarget(wiring.source_root)))
             yield CutoverWorld(
                 run=run,
                 hooks=wiring.hooks(),
@@ -353,8 +338,7 @@ async def purge_world(
 ) -> AsyncIterator[PurgeWorld]:
     """The ports of a purge, for the length of the block. Raises UsageError, and OSError if the source cannot be opened."""
     site = wiring.site
-    places = MountedPlaces(wiring.source_root)
-    try:
+    with closing(MountedPlaces(wiring.source_root)) as places:
         async with reached(site) as hosts:
             yield PurgeWorld(
                 source=source,
@@ -372,8 +356,6 @@ async def purge_world(
                 **wiring.operation_ports(ledger, progress),
                 carried=_carried(wiring),
             )
-    finally:
-        places.close()
 
 
 def _recorded(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], BackupSeen]:

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
-from migrator.app.hosts import host_specs, site_hosts
+from migrator.app.hosts import host_specs, reached
 from migrator.bench.hosts import HostWorkloads
 from migrator.bench.model import Place
 from migrator.bench.stage import BenchmarkWorld
@@ -15,36 +15,15 @@ from migrator.core.errors import MigratorError, UsageError
 from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.cutover.writers import WriterSearch, client_writers, local_writers
-from migrator.doctor.stage import HostWorld
 from migrator.fs.model import MountIdentity
 from migrator.fs.ports import FileSystem
-from migrator.fs.reading import PosixSource
-from migrator.gluster.volume import GlusterSource
 from migrator.hosts.far_source import far_argv, far_source
-from migrator.hosts.local import LocalHost
 from migrator.hosts.model import target_problem
-from migrator.hosts.ports import Host
 from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots, names
-from migrator.native.program import native_program
-from migrator.site.config import Site
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-
-
-def host_world(site: Site, source: PosixSource | GlusterSource) -> HostWorld:
-    """The hosts of the site; the caller closes them. Raises UsageError."""
-
-    async def place_native(host: Host) -> bytes:
-        return await native_program().place(host)
-
-    return HostWorld(
-        hosts=site_hosts(site),
-        sections={name: section for section in site.source.hosts for name in names(section.name)},
-        volume=source if isinstance(source, GlusterSource) else None,
-        place_native=place_native,
-    )
 
 
 def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
@@ -55,14 +34,8 @@ def target_writers(wiring: Wiring, target: FileSystem) -> WriterSearch:
     if storage is None or ssh is None:
         return partial(local_writers, wiring.processes, target)
 
-    @asynccontextmanager
-    async def connect(names: Sequence[str]) -> AsyncIterator[SiteHosts]:
-        specs = expand(dict.fromkeys(names, HostSpec(ssh=ssh)))
-        hosts = SiteHosts(specs, local=lambda name: LocalHost(name=name), lease_s=wiring.site.transfer.lease_s)
-        try:
-            yield hosts
-        finally:
-            await hosts.close()
+    def connect(names: Sequence[str]) -> AbstractAsyncContextManager[SiteHosts]:
+        return reached(wiring.site, expand(dict.fromkeys(names, HostSpec(ssh=ssh))))
 
     return partial(client_writers, wiring.processes, target, storage.clients, connect)
 
@@ -85,8 +58,7 @@ async def benchmark_world(wiring: Wiring, ledger: "Ledger", progress: Progress) 
     """The ports of benchmarks, for the length of the block. Raises UsageError."""
     # This machine too, even if site.toml does not name it.
     specs = {THIS_HOST: HostSpec()} | host_specs(wiring.site)
-    hosts = SiteHosts(specs, local=lambda name: LocalHost(name=name), lease_s=wiring.site.transfer.lease_s)
-    try:
+    async with reached(wiring.site, specs) as hosts:
         yield BenchmarkWorld(
             workloads=HostWorkloads(hosts, benchmark_script),
             records=ledger.benchmarks,
@@ -97,8 +69,6 @@ async def benchmark_world(wiring: Wiring, ledger: "Ledger", progress: Progress) 
             not_there=lambda host, place: _not_there(hosts, ledger, host, place),
             tokens=new_token,
         )
-    finally:
-        await hosts.close()
 
 
 def place_of(wiring: Wiring, word: str) -> Place:

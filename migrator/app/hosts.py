@@ -1,7 +1,7 @@
 """Wiring of hosts, probes and the facts for schedules."""
 
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +11,6 @@ from migrator.core.probe import ProbeSide
 from migrator.core.windows import WindowStanding, standings
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import DirectoryProber, ProbeWorld, probing
-from migrator.hosts.local import LocalHost
 from migrator.hosts.site import HostSpec, SiteHosts, expand
 from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import Site
@@ -39,15 +38,10 @@ def window_standings(site: Site, at_s: float) -> tuple[WindowStanding, ...]:
 # Hosts
 
 
-def site_hosts(site: Site) -> SiteHosts:
-    """The hosts of site.toml, connected at first use; the caller closes them. Raises UsageError."""
-    return SiteHosts(host_specs(site), local=lambda name: LocalHost(name=name), lease_s=site.transfer.lease_s)
-
-
 @asynccontextmanager
-async def reached(site: Site) -> AsyncIterator[SiteHosts]:
-    """As `site_hosts`, closed at the end of the block."""
-    hosts = site_hosts(site)
+async def reached(site: Site, specs: Mapping[str, HostSpec] | None = None) -> AsyncIterator[SiteHosts]:
+    """The hosts of site.toml, or other ones, for the length of the block; connected at first use. Raises UsageError."""
+    hosts = SiteHosts(host_specs(site) if specs is None else specs, lease_s=site.transfer.lease_s)
     try:
         yield hosts
     finally:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
-from migrator.app.hosts import host_specs, in_words, local_time, site_hosts
+from migrator.app.hosts import host_specs, in_words, local_time
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
 from migrator.core.errors import ToolFailed
@@ -176,17 +176,16 @@ async def lanes_of(
     *,
     jobs: int | None,
     engine: str,
+    hosts: SiteHosts,
     ahead: bool = False,
-    hosts: SiteHosts | None = None,
 ) -> AsyncIterator[Sequence[HostLane]]:
     """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` from the
     command line applies to every host. `known` is the site in the ledger. `ahead`: connect to the brick servers at
-    once, because they will be needed; `hosts` of the caller are used instead, and stay open.
+    once, because they will be needed. `hosts` are those of site.toml.
 
     After a driver, all is compared through the mount: the times on a brick are not those that the driver set.
     """
-    own, borrowed = LocalHost(name=OWN_HOST), hosts is not None
-    hosts = hosts or site_hosts(site)
+    own = LocalHost(name=OWN_HOST)
 
     async def volume() -> VolumeState:
         if not isinstance(source, GlusterSource):
@@ -248,8 +247,6 @@ async def lanes_of(
     finally:
         if movers is not None:
             await movers.close()
-        if not borrowed:
-            await hosts.close()
         await own.close()
 
 

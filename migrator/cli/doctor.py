@@ -9,12 +9,14 @@ from pathlib import Path
 import click
 
 from migrator import app
-from migrator.app.doctor import host_world, target_writers
+from migrator.app.doctor import target_writers
+from migrator.app.hosts import host_specs
 from migrator.cli.call import open_site, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import FindingStatus
 from migrator.doctor.stage import DoctorWorld, examine
+from migrator.hosts.site import SiteHosts
 from migrator.render import document as doc
 from migrator.report.view_status import finding_document
 from migrator.site import init
@@ -110,7 +112,7 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             blocking=wiring.blocking(),
             mounts=app.mounts(),
             confinement_problem=wiring.executor().problem,
-            hosts=host_world(wiring.site, source),
+            hosts=SiteHosts(host_specs(wiring.site), lease_s=wiring.site.transfer.lease_s),
             hooks=wiring.hooks(),
             target_writers=target_writers(wiring, target),
             storage=wiring.storage_targets(),

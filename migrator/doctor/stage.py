@@ -38,8 +38,9 @@ from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes
-from migrator.hosts.site import look_at_room, look_at_roots
+from migrator.hosts.site import look_at_room, look_at_roots, names
 from migrator.ledger.model import SiteRecord
+from migrator.native.program import native_program
 from migrator.plan.document import PlanFiles
 from migrator.reap.rules import atime_problem, check_atime
 from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns
@@ -67,43 +68,41 @@ Answer = TypeVar("Answer")
 _AT_ONCE = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostWorld:
-    """`sections` has one entry by host for each section, also if a section covers several hosts. `place_native`
-    copies the compiled program to a host; it raises HostLost and ToolFailed. `volume` is None if the source is not a
-    Gluster volume.
-    """
-
-    hosts: Hosts
-    sections: Mapping[str, HostSection]
-    volume: GlusterSource | None
-    place_native: Callable[[Host], Awaitable[bytes]]
-
-
 async def examine_hosts(
-    world: HostWorld, site: Site, *, target: MountIdentity | None, state: VolumeState | None
+    site: Site,
+    hosts: Hosts,
+    volume: GlusterSource | None,
+    place_native: Callable[[Host], Awaitable[bytes]],
+    *,
+    target: MountIdentity | None,
+    state: VolumeState | None,
 ) -> list[Finding]:
-    """All findings about hosts, and whether the bricks can be read now. `target` is the recorded one, `state` the
-    current state of the volume. Closes the connections.
+    """All findings about hosts, and whether the bricks can be read now. `place_native` copies the compiled program to a
+    host; it raises HostLost and ToolFailed. `target` is the recorded one, `state` the current state of the volume; `volume`
+    is None if the source is no volume. Closes the connections.
     """
+    # A section may cover several hosts.
+    sections = {name: section for section in site.source.hosts for name in names(section.name)}
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def look(name: str) -> rules.HostSight | MigratorError:
         """The facts of a host, or why they are unknown."""
         async with gate:
             try:
-                return await _sight(world, site, await world.hosts.reach(name), target=target, state=state)
+                return await _sight(
+                    site, sections[name], await hosts.reach(name), place_native, target=target, state=state
+                )
             except MigratorError as error:
                 return error
 
     try:
-        looks = await asyncio.gather(*map(look, world.sections))
+        looks = await asyncio.gather(*map(look, sections))
     finally:
-        await world.hosts.close()
+        await hosts.close()
     findings: list[Finding] = []
     offsets: dict[str, tuple[float, float]] = {}
     unreachable: dict[str, str] = {}
-    for name, seen in zip(world.sections, looks, strict=True):
+    for name, seen in zip(sections, looks, strict=True):
         if isinstance(seen, MigratorError):
             findings.append(rules.host_lost(name, seen.message, seen.cause, seen.hint))
             unreachable[name] = seen.message
@@ -112,30 +111,41 @@ async def examine_hosts(
         filesystem = target.filesystem if target is not None else None
         findings += rules.check_host(seen, target_filesystem=filesystem, reserve_bytes=site.transfer.reserve_bytes)
     findings += rules.check_host_clocks(offsets)
-    if state is not None and world.volume is not None:
-        findings += await _examine_way(world, site, state, reachable=list(offsets), unreachable=unreachable)
+    if state is not None and volume is not None:
+        findings += await _examine_way(site, sections, volume, state, reachable=list(offsets), unreachable=unreachable)
     return findings
 
 
 async def _examine_way(
-    world: HostWorld, site: Site, state: VolumeState, *, reachable: list[str], unreachable: Mapping[str, str]
+    site: Site,
+    sections: Mapping[str, HostSection],
+    volume: GlusterSource,
+    state: VolumeState,
+    *,
+    reachable: list[str],
+    unreachable: Mapping[str, str],
 ) -> list[Finding]:
     way: BrickWay | None = None
-    if site.source.via != "mount" and world.sections and world.volume is not None:
+    if site.source.via != "mount" and sections:
         try:
-            whole = await world.volume.state_for_bricks(state)
+            whole = await volume.state_for_bricks(state)
         except MigratorError as error:
             return [
                 failure("bricks", f"the volume's state is not known: {error.message}", "see `gluster volume status`")
             ]
         way = choose_way(whole, reachable=reachable, unreachable=unreachable)
-    return rules.check_brick_hosts(site.source.via, state, list(world.sections), way)
+    return rules.check_brick_hosts(site.source.via, state, list(sections), way)
 
 
 async def _sight(
-    world: HostWorld, site: Site, host: Host, *, target: MountIdentity | None, state: VolumeState | None
+    site: Site,
+    section: HostSection,
+    host: Host,
+    place_native: Callable[[Host], Awaitable[bytes]],
+    *,
+    target: MountIdentity | None,
+    state: VolumeState | None,
 ) -> rules.HostSight:
-    section = world.sections[host.name]
     facts = await host.facts()
     place = None if section.target is None else os.fsencode(section.target / site.target.path)
     bricks: dict[str, str | None] = {}
@@ -157,7 +167,7 @@ async def _sight(
         room=room,
         rsync=None if rsync is None else show(rsync),
         rsync_output=await _version(host.processes, rsync),
-        native_problem=await _native_problem(world, host),
+        native_problem=await _native_problem(host, place_native),
     )
 
 
@@ -179,11 +189,11 @@ async def _version(processes: Processes, program: bytes | None) -> bytes | None:
     return completed.stdout if completed is not None and completed.exit_code == 0 else None
 
 
-async def _native_problem(world: HostWorld, host: Host) -> str | None:
+async def _native_problem(host: Host, place_native: Callable[[Host], Awaitable[bytes]]) -> str | None:
     """Run the compiled program there, and return the reason why it does not run; None if it does."""
 
     async def run() -> Completed:
-        placed = await world.place_native(host)
+        placed = await place_native(host)
         return await host.processes.run(Command(argv=(placed, b"--version"), timeout_s=_VERSION_TIMEOUT_S))
 
     completed, error = await _answer(run())
@@ -258,7 +268,8 @@ class DoctorWorld:
     confinement_problem: Callable[[bytes], Awaitable[str | None]]
     find_program: Callable[[str], str | None] = shutil.which
     euid: int | None = None
-    hosts: HostWorld | None = None
+    hosts: Hosts | None = None
+    place_native: Callable[[Host], Awaitable[bytes]] = lambda host: native_program().place(host)
     find_driver: Callable[[str], object] = lambda engine: _DRIVERS[engine]()
     hooks: Hooks | None = None
     target_writers: WriterSearch | None = None
@@ -634,7 +645,11 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     findings += _reaping(world, source)
     if world.hosts is not None:
         recorded = record.target if record is not None else None
-        findings += await examine_hosts(world.hosts, world.site, target=recorded, state=source.state)
+        volume = world.source if isinstance(world.source, GlusterSource) else None
+        state = source.state
+        findings += await examine_hosts(
+            world.site, world.hosts, volume, world.place_native, target=recorded, state=state
+        )
     findings += await _links(world)
     findings += await _way_back(world, target)
     if world.site.transfer.movers == "slurm":

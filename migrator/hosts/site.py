@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from migrator.core.paths import percent_unescape, show
 from migrator.core.tasks import drop_error
 from migrator.fs.model import SENTINEL_NAME, mount_of, parse_mountinfo
 from migrator.hosts.far_source import far_argv
+from migrator.hosts.local import LocalHost
 from migrator.hosts.model import HostRoom, HostRoots
 from migrator.hosts.ports import Command, Host, Processes
 from migrator.hosts.remote import RemoteHost
@@ -72,20 +73,18 @@ def names(section: str) -> tuple[str, ...]:
 
 
 class SiteHosts:
-    """The `Hosts` port. `local` makes the host of a section without `ssh`, from its name."""
+    """The `Hosts` port. A section without `ssh` is this machine."""
 
     def __init__(
         self,
         hosts: Mapping[str, HostSpec],
         *,
-        local: Callable[[str], Host],
         lease_s: float = 30.0,
         grace_s: float = 5.0,
         connect_timeout_s: int = 15,
     ) -> None:
         """`hosts` is the result of `expand`."""
         self._specs = dict(hosts)
-        self._local = local
         self._lease_s = lease_s
         self._grace_s = grace_s
         self._connect_timeout_s = connect_timeout_s
@@ -138,7 +137,7 @@ class SiteHosts:
                 hint=f'add a section [source.hosts."{name}"] with ssh = "root@{name}"',
             )
         if spec.ssh is None:
-            return self._local(name)
+            return LocalHost(name=name)
         transport = Ssh(
             host=name,
             destination=spec.ssh,

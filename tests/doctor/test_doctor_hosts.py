@@ -6,13 +6,14 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace as change
 
 from migrator.core.errors import ToolFailed
 from migrator.core.events import Finding, FindingStatus
-from migrator.doctor.stage import HostWorld, examine_hosts, examine_slurm
+from migrator.doctor.stage import examine_hosts, examine_slurm
 from migrator.fs.model import SENTINEL_NAME, MountIdentity
 from migrator.gluster.model import VolumeState
 from migrator.hosts.local import LocalHost
@@ -76,13 +77,9 @@ def examine(
             host
         )
 
-    world = HostWorld(
-        hosts=hosts,
-        sections=sections,
-        volume=Volume(),  # type: ignore[arg-type]
-        place_native=place_native,
-    )
-    findings = asyncio.run(examine_hosts(world, site, target=target, state=state))
+    site = change(site, source=change(site.source, hosts=tuple(sections.values())))
+    volume: Any = Volume()
+    findings = asyncio.run(examine_hosts(site, hosts, volume, place_native, target=target, state=state))
     assert hosts.closed
     assert all(bool(finding.fix) == (finding.status is not OK) for finding in findings)
     return findings

@@ -212,7 +212,7 @@ def test_the_hosts_of_a_site(sshd: Sshd) -> None:
     }
 
     async def reach() -> None:
-        hosts = SiteHosts(expand(sections), local=lambda name: LocalHost(name=name))
+        hosts = SiteHosts(expand(sections))
         try:
             first, second, again = await asyncio.gather(*(hosts.reach(name) for name in ("far1", "far2", "far1")))
             assert first is again
