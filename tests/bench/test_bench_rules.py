@@ -11,7 +11,7 @@ from rich.console import Console
 from migrator.bench import far_bench, model
 from migrator.bench.model import SuiteName, Unit
 from migrator.bench.rules import SuiteComparison, compare, figure, read_fio
-from migrator.bench.suites import publications, room_problems, suite
+from migrator.bench.suites import room_problems, suite
 from migrator.bench.view import figure_words, summary_document, value_words
 from migrator.core.statistics import series
 from migrator.core.units import GIB
@@ -37,26 +37,6 @@ def test_every_suite_is_a_plan_at_every_scale(name: SuiteName, scale: float) -> 
             assert argv[0] in step.programs or argv[0] in far_bench._FUNCTIONS
     assert planned.need_bytes >= max(step.size_bytes for step in planned.steps)
     assert planned.need_inodes > 0
-
-
-def test_scale_1_is_what_was_published_and_figures_stand_beside_their_steps() -> None:
-    streaming = suite(SuiteName.STREAMING, 1).steps[0]
-    assert len(streaming.lanes) == 10
-    assert streaming.size_bytes == pytest.approx(20e9, rel=0.001)
-    (tree,) = suite(SuiteName.RECURSIVE, 1).steps[0].lanes
-    files, directories, mean_bytes = map(int, tree[2:])
-    assert (files, directories) == (28_619, 1_814)
-    assert files * mean_bytes == pytest.approx(5.6e9, rel=0.001)
-    reading = suite(SuiteName.LATENCY, 1).steps[-1]
-    assert (len(reading.lanes), reading.lanes[0][-1]) == (17, "11000")
-    steps = [step for name in SuiteName for step in suite(name, 1).steps]
-    assert all(step.unit for step in steps if step.published)
-    references = [reference for step in steps for reference in step.published]
-    assert {one.publication for one in references} == set(publications())
-    assert all(system and figures for one in references for system, figures in one.figures.items())
-    found = {(step.name, one.hosts): one.figures for step in steps for one in step.published}
-    assert found["fewer-larger", 1]["Glfs1"] == "699"
-    assert found["fewer-larger", 9]["Glfs1"] == "2704±30, 1486±67, 2210±92"
 
 
 @pytest.mark.parametrize(

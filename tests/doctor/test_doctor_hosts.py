@@ -159,19 +159,6 @@ def slurm(directory: Path, *, ping: str, sinfo: str, options: tuple[str, ...] = 
 UP = "echo 'Slurmctld(primary) at head is UP'"
 
 
-@pytest.mark.parametrize(
-    ("ping", "sinfo", "status", "said"),
-    [
-        (UP, "printf 'n1|idle\\nn2|mix\\n'", OK, "2 of 2 nodes"),
-        ("echo 'Slurmctld(primary) at head is DOWN'; exit 1", "exit 1", FAILURE, "head is DOWN"),
-        (UP, "echo 'invalid partition' >&2; exit 1", FAILURE, "invalid partition"),
-    ],
-)
-def test_slurm_as_its_programs_show_it(tmp_path: Path, ping: str, sinfo: str, status: FindingStatus, said: str) -> None:
-    finding = slurm(tmp_path, ping=ping, sinfo=sinfo)
-    assert (finding.status, said in finding.message) == (status, True)
-
-
 def test_only_the_partition_that_is_asked_for_counts(tmp_path: Path) -> None:
     only = 'case "$*" in *--partition=movers*) echo "n1|idle";; *) exit 3;; esac'
     for options in (("-p", "movers"), ("-pmovers",), ("--partition=movers",), ("--partition", "movers")):

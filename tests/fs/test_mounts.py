@@ -1,9 +1,10 @@
 """/proc/self/mountinfo, as kernels write it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.fs.model import mount_of, mounts_beneath, parse_mountinfo
+from migrator.fs.model import mount_of, mounts_beneath, parse_mountinfo, syncfs_reaches_disks
 
 TEXT = rb"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 40 22 0:45 / /mnt/gl rw,relatime shared:9 master:2 - fuse.glusterfs 10.0.0.1:/vol1 rw,user_id=0
@@ -40,6 +41,21 @@ def test_mounts_beneath_are_relative_and_without_the_place_itself() -> None:
     mounts = parse_mountinfo(TEXT)
     assert mounts_beneath(mounts, b"/mnt/gl") == {b"home/big"}
     assert b"mnt/gl" in mounts_beneath(mounts, b"/")
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "reaches"),
+    [
+        ("xfs", True),
+        ("nfs4", True),
+        ("beegfs", False),
+        ("fuse.glusterfs", False),
+        ("something new", False),
+        ("", False),
+    ],
+)
+def test_one_call_syncs_local_disks_and_clients_that_forward_it(filesystem: str, reaches: bool) -> None:
+    assert syncfs_reaches_disks(filesystem) is reaches
 
 
 @given(st.binary(max_size=300))

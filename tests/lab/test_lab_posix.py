@@ -91,16 +91,6 @@ def test_up_and_down(scratch: Path) -> None:
     assert not take_down(scratch / "lab")
 
 
-def test_equal_seeds_give_equal_labs(scratch: Path) -> None:
-    def without_the_mount(state: LabState) -> dict[bytes, object]:
-        return {path: fact for path, fact in comparable(state).items() if b"symlink-into-source" not in path}
-
-    first, second = bring_up(scratch / "one"), bring_up(scratch / "two")
-    assert without_the_mount(first) == without_the_mount(second)
-    other = bring_up(scratch / "three", seed=2)
-    assert without_the_mount(first) != without_the_mount(other)
-
-
 def test_what_is_no_lab_is_left_alone(scratch: Path) -> None:
     (scratch / "data").mkdir()
     (scratch / "data" / "thesis").write_text("x")
@@ -186,15 +176,3 @@ def test_a_churn_of_a_missing_tree_or_journal_directory_is_a_usage_error(scratch
 
 def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-m", "migrator", *arguments], capture_output=True, text=True, check=False)
-
-
-def test_a_cut_off_line_of_a_journal_does_not_count(scratch: Path) -> None:
-    journal = scratch / "journal"
-    line = b'{"operation": "create", "paths": ["a/b%0A"], "parents": ["a"], "subtrees": []}\n'
-    journal.write_bytes(line + line[:20])
-    touched = read_journal(os.fsencode(journal))
-    assert touched.operations == 1
-    assert touched.paths == {b"a/b\n"}
-    assert touched.covers(b"a/b\n")
-    assert touched.covers(b"a")
-    assert not touched.covers(b"a/c")

@@ -285,12 +285,3 @@ def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: RunL
     # Of two samples with the same labels Prometheus would accept none, nor any other metric.
     holds = next(family for family in found if family.name == "migrator_window_holds")
     assert sorted(sample.labels["window"] for sample in holds.samples) == ["00:00-24:00", "Mon-Fri 19:00-07:00"]
-
-
-def test_no_label_names_a_user_a_tree_or_a_file() -> None:
-    secret = "who-is-this"
-    status = report(secret.encode(), secret).status
-    found = families(replace(FACTS, status=replace(status, site="site", plan=None, drains=(), additions=())))
-    assert any(values(found, "copied_bytes")) is True
-    labels = {text for family in found for sample in family.samples for text in sample.labels.values()}
-    assert not any(secret in text for text in labels)

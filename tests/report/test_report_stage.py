@@ -28,15 +28,6 @@ def read(ledger: Ledger, now_s: float = WEEKS.now_s) -> ReportFacts:
     return read_report(ledger, OnePlan(WEEKS.plan), now_s=now_s)
 
 
-def test_the_expected_end_is_where_the_pace_leads(ledger: Ledger) -> None:
-    made = read(ledger).forecast
-    assert made is not None
-    # 60 % in 30 days: the rest takes about 20, a little other for the files that are left.
-    assert 15 * DAY_S < made.likely_at_s - WEEKS.now_s < 26 * DAY_S
-    assert WEEKS.now_s < made.earliest_at_s < made.likely_at_s < made.latest_at_s
-    assert made.cone[0].left_bytes == read(ledger).status.overall.left_bytes
-
-
 def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_path: Path) -> None:
     before = read(ledger)
     (tmp_path / "report.json").write_text(to_json(before))
