@@ -20,7 +20,7 @@ from migrator.plan.model import ListedPath
 from migrator.transfer import model
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
 from migrator.transfer.lanes import Routes
-from migrator.transfer.meter import LiveStream, Meter
+from migrator.transfer.meter import Meter
 from migrator.transfer.ports import ChunkWork, Engine, Executor, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 
@@ -33,6 +33,8 @@ Stop = tuple[model.StopReason, str]
 # Following one stream to its end, or ending it.
 
 
+_END_TIMEOUT_S = 60.0
+
 Start = Callable[..., Coroutine[Any, Any, Completed]]
 """Runs a command to its end on a host; it takes `tree`, `on_start`, `on_stdout` and `on_stderr`."""
 
@@ -41,7 +43,7 @@ class Unended(Exception):
     """A stream could not be ended: its attempt stays unfinished, and its chunk is not reissued."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class OpenAttempt:
     """An attempt that is in the ledger, and the outcome of its last stream."""
 
@@ -101,7 +103,11 @@ def intend(
 
 
 class Stream(OpenAttempt):
-    """The streams of one attempt, one after the other; the attempt is in the ledger."""
+    """The streams of one attempt, one after the other; the attempt is in the ledger. `end` ends the present one if it
+    stalls; `stalled` is set then.
+    """
+
+    end: Callable[[], object]
 
     def __init__(
         self,
@@ -122,6 +128,9 @@ class Stream(OpenAttempt):
         self.slot = slot
         self.executor = executor
         self.stalled = False
+        self.started_s = self.moved_s = self.sampled_s = under_way.world.clock.monotonic_s()
+        self.seen = self.sampled = model.StreamCounters()
+        self.activity: int | None = None
 
     @property
     def token(self) -> str:
@@ -154,17 +163,8 @@ class Stream(OpenAttempt):
                 on_stderr=taking(files.stderr, reader.stderr),
             )
         )
-        live = self.meter.begin(
-            LiveStream(
-                number=self.slot,
-                attempt_id=self.id,
-                token=self.token,
-                host=self.executor.host,
-                chunk=self.chunk,
-                counters=lambda: reader.counters,
-                end=stream.cancel,
-            )
-        )
+        self.end = stream.cancel
+        self.meter.begin(self, reader)
         arrived = False
         try:
             completed = await asyncio.shield(stream)
@@ -178,8 +178,8 @@ class Stream(OpenAttempt):
                 self._leave_unended()
             task = asyncio.current_task()
             stop = trouble()
-            self.stalled = live.stalled and stop is None
-            if (stop is None and not live.stalled) or (task is not None and task.cancelling()):
+            self.stalled = self.stalled and stop is None
+            if (stop is None and not self.stalled) or (task is not None and task.cancelling()):
                 raise
             reason, detail = stop or (
                 model.StopReason.TARGET_STUCK,
@@ -193,14 +193,14 @@ class Stream(OpenAttempt):
             if self.executor.host == self.under_way.world.own_host:
                 outcome = replace(outcome, verdict=model.Verdict.STOP, stop=model.StopReason.TOOL_MISSING)
         finally:
-            self.meter.ended(live)
+            self.meter.ended(self)
             files.close(keep_list=not arrived)
         return outcome
 
     async def _end(self, stream: "asyncio.Task[Completed]") -> bool:
         """End the stream, even during cancellation. Returns whether all of its processes have ended."""
         stream.cancel()
-        await through_cancellation(asyncio.wait({stream}, timeout=self.under_way.request.end_timeout_s))
+        await through_cancellation(asyncio.wait({stream}, timeout=_END_TIMEOUT_S))
         try:
             left = await through_cancellation(self.executor.end_orphans([self.token]))
         except HostLost as error:

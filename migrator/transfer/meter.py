@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from migrator.core.progress import RunProgress, StreamProgress
 from migrator.core.states import CONTENT_KINDS, ChunkKind
@@ -14,33 +14,16 @@ from migrator.hosts.ports import Activity
 from migrator.ledger.model import PassTotals
 from migrator.transfer.context import QUIET_S, PassUnderWay, World
 from migrator.transfer.model import ChunkRecord, Sample, StreamCounters
-from migrator.transfer.rules import Point, rate_over, seconds_left
+from migrator.transfer.rules import seconds_left
+
+if TYPE_CHECKING:
+    from migrator.transfer.attempt import Stream
+    from migrator.transfer.ports import StreamReader
 
 # Samples for the ledger, snapshots for the screen, and stalled streams.
 
 
 _RECENT_S = 60.0
-_POINTS = 600
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class LiveStream:
-    """One stream in flight. `end` ends it if it stalls; `stalled` is set then."""
-
-    number: int
-    attempt_id: int
-    token: str
-    host: str
-    chunk: ChunkRecord
-    counters: Callable[[], StreamCounters]
-    end: Callable[[], object]
-    started_s: float = 0.0
-    moved_s: float = 0.0
-    seen: StreamCounters = field(default_factory=StreamCounters)
-    sampled: StreamCounters = field(default_factory=StreamCounters)
-    sampled_s: float = 0.0
-    activity: int | None = None
-    stalled: bool = False
 
 
 class Meter:
@@ -61,25 +44,24 @@ class Meter:
         self._storage = under_way.storage
         self._step = " and ".join(kind.value for kind in kinds)
         self._totals = totals
-        self._live: list[LiveStream] = []
+        self._live: dict[Stream, StreamReader] = {}
         self._done_files = totals.done_files
         self._done_bytes = totals.done_bytes
         self._bad = len(under_way.world.ledger.passes.attention(under_way.pass_id))
         self._ended = StreamCounters()
         self._sampled = StreamCounters()
         self._started_s = self._sampled_s = self._clock.monotonic_s()
-        self._points: deque[Point] = deque(maxlen=_POINTS)
+        self._recent: deque[tuple[float, int, int]] = deque()
+        """Moments within `_RECENT_S`: monotonic seconds, files, bytes."""
 
-    def begin(self, stream: LiveStream) -> LiveStream:
-        """Record that a stream has started."""
+    def begin(self, stream: "Stream", reader: "StreamReader") -> None:
+        """Record that a stream has started, and who reads its output."""
         stream.started_s = stream.moved_s = stream.sampled_s = self._clock.monotonic_s()
-        self._live.append(stream)
-        return stream
+        self._live[stream] = reader
 
-    def ended(self, stream: LiveStream) -> None:
+    def ended(self, stream: "Stream") -> None:
         """Record that a stream has ended, with any result."""
-        self._live.remove(stream)
-        self.wrote(stream.counters())
+        self.wrote(self._live.pop(stream).counters)
 
     def wrote(self, counters: StreamCounters) -> None:
         """Count a copy that no stream counts."""
@@ -137,10 +119,10 @@ class Meter:
             )
 
         samples = [sample(None, interval_s, len(self._live), _minus(whole, self._sampled))]
-        for stream in self._live:
-            counters = stream.counters()
+        for stream, reader in self._live.items():
+            counters = reader.counters
             since_s = max(now_s - stream.sampled_s, 0.0)
-            samples.append(sample(stream.attempt_id, since_s, 1, _minus(counters, stream.sampled)))
+            samples.append(sample(stream.id, since_s, 1, _minus(counters, stream.sampled)))
             stream.sampled, stream.sampled_s = counters, now_s
         self._sampled, self._sampled_s = whole, now_s
         self._pass.world.ledger.samples.add(self._pass.pass_id, samples)
@@ -148,14 +130,18 @@ class Meter:
     def show(self, now_s: float) -> None:
         """Publish a snapshot."""
         files, size_bytes = self._done_files, self._done_bytes
-        for stream in self._live:
+        for stream, reader in self._live.items():
             if stream.chunk.kind in CONTENT_KINDS:
-                counters = stream.counters()
+                counters = reader.counters
                 files += min(counters.files, stream.chunk.files)
                 size_bytes += min(counters.size_bytes, stream.chunk.size_bytes)
-        self._points.append(Point(at_s=now_s, files=files, size_bytes=size_bytes))
-        points = tuple(self._points)
-        recent = rate_over(points, _RECENT_S)
+        self._recent.append((now_s, files, size_bytes))
+        while now_s - self._recent[0][0] > _RECENT_S:
+            self._recent.popleft()
+        began_s, files_before, bytes_before = self._recent[0]
+        over_s = now_s - began_s
+        files_per_s = max(files - files_before, 0) / over_s if over_s > 0 else 0.0
+        bytes_per_s = max(size_bytes - bytes_before, 0) / over_s if over_s > 0 else 0.0
         self._pass.world.progress.show(
             RunProgress(
                 batch=self._pass.batch.number,
@@ -165,40 +151,29 @@ class Meter:
                 size_bytes=size_bytes,
                 total_files=self._totals.files,
                 total_bytes=self._totals.size_bytes,
-                rate_bytes_per_s=recent.bytes_per_s if recent else 0.0,
-                rate_files_per_s=recent.files_per_s if recent else 0.0,
-                eta_s=seconds_left(self._totals.files - files, self._totals.size_bytes - size_bytes, recent),
+                rate_bytes_per_s=bytes_per_s,
+                rate_files_per_s=files_per_s,
+                eta_s=seconds_left(
+                    self._totals.files - files,
+                    self._totals.size_bytes - size_bytes,
+                    files_per_s=files_per_s,
+                    bytes_per_s=bytes_per_s,
+                ),
                 bad_files=self._bad,
-                streams=tuple(self._stream_progress(stream, now_s) for stream in self._live),
+                streams=tuple(_progress_of(stream, one.counters, now_s) for stream, one in self._live.items()),
             )
         )
 
-    def _stream_progress(self, stream: LiveStream, now_s: float) -> StreamProgress:
-        counters = stream.counters()
-        elapsed_s = now_s - stream.started_s
-        return StreamProgress(
-            stream=stream.number,
-            host=stream.host,
-            chunk=stream.chunk.number,
-            tree=stream.chunk.tree,
-            files=counters.files,
-            size_bytes=counters.size_bytes,
-            total_files=stream.chunk.files,
-            total_bytes=stream.chunk.size_bytes,
-            rate_bytes_per_s=counters.size_bytes / elapsed_s if elapsed_s > 0 else 0.0,
-            elapsed_s=elapsed_s,
-        )
-
     def _all_counters(self) -> StreamCounters:
-        return sum((stream.counters() for stream in self._live), self._ended)
+        return sum((reader.counters for reader in self._live.values()), self._ended)
 
     async def _end_stalled(self, now_s: float) -> None:
         """End streams that neither report progress nor move bytes or use the processor."""
         timeout_s = self._pass.request.stall_timeout_s
         quiet_s = timeout_s / 10 if self._storage is None else min(timeout_s / 10, QUIET_S)
-        quiet: list[LiveStream] = []
-        for stream in self._live:
-            counters = stream.counters()
+        quiet: list[Stream] = []
+        for stream, reader in self._live.items():
+            counters = reader.counters
             if counters != stream.seen:
                 stream.seen, stream.moved_s = counters, now_s
             elif now_s - stream.moved_s >= quiet_s:
@@ -229,6 +204,22 @@ class Meter:
             return False
         self._storage.begin()
         return bool(self._storage.lost) and self._pass.waits_for_storage
+
+
+def _progress_of(stream: "Stream", counters: StreamCounters, now_s: float) -> StreamProgress:
+    elapsed_s = now_s - stream.started_s
+    return StreamProgress(
+        stream=stream.slot,
+        host=stream.executor.host,
+        chunk=stream.chunk.number,
+        tree=stream.chunk.tree,
+        files=counters.files,
+        size_bytes=counters.size_bytes,
+        total_files=stream.chunk.files,
+        total_bytes=stream.chunk.size_bytes,
+        rate_bytes_per_s=counters.size_bytes / elapsed_s if elapsed_s > 0 else 0.0,
+        elapsed_s=elapsed_s,
+    )
 
 
 def _minus(one: StreamCounters, other: StreamCounters) -> StreamCounters:

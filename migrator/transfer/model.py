@@ -293,26 +293,12 @@ class ConvergenceRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """Tries of a chunk, with exponential back-off up to `longest_delay_s`.
-
-    A chunk counts as failed when its streams were killed from outside more than `interruptions` times.
-    """
-
-    tries: int = 3
-    first_delay_s: float = 1.0
-    longest_delay_s: float = 60.0
-    interruptions: int = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """The options of `run`. `bwlimit_bytes_per_s` is for all streams together; None: no limit.
 
     `trees`: only these user trees; None: all of the batches. `recopy`: send every file, even if size and times on the
     target match. `engine` as in `--engine`. A lost host ends its streams by itself after `lease_s`. A stream may stall
-    for at most `stall_timeout_s`, and ending it may take at most `end_timeout_s`. `stripe` is for new trees on the
-    target; None: inherited.
+    for at most `stall_timeout_s`. `stripe` is for new trees on the target; None: inherited.
     """
 
     plan: str
@@ -325,9 +311,7 @@ class RunRequest:
     engine: str = "auto"
     lease_s: float = 30.0
     bwlimit_bytes_per_s: int | None = None
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
     stall_timeout_s: float = 600.0
-    end_timeout_s: float = 60.0
     sample_interval_s: float = 5.0
     progress_interval_s: float = 0.5
     reserve_bytes: int = 1024**3

@@ -311,7 +311,7 @@ class Worker:
             if not error.in_doubt:
                 self.routes.lose(self.lane, error, finds=finds)
             self._settle.interrupted(attempt)
-            again_after_s = delay_s(1, self.under_way.request.retry)
+            again_after_s = delay_s(1)
         self.queue.give_back(chunk, again_after_s)
 
     def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
@@ -358,7 +358,7 @@ class Worker:
             self.under_way.unended.append(name)
             raise
         self._settle.interrupted(attempt)
-        return delay_s(1, self.under_way.request.retry)
+        return delay_s(1)
 
     async def _has_ended(self, attempt: Attempt) -> bool:
         try:

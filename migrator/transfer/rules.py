@@ -4,23 +4,27 @@ import errno
 import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from migrator.core.units import several
 from migrator.fs.rules import TEMPORARY_PREFIX
 from migrator.plan.model import TransferCost
 from migrator.report.model import SizeClass, StreamSum
-from migrator.transfer.model import FileProblem, RetryPolicy, Stopped, StopReason
+from migrator.transfer.model import FileProblem, Stopped, StopReason
 
 # A failed chunk: retry it later, split it, or give it up.
 
 
-def delay_s(failures: int, policy: RetryPolicy) -> float:
+TRIES = 3
+"""Tries of a chunk."""
+MOST_INTERRUPTIONS = 20
+"""A chunk counts as failed when its streams were killed from outside more often."""
+_LONGEST_DELAY_S = 60.0
+
+
+def delay_s(failures: int) -> float:
     """The delay of a chunk after so many failures (1: the first): exponential, bounded."""
-    return min(policy.first_delay_s * 2.0 ** (failures - 1), policy.longest_delay_s)
-
-
-# A series of low readings raises the cap by a quarter.
+    return min(2.0 ** (failures - 1), _LONGEST_DELAY_S)
 
 
 _BY_ERRNO: Mapping[int, StopReason] = {
@@ -229,51 +233,14 @@ def _hash(name: bytes) -> bytes:
 # The expected end of a copy, from the remaining work and the recent rate.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """The progress at one moment (monotonic seconds)."""
-
-    at_s: float
-    files: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """The rate over a span of time."""
-
-    files_per_s: float
-    bytes_per_s: float
-
-
-def rate_over(points: Sequence[Point], window_s: float) -> Rate | None:
-    """The rate between the newest point and the oldest within the window; None below two points or without elapsed
-    time.
-    """
-    if len(points) < 2:
-        return None
-    last = points[-1]
-    first = next(point for point in points if last.at_s - point.at_s <= window_s)
-    over_s = last.at_s - first.at_s
-    if over_s <= 0:
-        return None
-    return Rate(
-        files_per_s=max(last.files - first.files, 0) / over_s,
-        bytes_per_s=max(last.size_bytes - first.size_bytes, 0) / over_s,
-    )
-
-
-def seconds_left(files: int, size_bytes: int, rate: Rate | None) -> float | None:
+def seconds_left(files: int, size_bytes: int, *, files_per_s: float, bytes_per_s: float) -> float | None:
     """The remaining time at this rate; None if the rate does not cover the remaining work. The slower of files and
     bytes counts, since files per second bound many small files.
     """
-    needed = [0.0]
-    for left, per_s in ((files, rate.files_per_s if rate else 0.0), (size_bytes, rate.bytes_per_s if rate else 0.0)):
-        if left > 0 and per_s <= 0:
-            return None
-        if left > 0:
-            needed.append(left / per_s)
-    return max(needed)
+    left = [(one, per_s) for one, per_s in ((files, files_per_s), (size_bytes, bytes_per_s)) if one > 0]
+    if any(per_s <= 0 for _, per_s in left):
+        return None
+    return max((one / per_s for one, per_s in left), default=0.0)
 
 
 # Sums of copies by streams, grouped by one property at a time.

@@ -11,7 +11,7 @@ from migrator.transfer.attempt import Attempt, OpenAttempt, Result, intend
 from migrator.transfer.context import LOG, PassUnderWay
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict
-from migrator.transfer.rules import delay_s
+from migrator.transfer.rules import MOST_INTERRUPTIONS, TRIES, delay_s
 
 _SHOWN_STDERR_BYTES = 300
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
@@ -39,11 +39,11 @@ class Settlement:
             return None
         if result.verdict is Verdict.INTERRUPTED:
             count = self._pass.interruptions[chunk.id] = self._pass.interruptions.get(chunk.id, 0) + 1
-            if count <= self._pass.request.retry.interruptions:
+            if count <= MOST_INTERRUPTIONS:
                 self.interrupted(attempt)
                 if not result.told:
                     self._retried(chunk, f"its stream was ended by something else: {result.message}")
-                return delay_s(count, self._pass.request.retry)
+                return delay_s(count)
         if result.verdict is not Verdict.DONE:
             return self._failed(chunk, paths, attempt, result)
         if bad := (*result.bad, *result.again):
@@ -78,7 +78,7 @@ class Settlement:
             self._through_mount(chunk, paths, attempt, why)
             return None
         failures = self._count_failure(chunk)
-        if failures < self._pass.request.retry.tries:
+        if failures < TRIES:
             return self._try_again(chunk, attempt, failures, why)
         attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
         self.bad(bad)
@@ -91,7 +91,7 @@ class Settlement:
         single path gets all its tries. So finding one bad file among n costs about 2 log2(n) attempts.
         """
         failures = self._count_failure(chunk)
-        is_last = failures >= self._pass.request.retry.tries
+        is_last = failures >= TRIES
         if chunk.brick is not None and is_last:
             self._through_mount(chunk, paths, attempt, result.message)
         elif divisible(paths) and (is_last or chunk.list_path is not None):
@@ -117,7 +117,7 @@ class Settlement:
     def _try_again(self, chunk: ChunkRecord, attempt: Attempt, failures: int, why: str) -> float:
         attempt.finish(self._world, AttemptState.FAILED, ChunkState.PENDING)
         self._retried(chunk, why)
-        return delay_s(failures, self._pass.request.retry)
+        return delay_s(failures)
 
     def interrupted(self, attempt: Attempt) -> None:
         """Record an attempt that was ended from outside, with its progress: its chunk is pending again."""
@@ -144,7 +144,7 @@ class Settlement:
             if self._pass.waits_for_storage:
                 self.interrupted(attempt)
                 self._retried(chunk, f"storage of the target is lost ({words})")
-                return delay_s(1, self._pass.request.retry)
+                return delay_s(1)
         if result.stop is not None and words:
             stop, detail = result.stop
             result.stop = stop, f"{detail}; {words}" if detail else words

@@ -12,7 +12,7 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
 from migrator.plan.model import SurpriseKind
-from migrator.transfer.model import RetryPolicy, RunStopped, StopReason
+from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_filesystem import GIB
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, World, in_loop
@@ -146,10 +146,10 @@ async def test_errors_of_a_lost_target_blame_no_chunk(world: World, storage: Sto
 
     storage.come_back(20)
     world.streams.before_path = lose
-    world.streams.faults[ALICE + b"/sub/f01"] = Fault("crash", times=2)
+    world.streams.faults[ALICE + b"/sub/f01"] = Fault("crash", times=4)
     world.streams.faults[ALICE + b"/sub/f03"] = Fault("stop", times=1, stop=StopReason.IO_ERROR)
-    world.streams.faults[ALICE + b"/sub/f05"] = Fault("bad", times=1, code=errno.ECOMM)
-    await world.run(retry=RetryPolicy(tries=1))
+    world.streams.faults[ALICE + b"/sub/f05"] = Fault("bad", times=3, code=errno.ECOMM)
+    await world.run()
     assert world.is_copied()
     assert not world.attention
     assert not events(world, EventKind.POOL_STOPPED)

@@ -17,7 +17,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, ListedPath, Plan
 from migrator.transfer.context import World as Outside
 from migrator.transfer.governor import Governing
-from migrator.transfer.model import DIRECT, FileProblem, RetryPolicy, RunRequest, RunSummary
+from migrator.transfer.model import DIRECT, FileProblem, RunRequest, RunSummary
 from migrator.transfer.run import run_batches
 from tests.support import fakes
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
@@ -31,7 +31,7 @@ ALICE, BOB = b"home/alice", b"home/bob"
 LIST = "plan.chunks/batch-0001.parquet"
 
 
-REQUEST = RunRequest(plan="plan", batches=(1,), jobs=2, pid=4711, retry=RetryPolicy(tries=3), reserve_bytes=0)
+REQUEST = RunRequest(plan="plan", batches=(1,), jobs=2, pid=4711, reserve_bytes=0)
 
 
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

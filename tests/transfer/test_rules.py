@@ -4,7 +4,7 @@ import pytest
 
 from migrator.core.states import ChunkKind
 from migrator.transfer.model import choose_engine
-from migrator.transfer.rules import Point, Rate, rate_over, seconds_left
+from migrator.transfer.rules import seconds_left
 
 BOTH, ONLY_RSYNC = ("rsync", "direct"), ("rsync",)
 
@@ -40,16 +40,8 @@ def test_choice(
     assert choose_engine(requested, kind, available, from_brick=from_brick) == expected
 
 
-def test_the_rate_is_taken_over_the_window() -> None:
-    points = [Point(at_s=0.0, files=0, size_bytes=0), Point(at_s=50.0, files=10, size_bytes=100)]
-    points.append(Point(at_s=60.0, files=30, size_bytes=400))
-    assert rate_over(points, 10.0) == Rate(files_per_s=2.0, bytes_per_s=30.0)
-    assert rate_over(points, float("inf")) == Rate(files_per_s=0.5, bytes_per_s=400 / 60)
-
-
 def test_the_slower_of_files_and_bytes_counts() -> None:
-    rate = Rate(files_per_s=10.0, bytes_per_s=1000.0)
-    assert seconds_left(100, 1000, rate) == 10.0
-    assert seconds_left(10, 5000, rate) == 5.0
-    assert seconds_left(5, 10, Rate(files_per_s=0.0, bytes_per_s=10.0)) is None
-    assert seconds_left(0, 0, None) == 0.0
+    assert seconds_left(100, 1000, files_per_s=10.0, bytes_per_s=1000.0) == 10.0
+    assert seconds_left(10, 5000, files_per_s=10.0, bytes_per_s=1000.0) == 5.0
+    assert seconds_left(5, 10, files_per_s=0.0, bytes_per_s=10.0) is None
+    assert seconds_left(0, 0, files_per_s=0.0, bytes_per_s=0.0) == 0.0
