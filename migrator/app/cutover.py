@@ -35,7 +35,6 @@ from migrator.hosts.ports import Hosts
 from migrator.ledger.call import backing_up
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import SiteRecord
-from migrator.native.program import native_program
 from migrator.plan.model import Plan
 from migrator.purge.files import MountedPlaces
 from migrator.purge.model import LeadsTo
@@ -47,7 +46,6 @@ from migrator.reap.model import ARCHIVE_DIRECTORY, ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import Site, SourceSection, TargetSection
 from migrator.site.rules_links import naming_problem
-from migrator.transfer.executors import SystemExecutor
 from migrator.transfer.model import DRIVERS
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import Verification, VerifyRequest
@@ -302,14 +300,8 @@ def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
     cutover = wiring.site.cutover
     if not cutover.compare:
         return None
-    executor = SystemExecutor(
-        wiring.processes,
-        source_root=wiring.source_root,
-        target_root=wiring.target_root,
-        compiled=native_program().path,
-    )
     return Comparing(
-        timing=ConfinedTreeTiming(executor).visit,
+        timing=ConfinedTreeTiming(wiring.executor()).visit,
         samples=CatalogFileSamples(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
         records=ledger.speed_ups,
         limit_s=float(cutover.compare_limit_s),

@@ -146,6 +146,11 @@ def driving(site: Site, engine: str) -> Driving | None:
     )
     from migrator.transfer.executors import SystemExecutor
 
+    program = native_program().path
+
+    async def compiled() -> bytes:
+        return program
+
     privileged = os.geteuid() == 0
     driver = (
         Fpsync(locate_fpsync(), privileged=privileged)
@@ -156,7 +161,7 @@ def driving(site: Site, engine: str) -> Driving | None:
         LocalProcesses(),
         source_root=os.fsencode(site.source.mount),
         target_root=os.fsencode(site.target.root),
-        compiled=native_program().path,
+        compiled=compiled,
         host=OWN_HOST,
     )
     return Driving(

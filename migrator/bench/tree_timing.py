@@ -52,7 +52,7 @@ class ConfinedTreeTiming:
         OSError, ToolFailed.
         """
         os.makedirs(visit.directory, mode=0o700, exist_ok=True)
-        view = self._executor.view(visit.tree, Path(visit.directory))
+        view = self._executor.driver_view(visit.tree, Path(visit.directory))
         here, there = view.source_tree, view.target_tree
         if visit.side is Side.TARGET:
             here, there = there, here
@@ -72,7 +72,7 @@ class ConfinedTreeTiming:
         )
         reader = _Reader(side=visit.side, now_s=now_s)
         errors = bytearray()
-        completed = await self._executor.execute(
+        completed = await self._executor.drive(
             command,
             files=(),
             tree=visit.tree,

@@ -18,7 +18,7 @@ from migrator.delta.extras import search_extras, standing_verification
 from migrator.delta.model import ChangeKind, Changes, TreeChanges, WrittenMoves
 from migrator.delta.moving import carry_out_moves
 from migrator.delta.rules import deletion_problems
-from migrator.fs.model import Need, TargetCapabilities, trash_place
+from migrator.fs.model import Need, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Batch, Plan, WrittenList
@@ -150,7 +150,7 @@ class DeltaPass:
             record,
             ready,
             title=_title(record),
-            before=lambda under_way: self._move(record, under_way, ready.capabilities),
+            before=lambda under_way: self._move(record, under_way),
         )
         return replace(summary, set_apart=self.set_apart)
 
@@ -187,7 +187,7 @@ class DeltaPass:
         ready = await copying.ready(Need())
         under_way = copying.under_way(record, ready)
         try:
-            await self._move(record, under_way, ready.capabilities)
+            await self._move(record, under_way)
         finally:
             await under_way.confirmations.end()
             under_way.abandon_calls()
@@ -337,9 +337,9 @@ class DeltaPass:
         self.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {self.batch.number}", message)
         return passes.read(record.id)
 
-    async def _move(self, record: PassRecord, under_way: PassUnderWay, capabilities: TargetCapabilities) -> None:
+    async def _move(self, record: PassRecord, under_way: PassUnderWay) -> None:
         await carry_out_moves(
-            under_way, record, capabilities, title=_title(record), moves=self.deltas.moves, lists=self.deltas.move_lists
+            under_way, record, title=_title(record), moves=self.deltas.moves, lists=self.deltas.move_lists
         )
 
     def _set_state(self, *, sent: bool) -> None:

@@ -1,7 +1,7 @@
 """Applying a move list to the target: renames, and moves to the trash."""
 
 import errno
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,16 +11,14 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, show
-from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.delta.model import Gone, Rename
-from migrator.fs.model import STAGED_NAME, TRASH_NAME, TargetCapabilities, trash_place
+from migrator.fs.model import STAGED_NAME, TRASH_NAME, trash_place
 from migrator.fs.moving import MovingTarget, Standing
-from migrator.fs.ports import FileSystem
 from migrator.fs.rules import floored_time_ns
 from migrator.ledger.model import PassRecord
 from migrator.transfer.attempt import look
-from migrator.transfer.context import HealthNow, PassUnderWay
+from migrator.transfer.context import PassUnderWay
 from migrator.transfer.model import FileProblem, FileProblemKind, StopReason
 from migrator.transfer.rules import stop_reason
 
@@ -41,22 +39,6 @@ _LOOKS_AT_ONCE = 1024
 _PER_DIRECTORY = 1000
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovingWorld:
-    """Ports of `apply_moves`. `sync` returns when all earlier work is on the target's disks; `health` checks the
-    source, starting after the call. A call that takes longer than `timeout_s` has failed.
-    """
-
-    source: FileSystem
-    moves: MovingTarget
-    lists: "MoveListFiles"
-    capabilities: TargetCapabilities
-    blocking: Blocking
-    sync: Callable[[], Awaitable[None]]
-    health: Callable[[], Awaitable[HealthNow]]
-    timeout_s: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,20 +63,22 @@ class Moved:
     stop: tuple[StopReason, str] | None = None
 
 
-async def apply_moves(world: MovingWorld, *, move_list: str, digest: str, place: str) -> Moved:
+async def apply_moves(
+    under_way: PassUnderWay, moves: MovingTarget, lists: "MoveListFiles", *, move_list: str, digest: str, place: str
+) -> Moved:
     """Apply the rest of a move list; if it returns without a stop, all of it is durable.
 
     `place` is the pass's own in the trash, always the same for one list. May be called again after any crash, but not
     concurrently, nor after the chunks of the pass have begun. The caller has checked both mounts. Raises Refused if the
     list does not have this digest, or the trash cannot be used.
     """
-    if world.lists.digest(move_list) != digest:
+    if lists.digest(move_list) != digest:
         raise Refused(
             f"the move list {move_list!r} is not the one that its delta pass was begun with",
             cause="the state directory was changed while the pass was in progress",
             hint="bring the state directory back as it was",
         )
-    carrying = _Carrying(world, move_list, place)
+    carrying = _Carrying(under_way, moves, lists, move_list, place)
     try:
         await carrying.carry_out()
     except _StepStopped as stopped:
@@ -114,9 +98,13 @@ _StillThere = tuple[Gone, EntryType]
 
 
 class _Carrying:
-    def __init__(self, world: MovingWorld, move_list: str, place: str) -> None:
-        self._world = world
-        self._moves = world.moves
+    def __init__(
+        self, under_way: PassUnderWay, moves: MovingTarget, lists: "MoveListFiles", move_list: str, place: str
+    ) -> None:
+        self._pass = under_way
+        self._world = under_way.world
+        self._moves = moves
+        self._lists = lists
         self._list = move_list
         self._place = place
         self._staged = b"/".join((TRASH_NAME, place.encode("ascii"), STAGED_NAME))
@@ -150,7 +138,7 @@ class _Carrying:
         return self._moves.look(self._staged) is not None, self._moves.look(self._mark) is not None
 
     def _renames(self) -> Iterator[tuple[int, Rename]]:
-        for number, rename in enumerate(self._world.lists.renames(self._list)):
+        for number, rename in enumerate(self._lists.renames(self._list)):
             self._check(rename.tree, rename.old)
             self._check(rename.tree, rename.new)
             yield number, rename
@@ -233,12 +221,12 @@ class _Carrying:
             return False
         if seen.type is not EntryType.FILE:
             return True
-        times_ns = (rename.mtime_ns, floored_time_ns(rename.mtime_ns, self._world.capabilities))
+        times_ns = (rename.mtime_ns, floored_time_ns(rename.mtime_ns, self._pass.capabilities))
         return seen.size_bytes == rename.size_bytes and seen.mtime_ns in times_ns
 
     async def _trash_gone(self) -> None:
         """Move vanished paths to the trash, if the source now proves their absence."""
-        vanished = iter(self._world.lists.gone(self._list))
+        vanished = iter(self._lists.gone(self._list))
         while block := list(islice(vanished, _LOOKS_AT_ONCE)):
             for gone in block:
                 self._check(gone.tree, gone.path)
@@ -285,7 +273,7 @@ class _Carrying:
                 self.moved.trashed += 1
 
     async def _check_health(self) -> None:
-        health = await self._world.health()
+        health = await self._pass.health.begun_after_now()
         if against := health.problems or health.doubts:
             raise _StepStopped(
                 StopReason.SOURCE_UNHEALTHY, f"nothing can be known to have vanished: {'; '.join(against)}"
@@ -304,14 +292,14 @@ class _Carrying:
     async def _call(self, what: str, work: Callable[[], T], *, stuck: StopReason = StopReason.TARGET_STUCK) -> T:
         try:
             with _saying(what):
-                return await self._world.blocking(work, timeout_s=self._world.timeout_s)
+                return await self._world.blocking(work, timeout_s=self._pass.request.stall_timeout_s)
         except TimeoutError as error:
             raise _StepStopped(stuck, f"{what}: it takes too long") from error
 
     async def _sync(self) -> None:
         try:
             with _saying("syncing the target"):
-                await self._world.sync()
+                await self._pass.sync.begun_after_now()
         except TimeoutError as error:
             raise _StepStopped(StopReason.TARGET_STUCK, "syncing the target: it takes too long") from error
 
@@ -340,7 +328,6 @@ _NOT_RENAMED = "renamed on the source, and not found as it was on the target: th
 async def carry_out_moves(
     under_way: PassUnderWay,
     record: PassRecord,
-    capabilities: TargetCapabilities,
     *,
     title: str,
     moves: MovingTarget,
@@ -354,16 +341,9 @@ async def carry_out_moves(
     if record.moved_at_s is not None or record.move_list is None:
         return
     moved = await apply_moves(
-        MovingWorld(
-            source=world.source,
-            moves=moves,
-            lists=lists,
-            capabilities=capabilities,
-            blocking=world.blocking,
-            sync=under_way.sync.begun_after_now,
-            health=under_way.health.begun_after_now,
-            timeout_s=under_way.request.stall_timeout_s,
-        ),
+        under_way,
+        moves,
+        lists,
         move_list=record.move_list,
         digest=record.move_list_digest or "",
         place=trash_place(record.started_at_s, batch, record.kind.value, record.number),

@@ -5,7 +5,7 @@ import errno
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
@@ -23,9 +23,6 @@ from migrator.transfer.lanes import Routes
 from migrator.transfer.meter import Meter
 from migrator.transfer.ports import ChunkWork, Engine, Executor, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
-
-if TYPE_CHECKING:
-    from migrator.transfer.executors import SystemExecutor
 
 Stop = tuple[model.StopReason, str]
 """The reason for stopping the pool of streams, and the detail."""
@@ -116,7 +113,7 @@ class Stream(OpenAttempt):
         chunk: model.ChunkRecord,
         *,
         slot: int,
-        executor: "Executor | SystemExecutor",
+        executor: Executor,
         engine: str,
         command: Command | None,
     ) -> None:

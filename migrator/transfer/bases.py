@@ -84,14 +84,16 @@ def pass_number(passes: "PassRecords", plan: Plan, batch: Batch, kind: PassKind)
 
 
 def part_of(plan: Plan, batch: Batch, trees: Collection[bytes]) -> Batch:
-    """A batch with only these trees and their usage in the plan. Its chunk list is still that of all trees."""
+    """A batch with only these trees and their usage in the plan. Its chunk list is still that of all trees. Like every
+    batch, it does not count the trees' own directories; their usage does.
+    """
     usages = [usage for usage in plan.ranking if usage.tree.path in trees]
     return replace(
         batch,
         trees=tuple(tree for tree in batch.trees if tree.path in trees),
         size_bytes=sum(usage.size_bytes for usage in usages),
         files=sum(usage.files for usage in usages),
-        directories=sum(usage.directories for usage in usages),
+        directories=sum(usage.directories - 1 for usage in usages),
     )
 
 

@@ -20,6 +20,7 @@ from migrator.fs.model import Need
 from migrator.hosts.ports import Command
 from migrator.transfer.attempt import Stream, Unended, remove_before_stream, sync_problem
 from migrator.transfer.context import LOG, PassUnderWay
+from migrator.transfer.executors import stream_activity
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
 from migrator.transfer.ports import DriverWork, Driving
@@ -39,7 +40,7 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> None:
     Raises CancelledError after all processes of the driver have ended.
     """
     passes = under_way.world.ledger.passes
-    meter = Meter(under_way, (ChunkKind.TREE,), passes.totals(under_way.pass_id), activity=driving.executor.activity)
+    meter = Meter(under_way, (ChunkKind.TREE,), passes.totals(under_way.pass_id), activity=stream_activity)
     step = _Step(under_way, driving, meter)
     watching = asyncio.create_task(meter.watch())
     try:
@@ -105,7 +106,7 @@ class _Step:
         governor = self._pass.governor
         try:
             directory = states.fresh(chunk.pass_id, chunk.number)
-            view = driving.executor.view(chunk.tree, directory)
+            view = driving.executor.driver_view(chunk.tree, directory)
             if (refusal := driving.driver.refusal(view)) is not None:
                 self._leave_out(chunk, refusal)
                 return None
@@ -140,7 +141,7 @@ class _Step:
         stream = Stream(self._pass, self._meter, chunk, slot=1, executor=executor, engine=self._name, command=command)
         LOG.info("driver begins", extra={"tree": chunk.tree, "attempt": stream.id, "driver": self._name})
         directory = self._driving.states.directory(chunk.pass_id, chunk.number)
-        start = partial(executor.execute, files=self._driving.driver.files, directory=directory)
+        start = partial(executor.drive, files=self._driving.driver.files, directory=directory)
         try:
             outcome = await stream.follow(command, start, reader, trouble=lambda: reader.trouble)
             if outcome.verdict not in (Verdict.STOP, Verdict.INTERRUPTED) and (

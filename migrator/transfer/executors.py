@@ -23,31 +23,13 @@ HostLost and ToolFailed.
 
 _PROBE_TIMEOUT_S = 30.0
 
-# The common parts of executors: the confinement, and the end of a process tree.
-
 
 def _beneath(root: bytes, tree: bytes) -> bytes:
     return root.rstrip(b"/") + b"/" + tree if tree else root
 
 
-def _jail(compiled: bytes, parent: int, *, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
-    """The beginning of a confined command; the visible files and `--` follow."""
-    source_root, target_root = roots
-    return (
-        *(compiled, b"confine", b"--parent", b"%d" % parent),
-        *(b"--source-root", source_root, b"--target-root", target_root, b"--tree", tree),
-    )
-
-
 def _shown(files: Sequence[bytes]) -> tuple[bytes, ...]:
     return (*(word for file in files for word in (b"--file", file)), b"--")
-
-
-async def _end(processes: Processes, tokens: Sequence[str], grace_s: float) -> Sequence[str]:
-    """End all processes with these tokens; returns the tokens of those that could not be ended. Raises HostLost."""
-    alive = await processes.survivors(tokens) if tokens else ()
-    ended = await asyncio.gather(*(processes.end(token, grace_s=grace_s) for token in alive))
-    return [token for token, gone in zip(alive, ended, strict=True) if not gone]
 
 
 # On any host, confined to one tree.
@@ -101,17 +83,22 @@ class HostExecutor:
         Raises ToolFailed if the program, or one of its libraries, is missing; HostLost, with `in_doubt` if a part of
         the stream may still run.
         """
-        processes, (_, target_root) = self._host.processes, self._roots
-        started = command
-        if self.confined:
-            started = replace(command, argv=(*await self._jailed(program, self._roots, tree), *command.argv))
-        if target_root:
+        jail = await self._jailed(program, self._roots, tree) if self.confined else ()
+        if target_root := self._roots[1]:
             # The confinement reports errors of the target, and `sync` raises them.
             with suppress(OSError):
                 await self._host.watch_sync(target_root)
-        completed = await processes.stream(started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
+        return await self._run(command, jail, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
+
+    async def _run(
+        self, command: Command, jail: Sequence[bytes], *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
+    ) -> Completed:
+        started = replace(command, argv=(*jail, *command.argv))
+        completed = await self._host.processes.stream(
+            started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr
+        )
         try:
-            await _end(processes, [command.token] if command.token is not None else (), self._grace_s)
+            await self.end_orphans([command.token] if command.token is not None else ())
         except HostLost as error:
             raise HostLost(error.message, cause=error.cause, hint=error.hint, in_doubt=True) from error
         return completed
@@ -120,7 +107,10 @@ class HostExecutor:
         """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended. Raises
         HostLost: then their state is unknown.
         """
-        return await _end(self._host.processes, tokens, self._grace_s)
+        processes = self._host.processes
+        alive = await processes.survivors(tokens) if tokens else ()
+        ended = await asyncio.gather(*(processes.end(token, grace_s=self._grace_s) for token in alive))
+        return [token for token, gone in zip(alive, ended, strict=True) if not gone]
 
     async def sync(self) -> None:
         """Sync the target's file system on that host. Raises OSError, HostLost."""
@@ -151,7 +141,15 @@ class HostExecutor:
                 hint=f'let ssh log in as root: [source.hosts."{self.host}"] ssh = "root@{self.host}"',
             )
         files = await self._host.files_of(program)
-        return (*_jail(await self._compiled(), facts.process_id, roots=roots, tree=tree), *_shown(files))
+        return (*await self._jail(facts.process_id, roots, tree), *_shown(files))
+
+    async def _jail(self, parent: int, roots: tuple[bytes, bytes], tree: bytes) -> tuple[bytes, ...]:
+        """The beginning of a confined command; the visible files and `--` follow."""
+        source_root, target_root = roots
+        return (
+            *(await self._compiled(), b"confine", b"--parent", b"%d" % parent),
+            *(b"--source-root", source_root, b"--target-root", target_root, b"--tree", tree),
+        )
 
 
 class LocalExecutor(HostExecutor):
@@ -193,43 +191,22 @@ _VISIBLE = (b"/usr/", b"/bin/", b"/sbin/")
 _STREAMS = (b"rsync", b"fpart")
 
 
-class SystemExecutor:
-    """Runs drivers as root in a namespace that holds one tree of each side, the installed programs, and the driver's
-    own directory (`native/src/confine.c`). Without root, drivers cannot be confined and need not be.
+class SystemExecutor(LocalExecutor):
+    """Also runs drivers, in a namespace that holds one tree of each side, the installed programs, and the driver's own
+    directory (`native/src/confine.c`).
     """
-
-    def __init__(
-        self,
-        processes: Processes,
-        *,
-        source_root: bytes,
-        target_root: bytes,
-        compiled: bytes,
-        host: str = "localhost",
-        grace_s: float = 5.0,
-    ) -> None:
-        """`compiled` is the path of the confining program."""
-        self._processes = processes
-        self.host = host
-        self._grace_s = grace_s
-        self._confined = os.geteuid() == 0
-        self._roots = source_root, target_root
-        self._compiled = compiled
-        self.activity = stream_activity
 
     @property
     def boot_id(self) -> str:
         """Identifies the current boot of the machine."""
         return proc.boot_id()
 
-    def view(self, tree: bytes, directory: Path) -> DriverView:
+    def driver_view(self, tree: bytes, directory: Path) -> DriverView:
         """The location of a tree, and of the driver's directory, as the driver sees them."""
-        if self._confined:
-            return DriverView(source_tree=b"/source", target_tree=b"/target", work=b"/work")
-        source_tree, target_tree = (_beneath(root, tree) for root in self._roots)
-        return DriverView(source_tree=source_tree, target_tree=target_tree, work=os.fsencode(directory))
+        seen, work = self.view(tree), b"/work" if self.confined else os.fsencode(directory)
+        return DriverView(source_tree=seen.source_tree, target_tree=seen.target_tree, work=work)
 
-    async def execute(
+    async def drive(
         self,
         command: Command,
         *,
@@ -241,19 +218,11 @@ class SystemExecutor:
         on_stderr: OnOutput,
     ) -> Completed:
         """Run a driver. All of its processes have ended when this returns, unless one hangs in the kernel."""
-        started = command
-        if self._confined:
-            elsewhere = [path for path in files if not path.startswith(_VISIBLE)]
-            jail = _jail(self._compiled, os.getpid(), roots=self._roots, tree=tree)
-            prefix = (*jail, b"--system", os.fsencode(directory), *_shown(elsewhere))
-            started = replace(command, argv=(*prefix, *command.argv))
-        completed = await self._processes.stream(started, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
-        await self.end_orphans([command.token] if command.token is not None else ())
-        return completed
-
-    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended."""
-        return await _end(self._processes, tokens, self._grace_s)
+        jail: tuple[bytes, ...] = ()
+        if self.confined:
+            shown = _shown([path for path in files if not path.startswith(_VISIBLE)])
+            jail = (*await self._jail(os.getpid(), self._roots, tree), b"--system", os.fsencode(directory), *shown)
+        return await self._run(command, jail, on_start=on_start, on_stdout=on_stdout, on_stderr=on_stderr)
 
 
 def stream_activity(tokens: Sequence[str]) -> Mapping[str, int]:

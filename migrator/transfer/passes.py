@@ -146,7 +146,7 @@ def check_of_trees(
     for usage in plan.ranking:
         if (tree := usage.tree.path) not in trees:
             continue
-        files += usage.files + usage.directories + 1
+        files += usage.files + usage.directories
         earlier = earlier_verifications(ledger.verifications.covering(tree), wanted) if wanted else ()
         # An earlier verification proves everything except the paths sent since.
         size_bytes += (

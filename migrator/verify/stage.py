@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets
@@ -167,8 +167,6 @@ def _check_request(request: VerifyRequest, ledger: "Ledger", own: "Ledger") -> _
     trees = _chosen_trees(request, batch)
     if trees:
         batch = part_of(plan, batch, trees)
-        # The ranking counts the root of a tree, a batch does not.
-        batch = replace(batch, directories=batch.directories - len(trees))
     return site, site.capabilities, state, batch, trees
 
 

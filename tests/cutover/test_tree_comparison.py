@@ -18,7 +18,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import SystemExecutor
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site
-from tests.support.native_builds import built
+from tests.support.native_builds import placing
 
 pytestmark = pytest.mark.needs_root
 
@@ -46,7 +46,7 @@ def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 12
         LocalProcesses(),
         source_root=os.fsencode(trees / "source"),
         target_root=os.fsencode(trees / "target"),
-        compiled=os.fsencode(built()),
+        compiled=placing(),
     )
     wanted = TreeVisit(
         side=side,

@@ -4,13 +4,14 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 from migrator.core.entry import EntryType
 from migrator.delta.model import Gone, Rename, WrittenMoves
-from migrator.delta.moving import Moved, MovingWorld, apply_moves
+from migrator.delta.moving import Moved, apply_moves
 from migrator.fs.model import TRASH_NAME, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.transfer.context import HealthNow
@@ -116,19 +117,16 @@ class MoveWorld:
         new = [Gone(tree=TREE, path=_full(name), type=type, names=count) for name in names]
         self.lists.kept_gone = [*self.lists.kept_gone, *new]
 
-    def apply(self, **changes: Any) -> Moved:
-        moves: Any = self.moves
-        world = MovingWorld(
-            source=self.source,
-            moves=moves,
-            lists=cast("Any", self.lists),
+    def apply(self) -> Moved:
+        under_way: Any = SimpleNamespace(
+            world=SimpleNamespace(source=self.source, blocking=inline),
+            request=SimpleNamespace(stall_timeout_s=60.0),
             capabilities=self.capabilities,
-            blocking=inline,
-            sync=self._sync,
-            health=self._health,
-            timeout_s=60.0,
+            sync=SimpleNamespace(begun_after_now=self._sync),
+            health=SimpleNamespace(begun_after_now=self._health),
         )
-        moved = asyncio.run(apply_moves(replace(world, **changes), move_list="list", digest="d", place=PLACE))
+        moves, lists = cast("Any", self.moves), cast("Any", self.lists)
+        moved = asyncio.run(apply_moves(under_way, moves, lists, move_list="list", digest="d", place=PLACE))
         assert self.moves.real.look(TREE) is not None
         return moved
 

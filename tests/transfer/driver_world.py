@@ -29,7 +29,7 @@ from migrator.transfer.ports import Driving
 from migrator.transfer.run_files import RunFiles
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeChunkLists, FakeProgress, inline
-from tests.support.native_builds import built
+from tests.support.native_builds import placing
 from tests.support.plans import small_plan
 from tests.support.records import site_record
 from tests.support.snapshots import names_of
@@ -182,7 +182,7 @@ class DriverWorld:
             LocalProcesses(grace_s=2.0),
             source_root=os.fsencode(self.source),
             target_root=os.fsencode(self.target),
-            compiled=os.fsencode(built()),
+            compiled=placing(),
         )
         executor.boot = self.boot_id
         driving = Driving(

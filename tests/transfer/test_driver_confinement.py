@@ -10,7 +10,7 @@ import pytest
 from migrator.hosts.ports import Command
 from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import SystemExecutor
-from tests.support.native_builds import built
+from tests.support.native_builds import placing
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -35,12 +35,12 @@ class Place:
             LocalProcesses(grace_s=2.0),
             source_root=os.fsencode(self.root / "source"),
             target_root=os.fsencode(self.root / "target"),
-            compiled=os.fsencode(built()),
+            compiled=placing(),
         )
 
     async def run(self, script: str) -> tuple[int, str, str]:
         out, err = bytearray(), bytearray()
-        completed = await self.executor().execute(
+        completed = await self.executor().drive(
             Command(argv=(b"/bin/sh", b"-c", script.encode()), timeout_s=120),
             files=(),
             tree=TREE,

@@ -16,6 +16,7 @@ from migrator.plan.model import Chunk
 from migrator.render.text import to_json, to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
+from migrator.transfer.bases import part_of
 from migrator.transfer.model import ConvergenceOutcome, Decision, FreezeCheck, PassLimits, StreamCounters
 from migrator.transfer.passes import check_of_trees, judge_passes
 from migrator.verify.model import DigestPolicy
@@ -172,6 +173,14 @@ def test_the_freeze_is_compared_with_the_one_after_the_pass_before(ledger: Ledge
     assert [one.prediction for one in records] == [first.prediction, second.prediction]
     assert second.prediction is not None
     assert second.prediction.churn_files_per_h == pytest.approx((2 * 400 / 60 * HOUR_S + 200) / 3)
+
+
+def test_the_directory_of_a_tree_is_counted_once(ledger: Ledger) -> None:
+    """The usage of a tree counts its own directory, a batch does not, and a verification compares it."""
+    plan = small_plan()
+    usage = next(usage for usage in plan.ranking if usage.tree.path == TREE)
+    assert part_of(plan, plan.batches[0], [TREE]).directories == usage.directories - 1
+    assert check_of_trees(ledger, plan, 1, [TREE]).files == usage.files + usage.directories
 
 
 def test_the_freeze_verifies_what_was_sent_since_the_last_verification(ledger: Ledger) -> None:
