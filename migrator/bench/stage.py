@@ -15,7 +15,7 @@ from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
-from migrator.core.tasks import to_the_end
+from migrator.core.tasks import task_group, to_the_end
 from migrator.ledger.locks import Locks
 
 if TYPE_CHECKING:
@@ -288,16 +288,11 @@ class _Bench:
     ) -> list[model.HostRun]:
         seed, token = self.record.seed, self.record.token
         perform = self.world.workloads.perform
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(perform(one, step, seed=seed, start_at_s=start_at_s, token=token))
-                    for one in directories
-                ]
-        except BaseExceptionGroup as errors:
-            # The program's own error, unless there is a worse one.
-            found, rest = errors.split(MigratorError)
-            raise (errors if found is None or rest is not None else found.exceptions[0]) from errors
+        async with task_group() as group:
+            tasks = [
+                group.create_task(perform(one, step, seed=seed, start_at_s=start_at_s, token=token))
+                for one in directories
+            ]
         return [task.result() for task in tasks]
 
     async def _remove(self, directories: Sequence[WorkDirectory]) -> None:

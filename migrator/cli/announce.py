@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from migrator.cli.call import Choice, batches, open_plan, open_wiring, present, run_to_end, users, verb
+from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import Event, EventKind, Severity
@@ -39,8 +39,7 @@ class Moment(click.ParamType[float]):
 
 
 @click.command("announce")
-@batches
-@users
+@choices
 @click.option(
     "--begins",
     "begins_at_s",
@@ -87,8 +86,7 @@ def announce_command(
 
 
 @click.command("backup")
-@batches
-@users
+@choices
 @click.option(
     "--began",
     "began_at_s",

@@ -1,6 +1,7 @@
 """`bench`: the field's benchmarks, on the source, the target and any other mounted file system."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ _scale = click.option(
     show_default=True,
     help="Counts and sizes relative to the published ones.",
 )
+_SUITES = click.Choice([name.value for name in bench_model.SuiteName])
+_suite = partial(click.option, "--suite", "suites", type=_SUITES, multiple=True)
 
 
 @click.group("bench")
@@ -43,14 +46,7 @@ def bench() -> None:
 
 
 @bench.command("run")
-@click.option(
-    "--suite",
-    "suites",
-    type=click.Choice([name.value for name in bench_model.SuiteName]),
-    multiple=True,
-    required=True,
-    help="Suite to run; repeatable.",
-)
+@_suite(required=True, help="Suite to run; repeatable.")
 @_on
 @_scale
 @click.option(
@@ -132,13 +128,7 @@ def list_command(invocation: Invocation, *, scale: float) -> ExitCode:
 
 @bench.command("compare")
 @click.argument("numbers", metavar="[NUMBER...]", type=int, nargs=-1)
-@click.option(
-    "--suite",
-    "suites",
-    type=click.Choice([name.value for name in bench_model.SuiteName]),
-    multiple=True,
-    help="Compare only this suite; repeatable.",
-)
+@_suite(help="Compare only this suite; repeatable.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Also write an HTML page with charts.")
 @verb
 def compare_command(

@@ -172,7 +172,7 @@ def _defect(invocation: Invocation) -> MigratorError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What the options of `batches` and `users` choose."""
+    """What the options of `choices` choose."""
 
     plan_name: str | None
     numbers: tuple[int, ...]
@@ -210,7 +210,7 @@ class Choice:
 def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     """Turn a function that takes the invocation and options and returns an exit code into a verb.
 
-    Adds `--json`, gives the options of `batches` and `users` as one `choice`, and turns errors into messages and exit codes, never tracebacks.
+    Adds `--json`, gives the options of `choices` as one `choice`, and turns errors into messages and exit codes, never tracebacks.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -325,34 +325,24 @@ def name_plans(ledger: "Ledger", names: Iterable[str]) -> None:
 plan_option = click.option("--plan", "plan_name", metavar="NAME", help="Plan (default: the active one).")
 
 
-def batches(function: Callable[..., None]) -> Callable[..., None]:
-    """Which batches of which plan: `--user-batch` or `--all`, and `--plan`."""
-    function = plan_option(function)
-    function = click.option(
-        "--all",
-        "every",
-        is_flag=True,
-        help="All batches of the plan, in sequence.",
-    )(function)
-    return click.option(
-        "--user-batch",
-        "numbers",
-        type=int,
-        multiple=True,
-        metavar="N",
-        help="Batch of the plan; repeatable.",
-    )(function)
-
-
-def users(function: Callable[..., None]) -> Callable[..., None]:
-    """Which users' trees: `--user`, which excludes the options of `batches`."""
-    return click.option(
-        "--user",
-        "users",
-        multiple=True,
-        metavar="NAME",
-        help="Trees of this user, in any batch; repeatable; excludes --user-batch and --all.",
-    )(function)
+def choices(function: Callable[..., None]) -> Callable[..., None]:
+    """Which trees of which plan: `--user-batch`, `--all` or `--user`, and `--plan`. They come as one `choice`."""
+    for option in (
+        click.option(
+            "--user",
+            "users",
+            multiple=True,
+            metavar="NAME",
+            help="Trees of this user, in any batch; repeatable; excludes --user-batch and --all.",
+        ),
+        plan_option,
+        click.option("--all", "every", is_flag=True, help="All batches of the plan, in sequence."),
+        click.option(
+            "--user-batch", "numbers", type=int, multiple=True, metavar="N", help="Batch of the plan; repeatable."
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def chosen_trees(plan: Plan, users: Sequence[str]) -> Mapping[int, tuple[UserTree, ...]]:

@@ -8,7 +8,7 @@ import click
 from migrator import app
 from migrator.app.cutover import cutover_world, pass_engine
 from migrator.app.transfer import run_request
-from migrator.cli.call import Choice, batches, chosen_trees, name_plans, open_site, present, run_shown, users, verb
+from migrator.cli.call import Choice, choices, chosen_trees, name_plans, open_site, present, run_shown, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.entry import UserTree
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("cutover")
-@batches
-@users
+@choices
 @click.option("-n", "--dry-run", is_flag=True, help="Run the preflight checks, show predicted freezes, change nothing.")
 @click.option(
     "--accept-freeze",
@@ -49,8 +48,7 @@ def cutover_command(
 
 
 @click.command("rollback")
-@batches
-@users
+@choices
 @click.option("-n", "--dry-run", is_flag=True, help="Show the first step; change nothing.")
 @click.option(
     "--overwrite-source",

@@ -8,7 +8,7 @@ import click
 
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, batches, chosen_trees, open_plan, open_wiring, present, run_shown, users, verb
+from migrator.cli.call import Choice, choices, chosen_trees, open_plan, open_wiring, present, run_shown, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command("purge")
-@batches
-@users
+@choices
 @click.option("-n", "--dry-run", is_flag=True, help="Make the same decisions, change nothing, print the checksum.")
 @click.option(
     "--confirm",

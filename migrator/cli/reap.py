@@ -10,7 +10,6 @@ import click
 from migrator.app.cutover import archiving_world, restoring_world
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
-from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Refused
 from migrator.fs.ports import FileSystem
@@ -117,8 +116,7 @@ def release_command(
 
 
 @reap.command("archive")
-@users
-@call.batches
+@call.choices
 @call.verb
 def archive_command(
     invocation: Invocation,

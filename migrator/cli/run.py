@@ -10,7 +10,6 @@ from migrator import app
 from migrator.app.hosts import probe_world, reached, window_standings
 from migrator.app.transfer import deltas_of, governing_of, lanes_of, run_request, run_world
 from migrator.cli import call
-from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.progress import Progress
@@ -23,8 +22,7 @@ from migrator.transfer.run import run_batches
 
 
 @click.command("run")
-@call.batches
-@users
+@call.choices
 @click.option("--recopy", is_flag=True, help="Send every file again, even if size and times match.")
 @click.option("-n", "--dry-run", is_flag=True, help="Make the same decisions, change nothing.")
 @click.option(

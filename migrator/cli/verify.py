@@ -11,7 +11,6 @@ from migrator import app
 from migrator.app.cutover import carrying_back, rollbacks, verification
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
-from migrator.cli.call import users
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
@@ -34,8 +33,7 @@ SAMPLE_SEED = 1
 
 
 @click.command("verify")
-@call.batches
-@users
+@call.choices
 @click.option(
     "--carry",
     is_flag=True,

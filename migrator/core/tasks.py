@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from migrator.core.errors import MigratorError
@@ -92,6 +93,23 @@ async def _outlast(task: "asyncio.Task[Any]") -> asyncio.CancelledError | None:
         except asyncio.CancelledError as error:
             cancelled = error
     return cancelled
+
+
+@asynccontextmanager
+async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group that raises one error instead of a group: a MigratorError if there is one, otherwise the first."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as errors:
+        raise _one_of(errors) from errors
+
+
+def _one_of(error: BaseException) -> BaseException:
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = [_one_of(one) for one in error.exceptions]
+    return next((leaf for leaf in leaves if isinstance(leaf, MigratorError)), leaves[0])
 
 
 def drop_error(future: "asyncio.Future[Any]") -> None:

@@ -8,7 +8,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any
 
 import xxhash
 
@@ -128,13 +128,7 @@ def problem_of(path: bytes, operation: str, error: OSError) -> ScanProblem:
 _READ_BYTES = 4 * 1024 * 1024
 
 
-class _Hash(Protocol):
-    def update(self, data: memoryview, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-
-DIGEST_ALGORITHMS: Mapping[str, Callable[[], _Hash]] = {
+DIGEST_ALGORITHMS: Mapping[str, Callable[[], Any]] = {
     "xxh3_128": xxhash.xxh3_128,
     "blake2b": hashlib.blake2b,
     "sha256": hashlib.sha256,

@@ -7,8 +7,8 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
@@ -44,8 +44,7 @@ _NODES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
+class _Facts(NamedTuple):
     """The copied facts besides content."""
 
     stat: os.stat_result

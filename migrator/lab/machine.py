@@ -1,6 +1,5 @@
 """Mounts, loop devices, namespaces and processes of this machine, and programs that a lab runs."""
 
-import asyncio
 import os
 import shutil
 import stat
@@ -8,8 +7,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from migrator.core.clock import Clock
-from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.errors import ToolFailed
 from migrator.core.paths import is_beneath, show
+from migrator.core.tasks import task_group
 from migrator.fs.model import Mount, parse_mountinfo
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.lab.model import LabHost
@@ -166,15 +166,9 @@ async def until(
 
 async def all_of(work: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Run all at once; when one fails the others are cancelled and its error is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as errors:
-        for error in errors.exceptions:
-            if isinstance(error, MigratorError | OSError):
-                raise error from errors
-        raise
+    async with task_group() as group:
+        for one in work:
+            group.create_task(one)
 
 
 def remove_tree(path: bytes) -> None:

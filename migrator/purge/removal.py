@@ -18,7 +18,7 @@ from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, parent
 from migrator.core.progress import Progress, PurgeProgress
-from migrator.core.tasks import Blocking
+from migrator.core.tasks import Blocking, task_group
 from migrator.core.units import NS_PER_S, several
 from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, PurgeSum
 from migrator.cutover.writers import WriterSearch
@@ -559,15 +559,12 @@ class Removal:
         """Remove every path that may be removed. May be called once; a new one resumes after a stop or a crash."""
         self._raised.update(await asyncio.to_thread(self.call.world.places.raised, parent(self.placed.at)))
         self._waiting.append(_Directory(self.placed.at, None))
-        async with _progress_shown(
-            self.call, self.found, lambda: self.found.removed, user=user, step="removing", total=total
+        async with (
+            _progress_shown(self.call, self.found, lambda: self.found.removed, user=user, step="removing", total=total),
+            task_group() as group,
         ):
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for _ in range(self.call.request.workers):
-                        group.create_task(self._take_directories())
-            except BaseExceptionGroup as errors:
-                raise _first(errors) from None
+            for _ in range(self.call.request.workers):
+                group.create_task(self._take_directories())
         return self.found
 
     async def _take_directories(self) -> None:
@@ -725,9 +722,3 @@ class Removal:
     def _keep(self, directory: _Directory, path: bytes, words: str) -> None:
         directory.keeps = True
         self.found.keep(self._known_as(path), words)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that came first; it cancelled the group."""
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

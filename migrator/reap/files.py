@@ -273,7 +273,8 @@ class OpenMember:
             same_content = content_facts(now) == (then.size_bytes, then.mtime_ns, then.ctime_ns)
             if not same_file or not same_content or self._read_bytes != then.size_bytes:
                 return _changed(then.path)
-        return self._hasher.digest()
+        digest: bytes = self._hasher.digest()
+        return digest
 
     def close(self) -> None:
         """Release the file. May be called again."""

@@ -22,7 +22,7 @@ from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.report import model, rules
 from migrator.report.rules_forecast import forecast_copy, slot_width_s, slots_of
-from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan
+from migrator.report.status import IsGone, first_start, read_done, read_status, trees_by_plan, work_between
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -161,19 +161,11 @@ def _compared(ledger: "Ledger", facts: model.ReportFacts, earlier: model.Earlier
             plan=None if status.plan is None else status.plan.name,
             overall=status.overall,
             forecast=facts.forecast,
-            before=_work_between(ledger, first_s, earlier.at_s),
-            after=_work_between(ledger, earlier.at_s, status.at_s),
+            # A sample covers the time before it: one taken at the begin of a span belongs to the earlier span.
+            before=work_between(ledger, math.nextafter(first_s, math.inf), earlier.at_s),
+            after=work_between(ledger, math.nextafter(earlier.at_s, math.inf), status.at_s),
         ),
     )
-
-
-def _work_between(ledger: "Ledger", from_s: float, to_s: float) -> model.ThroughputPoint | None:
-    if to_s <= from_s:
-        return None
-    # A sample covers the time before it: one taken at `from_s` belongs to the earlier span.
-    first_s = math.nextafter(from_s, to_s)
-    point = rules.together(ledger.facts.throughput(from_s=first_s, to_s=to_s, span_s=2.0 * (to_s - from_s)))
-    return None if point is None else replace(point, at_s=to_s, span_s=to_s - from_s)
 
 
 def _done(ledger: "Ledger", status: model.StatusFacts) -> tuple[model.DonePoint, ...]:

@@ -115,37 +115,26 @@ class Shared(Generic[_Read]):
             return self._found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Page:
-    """A rendered report: as a page, as JSON, and for the health check."""
-
-    html: bytes
-    policy: str
-    document: bytes
-    health: Mapping[str, object]
-
-
 def report_routes(read: Callable[[], ReportFacts], *, interval_s: float) -> dict[str, Route]:
     """The report as a page that refreshes itself and as JSON, and a health check."""
     shared = Shared(lambda: _render(read(), interval_s), interval_s=interval_s / 2)
 
-    def page() -> Answer:
-        found = shared.newest()
-        return Answer(content_type=_HTML, body=found.html, headers={"Content-Security-Policy": found.policy})
-
     def health() -> Answer:
         try:
-            status, found = 200, shared.newest().health
+            return shared.newest()["/healthz"]
         except MigratorError:
-            status, found = 503, {"status": "failed"}
-        return Answer(status=status, content_type=_JSON, body=f"{json.dumps(found)}\n".encode())
+            return _json({"status": "failed"}, status=503)
 
     return {
-        "/": Route(answer=page),
-        "/report.json": Route(answer=lambda: Answer(content_type=_JSON, body=shared.newest().document)),
+        "/": Route(answer=lambda: shared.newest()["/"]),
+        "/report.json": Route(answer=lambda: shared.newest()["/report.json"]),
         "/healthz": Route(answer=health, open_to_all=True),
         "/favicon.ico": Route(answer=lambda: Answer(status=204), open_to_all=True),
     }
+
+
+def _json(value: Mapping[str, object], *, status: int = 200) -> Answer:
+    return Answer(status=status, content_type=_JSON, body=f"{json.dumps(value)}\n".encode())
 
 
 def metrics_routes(read: Callable[[], Sequence[MetricFamily]]) -> dict[str, Route]:
@@ -154,19 +143,21 @@ def metrics_routes(read: Callable[[], Sequence[MetricFamily]]) -> dict[str, Rout
     return {"/metrics": Route(answer=lambda: Answer(content_type=CONTENT_TYPE, body=shared.newest()))}
 
 
-def _render(facts: ReportFacts, interval_s: float) -> _Page:
+def _render(facts: ReportFacts, interval_s: float) -> Mapping[str, Answer]:
+    """The answers from one reading, by their paths."""
     # Loaded here because the template engine takes long to load.
     from migrator.render.html import content_policy, to_html  # noqa: PLC0415
     from migrator.render.text import to_json  # noqa: PLC0415
     from migrator.report.view import report_document  # noqa: PLC0415
 
     silent = any(run.life in (RunLife.SILENT, RunLife.KILLED) for run in newest_runs(facts.status.runs))
-    return _Page(
-        html=to_html(report_document(facts), live_interval_s=interval_s).encode(),
-        policy=f"{content_policy(live=True)}; frame-ancestors 'none'",
-        document=to_json(facts).encode(),
-        health={"status": "silent" if silent else "ok", "read_at_s": facts.status.at_s},
-    )
+    page = to_html(report_document(facts), live_interval_s=interval_s).encode()
+    policy = {"Content-Security-Policy": f"{content_policy(live=True)}; frame-ancestors 'none'"}
+    return {
+        "/": Answer(content_type=_HTML, body=page, headers=policy),
+        "/report.json": Answer(content_type=_JSON, body=to_json(facts).encode()),
+        "/healthz": _json({"status": "silent" if silent else "ok", "read_at_s": facts.status.at_s}),
+    }
 
 
 def listen(

@@ -252,9 +252,15 @@ def _rate(ledger: "Ledger", until_s: float, run: model.RunFacts | None) -> model
     from_s = until_s - RATE_WINDOW_S
     if run is not None and run.started_at_s < until_s:
         from_s = max(from_s, run.started_at_s)
-    span_s = until_s - from_s
-    point = rules.together(ledger.facts.throughput(from_s=from_s, to_s=until_s, span_s=2.0 * span_s))
-    return None if point is None else replace(point, at_s=until_s, span_s=span_s)
+    return work_between(ledger, from_s, until_s)
+
+
+def work_between(ledger: "Ledger", from_s: float, to_s: float) -> model.ThroughputPoint | None:
+    """The throughput of a span; None if no stream was at work, or for an empty span."""
+    span_s = to_s - from_s
+    found = ledger.facts.throughput(from_s=from_s, to_s=to_s, span_s=2.0 * span_s) if span_s > 0 else ()
+    point = rules.together(found)
+    return None if point is None else replace(point, at_s=to_s, span_s=span_s)
 
 
 def _last_rate(ledger: "Ledger", runs: Sequence[model.RunFacts]) -> model.ThroughputPoint | None:

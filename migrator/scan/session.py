@@ -16,6 +16,7 @@ from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
+from migrator.core.tasks import task_group
 from migrator.core.units import format_count, several
 from migrator.cutover.model import CutoverState
 from migrator.fs.ports import FileSystem, SourceFileSystem
@@ -174,14 +175,11 @@ class Session:
                 await self.clock.sleep(every_s)
                 await look()
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                around = (group.create_task(keep_showing()), group.create_task(keep_looking()))
-                yield
-                for task in around:
-                    task.cancel()
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
+        async with task_group() as group:
+            around = (group.create_task(keep_showing()), group.create_task(keep_looking()))
+            yield
+            for task in around:
+                task.cancel()
         show()
 
     def not_written(self, error: OSError, next_time: str) -> MigratorError:

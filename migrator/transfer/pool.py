@@ -14,6 +14,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
+from migrator.core.tasks import task_group
 from migrator.hosts.ports import HostLost
 from migrator.plan.model import ListedPath
 from migrator.transfer.attempt import Attempt, Result, Unended, look_at_all
@@ -452,7 +453,7 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
     queue = ChunkQueue(under_way, routes, kinds)
     meter = Meter(under_way, kinds, ledger.passes.totals(under_way.pass_id))
     try:
-        async with asyncio.TaskGroup() as group:
+        async with task_group() as group:
             watching = group.create_task(meter.watch())
             counts: Counter[str] = Counter()
 
@@ -480,16 +481,6 @@ async def run_step(under_way: PassUnderWay, routes: Routes, step: Sequence[Chunk
                 if unfollow is not None:
                     unfollow()
             await cancel_and_wait(watching)
-    except BaseExceptionGroup as group_error:
-        raise _first(group_error) from group_error
     finally:
         under_way.workers.clear()
         meter.finish()
-
-
-def _first(error: BaseException) -> BaseException:
-    """The error to report: a MigratorError if there is one, otherwise the first."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error
-    leaves = [_first(one) for one in error.exceptions]
-    return next((leaf for leaf in leaves if isinstance(leaf, MigratorError)), leaves[0])
