@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from migrator.app import Wiring
 from migrator.app.hosts import local_time, probe_world, reached
@@ -74,6 +74,16 @@ def brick_usage(wiring: Wiring, ledger: "Ledger") -> "BrickUsageFiles":
     return BrickUsageFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch)
 
 
+def _ports(wiring: Wiring, ledger: "Ledger", progress: Progress) -> dict[str, Any]:
+    """The fields of `BrickWorld`."""
+    return {
+        "source_root": wiring.source_root,
+        "target_root": wiring.target_root,
+        "back_up": backing_up(ledger, wiring.site.site.state_dir),
+        **wiring.operation_ports(ledger, progress),
+    }
+
+
 # ---
 # Additions of bricks
 
@@ -87,14 +97,11 @@ async def addition_world(
     async with reached(site) as hosts, bricks(site, source, via="mount", hosts=hosts) as found:
         yield AdditionWorld(
             volume=GlusterAdditions(source.commands),
-            source_root=wiring.source_root,
-            target_root=wiring.target_root,
             places=partial(looks.look_at_new_places, hosts),
             disks=partial(looks.look_at_disks, hosts, full=False),
             versions=partial(looks.gluster_versions, hosts),
             target_room=lambda: _room(wiring),
-            back_up=backing_up(ledger, wiring.site.site.state_dir),
-            **wiring.operation_ports(ledger, progress),
+            **_ports(wiring, ledger, progress),
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
@@ -160,7 +167,6 @@ async def drain_world(
         yield DrainWorld(
             volume=GlusterDrains(source.commands),
             source=source,
-            target_root=wiring.target_root,
             walks=found,
             read_block=paths_of,
             left_list=LeftListFile,
@@ -169,10 +175,9 @@ async def drain_world(
             open_files=partial(open_on_bricks, hosts),
             places=lambda some, volume_id: looks.look_at_places(hosts, some, volume_id=volume_id),
             disks=partial(looks.look_at_disks, hosts, full=True),
-            back_up=backing_up(ledger, site.site.state_dir),
             throttle=throttle_rules(site),
             probing=probe_world(wiring, ledger),
-            **wiring.operation_ports(ledger, progress),
+            **_ports(wiring, ledger, progress),
             retain_s=site.cutover.retain_s,
             leftovers=looks.HostLeftovers(hosts),
             marks=partial(looks.marks_on_bricks, hosts),
@@ -205,15 +210,13 @@ async def retirement_world(
         yield RetirementWorld(
             volume=GlusterRetirements(source.commands),
             source=source,
-            target_root=wiring.target_root,
             writers=partial(brick_writers, hosts, tuple(hosts.names), source, wiring.processes),
             endpoints=endpoints,
             scan=whole_scan(wiring, source, ledger, progress, found, via=site.source.via),
             cover=partial(cover_paths, wiring.closed_catalogs(ledger), scratch=wiring.scratch),
             manifests=wiring.manifests(ledger),
             list_to=_list_to,
-            back_up=backing_up(ledger, site.site.state_dir),
-            **wiring.operation_ports(ledger, progress),
+            **_ports(wiring, ledger, progress),
         )
 
 

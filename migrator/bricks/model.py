@@ -1,10 +1,117 @@
-"""Values of `brick list`: bricks with room, users and state, and the running rebalance tasks."""
+"""Values of `brick list`, and what drains, additions and retirements have in common. Times in seconds since the epoch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
+from migrator.core.errors import ExitCode
 from migrator.gluster.model import TaskCounters, TaskKind, TaskStatus
+from migrator.operations.model import Notes, Operation, State
+
+# What drains, additions and retirements have in common.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickOperation(Operation[State, Notes]):
+    """One attempt to drain or add bricks, which are named as in the volume. `kind` names it for people."""
+
+    kind: ClassVar[str]
+
+    volume: str
+    volume_id: str
+    bricks: tuple[str, ...]
+
+    @property
+    def shown_bricks(self) -> str:
+        """Return the bricks as text."""
+        return ", ".join(self.bricks)
+
+    @property
+    def subject(self) -> str:
+        """Return the subject of its events."""
+        return f"{self.kind} of {self.shown_bricks}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickStanding:
+    """The progress of one attempt to drain or add bricks. None means not known.
+
+    `moved_files` and `moved_bytes` are Gluster's counts over all its tasks; `failures` and `skipped` are those of the
+    last task. The rates are those of the last sampled half hour, and `left_s` is the time left at these rates.
+    `looked_at_s` is the time of the last poll.
+    """
+
+    id: int
+    volume: str
+    bricks: tuple[str, ...]
+    attempt: int
+    since_s: float
+    files: int | None
+    size_bytes: int | None
+    moved_files: int
+    moved_bytes: int
+    failures: int
+    skipped: int
+    files_per_s: float | None
+    bytes_per_s: float | None
+    left_s: float | None
+    looked_at_s: float | None
+    failure: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickRequest:
+    """The bricks of a call. Gluster is polled every `poll_s`; it is stalled when nothing has changed for `stall_s`."""
+
+    bricks: tuple[str, ...]
+    pid: int
+    dry_run: bool = False
+    poll_s: float = 30.0
+    stall_s: float = 6 * 3600.0
+
+
+class Ending(StrEnum):
+    """The end of a call. `waits`: it has done all that was requested. `halted`: a check failed, and the last step
+    changed nothing. `stuck`: a step failed. `doubted`: it is done, and the audit of the rebalance found paths that an
+    admin must check.
+    """
+
+    PLANNED = "planned"
+    DONE = "done"
+    DONE_BEFORE = "done-before"
+    WAITS = "waits"
+    TAKEN_BACK = "taken-back"
+    HALTED = "halted"
+    STUCK = "stuck"
+    DOUBTED = "doubted"
+
+
+_EXIT_CODES = {
+    Ending.HALTED: ExitCode.REFUSED,
+    Ending.STUCK: ExitCode.FAILED,
+    Ending.DOUBTED: ExitCode.ATTENTION,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSummary:
+    """The result of a call. `reasons` are the failed checks, or the findings of an audit."""
+
+    volume: str
+    dry_run: bool
+    ending: Ending
+    words: str
+    hint: str = ""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the exit code. A dry run that finds reasons is refused like the operation itself."""
+        return _EXIT_CODES.get(self.ending, ExitCode.DONE)
+
+
+# `brick list`: bricks with room, users and state, and the running rebalance tasks.
 
 
 class BrickState(StrEnum):

@@ -1,27 +1,24 @@
 """Hook calls, throttles, progress and failures, for drains, additions and retirements."""
 
 import asyncio
-import logging
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from migrator.bricks.add import rules as addition_standing
-from migrator.bricks.add.model import FORGETTABLE_STATES, AdditionNotes, AdditionRecord, AdditionState, BrickStandings
+from migrator.bricks.add.model import AdditionRecord, BrickStandings
+from migrator.bricks.call import BrickCall
 from migrator.bricks.drain import rules_progress as drain_standing
 from migrator.bricks.drain.model import (
     OUT_STATES,
-    UNTOUCHED_STATES,
     ChangedOption,
-    DrainNotes,
     DrainRecord,
     DrainState,
     DrainStep,
 )
-from migrator.bricks.drain.rules import options_to_restore, taken_back
+from migrator.bricks.drain.rules import options_to_restore
 from migrator.catalog.model import StrangeFiles
-from migrator.core.errors import ExitCode, ToolFailed
+from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.probe import Pace, ProbeSide, pace_after
 from migrator.core.units import HOUR_S
@@ -29,10 +26,7 @@ from migrator.core.windows import Window, holds
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import LOOKUP_OPTION, is_on, slowed, steps_below, still_changed, value_before
 from migrator.gluster.volume import GlusterVolumeCommands
-from migrator.hooks.stage import HookPorts, Hooks, StepHooks
-from migrator.ledger.call import EventWorld, say
-from migrator.ledger.model import SiteRecord
-from migrator.operations.model import StepRecord, StepResult
+from migrator.operations.model import StepResult
 from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:
@@ -63,62 +57,6 @@ async def look_everywhere(volume: GlusterVolumeCommands, say: Callable[[str], No
         f"{LOOKUP_OPTION} is off now (it was {before}), and is to stay off: otherwise files that stay on their bricks could not "
         "be found by name any more"
     )
-
-
-# Events and hooks of a call.
-
-
-class CallWorld(EventWorld, HookPorts, Protocol):
-    """The ports of a call."""
-
-    @property
-    def target_root(self) -> bytes: ...
-    @property
-    def hooks(self) -> Hooks | None: ...
-    @property
-    def ledger(self) -> "Ledger": ...
-
-
-class BrickCall(ABC):
-    """The base of a verb's call. `run_id` is None in a dry run, which writes nothing and calls no hook."""
-
-    __slots__ = ()
-
-    world: CallWorld
-    site: SiteRecord
-    run_id: int | None
-
-    @property
-    @abstractmethod
-    def log(self) -> logging.Logger:
-        """Return the logger of its events."""
-
-    @property
-    @abstractmethod
-    def source_root(self) -> bytes:
-        """Return the path of the source, for hooks."""
-
-    def now_s(self) -> float:
-        return self.world.clock.now_s()
-
-    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
-        """Emit an event: on the screen, in the log and, except in a dry run, in the ledger."""
-        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=self.log)
-
-    def hooking(self) -> StepHooks | None:
-        """Return the caller of the hooks; None if there are none, or in a dry run."""
-        world = self.world
-        if world.hooks is None or self.run_id is None:
-            return None
-        return StepHooks(
-            ports=world,
-            hooks=world.hooks,
-            site=self.site,
-            source_root=self.source_root,
-            target_root=world.target_root,
-            run_id=self.run_id,
-            say=self.say,
-        )
 
 
 # The throttle of the rebalance process, set by time of day, and one step lower while users are slowed down.
@@ -164,15 +102,12 @@ NO_THROTTLE = ThrottleRules()
 
 @dataclass(slots=True, kw_only=True)
 class Throttle:
-    """Sets the option while one drain or addition moves files. `records` has its record, and `notes` records options
-    for it.
-    """
+    """Sets the option while one drain or addition moves files. `records` has its record."""
 
     call: BrickCall
     volume: GlusterVolumeCommands
     rules: ThrottleRules
     records: "OperationStore[Any, Any, Any, Any]"
-    notes: Callable[..., DrainNotes | AdditionNotes]
     _record_id: int | None = None
     _set: str | None = None
     _pace: Pace | None = None
@@ -199,12 +134,11 @@ class Throttle:
             # After a crash only a recorded change can be restored.
             before = known.before if known is not None else self._value_before(await self._state())
             changed = ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,))
-            self.records.note(record.id, self.notes(options=(changed,)))
+            self.records.note(record.id, type(record.notes)(options=(changed,)))
         await self.volume.set_option(THROTTLE_OPTION, wanted)
         self._set = wanted
-        kind = "drain" if isinstance(record, DrainRecord) else "addition"
         words = f"{THROTTLE_OPTION} is {wanted} now{self._why(allowed, wanted)}"
-        self.call.say(EventKind.THROTTLE_SET, Severity.INFO, f"{kind} of {record.shown_bricks}", words)
+        self.call.say(EventKind.THROTTLE_SET, Severity.INFO, record.subject, words)
 
     async def restore(self, record: DrainRecord | AdditionRecord) -> str:
         """Restore the options that this operation changed and no one else has changed since. Return a summary as text.
@@ -218,7 +152,7 @@ class Throttle:
         for option in noted:
             if option.name in names:
                 await self.volume.set_option(option.name, option.before)
-        self.records.note(record.id, self.notes(options=()))
+        self.records.note(record.id, type(record.notes)(options=()))
         return f"put back: {', '.join(names)}" if names else ""
 
     def _noted(self, record: DrainRecord | AdditionRecord) -> Sequence[ChangedOption]:
@@ -327,75 +261,3 @@ def read_bricks(ledger: "Ledger") -> BrickStandings:
             for record in addition_standing.newest_attempts(ledger.additions.all())
         ),
     )
-
-
-# Failures that hooks report, each once. Pure.
-#
-# They may page an admin, so a call does not report failures that it repairs by itself. It checks at its beginning, for
-# a failure that a killed call could not report, and at its end.
-
-
-class Ended(Protocol):
-    """How a call ended, for the report of failures."""
-
-    @property
-    def exit_code(self) -> ExitCode: ...
-    @property
-    def words(self) -> str: ...
-    @property
-    def reasons(self) -> tuple[str, ...]: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailure:
-    """A failure that an admin must look at. `step_id` is the step of the attempt that identifies it: without a later
-    step it is the same failure. With `certain` False it counts as a failure only if a report of it had begun.
-    """
-
-    step_id: int
-    reason: str
-    certain: bool
-
-
-def drain_failure(
-    record: DrainRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
-) -> AttemptFailure | None:
-    """Return the failure to report of a drain, from the end of a call (None: the call begins, or ended by an
-    exception). `steps` has all steps of the attempt, oldest first. `back`: the call was to stop the drain. If preflight
-    checks refuse the start, nothing has failed. Nor has the drain failed if a stop was refused.
-    """
-    if record.state in UNTOUCHED_STATES:
-        return None
-    if back and not taken_back(record.state):
-        ended = None
-    return _failure(steps, record.failure if record.state is DrainState.FAILED else None, ended)
-
-
-def addition_failure(
-    record: AdditionRecord, steps: Sequence[StepRecord[Any]], ended: Ended | None, *, back: bool = False
-) -> AttemptFailure | None:
-    """Return the failure to report of an addition. Waiting for an admin to replace a disk is not a failure."""
-    if record.state in FORGETTABLE_STATES:
-        return None
-    if back and record.state is not AdditionState.TAKING_BACK:
-        ended = None
-    return _failure(steps, record.failure if record.state is AdditionState.FAILED else None, ended)
-
-
-def _failure(steps: Sequence[StepRecord[Any]], failure: str | None, ended: Ended | None) -> AttemptFailure | None:
-    """`failure` is None if the attempt was not aborted. The step that aborts has the same name in drains
-    and additions.
-    """
-    given_up = [step.id for step in steps if step.step == DrainStep.GIVE_UP.value]
-    if failure is not None and given_up:
-        return AttemptFailure(step_id=given_up[-1], reason=failure, certain=True)
-    if not steps:
-        return None
-    last = steps[-1]
-    if ended is not None:
-        if ended.exit_code not in (ExitCode.REFUSED, ExitCode.FAILED):
-            return None
-        return AttemptFailure(step_id=last.id, reason="; ".join((ended.words, *ended.reasons)), certain=True)
-    failed = last.message if last.result is StepResult.FAILED else ""
-    reason = failed or "an earlier call has halted; `migrator status` has its last words"
-    return AttemptFailure(step_id=last.id, reason=reason, certain=False)

@@ -9,8 +9,9 @@ import click
 
 from migrator import app
 from migrator.app.bricks import addition_world, brick_usage, host_versions, open_volume
-from migrator.bricks.add.add import BRICKS_LOCK, add_bricks, forget_addition
+from migrator.bricks.add.add import add_bricks, forget_addition
 from migrator.bricks.add.model import AdditionRequest, AdditionSide, AdditionSummary, Wish
+from migrator.bricks.call import BRICKS_LOCK
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
 from migrator.bricks.drain.model import DrainRequest, DrainSummary
 from migrator.bricks.list import list_bricks

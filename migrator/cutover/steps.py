@@ -465,7 +465,6 @@ _BEFORE_SWITCH = {
 _MOST_PASSES = 3
 """In one freeze."""
 
-_EVENTS = Events(step=EventKind.CUTOVER_STEP, failed=EventKind.CUTOVER_FAILED)
 _Act = operations.Act[model.CutoverStep, model.CutoverState]
 _Done = Done[model.CutoverState, model.CutoverNotes]
 
@@ -482,15 +481,13 @@ class TreeMachine(
     after the switch the move is completed.
     """
 
+    events = Events(step=EventKind.CUTOVER_STEP, failed=EventKind.CUTOVER_FAILED)
+
     cutting: Cutting
     back: bool = False
     shielded: bool = True
     _turned: bool = False
     _not_switched: bool = False
-
-    @property
-    def events(self) -> Events:
-        return _EVENTS
 
     @property
     def records(self) -> "CutoverRecords":

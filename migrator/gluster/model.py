@@ -112,6 +112,10 @@ class TaskStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
+MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
+"""A host is `not started` for a moment after a start."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCounters:
     """One host's part in a task. `host` is glusterd's name for it: `localhost` is the host that answers; `host_id` is
@@ -164,6 +168,11 @@ class TaskProgress:
 
     task_id: str
     counters: tuple[TaskCounters, ...]
+
+    @property
+    def moving(self) -> bool:
+        """Whether any host moves files."""
+        return any(one.status in MOVING for one in self.counters)
 
     @property
     def names(self) -> dict[str, str]:

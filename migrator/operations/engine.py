@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, MigratorError
@@ -72,12 +72,12 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     locks: ExitStack = field(default_factory=ExitStack)
     """Locks of the current step; released after it, unless `release` keeps them."""
 
-    # What each kind implements.
+    events: ClassVar[Events]
+    """The events of this kind."""
+    waits: ClassVar[frozenset[Any]] = frozenset()
+    """Steps that only wait for Gluster: an interruption is not a failure of these."""
 
-    @property
-    @abstractmethod
-    def events(self) -> Events:
-        """The events of this kind."""
+    # What each kind implements.
 
     @property
     @abstractmethod
@@ -124,11 +124,6 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
     def poll_s(self) -> float:
         """The interval between snapshots while the engine waits."""
         return 0.0
-
-    @property
-    def waits(self) -> frozenset[Step]:
-        """Steps that only wait for Gluster: an interruption is not a failure of these."""
-        return frozenset()
 
     def hooking(self) -> StepHooks | None:
         """Calls the hooks; None if there are none."""

@@ -37,7 +37,6 @@ LOOK_TIMEOUT_S = 120.0
 
 _REFUSED = "refused by a guard"
 
-_EVENTS = Events(step=EventKind.PURGE_FINISHED, failed=EventKind.PURGE_KEPT)
 
 _Act = Act[CutoverStep, CutoverState]
 T = TypeVar("T")
@@ -71,6 +70,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
 
     `prepare` calls the `pre` hooks, because the intent `purging` is final. The `post` hooks follow the end.
     """
+
+    events = Events(step=EventKind.PURGE_FINISHED, failed=EventKind.PURGE_KEPT)
 
     call: Call
     item: model.Item
@@ -110,10 +111,6 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             ) from error
 
     # What the engine needs.
-
-    @property
-    def events(self) -> Events:
-        return _EVENTS
 
     @property
     def records(self) -> CutoverRecords:

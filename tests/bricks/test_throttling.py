@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from migrator.bricks.drain.model import DrainNotes
 from migrator.bricks.shared import THROTTLE_OPTION, Throttle, ThrottleRules
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.units import DAY_S, MINUTE_S
@@ -97,7 +96,6 @@ class Moving:
                 max_latency_s=self.limit_s,
             ),
             records=self.ledger.drains,
-            notes=DrainNotes,
         )
 
     def minute(self, latency_s: float | None, side: ProbeSide = ProbeSide.SOURCE) -> str | None:

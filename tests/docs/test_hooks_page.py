@@ -4,8 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from migrator.bricks.add.stage import ADD_STEPS
-from migrator.bricks.drain.stage import DRAIN_STEPS
+from migrator.bricks.add.stage import AdditionCall
+from migrator.bricks.drain.stage import DrainCall
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.states import PassKind
@@ -55,10 +55,10 @@ def test_every_stage_is_told_with_the_verbs_that_call_it() -> None:
     assert [row[0] for row in table] == [f"`{stage.name}`" for stage in hooks.all_stages()]
     assert {row[0] for row in table if row[1] == "`run`"} == {f"`{name}`" for name in STAGES}
     assert {row[0] for row in table if "`brick drain`" in row[1] or "`brick stop`" in row[1]} == {
-        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in DRAIN_STEPS
+        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in DrainCall.steps
     }
     assert {row[0] for row in table if "`brick add`" in row[1]} == {
-        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in ADD_STEPS
+        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in AdditionCall.steps
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from migrator.bricks.add import model
 from migrator.bricks.add.rules import problems_before
 from migrator.bricks.add.rules_guards import against
-from migrator.bricks.add.stage import ADD_STEPS, LOG, AdditionCall, AdditionLooker, AdditionWorld, hooked, subject_of
+from migrator.bricks.add.stage import AdditionCall, AdditionLooker, AdditionWorld, hooked
 from migrator.bricks.add.steps import AdditionMachine, throttle_of
 from migrator.core.errors import Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
@@ -16,16 +16,12 @@ from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookEvent, HookStage, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import find_hooks
-from migrator.ledger.call import recorded_run
-from migrator.ledger.model import SiteRecord
 from migrator.operations.model import Finished, Halt
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
 
 VERB = "brick-add"
-BRICKS_LOCK = "drain"
-"""Held by drains and additions: only one runs at a time, because each moves files that the other checks."""
 
 
 async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> model.AdditionSummary:
@@ -52,11 +48,31 @@ async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> mo
             f"{known.shown_bricks} is being added in the place of {instead}",
             hint="run the same command as the first time: it resumes",
         )
+    call = AdditionCall(world=world, request=request, site=site)
     if request.dry_run or known is None or known.state in model.UNTOUCHED_STATES:
-        previewed = await _preview(AdditionCall(world=world, request=request, site=site, run_id=None), state, known)
+        previewed = await _preview(call, state, known)
         if request.dry_run or previewed.ending is model.AdditionEnding.HALTED:
             return replace(previewed, dry_run=request.dry_run)
-    return await _make(request, world, site, state)
+
+    async def work(call: AdditionCall) -> model.AdditionSummary:
+        await _restore_left(call)
+        known = world.ledger.additions.latest(state.volume_id, request.bricks, request.side)
+        record = world.ledger.additions.plan(
+            side=request.side,
+            volume=state.volume,
+            volume_id=state.volume_id,
+            bricks=request.bricks,
+            instead_of=request.instead_of,
+            at_s=world.clock.now_s(),
+            anew=known is not None and _begins_anew(known, state, request),
+        )
+        return await _machine(call).bring(record)
+
+    return await call.recorded(VERB, f"brick add {' '.join(request.bricks)}", work)
+
+
+def _machine(call: AdditionCall) -> AdditionMachine:
+    return AdditionMachine(call=call, looker=AdditionLooker(call=call), back=call.request.wish.take_back)
 
 
 def _begins_anew(known: model.AdditionRecord, state: VolumeState, request: model.AdditionRequest) -> bool:
@@ -125,24 +141,22 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
         state=model.AdditionState.PLANNED,
         times={model.AdditionState.PLANNED: call.now_s()},
     )
-    machine = AdditionMachine(call=call, looker=AdditionLooker(call=call))
+    machine = _machine(call)
     seen = await machine.looker.see(record)
     step = machine.next_step(record, seen)
-    if isinstance(step, Halt):
-        return machine.why_halted(record, step)
-    if isinstance(step, Finished):
-        return machine.summary(record, model.AdditionEnding.DONE, step.words)
+    preview = machine.previewed(record, step)
+    if isinstance(step, Halt | Finished):
+        return preview
     if step.seen_done and step.step is model.AdditionStep.ADD:
         words = f"{record.shown_bricks} is in the volume already: it would resume with the fix-layout, and what follows that"
-        return machine.summary(record, model.AdditionEnding.PLANNED, words)
-    words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
+        return replace(preview, words=words)
     if step.step is not model.AdditionStep.PREPARE or record.side is model.AdditionSide.TARGET:
-        return machine.summary(record, model.AdditionEnding.PLANNED, words)
+        return preview
     problems = () if seen is None else problems_before(record, seen, request.wish, prepared=True)
     if problems and not await _prepares(call):
         return machine.why_halted(record, against(record, problems))
-    words += ", and the pre-add hooks have to put this right" if problems else ""
-    return machine.summary(record, model.AdditionEnding.PLANNED, words, reasons=problems)
+    words = preview.words + (", and the pre-add hooks have to put this right" if problems else "")
+    return replace(preview, words=words, reasons=problems)
 
 
 async def _prepares(call: AdditionCall) -> bool:
@@ -151,41 +165,6 @@ async def _prepares(call: AdditionCall) -> bool:
         return False
     found = await find_hooks(call.world.hooks, call.world.blocking)
     return bool(in_order(found.hooks, HookStage(step=HookStep.ADD, event=HookEvent.PRE)))
-
-
-async def _make(
-    request: model.AdditionRequest, world: AdditionWorld, site: SiteRecord, state: VolumeState
-) -> model.AdditionSummary:
-    """Run the call with its lock, run directory, ledger entry and heartbeat."""
-    purpose = f"brick add {' '.join(request.bricks)}"
-    with world.locks.hold(BRICKS_LOCK, purpose), world.files.open(VERB, world.clock.now_s()) as directory:
-        additions = world.ledger.additions
-        async with recorded_run(
-            world.ledger.runs,
-            world.clock,
-            verb=VERB,
-            pid=request.pid,
-            directory=directory.path,
-            log=LOG,
-        ) as run:
-            call = AdditionCall(world=world, request=request, site=site, run_id=run.id)
-            hooking = call.hooking()
-            if hooking is not None:
-                await hooking.begin(ADD_STEPS)
-            await _restore_left(call)
-            known = additions.latest(state.volume_id, request.bricks, request.side)
-            record = additions.plan(
-                side=request.side,
-                volume=state.volume,
-                volume_id=state.volume_id,
-                bricks=request.bricks,
-                instead_of=request.instead_of,
-                at_s=world.clock.now_s(),
-                anew=known is not None and _begins_anew(known, state, request),
-            )
-            summary = await AdditionMachine(call=call, looker=AdditionLooker(call=call)).bring(record)
-            run.exit_code = summary.exit_code
-    return summary
 
 
 async def _restore_left(call: AdditionCall) -> None:
@@ -198,4 +177,4 @@ async def _restore_left(call: AdditionCall) -> None:
             raise ToolFailed("the options of the volume are not known")
         words = await throttle_of(call).restore(record) if record.volume_id == state.volume_id else ""
         if words:
-            call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), words)
+            call.say(EventKind.ADDITION_STEP, Severity.INFO, record.subject, words)

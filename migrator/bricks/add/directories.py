@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from migrator.bricks.add import rules_directories
 from migrator.bricks.add.known_directories import KnownDirectoryFile
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
-from migrator.bricks.add.stage import AdditionCall, DirectoryWorld, look_everywhere_at, subject_of, walk_new, walk_older
+from migrator.bricks.add.stage import AdditionCall, DirectoryWorld, look_everywhere_at, walk_new, walk_older
 from migrator.core.errors import MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
@@ -293,4 +293,4 @@ def _world(call: AdditionCall, record: AdditionRecord) -> DirectoryWorld | None:
 
 
 def _warn(call: AdditionCall, record: AdditionRecord, words: str) -> None:
-    call.say(EventKind.ADDITION_STEP, Severity.WARNING, subject_of(record), words)
+    call.say(EventKind.ADDITION_STEP, Severity.WARNING, record.subject, words)

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from migrator.bricks.drain.model import ChangedOption, DrainStanding, merged_options
-from migrator.bricks.model import BrickRoom
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
 from migrator.catalog.model import StrangeFiles
-from migrator.core.errors import ExitCode, LedgerCorrupt
+from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import DiskFacts, ListedDirectory, TaskProgress, VolumeState, VolumeTask
 from migrator.operations import model as operations
-from migrator.operations.model import Act, Kind, Operation, added
+from migrator.operations.model import Act, Kind, added
 
 # States, steps and records.
 #
@@ -169,22 +170,16 @@ NO_ADDITION_NOTES = AdditionNotes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionRecord(Operation[AdditionState, AdditionNotes]):
-    """One attempt to add bricks, which are named as in the volume, in the order in which they make sets. `instead_of` is the
-    brick whose place the only one takes.
+class AdditionRecord(BrickOperation[AdditionState, AdditionNotes]):
+    """One attempt to add bricks, in the order in which they make sets. `instead_of` is the brick that the only one
+    replaces.
     """
 
+    kind: ClassVar[str] = "addition"
+
     side: AdditionSide
-    volume: str
-    volume_id: str
-    bricks: tuple[str, ...]
     instead_of: str | None = None
     notes: AdditionNotes = NO_ADDITION_NOTES
-
-    @property
-    def shown_bricks(self) -> str:
-        """The bricks in words."""
-        return ", ".join(self.bricks)
 
     @property
     def in_place(self) -> bool:
@@ -322,60 +317,32 @@ Step = AdditionAct | operations.Halt | operations.Finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionRequest:
-    """Which bricks, to which side, and how. `seen_within_s` is how long the target may take to show its new capacity. `once_more`:
-    a brick whose disk was exchanged already gets another one.
+class AdditionRequest(BrickRequest):
+    """The bricks to add, to which side, and the options of the call. `seen_within_s` is how long the target may take to show
+    its new capacity. `once_more`: replace the disk of a brick again.
     """
 
-    bricks: tuple[str, ...]
     side: AdditionSide
-    pid: int
     instead_of: str | None = None
     wish: Wish
     once_more: bool = False
-    dry_run: bool = False
-    poll_s: float = 30.0
-    stall_s: float = 6 * 3600.0
     seen_within_s: float = 900.0
 
 
-class AdditionEnding(StrEnum):
-    """What became of it. `halted`: nothing was touched by the last step, a check failed. `stuck`:
-    a step failed. `doubted`: it is done, and the audit of the rebalance found what people have to look at.
-    """
-
-    PLANNED = "planned"
-    DONE = "done"
-    HALTED = "halted"
-    STUCK = "stuck"
-    DOUBTED = "doubted"
-
-
-_EXIT_CODES = {
-    AdditionEnding.HALTED: ExitCode.REFUSED,
-    AdditionEnding.STUCK: ExitCode.FAILED,
-    AdditionEnding.DOUBTED: ExitCode.ATTENTION,
-}
+AdditionEnding = Ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionSummary:
-    """The result. `reasons` are the failed checks, or what the audit found. `state` is how far it is by the record. `places` are what lies where the
-    bricks are to be, where that was looked at. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last
-    task that moved files, `size_bytes` what the new bricks have together, where that is known. `directories` have lost owner or mode
-    on the way to the new bricks and wait for people.
+class AdditionSummary(CallSummary):
+    """The result of a call. `state` is that of the record. `places` are the contents of the bricks' places, if they were
+    inspected. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last task that moved files, and
+    `size_bytes` is the size of all new bricks. `directories` lost owner or mode on the new bricks and wait for an admin.
     """
 
     side: AdditionSide
-    volume: str
     bricks: tuple[str, ...]
     instead_of: str | None
-    dry_run: bool
-    ending: AdditionEnding
     state: AdditionState
-    words: str
-    hint: str = ""
-    reasons: tuple[str, ...] = ()
     places: tuple[NewPlace, ...] = ()
     size_bytes: int | None = None
     moved_files: int = 0
@@ -384,44 +351,21 @@ class AdditionSummary:
     skipped: int = 0
     directories: tuple[ListedDirectory, ...] = ()
 
-    @property
-    def exit_code(self) -> ExitCode:
-        """What the shell sees. A dry run that finds reasons is refused as the addition would be."""
-        return _EXIT_CODES.get(self.ending, ExitCode.DONE)
-
 
 # Progress of an addition, from its record and its samples.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionStanding:
-    """One attempt to add bricks. `size_bytes` is what the new bricks have together. `moved_files` and `moved_bytes` are what
-    Gluster has counted, over the fix-layout and all rebalances; `lookups`, `failures` and `skipped` those of the last
-    task. `files` are how many a rebalance will look at, a file of a replica set once for each copy. The rates are of the
-    last half hour that was looked at, `left_s` how long it still takes by them. What is not known is None: of a fix-layout
-    Gluster counts nothing. `looked_at_s` is when Gluster was asked last. `directories` wait for people.
+class AdditionStanding(BrickStanding):
+    """The progress of one attempt to add bricks. `size_bytes` is the size of all new bricks. `files` is the number that a
+    rebalance will examine, a file of a replica set once for each copy, and `lookups` how many the last task has
+    examined. Of a fix-layout Gluster counts nothing. `directories` wait for an admin.
     """
 
-    id: int
     side: AdditionSide
-    volume: str
-    bricks: tuple[str, ...]
     instead_of: str | None
-    attempt: int
     state: AdditionState
-    since_s: float
-    size_bytes: int | None
-    files: int | None
     lookups: int
-    moved_files: int
-    moved_bytes: int
-    failures: int
-    skipped: int
-    files_per_s: float | None
-    bytes_per_s: float | None
-    left_s: float | None
-    looked_at_s: float | None
-    failure: str
     directories: tuple[ListedDirectory, ...] = ()
 
 

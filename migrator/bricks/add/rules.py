@@ -190,10 +190,6 @@ def _taking_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: 
 # Fix-layout and rebalance after an addition: started once, watched until they end.
 
 
-_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
-"""A host is `not started` for a moment after a start. If it stays so, the stall limit applies."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
     """A task: the act that begins it, and the state after it has ended. A full rebalance fixes every layout too. A
@@ -285,7 +281,7 @@ def _own(record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching,
             hint=f"see `gluster volume rebalance {record.volume} status`, {rules_guards.AGAIN}",
             look_again=True,
         )
-    if any(one.status in _MOVING for one in progress.counters):
+    if progress.moving:
         if seen.stalled:
             return give_up(f"the {what.words} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
         return model.AdditionAct(step=model.AdditionStep.WATCH, intent=record.state, result=record.state)

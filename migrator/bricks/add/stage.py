@@ -3,40 +3,27 @@
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from migrator.bricks import shared
 from migrator.bricks.add import model
 from migrator.bricks.add.known_directories import DirectoryFiles, MountedDirectories
 from migrator.bricks.add.rules import healed, may_add
 from migrator.bricks.add.rules_guards import host_of
-from migrator.bricks.drain.rules import parts_missing
-from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
+from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
+from migrator.bricks.drain.rules_progress import samples_of
 from migrator.catalog.model import CatalogRecord
-from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity
-from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking, told
+from migrator.core.tasks import told
 from migrator.core.units import HOUR_S, format_duration, several
 from migrator.fs.probing import ProbeWorld
 from migrator.gluster import model as gluster
 from migrator.gluster.changes import GlusterAdditions
 from migrator.gluster.looks import HostDirectories
 from migrator.gluster.rules import is_on, subvolumes
-from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import HookedStep, Hooks
-from migrator.ledger.locks import Locks
-from migrator.ledger.model import SiteRecord
-from migrator.transfer.run_files import RunFiles
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
-
-
-LOG = logging.getLogger("migrator.addition")
-
-ADD_STEPS = (HookStep.ADD, HookStep.FAIL)
+from migrator.hooks.model import HookFacts, HookStep
+from migrator.hooks.stage import HookedStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +43,10 @@ Blamed = Callable[[gluster.VolumeState, str], Awaitable[Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionWorld:
+class AdditionWorld(BrickWorld):
     """The ports. `places` inspects the paths of new bricks on their hosts, and `disks` the rest of those disks.
     `versions` returns the GlusterFS version by host, and `target_room` the capacity of the target. None of these
-    raises. `back_up` copies the ledger under a name (blocking). `strange` returns the paths of a brick that still have
+    raises. `strange` returns the paths of a brick that still have
     no gfid. `scan` reads all bricks into a new catalog. `blamed` returns, for the set of a brick, the number of pending
     heals that the bricks that are up hold against each member; it is None if one of them does not report.
 
@@ -68,21 +55,10 @@ class AdditionWorld:
     """
 
     volume: GlusterAdditions
-    source_root: bytes
-    target_root: bytes
     places: Callable[[Sequence[str]], Awaitable[Mapping[str, model.NewPlace]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, gluster.DiskFacts]]]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     target_room: Callable[[], Awaitable[model.TargetRoom]]
-    back_up: Callable[[str], None]
-    hooks: Hooks | None
-    ledger: "Ledger"
-    locks: Locks
-    files: RunFiles
-    progress: Progress
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
     throttle: shared.ThrottleRules = shared.NO_THROTTLE
     probing: ProbeWorld | None = None
     directories: DirectoryWorld | None = None
@@ -92,63 +68,24 @@ class AdditionWorld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionCall(shared.BrickCall):
-    """One call of the verb. `run_id` is None in a dry run."""
+class AdditionCall(BrickCall):
+    """One call of the verb."""
+
+    log = logging.getLogger("migrator.addition")
+    steps = (HookStep.ADD, HookStep.FAIL)
 
     world: AdditionWorld
     request: model.AdditionRequest
-    site: SiteRecord
-    run_id: int | None
 
-    @property
-    def log(self) -> logging.Logger:
-        return LOG
-
-    @property
-    def source_root(self) -> bytes:
-        """Return the path of the source, for hooks."""
-        return self.world.source_root
-
-    def facts(
-        self,
-        record: model.AdditionRecord,
-        *,
-        state: str = "",
-        failed: HookStep | None = None,
-        reason: str | None = None,
-    ) -> HookFacts:
-        """Return the facts for a hook."""
+    def facts(self, record: model.AdditionRecord, **facts: Any) -> HookFacts:  # noqa: ANN401
         return HookFacts(
             run_id=self.run_id or 0,
             brick=",".join(record.bricks),
             side=record.side.value,
             size_bytes=record.notes.size_bytes,
-            state=state,
-            failed=failed,
-            reason=reason,
             started_at_s=self.now_s(),
+            **facts,
         )
-
-    async def tell_failure(self, record: model.AdditionRecord, ended: shared.Ended | None) -> None:
-        """Call the hooks that report a failure, once per failure. `ended` is None when the call begins, or ended by an
-        exception. May be called again.
-        """
-        hooking = self.hooking()
-        if hooking is None:
-            return
-        steps, back = self.world.ledger.additions.steps(record.id), self.request.wish.take_back
-        failure = shared.addition_failure(record, steps, ended, back=back)
-        if failure is None:
-            return
-        step = HookedStep(
-            step=HookStep.FAIL,
-            # The step of the addition at which it failed identifies a failure.
-            key=f"addition {record.id}: failure at step {failure.step_id}",
-            subject=subject_of(record),
-            words=f"the failure of the addition of {record.shown_bricks}",
-        )
-        facts = self.facts(record, state=HookState.FAILED, failed=HookStep.ADD, reason=failure.reason)
-        await (hooking.once if failure.certain else hooking.catch_up)(step, facts)
 
 
 def hooked(record: model.AdditionRecord) -> HookedStep:
@@ -156,34 +93,19 @@ def hooked(record: model.AdditionRecord) -> HookedStep:
     return HookedStep(
         step=HookStep.ADD,
         key=f"addition {record.id}",
-        subject=subject_of(record),
+        subject=record.subject,
         words=f"adding {record.shown_bricks} to the {record.side.value}",
     )
 
 
-def subject_of(record: model.AdditionRecord) -> str:
-    """Return the subject of its events."""
-    return f"addition of {record.shown_bricks}"
-
-
-# Snapshots of the volume. They change nothing, and an unreadable fact never raises.
-
-
 @dataclass(slots=True, kw_only=True)
-class AdditionLooker:
-    """Takes the snapshots for one call. It keeps the last places and counters, which are shown to the admin.
-    `not_whole_s` is the last time at which this call saw a part of the volume missing; at first, the time at which the
-    call began. A rebalance process may have been waiting for that part.
-    """
+class AdditionLooker(BrickLooker):
+    """Takes the snapshots for one call. It keeps the last places and counters, which are shown to the admin."""
 
     call: AdditionCall
     places: dict[str, model.NewPlace] = field(default_factory=dict)
     progress: gluster.TaskProgress | None = None
     copies: int = 1
-    not_whole_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.not_whole_s = self.call.now_s()
 
     async def see(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
         """Query only the facts that this state needs. Return None if Gluster does not answer."""
@@ -243,15 +165,11 @@ class AdditionLooker:
         return await blamed(state, record.bricks[0])
 
     def _stalled(self, record: model.AdditionRecord, state: gluster.VolumeState, task: gluster.VolumeTask) -> str:
-        request, now_s = self.call.request, self.call.now_s()
-        newest = () if self.progress is None else samples_of(self.progress, now_s)
+        newest = () if self.progress is None else samples_of(self.progress, self.call.now_s())
         samples = (*self.call.world.ledger.additions.samples(record.id), *newest)
-        names = {} if self.progress is None else self.progress.names
-        if parts_missing(state):
-            self.not_whole_s = now_s
-        lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
-        lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
-        return lost or stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
+        self.note_missing(state)
+        still, lost = self.standstill(samples, task.id, self.progress, self.call.request)
+        return lost or still
 
 
 # Reading directories from bricks while others are added to the volume.
@@ -373,7 +291,7 @@ async def until_healed(call: AdditionCall, record: model.AdditionRecord) -> None
         entries = sum(one.entries or 0 for one in waiting)
         if waiting and (told_entries is None or entries <= told_entries / 2 or now_s - told_s >= _TELL_EVERY_S):
             told_entries, told_s = entries, now_s
-            call.say(EventKind.ADDITION_STEP, Severity.INFO, subject_of(record), f"healing: {_words(waiting)}")
+            call.say(EventKind.ADDITION_STEP, Severity.INFO, record.subject, f"healing: {_words(waiting)}")
         await clock.sleep(call.request.poll_s)
 
 
@@ -435,7 +353,7 @@ async def audit_bricks_after(
         if not doubts:
             return f"audit: {several(catalog.rows, 'path')} on all bricks, nothing twice and nothing half moved", ()
     for doubt in doubts:
-        call.say(EventKind.ADDITION_FAILED, Severity.WARNING, subject_of(record), f"audit: {doubt}")
+        call.say(EventKind.ADDITION_FAILED, Severity.WARNING, record.subject, f"audit: {doubt}")
     return f"audit: {'; '.join(doubts)}", doubts
 
 

@@ -15,20 +15,21 @@ from migrator.bricks.add.directories import (
 )
 from migrator.bricks.add.rules import problems_before, standing
 from migrator.bricks.add.rules_guards import begun_to_put_in
+from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain.rules_progress import samples_of
+from migrator.bricks.model import Ending
 from migrator.bricks.shared import Throttle, look_everywhere
-from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import TaskKind, TaskProgress, TaskStatus
-from migrator.hooks.model import HookState
+from migrator.gluster.model import TaskKind, TaskProgress
+from migrator.hooks.model import HookState, HookStep
 from migrator.operations import model as operations
-from migrator.operations.engine import Done, Engine, Events
-from migrator.operations.model import Act, Finished, Halt
+from migrator.operations.engine import Done, Events
+from migrator.operations.model import Act, Finished
 
 if TYPE_CHECKING:
     from migrator.ledger.operations import AdditionRecords
@@ -68,17 +69,14 @@ RUN_LOCK = "run"
 """The lock of all writers to either side, held while the brick list changes."""
 
 _CHANGES = frozenset({model.AdditionStep.RESET, model.AdditionStep.ADD, model.AdditionStep.TAKE_BACK})
-_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
 """How long a task may report no counters before the next decision."""
-
-_EVENTS = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
 
 
 def throttle_of(call: stage.AdditionCall) -> Throttle:
     """That of an addition's fix-layout and rebalance."""
     world, additions = call.world, call.world.ledger.additions
-    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=additions, notes=model.AdditionNotes)
+    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=additions)
 
 
 _Act = operations.Act[model.AdditionStep, model.AdditionState]
@@ -87,7 +85,7 @@ _Done = Done[model.AdditionState, model.AdditionNotes]
 
 @dataclass(slots=True, kw_only=True)
 class AdditionMachine(
-    Engine[
+    BrickMachine[
         model.AdditionRecord,
         model.AdditionSeen | None,
         model.AdditionState,
@@ -97,6 +95,12 @@ class AdditionMachine(
     ]
 ):
     """Brings bricks into a file system. `doubts` is what the audit of a rebalance has left open."""
+
+    events = Events(step=EventKind.ADDITION_STEP, failed=EventKind.ADDITION_FAILED)
+    waits = frozenset({model.AdditionStep.WATCH, model.AdditionStep.HEAL})
+    halting = EventKind.ADDITION_HALTED
+    unreported = model.FORGETTABLE_STATES
+    """Waiting for an admin to replace a disk is not a failure."""
 
     call: stage.AdditionCall
     looker: stage.AdditionLooker
@@ -109,24 +113,8 @@ class AdditionMachine(
         self.throttle = throttle_of(self.call)
 
     @property
-    def events(self) -> Events:
-        return _EVENTS
-
-    @property
     def records(self) -> "AdditionRecords":
         return self.call.world.ledger.additions
-
-    @property
-    def clock(self) -> Clock:
-        return self.call.world.clock
-
-    @property
-    def poll_s(self) -> float:
-        return self.call.request.poll_s
-
-    @property
-    def waits(self) -> frozenset[model.AdditionStep]:
-        return frozenset({model.AdditionStep.WATCH, model.AdditionStep.HEAL})
 
     @property
     def acts(
@@ -134,23 +122,19 @@ class AdditionMachine(
     ) -> Mapping[model.AdditionStep, Callable[[model.AdditionAct, model.AdditionRecord], Awaitable[_Done]]]:
         return dict.fromkeys(model.AdditionStep, self._make)
 
-    def say(self, kind: EventKind, severity: Severity, record: model.AdditionRecord, message: str) -> None:
-        self.call.say(kind, severity, stage.subject_of(record), message)
-
-    def shown(self, record: model.AdditionRecord) -> str:
-        return record.shown_bricks
-
     def announce(self, record: model.AdditionRecord, act: _Act) -> None:
         self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, act.reason)
 
-    async def bring(self, record: model.AdditionRecord) -> model.AdditionSummary:
-        """Drive the addition from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
-        await self.call.tell_failure(record, None)
-        if record.state in model.ADDITION_ENDED_STATES:
-            record = await look_at_listed(self.call, record)
-        summary = await self.drive(record)
-        await self.call.tell_failure(self.records.read(record.id), summary)
-        return summary
+    async def resume(self, record: model.AdditionRecord) -> model.AdditionRecord:
+        ended = record.state in model.ADDITION_ENDED_STATES
+        return await look_at_listed(self.call, record) if ended else record
+
+    def reverted(self, record: model.AdditionRecord) -> bool:
+        return record.state is model.AdditionState.TAKING_BACK
+
+    def failed_step(self, record: model.AdditionRecord) -> HookStep:
+        del record
+        return HookStep.ADD
 
     async def snapshot(self, record: model.AdditionRecord) -> model.AdditionSeen | None:
         return await self.looker.see(record)
@@ -180,7 +164,7 @@ class AdditionMachine(
     async def finished(self, record: model.AdditionRecord, step: Finished) -> model.AdditionSummary:
         words = step.words
         self.say(EventKind.ADDITION_FINISHED, Severity.INFO, record, words)
-        summary = self.summary(record, model.AdditionEnding.DONE, words)
+        summary = self.summary(record, Ending.DONE, words)
         if summary.failures:
             left = f"{several(summary.failures, 'file')} could not be moved, and stay where they are"
             summary = replace(summary, words=f"{words}; {left}")
@@ -189,32 +173,11 @@ class AdditionMachine(
         hint = (
             "look at these paths on the bricks and through the mount, put them right, then `migrator scan --via bricks`"
         )
-        return replace(summary, ending=model.AdditionEnding.DOUBTED, hint=hint, reasons=self.doubts)
-
-    async def halted(self, record: model.AdditionRecord, step: Halt) -> model.AdditionSummary:
-        self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
-        return self.why_halted(record, step)
-
-    def why_halted(self, record: model.AdditionRecord, step: Halt) -> model.AdditionSummary:
-        """The summary of a halted addition."""
-        return self.summary(record, model.AdditionEnding.HALTED, step.words, step.hint, reasons=step.reasons)
-
-    def stuck(self, record: model.AdditionRecord, _: model.AdditionSeen | None) -> model.AdditionSummary:
-        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
-        self.say(EventKind.ADDITION_HALTED, Severity.ERROR, record, words)
-        hint = "solve that, then run the same command again: it resumes there"
-        return self.summary(record, model.AdditionEnding.STUCK, words, hint)
+        return replace(summary, ending=Ending.DOUBTED, hint=hint, reasons=self.doubts)
 
     def summary(
-        self,
-        record: model.AdditionRecord,
-        ending: model.AdditionEnding,
-        words: str,
-        hint: str = "",
-        *,
-        reasons: tuple[str, ...] = (),
+        self, record: model.AdditionRecord, ending: Ending, words: str, hint: str = ""
     ) -> model.AdditionSummary:
-        """The summary, with the places and samples that this process has."""
         samples = self.call.world.ledger.additions.samples(record.id)
         moving = [one for one in samples if one.files or one.skipped or one.failures]
         last = {one.host: one for one in samples if moving and one.task_id == moving[-1].task_id}
@@ -228,7 +191,6 @@ class AdditionMachine(
             state=record.state,
             words=words,
             hint=hint,
-            reasons=reasons,
             places=tuple(self.looker.places.values()),
             size_bytes=record.notes.size_bytes,
             moved_files=sum(one.files for one in last.values()),
@@ -365,8 +327,7 @@ class AdditionMachine(
                 heard_s, progress = now_s, seen.progress
                 self.records.add_samples(record.id, samples_of(progress, now_s))
                 self._show(record, progress, self.clock.monotonic_s() - began_s)
-                moving = any(one.status in _MOVING for one in progress.counters)
-                if not moving or seen.stalled or progress.task_id != record.notes.task_id:
+                if not progress.moving or seen.stalled or progress.task_id != record.notes.task_id:
                     return Done()
             gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
             if gone or now_s - heard_s > _PATIENCE_S:

@@ -4,19 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from migrator.bricks.drain import model
-from migrator.bricks.drain.stage import DRAIN_STEPS, LOG, DrainCall, DrainLooker, DrainWorld, Guarding
+from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, Guarding
 from migrator.bricks.drain.steps import DrainMachine, wipe_permission
 from migrator.bricks.shared import Throttle, left_changed
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.gluster.model import VolumeState
-from migrator.ledger.call import recorded_run
-from migrator.ledger.model import SiteRecord
-from migrator.operations.model import Finished, Halt
 
 DRAIN_VERB, STOP_VERB = "brick-drain", "brick-stop"
-_LOCK = "drain"
-"""Only one call drives a drain at a time; Gluster may continue a drain without a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +74,10 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
             "the word to confirm does not belong to these bricks and their disks: nothing was done",
             hint="see the bricks and the word with --dry-run",
         )
+    call = DrainCall(world=world, request=request, site=site)
     begins = asked.continued is None or asked.continued.state in model.UNTOUCHED_STATES
     if request.dry_run or begins:
-        previewed = await _preview(DrainCall(world=world, request=request, site=site, run_id=None), record)
+        previewed = await _preview(call, record)
         if request.dry_run or previewed.ending is model.DrainEnding.HALTED:
             return replace(previewed, dry_run=request.dry_run, confirm=word, wipe_problems=problems)
 
@@ -94,7 +90,7 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
             anew=asked.begins_anew,
         )
 
-    return await _make(DRAIN_VERB, request, world, site, planned, back=False)
+    return await _make(DRAIN_VERB, call, planned, back=False)
 
 
 async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.DrainSummary:
@@ -111,10 +107,10 @@ async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.Dr
             hint="`migrator brick list` shows the tasks of Gluster; stop by hand what was begun by hand "
             "(`gluster volume remove-brick ... stop`, then `gluster volume rebalance VOLUME fix-layout start`)",
         )
+    call = DrainCall(world=world, request=request, site=site)
     if request.dry_run:
-        call = DrainCall(world=world, request=request, site=site, run_id=None)
         return await _preview(call, known, back=True)
-    return await _make(STOP_VERB, request, world, site, lambda: known, back=True)
+    return await _make(STOP_VERB, call, lambda: known, back=True)
 
 
 async def _asked(request: model.DrainRequest, world: DrainWorld) -> _Asked:
@@ -132,13 +128,7 @@ async def _preview(call: DrainCall, record: model.DrainRecord, *, back: bool = F
         times = {**record.times, model.DrainState.PREFLIGHT: call.now_s()}
         record = replace(record, state=model.DrainState.PREFLIGHT, times=times)
     machine = _machine(call, back=back)
-    step = machine.decide(record, await machine.looker.see(record))
-    if isinstance(step, Halt):
-        return machine.why_halted(record, step)
-    if isinstance(step, Finished):
-        return machine.summary(record, model.DrainEnding.DONE, step.words)
-    words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
-    return machine.summary(record, model.DrainEnding.PLANNED, words)
+    return machine.previewed(record, machine.decide(record, await machine.looker.see(record)))
 
 
 def _record(asked: _Asked, at_s: float) -> model.DrainRecord:
@@ -161,37 +151,17 @@ def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
 
 def _throttle(call: DrainCall) -> Throttle:
     world, drains = call.world, call.world.ledger.drains
-    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=drains, notes=model.DrainNotes)
+    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=drains)
 
 
 async def _make(
-    verb: str,
-    request: model.DrainRequest,
-    world: DrainWorld,
-    site: SiteRecord,
-    record_of: Callable[[], model.DrainRecord],
-    *,
-    back: bool,
+    verb: str, call: DrainCall, record_of: Callable[[], model.DrainRecord], *, back: bool
 ) -> model.DrainSummary:
-    """Run the call with its lock, run directory, ledger entry and heartbeat."""
-    purpose = f"{verb.replace('-', ' ')} {' '.join(request.bricks)}"
-    with world.locks.hold(_LOCK, purpose), world.files.open(verb, world.clock.now_s()) as directory:
-        async with recorded_run(
-            world.ledger.runs,
-            world.clock,
-            verb=verb,
-            pid=request.pid,
-            directory=directory.path,
-            log=LOG,
-        ) as run:
-            call = DrainCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
-            hooking = call.hooking()
-            if hooking is not None:
-                await hooking.begin(DRAIN_STEPS)
-            await _restore_left(call)
-            summary = await _machine(call, back=back).bring(record_of())
-            run.exit_code = summary.exit_code
-    return summary
+    async def work(call: DrainCall) -> model.DrainSummary:
+        await _restore_left(call)
+        return await _machine(call, back=back).bring(record_of())
+
+    return await call.recorded(verb, f"{verb.replace('-', ' ')} {' '.join(call.request.bricks)}", work)
 
 
 async def _restore_left(call: DrainCall) -> None:
@@ -205,4 +175,4 @@ async def _restore_left(call: DrainCall) -> None:
         step_id = drains.intend(record.id, act, at_s=call.now_s())
         words = await _throttle(call).restore(record)
         drains.finish(step_id, record.state, at_s=call.now_s(), message=words)
-        call.say(EventKind.DRAIN_STEP, Severity.INFO, f"drain of {record.shown_bricks}", words)
+        call.say(EventKind.DRAIN_STEP, Severity.INFO, record.subject, words)

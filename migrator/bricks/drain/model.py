@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
-from migrator.bricks.model import BrickRoom
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickRoom, BrickStanding, CallSummary, Ending
 from migrator.catalog.model import StrangeFiles
-from migrator.core.errors import ExitCode, LedgerCorrupt
+from migrator.core.errors import LedgerCorrupt
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.operations import model as operations
-from migrator.operations.model import Act, Kind, Operation, added
+from migrator.operations.model import Act, Kind, added
 
 # States, steps and records. One drain is of one subvolume: a single brick, or a whole replica set.
 
@@ -142,23 +143,17 @@ NO_DRAIN_NOTES = DrainNotes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRecord(Operation[DrainState, DrainNotes]):
-    """One attempt to drain bricks. The bricks are named as in the volume."""
+class DrainRecord(BrickOperation[DrainState, DrainNotes]):
+    """One attempt to drain bricks."""
 
-    volume: str
-    volume_id: str
-    bricks: tuple[str, ...]
+    kind: ClassVar[str] = "drain"
+
     notes: DrainNotes = NO_DRAIN_NOTES
 
     @property
     def under_way(self) -> bool:
         """Return whether the drain may still change the volume."""
         return self.state in UNDER_WAY_STATES
-
-    @property
-    def shown_bricks(self) -> str:
-        """Return the bricks as text."""
-        return ", ".join(self.bricks)
 
     @property
     def bricks_are(self) -> str:
@@ -440,32 +435,13 @@ _EMPTY_STATES = OUT_STATES | {DrainState.AUDITED, DrainState.COMMITTING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainStanding:
-    """The progress of one attempt to drain bricks. None means not known.
-
-    `files` (names) and `size_bytes` (content) were to be moved when it began. `moved_files` and `moved_bytes` are
-    Gluster's counts over all its tasks; `failures` and `skipped` are those of the last task. The rates are those of the
-    last sampled half hour, and `left_s` is the time left at these rates. `looked_at_s` is the time of the last poll.
+class DrainStanding(BrickStanding):
+    """The progress of one attempt to drain bricks. `files` (names) and `size_bytes` (content) were to be moved when it
+    began.
     """
 
-    id: int
-    volume: str
-    bricks: tuple[str, ...]
-    attempt: int
     state: DrainState
-    since_s: float
     started_at_s: float | None
-    files: int | None
-    size_bytes: int | None
-    moved_files: int
-    moved_bytes: int
-    failures: int
-    skipped: int
-    files_per_s: float | None
-    bytes_per_s: float | None
-    left_s: float | None
-    looked_at_s: float | None
-    failure: str
 
     @property
     def left_files(self) -> int | None:
@@ -486,39 +462,21 @@ class DrainStanding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainRequest:
+class DrainRequest(BrickRequest):
     """The bricks to drain, and the options of the call. `commit` False ends with the audit. `confirm` is the word that
     allows wiping. `accept_open_files` allows a drain despite open files on the bricks, and `accept_retained` one
     despite sources due to be purged first. `recover` brings leftovers on the bricks back through the mount, once per
     call.
     """
 
-    bricks: tuple[str, ...]
-    pid: int
-    dry_run: bool = False
     commit: bool = True
     confirm: str | None = None
     accept_open_files: bool = False
     accept_retained: bool = False
     recover: bool = False
-    poll_s: float = 30.0
-    stall_s: float = 6 * 3600.0
 
 
-class DrainEnding(StrEnum):
-    """The end of a call. `waits`: it has done all that was requested. `halted`: a check failed, and the last step
-    changed nothing. `stuck`: a step failed.
-    """
-
-    PLANNED = "planned"
-    DONE = "done"
-    WAITS = "waits"
-    TAKEN_BACK = "taken-back"
-    HALTED = "halted"
-    STUCK = "stuck"
-
-
-_EXIT_CODES = {DrainEnding.HALTED: ExitCode.REFUSED, DrainEnding.STUCK: ExitCode.FAILED}
+DrainEnding = Ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -546,32 +504,20 @@ class DrainCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainSummary:
-    """The result of a call. `back` is set if the call was to stop the drain. `reasons` are the failed checks.
-    `left_behind` has the first paths that an audit found on the bricks, and `left_file` names the full list. `confirm`
-    is the word that allows wiping; `wipe_problems` are the reasons against a wipe. `check` is set if the preflight
-    checks ran.
+class DrainSummary(CallSummary):
+    """The result of a call. `back` is set if the call was to stop the drain. `left_behind` has the first paths that an
+    audit found on the bricks, and `left_file` names the full list. `confirm` is the word that allows wiping;
+    `wipe_problems` are the reasons against a wipe. `check` is set if the preflight checks ran.
     """
 
-    volume: str
     bricks: tuple[str, ...]
     back: bool
-    dry_run: bool
-    ending: DrainEnding
-    words: str
-    hint: str = ""
-    reasons: tuple[str, ...] = ()
     left_behind: tuple[bytes, ...] = ()
     left_file: str | None = None
     confirm: str | None = None
     wipe_problems: tuple[str, ...] = ()
     standing: DrainStanding | None = None
     check: DrainCheck | None = None
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """Return the exit code. A dry run that finds reasons is refused like the drain itself."""
-        return _EXIT_CODES.get(self.ending, ExitCode.DONE)
 
 
 def last_counts(samples: Sequence[DrainSample]) -> tuple[DrainSample, ...]:

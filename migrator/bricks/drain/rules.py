@@ -18,9 +18,6 @@ from migrator.operations.model import Finished, Halt
 
 _S, _D = model.DrainState, model.DrainStep
 _AGAIN = "then run the same command again"
-_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
-"""A host is `not started` for a moment after a start. If it stays so, the stall limit applies."""
-
 _MOST_CAUSES = 3
 _TASK_MATTERS = frozenset(
     {_S.STARTED, _S.DRAINING, _S.DRAINED, _S.AUDITING, _S.AUDITED, _S.COMMITTING, _S.STOPPING, _S.STARTING}
@@ -107,7 +104,7 @@ def counter_problems(record: model.DrainRecord, seen: model.DrainSeen) -> Iterat
 
 def moves(seen: model.DrainSeen) -> bool:
     """Return whether Gluster moves files on any host that reports counters."""
-    return seen.progress is not None and any(one.status in _MOVING for one in seen.progress.counters)
+    return seen.progress is not None and seen.progress.moving
 
 
 def can_recover(seen: model.DrainSeen) -> bool:

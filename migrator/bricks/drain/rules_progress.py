@@ -6,16 +6,13 @@ from dataclasses import dataclass, field
 
 from migrator.bricks.drain import model
 from migrator.core.units import MINUTE_S, format_duration, several
-from migrator.gluster.model import DiskFacts, TaskProgress, TaskStatus
+from migrator.gluster.model import MOVING, DiskFacts, TaskProgress, TaskStatus
 from migrator.report.model import Blocker
 
 # Rate, time left and stalls.
 #
 # Gluster's own estimate is not used: it is wrong (#1507), and the counters of a host whose rebalance process was killed
 # stay `in progress` for good.
-
-
-_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,7 @@ def stalled(
             if _counters(one) != counters:
                 break
             since_s = one.at_s
-        if own[0].status in _MOVING and now_s - since_s > limit_s:
+        if own[0].status in MOVING and now_s - since_s > limit_s:
             still.append(f"{names.get(host, host)} has counted nothing for {format_duration(now_s - since_s)}")
     return "; ".join(still)
 

@@ -4,22 +4,21 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
+from migrator.bricks.call import BrickCall, BrickLooker, BrickWorld
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import LeftListFile, ReadBlock
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems, failure_causes, retained_sources
-from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, samples_of, stalled
+from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.recover.stage import MountedVolumeRecovery
-from migrator.bricks.shared import BrickCall, StrangeLook, ThrottleRules, strange_now
+from migrator.bricks.shared import StrangeLook, ThrottleRules, strange_now
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import BrickContentFiles
-from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
-from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking, told
+from migrator.core.tasks import told
 from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
 from migrator.fs.probing import ProbeWorld
@@ -28,34 +27,14 @@ from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick, DiskFacts, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.walks import HostBrickWalks
 from migrator.hooks.model import HookEvent, HookFacts, HookStage, HookStep
-from migrator.hooks.stage import HookedStep, Hooks, find_hooks
-from migrator.ledger.locks import Locks
-from migrator.ledger.model import SiteRecord
-from migrator.transfer.run_files import RunFiles
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
-
-
-LOG = logging.getLogger("migrator.drain")
-
-DRAIN_STEPS = (
-    HookStep.DRAIN,
-    HookStep.AUDIT,
-    HookStep.COMMIT,
-    HookStep.WIPE,
-    HookStep.HAND_OVER,
-    HookStep.STOP,
-    HookStep.FAIL,
-)
+from migrator.hooks.stage import HookedStep, find_hooks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainWorld:
+class DrainWorld(BrickWorld):
     """The ports. `versions` returns the GlusterFS version by host. `open_files` returns the number of files open on
     bricks below trees (None: not known). `places` inspects the bricks' paths, given the volume's id. `contents` is
-    called in a thread. `retain_s` is how long sources are kept. `back_up` copies the ledger under a name (blocking).
-    Without `probing` no probes run while Gluster moves files. `leftovers` and `recovery` bring back files that a drain
+    called in a thread. `retain_s` is how long sources are kept. Without `probing` no probes run while Gluster moves files. `leftovers` and `recovery` bring back files that a drain
     left on its bricks. `marks` returns hard-linked files with the mark of an earlier drain, on bricks of the volume
     with the given id (None: not known). `strange` returns the paths of a brick that still have no gfid. `left_list`
     receives all findings of audits, in the directory of a run.
@@ -63,7 +42,6 @@ class DrainWorld:
 
     volume: GlusterDrains
     source: SourceFileSystem
-    target_root: bytes
     walks: HostBrickWalks
     read_block: ReadBlock
     contents: Callable[[], BrickContentFiles]
@@ -71,17 +49,8 @@ class DrainWorld:
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, model.PlaceSeen]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
-    back_up: Callable[[str], None]
     throttle: ThrottleRules
     probing: ProbeWorld | None = None
-    hooks: Hooks | None
-    ledger: "Ledger"
-    locks: Locks
-    files: RunFiles
-    progress: Progress
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
     retain_s: float = 0.0
     leftovers: HostLeftovers | None = None
     recovery: MountedVolumeRecovery | None = None
@@ -92,67 +61,48 @@ class DrainWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCall(BrickCall):
-    """One call of the verb. `run_id` and `directory` are None if nothing is changed."""
+    """One call of the verb."""
+
+    log = logging.getLogger("migrator.drain")
+    steps = (
+        HookStep.DRAIN,
+        HookStep.AUDIT,
+        HookStep.COMMIT,
+        HookStep.WIPE,
+        HookStep.HAND_OVER,
+        HookStep.STOP,
+        HookStep.FAIL,
+    )
 
     world: DrainWorld
     request: model.DrainRequest
-    site: SiteRecord
-    run_id: int | None
-    directory: str | None = None
-
-    @property
-    def log(self) -> logging.Logger:
-        return LOG
-
-    @property
-    def source_root(self) -> bytes:
-        """Return the path of the source, for hooks."""
-        return self.world.source.root
 
     def left_list(self) -> LeftListFile | None:
         """Return the file for all findings of the next audit."""
         make = self.world.left_list
         return None if make is None or self.directory is None else make(self.directory)
 
-    def facts(
-        self,
-        record: model.DrainRecord,
-        *,
-        brick: str | None = None,
-        state: str = "",
-        failed: HookStep | None = None,
-        reason: str | None = None,
-    ) -> HookFacts:
-        """Return the facts for a hook."""
+    def facts(self, record: model.DrainRecord, *, brick: str | None = None, **facts: Any) -> HookFacts:  # noqa: ANN401
         return HookFacts(
             run_id=self.run_id or 0,
             brick=brick or ",".join(record.bricks),
             files=record.notes.files,
             size_bytes=record.notes.size_bytes,
-            state=state,
-            failed=failed,
-            reason=reason,
             started_at_s=self.now_s(),
+            **facts,
         )
 
 
-_STEP_WORDS = {HookStep.STOP: "stop of the drain", HookStep.FAIL: "failure of the drain"}
-
-
-def hooked(
-    record: model.DrainRecord, step: HookStep, brick: str | None = None, *, failed_step: int | None = None
-) -> HookedStep:
-    """Describe a step of a drain to its hooks: of a single brick if there are several, or a failure at a step."""
+def hooked(record: model.DrainRecord, step: HookStep, brick: str | None = None) -> HookedStep:
+    """Describe a step of a drain to its hooks, or that of a single brick."""
     shown, key = brick or record.shown_bricks, f"drain {record.id}"
-    if failed_step is not None:
-        key = f"{key}: failure at step {failed_step}"
-    elif step is not HookStep.DRAIN:
+    if step is not HookStep.DRAIN:
         key = f"{key}: {step.value}"
     return HookedStep(
         step=step,
         key=key if brick is None else f"{key} {brick}",
         subject=f"drain of {shown}",
-        words=f"the {_STEP_WORDS.get(step, step.value)} of {shown}",
+        words=f"the {'stop of the drain' if step is HookStep.STOP else step.value} of {shown}",
     )
 
 
@@ -346,14 +296,12 @@ _WAYS_ON = {
 
 
 @dataclass(slots=True, kw_only=True)
-class DrainLooker:
-    """Takes snapshots for one drain. Changes nothing.
+class DrainLooker(BrickLooker):
+    """Takes snapshots for one drain.
 
     `audit` is the newest audit by this process, and `check` has the last facts of the preflight checks. `named` is a
     walk that only names leftovers and decides nothing. `recovered` is set after this call has brought back what it
-    could. `host_was_away` is set if a snapshot of this call missed a host. `not_whole_s` is the last time at which this
-    call saw a part of the volume missing; at first, the time at which the call began. A rebalance process may have been
-    waiting for that part. The newest snapshot was judged by `samples`.
+    could. `host_was_away` is set if a snapshot of this call missed a host. The newest snapshot was judged by `samples`.
     """
 
     call: DrainCall
@@ -363,13 +311,9 @@ class DrainLooker:
     recovered: bool = False
     check: model.DrainCheck | None = None
     host_was_away: bool = False
-    not_whole_s: float = 0.0
     samples: Sequence[model.DrainSample] = ()
     _silent: tuple[str, float] | None = None
     """The task that some host does not report, and since when, by the clock of this process."""
-
-    def __post_init__(self) -> None:
-        self.not_whole_s = self.call.now_s()
 
     async def see(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
         """Take the snapshot that decides the next step."""
@@ -391,7 +335,7 @@ class DrainLooker:
         places = None
         if hand_over and record.state in model.OUT_STATES:
             places = await self.call.world.places(bricks_of(record, state.bricks), record.volume_id)
-        still, lost = ("", "") if task is None else self._standstill(record, task, seen.progress)
+        still, lost = ("", "") if task is None else self._counted(record, task, seen.progress)
         return replace(
             seen,
             layout=layout,
@@ -425,8 +369,8 @@ class DrainLooker:
         """Return the volume with its tasks; None if glusterd does not report them."""
         found = await told(self.call.world.volume.state_and_tasks())
         self.host_was_away = self.host_was_away or found is None or bool(found[0].peers_down)
-        if found is not None and rules.parts_missing(found[0]):
-            self.not_whole_s = self.call.now_s()
+        if found is not None:
+            self.note_missing(found[0])
         return found
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
@@ -441,18 +385,12 @@ class DrainLooker:
         found = await find_hooks(hooks, self.call.world.blocking)
         return any(hook.stage == HookStage(step=step, event=HookEvent.PRE) for hook in found.hooks)
 
-    def _standstill(
-        self, record: model.DrainRecord, task: VolumeTask, progress: TaskProgress | None
-    ) -> tuple[str, str]:
+    def _counted(self, record: model.DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> tuple[str, str]:
         """Return why the drain counts as stalled, and why its rebalance process counts as lost. The current poll is
         included, because earlier samples may be old.
         """
-        request, now_s = self.call.request, self.call.now_s()
-        names = {} if progress is None else progress.names
-        newest = () if progress is None else samples_of(progress, now_s)
+        request = self.call.request
+        newest = () if progress is None else samples_of(progress, self.call.now_s())
         drains, recent_s = self.call.world.ledger.drains, 2.0 * max(request.stall_s, HOUR_S)
-        self.samples = samples = (*drains.telling_samples(record.id, recent_s=recent_s), *newest)
-        still = stalled(samples, task_id=task.id, now_s=now_s, limit_s=request.stall_s, names=names)
-        lost_s, since_s = lost_after_s(request.poll_s), self.not_whole_s
-        lost = lost_movers(samples, task_id=task.id, since_s=since_s, now_s=now_s, limit_s=lost_s, names=names)
-        return still, lost
+        self.samples = (*drains.telling_samples(record.id, recent_s=recent_s), *newest)
+        return self.standstill(self.samples, task.id, progress, request)

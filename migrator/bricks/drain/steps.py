@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.rules import next_step
@@ -22,9 +23,8 @@ from migrator.bricks.drain.rules_progress import (
 )
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.recover.stage import Recovery
-from migrator.bricks.shared import Ended, Throttle, drain_failure, look_everywhere
-from migrator.core.clock import Clock
-from migrator.core.errors import Interrupted, LockHeld, MigratorError, Refused, ToolFailed
+from migrator.bricks.shared import Throttle, look_everywhere
+from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import format_count, several
@@ -32,10 +32,9 @@ from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask
 from migrator.gluster.rules import disk_problems, is_on
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import StepHooks
 from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
-from migrator.operations.engine import LOOKS, Around, Done, Engine, Events
+from migrator.operations.engine import LOOKS, Around, Done, Events
 from migrator.operations.model import Finished, Halt
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 # Polling Gluster's counters until the rebalance processes have ended. Each poll is recorded and shown.
 
 
-_MOVING = (TaskStatus.IN_PROGRESS, TaskStatus.NOT_STARTED)
 _PATIENCE_S = 3600.0
 """How long glusterd may not respond, or a host be missing, before the watch ends."""
 
@@ -136,7 +134,6 @@ RUN_LOCK = "run"
 """The lock of all writers to either side, held only at the start of a drain, and from its last audit to its commit."""
 
 _WIPED = (model.PlaceSeen.EMPTY, model.PlaceSeen.UNMOUNTED)
-_EVENTS = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
 _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
 """Hooks are also called around the whole drain. The step that began last ends first."""
 
@@ -160,16 +157,22 @@ async def wipe_permission(
 
 @dataclass(slots=True, kw_only=True)
 class DrainMachine(
-    Engine[model.DrainRecord, model.DrainSeen, model.DrainState, model.DrainStep, model.DrainNotes, model.DrainSummary]
+    BrickMachine[
+        model.DrainRecord, model.DrainSeen, model.DrainState, model.DrainStep, model.DrainNotes, model.DrainSummary
+    ]
 ):
     """Takes bricks out of the volume, or (`back`) stops the drain. `left_alone` is set if a recovery in this call left
     files behind.
     """
 
+    events = Events(step=EventKind.DRAIN_STEP, failed=EventKind.DRAIN_FAILED)
+    waits = frozenset({model.DrainStep.WATCH, model.DrainStep.SETTLE})
+    halting = EventKind.DRAIN_HALTED
+    unreported = model.UNTOUCHED_STATES
+
     call: DrainCall
     looker: DrainLooker
     throttle: Throttle
-    back: bool = False
     left_alone: bool = False
     _asked: bool = False
     _hand_over: bool = False
@@ -178,24 +181,8 @@ class DrainMachine(
     _again: int = 0
 
     @property
-    def events(self) -> Events:
-        return _EVENTS
-
-    @property
     def records(self) -> "DrainRecords":
         return self.call.world.ledger.drains
-
-    @property
-    def clock(self) -> Clock:
-        return self.call.world.clock
-
-    @property
-    def poll_s(self) -> float:
-        return self.call.request.poll_s
-
-    @property
-    def waits(self) -> frozenset[model.DrainStep]:
-        return frozenset({model.DrainStep.WATCH, model.DrainStep.SETTLE})
 
     @property
     def acts(self) -> Mapping[model.DrainStep, Callable[[model.DrainAct, model.DrainRecord], Awaitable[_Done]]]:
@@ -214,30 +201,11 @@ class DrainMachine(
             model.DrainStep.RESTORE: self._restore,
         }
 
-    def say(self, kind: EventKind, severity: Severity, record: model.DrainRecord, message: str) -> None:
-        self.call.say(kind, severity, f"drain of {record.shown_bricks}", message)
-
-    def shown(self, record: model.DrainRecord) -> str:
-        return record.shown_bricks
-
-    def hooking(self) -> StepHooks | None:
-        return self.call.hooking()
-
-    async def bring(self, record: model.DrainRecord) -> model.DrainSummary:
-        """Drive the drain from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
-        await self._tell_failure(record, None)
+    async def resume(self, record: model.DrainRecord) -> model.DrainRecord:
         if not self.back and not rules.taken_back(record.state):
             # A killed call may have left a request for a stop. It is void now.
             await self._catch_up(record, HookStep.STOP, HookState.FAILED)
-        try:
-            summary = await self.drive(record)
-        except Interrupted:
-            raise
-        except MigratorError:
-            await self._tell_failure(self.records.read(record.id), None)
-            raise
-        await self._tell_failure(self.records.read(record.id), summary)
-        return summary
+        return record
 
     async def snapshot(self, record: model.DrainRecord) -> model.DrainSeen:
         self._hand_over = await self._hands_over(record)
@@ -382,25 +350,21 @@ class DrainMachine(
     async def halted(self, record: model.DrainRecord, step: Halt) -> model.DrainSummary:
         if record.state in model.OUT_STATES:
             await self._end_hooks(record)
-        self.say(EventKind.DRAIN_HALTED, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
-        return self.why_halted(record, step)
+        return await BrickMachine.halted(self, record, step)
 
-    def why_halted(self, record: model.DrainRecord, step: Halt) -> model.DrainSummary:
-        """Return the summary of a halted drain."""
-        return replace(self.summary(record, model.DrainEnding.HALTED, step.words, step.hint), reasons=step.reasons)
-
-    def stuck(self, record: model.DrainRecord, seen: model.DrainSeen) -> model.DrainSummary:
-        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
-        self.say(EventKind.DRAIN_HALTED, Severity.ERROR, record, words)
+    def way_out(self, record: model.DrainRecord, seen: model.DrainSeen) -> str:
         hosts = rules.silent_hosts(record, seen)
-        right = rules.way_out(record, hosts) if hosts else "put that right"
-        hint = f"{right}, then run the same command again"
-        return self.summary(record, model.DrainEnding.STUCK, words, hint)
+        return rules.way_out(record, hosts) if hosts else "put that right"
+
+    def reverted(self, record: model.DrainRecord) -> bool:
+        return rules.taken_back(record.state)
+
+    def failed_step(self, record: model.DrainRecord) -> HookStep:
+        return HookStep.STOP if self.reverted(record) else HookStep.DRAIN
 
     def summary(
         self, record: model.DrainRecord, ending: model.DrainEnding, words: str, hint: str = ""
     ) -> model.DrainSummary:
-        """Return the summary, with the facts of this process."""
         audit, check = self.looker.audit or self.looker.named, self.looker.check
         return model.DrainSummary(
             volume=record.volume,
@@ -484,21 +448,6 @@ class DrainMachine(
             else:
                 await self._check_disk(record, name)
                 await hooking.around(place, partial(work, name), facts=facts, after=after)
-
-    async def _tell_failure(self, record: model.DrainRecord, ended: Ended | None) -> None:
-        """Call the hooks that report a failure, once per failure. `ended` is None when the call begins, or ended by an
-        exception. May be called again.
-        """
-        hooking = self.hooking()
-        if hooking is None:
-            return
-        failure = drain_failure(record, self.call.world.ledger.drains.steps(record.id), ended, back=self.back)
-        if failure is None:
-            return
-        failed = HookStep.STOP if rules.taken_back(record.state) else HookStep.DRAIN
-        facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
-        tell = hooking.once if failure.certain else hooking.catch_up
-        await tell(hooked(record, HookStep.FAIL, failed_step=failure.step_id), facts)
 
     # Steps.
 
@@ -679,7 +628,7 @@ class DrainMachine(
             task = None if found is None else next((task for task in found[1] if task.id == wanted), None)
             progress = None if task is None else await self.looker.progress(task)
             counters = () if progress is None else progress.counters
-            if counters and all(one.status not in _MOVING for one in counters):
+            if progress is not None and counters and not progress.moving:
                 break
             if found is not None and task is None and found[0].peers_down == ():
                 raise ToolFailed("the fix-layout was ended outside of this program")

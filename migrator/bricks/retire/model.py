@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from migrator.bricks.model import CallSummary, Ending
 from migrator.core.entry import EntryType
-from migrator.core.errors import ExitCode
 from migrator.operations.model import Kind, Operation
 
 
@@ -52,6 +52,11 @@ class RetirementRecord:
     failure: str = ""
 
 
+def subject_of(volume: str) -> str:
+    """Return the subject of the events of a retirement."""
+    return f"retirement of {volume}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retirement(Operation[RetirementState, None]):
     """One attempt, as a tracked operation. See `RetirementRecord`, which is shown to people."""
@@ -62,6 +67,11 @@ class Retirement(Operation[RetirementState, None]):
     files: int
     size_bytes: int
     notes: None = None
+
+    @property
+    def subject(self) -> str:
+        """Return the subject of its events."""
+        return subject_of(self.volume)
 
     @property
     def shown(self) -> RetirementRecord:
@@ -185,13 +195,7 @@ class ClientSeen:
     address: str
 
 
-class RetireEnding(StrEnum):
-    """The end of a call. `halted`: a check failed, and nothing was changed."""
-
-    PLANNED = "planned"
-    DONE = "done"
-    DONE_BEFORE = "done-before"
-    HALTED = "halted"
+RetireEnding = Ending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,25 +205,13 @@ class RetireRequest:
     pid: int
     confirm: str | None = None
     dry_run: bool = False
+    poll_s: float = 30.0
     workers: int = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetirementSummary:
-    """The result of a call. `reasons` are the failed checks. `cover` is None if another check had failed before the
-    paths were checked.
-    """
+class RetirementSummary(CallSummary):
+    """The result of a call. `cover` is None if another check had failed before the paths were checked."""
 
-    volume: str
-    dry_run: bool
-    ending: RetireEnding
-    words: str
-    hint: str = ""
-    reasons: tuple[str, ...] = ()
     cover: CoverFound | None = None
     retirement: RetirementRecord | None = None
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """Return the exit code. A dry run that finds reasons is refused like the retirement itself."""
-        return ExitCode.REFUSED if self.ending is RetireEnding.HALTED else ExitCode.DONE

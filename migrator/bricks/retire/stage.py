@@ -13,22 +13,20 @@ import duckdb
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
+from migrator.bricks.call import BrickCall, BrickWorld, CallMachine
 from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
 from migrator.bricks.retire import model, rules
-from migrator.bricks.shared import BrickCall
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries
-from migrator.core.clock import Clock
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME, is_probe
-from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking, told
+from migrator.core.tasks import told
 from migrator.cutover.model import SETTLED_STATES, Writers
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TRASH_NAME
@@ -36,21 +34,16 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import HookedStep, Hooks, StepHooks
-from migrator.ledger.call import recorded_run
-from migrator.ledger.locks import Locks
-from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import Around, Done, Engine, Events
+from migrator.hooks.stage import HookedStep
+from migrator.operations.engine import Around, Done, Events
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import PURGE_NAME, Archive, Proof
 from migrator.reap.model import archive_directory, archive_name
 from migrator.scan.rules import strange_sentences
 from migrator.site.rules_guards import mount_problems
-from migrator.transfer.run_files import RunFiles
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
-    from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import RetirementRecords
 
 
@@ -134,66 +127,44 @@ def _facts(row: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 # The call.
 
 
-LOG = logging.getLogger("migrator.retirement")
-
 WriteList = Callable[[Iterable[model.Uncovered]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetirementWorld:
+class RetirementWorld(BrickWorld):
     """The ports. `scan` makes a new catalog of the whole source. `endpoints` returns the connections to bricks of this
     site's mount and of Gluster's own processes, by local end, with a sentence for each host that could not be queried.
     `cover` is `cover_paths`. `list_to` opens the list of uncovered paths in a run's directory, and returns a function
-    to append to it and the file's name (blocking). `back_up` copies the ledger under a name (blocking).
+    to append to it and the file's name (blocking).
     """
 
     volume: GlusterRetirements
     source: SourceFileSystem
-    target_root: bytes
     writers: WriterSearch
     endpoints: Callable[[], Awaitable[tuple[frozenset[str], tuple[str, ...]]]]
     scan: Callable[[], Awaitable[CatalogRecord]]
     cover: Callable[[str, Mapping[bytes, str]], Iterator[Sequence[tuple[model.CatalogedPath, Proof | None]]]]
     manifests: "ManifestDirectories"
     list_to: Callable[[str], AbstractContextManager[tuple[WriteList, str]]]
-    back_up: Callable[[str], None]
-    hooks: Hooks | None
-    ledger: "Ledger"
-    locks: Locks
-    files: RunFiles
-    progress: Progress
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetireCall(BrickCall):
-    """One call of the verb. `run_id` and `directory` are None in a dry run."""
+    """One call of the verb."""
+
+    log = logging.getLogger("migrator.retirement")
+    steps = (HookStep.RETIRE,)
 
     world: RetirementWorld
     request: model.RetireRequest
-    site: SiteRecord
-    run_id: int | None
-    directory: str | None = None
 
-    @property
-    def log(self) -> logging.Logger:
-        return LOG
-
-    @property
-    def source_root(self) -> bytes:
-        """Return the path of the source, for hooks."""
-        return self.world.source.root
-
-    def facts(self, record: model.Retirement, *, state: str = "") -> HookFacts:
-        """Return the facts for a hook."""
+    def facts(self, record: model.Retirement, **facts: Any) -> HookFacts:  # noqa: ANN401
         return HookFacts(
             run_id=self.run_id or 0,
             files=record.files,
             size_bytes=record.size_bytes,
-            state=state,
             started_at_s=self.now_s(),
+            **facts,
         )
 
 
@@ -202,14 +173,9 @@ def hooked(record: model.Retirement) -> HookedStep:
     return HookedStep(
         step=HookStep.RETIRE,
         key=f"retirement {record.id}",
-        subject=subject_of(record.volume),
+        subject=record.subject,
         words=f"retiring volume {record.volume}",
     )
-
-
-def subject_of(volume: str) -> str:
-    """Return the subject of its events."""
-    return f"retirement of {volume}"
 
 
 # Facts for the preflight checks, and coverage of each path.
@@ -228,10 +194,333 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class RetirementLooker:
-    """Takes the snapshots for one call. Changes nothing."""
+class _Tally:
+    paths: Counter[model.Cover | model.UncoveredKind] = field(default_factory=Counter)
+    sizes: Counter[model.Cover | model.UncoveredKind] = field(default_factory=Counter)
+    examples: dict[model.UncoveredKind, list[model.Uncovered]] = field(default_factory=dict)
+
+    def add(
+        self,
+        judged: Iterable[tuple[model.CatalogedPath, model.Cover | model.Uncovered]],
+        read: Mapping[bytes, model.Cover | model.Uncovered],
+    ) -> list[model.Uncovered]:
+        """Count these, of which some were `read`. Return those that are not covered."""
+        uncovered: list[model.Uncovered] = []
+        for found, first in judged:
+            last = read.get(found.path, first)
+            if isinstance(last, model.Uncovered):
+                uncovered.append(last)
+                self._count(last.kind, found)
+                self._keep(last)
+                continue
+            if first is model.Cover.READ:
+                self._count(first, found)
+            self._count(last, found)
+        return uncovered
+
+    def sum(self, name: model.Cover | model.UncoveredKind) -> model.PathSum:
+        return model.PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
+
+    def _count(self, name: model.Cover | model.UncoveredKind, found: model.CatalogedPath) -> None:
+        self.paths[name] += 1
+        self.sizes[name] += found.size_bytes if found.type is EntryType.FILE else 0
+
+    def _keep(self, one: model.Uncovered) -> None:
+        kept = self.examples.setdefault(one.kind, [])
+        kept.append(one)
+        kept.sort(key=lambda example: example.path)
+        del kept[_EXAMPLES:]
+
+
+# The entry.
+
+
+_Act = Act[model.RetireStep, model.RetirementState]
+_Done = Done[model.RetirementState, None]
+VERB = "brick-retire"
+_LOCKS = ("drain", "run", "scan")
+"""Every command that reads, copies, moves or checks files of the volume holds one of these locks."""
+_NOTHING_DELETED = (
+    "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
+)
+_NO_CATALOG = (
+    "there is no whole catalog of the whole source that is newer than the last cutover, purge or change of bricks: `migrator scan`, "
+    "then this again"
+)
+_MOVE_THEM = (
+    "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
+    "were moved, or remove by hand what is not needed; then run the same command again"
+)
+
+
+async def retire_volume(request: model.RetireRequest, world: RetirementWorld) -> model.RetirementSummary:
+    """Stop the source volume for good, when every path in it that is not a directory is proven to be on the target. The
+    same call resumes after any crash: the volume counts as stopped if Gluster reports that. A dry run uses the newest
+    catalog instead of scanning, makes the same decisions, and changes nothing.
+
+    Raises UsageError, Refused (not confirmed, refused by a hook or by the ledger's checks), LockHeld, Interrupted,
+    ToolFailed. Problems are in the summary.
+    """
+    site = world.ledger.site.read()
+    if site is None:
+        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+    call = RetireCall(world=world, request=request, site=site)
+    try:
+        if request.dry_run:
+            return await _Retirement(call=call).bring()
+        return await call.recorded(VERB, "brick retire", lambda call: _Retirement(call=call).bring(), locks=_LOCKS)
+    except OSError as error:
+        raise MigratorError(
+            f"retiring the volume could not go on: {error.strerror or error}",
+            cause="the source or the state directory does not answer, is full, or has an error",
+            hint="check with `migrator doctor`, then run the same command again: it resumes",
+        ) from error
+
+
+@dataclass(slots=True, kw_only=True)
+class _Retirement(
+    CallMachine[model.Retirement, VolumeState, model.RetirementState, model.RetireStep, None, model.RetirementSummary]
+):
+    """One call, from any state of the volume. `last` is the coverage in the last check of this call."""
+
+    events = Events(step=EventKind.RETIREMENT_FINISHED, failed=EventKind.RETIREMENT_GIVEN_UP)
 
     call: RetireCall
+    last: model.CoverFound | None = None
+
+    @property
+    def records(self) -> "RetirementRecords":
+        return self.call.world.ledger.retirements
+
+    @property
+    def acts(self) -> Mapping[model.RetireStep, Callable[[_Act, model.Retirement], Awaitable[_Done]]]:
+        return {model.RetireStep.STOP: self._stop}
+
+    def shown(self, record: model.Retirement) -> str:
+        return f"volume {record.volume}"
+
+    async def around(self, _: _Act, record: model.Retirement) -> Around:
+        async def before() -> HookFacts:
+            return self.call.facts(record)
+
+        async def after() -> HookFacts:
+            return self.call.facts(record, state=HookState.DONE)
+
+        return Around(step=hooked(record), before=before, after=after)
+
+    async def bring(self) -> model.RetirementSummary:
+        """Drive the retirement from its current state."""
+        call = self.call
+        newest = self.records.newest()
+        try:
+            state, _ = await call.world.volume.state_and_tasks()
+        except ToolFailed:
+            if newest is not None and newest.state is model.RetirementState.RETIRED:
+                # An operator may have deleted the volume. The ledger records that it was retired.
+                return self._done_before(newest)
+            raise
+        if newest is not None and newest.volume_id != state.volume_id:
+            newest = None
+        step = rules.next_step(newest, started=state.started, volume=state.volume)
+        if isinstance(step, Halt):
+            return self._halted(state.volume, step.words, hint=step.hint)
+        if newest is None or (isinstance(step, Act) and not step.seen_done):
+            return await self._look(state, newest)
+        return self._done_before(newest) if call.request.dry_run else await self.drive(newest)
+
+    async def snapshot(self, record: model.Retirement) -> VolumeState:
+        del record
+        state, _ = await self.call.world.volume.state_and_tasks()
+        return state
+
+    def next_step(self, record: model.Retirement, seen: VolumeState) -> _Act | Halt | Finished:
+        return rules.next_step(record, started=seen.started, volume=record.volume)
+
+    async def _look(self, state: VolumeState, newest: model.Retirement | None) -> model.RetirementSummary:
+        request = self.call.request
+        if not request.dry_run and request.confirm != state.volume:
+            raise Refused(
+                f"volume {state.volume} was not retired: it was not confirmed by its name",
+                cause="all clients lose the volume when it is stopped",
+                hint=f"look at it with --dry-run, then pass --confirm {state.volume}",
+            )
+        judged = await self._judged(state.volume)
+        if isinstance(judged, model.RetirementSummary):
+            if newest is not None and newest.state in model.UNDER_WAY and not request.dry_run:
+                await self._let_go(newest, judged)
+            return judged
+        if request.dry_run:
+            return model.RetirementSummary(
+                volume=state.volume,
+                dry_run=True,
+                ending=model.RetireEnding.PLANNED,
+                words=f"everything is proven to be on the target, by the catalog {judged.catalog}: the volume would be stopped",
+                hint=f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped",
+                cover=judged,
+            )
+        return await self._retire(state, judged)
+
+    async def _judged(self, volume: str) -> model.RetirementSummary | model.CoverFound:
+        """Run the preflight checks, then check every path. Return a refusal, or the coverage."""
+        against = "preflight checks failed: the volume was not stopped"
+        if reasons := await self.problems():
+            return self._halted(volume, against, reasons=reasons)
+        catalog = await self._catalog()
+        if catalog is None:
+            return self._halted(volume, against, reasons=(_NO_CATALOG,))
+        reasons = (*(() if catalog.whole else catalog.reasons), *strange_sentences(catalog.strange))
+        if reasons:
+            return self._halted(volume, against, reasons=reasons)
+        cover, reasons = await self.cover(catalog.name, catalog.started_at_s)
+        if not cover.uncovered:
+            return cover
+        total = model.PathSum(
+            paths=sum(one.paths for one in cover.uncovered.values()),
+            size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
+        )
+        return self._halted(
+            volume,
+            f"{rules.in_words(total)} not proven to be on the target: nothing was touched",
+            hint=_MOVE_THEM,
+            reasons=reasons,
+            cover=cover,
+        )
+
+    async def _catalog(self) -> CatalogRecord | None:
+        """Return the catalog to check; None if a dry run has none."""
+        if not self.call.request.dry_run:
+            return await self.call.world.scan()
+        newest = self.call.world.ledger.scans.latest()
+        if newest is None or not newest.whole or newest.started_at_s <= self.changed_at_s():
+            return None
+        return newest
+
+    async def _retire(self, state: VolumeState, cover: model.CoverFound) -> model.RetirementSummary:
+        proven = cover.proven
+        record = self.records.begin(
+            volume=state.volume,
+            volume_id=state.volume_id,
+            catalog=cover.catalog,
+            files=proven.paths,
+            size_bytes=proven.size_bytes,
+            at_s=self.call.now_s(),
+        )
+        message = f"volume {state.volume} is about to be stopped: {rules.in_words(proven)} proven to be on the target"
+        self.say(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
+        try:
+            return await self.drive(record)
+        except _Halted as halted:
+            return halted.summary
+
+    async def _stop(self, act: _Act, record: model.Retirement) -> _Done:
+        """Back up the ledger, repeat all checks, and stop the volume. Raises ToolFailed if the volume still runs."""
+        world = self.call.world
+        if not act.seen_done:
+            await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
+            # The hooks ran since the previous check, and may have taken long.
+            judged = await self._judged(record.volume)
+            if isinstance(judged, model.RetirementSummary):
+                raise _Halted(judged)
+            self.last = judged
+            # A comparison may take long if many sources are retained.
+            if reasons := await self.problems():
+                raise _Halted(self._halted(record.volume, "something came between", reasons=reasons))
+            self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
+            try:
+                await world.volume.stop()
+            except ToolFailed as error:
+                # A lost reply is no refusal: the state of the volume decides.
+                now, _ = await world.volume.state_and_tasks()
+                if now.started:
+                    self._give_up(record, error.message)
+                    raise
+        now, _ = await world.volume.state_and_tasks()
+        if now.started:
+            raise ToolFailed(
+                f"volume {record.volume} is not stopped, although Gluster did not refuse it",
+                hint="see glusterd's log, then run the same command again",
+            )
+        return Done(words=f"volume {record.volume} is retired: it is stopped; {_NOTHING_DELETED}")
+
+    def failing(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
+        """Raise every failure, which ends the call."""
+        del act, resumed
+        if isinstance(error, Refused):
+            self._give_up(record, error.message)
+        raise error
+
+    async def finished(self, record: model.Retirement, step: Finished) -> model.RetirementSummary:
+        del step
+        hooking = self.hooking()
+        if hooking is not None:
+            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+        if self.last is None:
+            return self._done_before(record)
+        return model.RetirementSummary(
+            volume=record.volume,
+            dry_run=False,
+            ending=model.RetireEnding.DONE,
+            words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
+            hint=_NOTHING_DELETED,
+            cover=self.last,
+            retirement=record.shown,
+        )
+
+    async def halted(self, record: model.Retirement, step: Halt) -> model.RetirementSummary:
+        return self._halted(record.volume, step.words, hint=step.hint)
+
+    def stuck(self, record: model.Retirement, _: VolumeState) -> model.RetirementSummary:
+        return self._halted(record.volume, record.failure)
+
+    def _give_up(self, record: model.Retirement, reason: str) -> None:
+        self.records.enter(record.id, model.RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
+        message = f"volume {record.volume} stays started: {reason}"
+        self.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
+
+    async def _let_go(self, record: model.Retirement, judged: model.RetirementSummary) -> None:
+        """Abort an attempt that was killed before the stop. Otherwise a later manual stop would count as this attempt,
+        despite this refusal.
+        """
+        now, _ = await self.call.world.volume.state_and_tasks()
+        if now.started:
+            self._give_up(record, "; ".join((judged.words, *judged.reasons)))
+
+    def _halted(
+        self,
+        volume: str,
+        words: str,
+        *,
+        reasons: tuple[str, ...] = (),
+        hint: str = "solve that, then run the same command again",
+        cover: model.CoverFound | None = None,
+    ) -> model.RetirementSummary:
+        """Return the summary if a preflight check failed, or a path is not covered."""
+        dry_run = self.call.request.dry_run
+        if not dry_run:
+            message = f"volume {volume} was not retired: {'; '.join((words, *reasons))}"
+            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, model.subject_of(volume), message)
+        return model.RetirementSummary(
+            volume=volume,
+            dry_run=dry_run,
+            ending=model.RetireEnding.HALTED,
+            words=words,
+            hint=hint,
+            reasons=reasons,
+            cover=cover,
+        )
+
+    def _done_before(self, record: model.Retirement) -> model.RetirementSummary:
+        since = datetime.fromtimestamp(record.since_s, UTC)
+        return model.RetirementSummary(
+            volume=record.volume,
+            dry_run=self.call.request.dry_run,
+            ending=model.RetireEnding.DONE_BEFORE,
+            words=f"volume {record.volume} is retired since {since:%Y-%m-%d %H:%M} UTC",
+            hint=_NOTHING_DELETED,
+            retirement=record.shown,
+        )
+
+    # Facts for the preflight checks, and coverage of each path. Nothing is changed.
 
     async def problems(self) -> tuple[str, ...]:
         """Return all preflight checks that fail now."""
@@ -397,367 +686,6 @@ class RetirementLooker:
             return await self.call.world.blocking(look, timeout_s=_LOOK_TIMEOUT_S)
         except (OSError, TimeoutError, MigratorError):
             return None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Tally:
-    paths: Counter[model.Cover | model.UncoveredKind] = field(default_factory=Counter)
-    sizes: Counter[model.Cover | model.UncoveredKind] = field(default_factory=Counter)
-    examples: dict[model.UncoveredKind, list[model.Uncovered]] = field(default_factory=dict)
-
-    def add(
-        self,
-        judged: Iterable[tuple[model.CatalogedPath, model.Cover | model.Uncovered]],
-        read: Mapping[bytes, model.Cover | model.Uncovered],
-    ) -> list[model.Uncovered]:
-        """Count these, of which some were `read`. Return those that are not covered."""
-        uncovered: list[model.Uncovered] = []
-        for found, first in judged:
-            last = read.get(found.path, first)
-            if isinstance(last, model.Uncovered):
-                uncovered.append(last)
-                self._count(last.kind, found)
-                self._keep(last)
-                continue
-            if first is model.Cover.READ:
-                self._count(first, found)
-            self._count(last, found)
-        return uncovered
-
-    def sum(self, name: model.Cover | model.UncoveredKind) -> model.PathSum:
-        return model.PathSum(paths=self.paths[name], size_bytes=self.sizes[name])
-
-    def _count(self, name: model.Cover | model.UncoveredKind, found: model.CatalogedPath) -> None:
-        self.paths[name] += 1
-        self.sizes[name] += found.size_bytes if found.type is EntryType.FILE else 0
-
-    def _keep(self, one: model.Uncovered) -> None:
-        kept = self.examples.setdefault(one.kind, [])
-        kept.append(one)
-        kept.sort(key=lambda example: example.path)
-        del kept[_EXAMPLES:]
-
-
-# The entry.
-
-
-_EVENTS = Events(step=EventKind.RETIREMENT_FINISHED, failed=EventKind.RETIREMENT_GIVEN_UP)
-_Act = Act[model.RetireStep, model.RetirementState]
-_Done = Done[model.RetirementState, None]
-VERB = "brick-retire"
-_LOCKS = ("drain", "run", "scan")
-"""Every command that reads, copies, moves or checks files of the volume holds one of these locks."""
-_NOTHING_DELETED = (
-    "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"
-)
-_NO_CATALOG = (
-    "there is no whole catalog of the whole source that is newer than the last cutover, purge or change of bricks: `migrator scan`, "
-    "then this again"
-)
-_MOVE_THEM = (
-    "move them with a user tree ([users] trees in site.toml, then scan, plan, run, cutover), purge trees whose users "
-    "were moved, or remove by hand what is not needed; then run the same command again"
-)
-
-
-async def retire_volume(request: model.RetireRequest, world: RetirementWorld) -> model.RetirementSummary:
-    """Stop the source volume for good, when every path in it that is not a directory is proven to be on the target. The
-    same call resumes after any crash: the volume counts as stopped if Gluster reports that. A dry run uses the newest
-    catalog instead of scanning, makes the same decisions, and changes nothing.
-
-    Raises UsageError, Refused (not confirmed, refused by a hook or by the ledger's checks), LockHeld, Interrupted,
-    ToolFailed. Problems are in the summary.
-    """
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
-    try:
-        if request.dry_run:
-            return await _of(RetireCall(world=world, request=request, site=site, run_id=None)).bring()
-        first, second, third = (world.locks.hold(name, "brick retire") for name in _LOCKS)
-        with first, second, third, world.files.open(VERB, world.clock.now_s()) as directory:
-            async with recorded_run(
-                world.ledger.runs,
-                world.clock,
-                verb=VERB,
-                pid=request.pid,
-                directory=directory.path,
-                log=LOG,
-            ) as run:
-                call = RetireCall(world=world, request=request, site=site, run_id=run.id, directory=directory.path)
-                hooking = call.hooking()
-                if hooking is not None:
-                    await hooking.begin((HookStep.RETIRE,))
-                summary = await _of(call).bring()
-                run.exit_code = summary.exit_code
-                return summary
-    except OSError as error:
-        raise MigratorError(
-            f"retiring the volume could not go on: {error.strerror or error}",
-            cause="the source or the state directory does not answer, is full, or has an error",
-            hint="check with `migrator doctor`, then run the same command again: it resumes",
-        ) from error
-
-
-def _of(call: RetireCall) -> "_Retirement":
-    return _Retirement(call=call, looker=RetirementLooker(call=call))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Retirement(
-    Engine[model.Retirement, VolumeState, model.RetirementState, model.RetireStep, None, model.RetirementSummary]
-):
-    """One call, from any state of the volume. `last` is the coverage in the last check of this call."""
-
-    call: RetireCall
-    looker: RetirementLooker
-    last: model.CoverFound | None = None
-
-    @property
-    def events(self) -> Events:
-        return _EVENTS
-
-    @property
-    def records(self) -> "RetirementRecords":
-        return self.call.world.ledger.retirements
-
-    @property
-    def clock(self) -> Clock:
-        return self.call.world.clock
-
-    @property
-    def acts(self) -> Mapping[model.RetireStep, Callable[[_Act, model.Retirement], Awaitable[_Done]]]:
-        return {model.RetireStep.STOP: self._stop}
-
-    def say(self, kind: EventKind, severity: Severity, record: model.Retirement, message: str) -> None:
-        self.call.say(kind, severity, subject_of(record.volume), message)
-
-    def shown(self, record: model.Retirement) -> str:
-        return f"volume {record.volume}"
-
-    def hooking(self) -> StepHooks | None:
-        return self.call.hooking()
-
-    async def around(self, _: _Act, record: model.Retirement) -> Around:
-        async def before() -> HookFacts:
-            return self.call.facts(record)
-
-        async def after() -> HookFacts:
-            return self.call.facts(record, state=HookState.DONE)
-
-        return Around(step=hooked(record), before=before, after=after)
-
-    async def bring(self) -> model.RetirementSummary:
-        """Drive the retirement from its current state."""
-        call = self.call
-        newest = self.records.newest()
-        try:
-            state, _ = await call.world.volume.state_and_tasks()
-        except ToolFailed:
-            if newest is not None and newest.state is model.RetirementState.RETIRED:
-                # An operator may have deleted the volume. The ledger records that it was retired.
-                return self._done_before(newest)
-            raise
-        if newest is not None and newest.volume_id != state.volume_id:
-            newest = None
-        step = rules.next_step(newest, started=state.started, volume=state.volume)
-        if isinstance(step, Halt):
-            return self._halted(state.volume, step.words, hint=step.hint)
-        if newest is None or (isinstance(step, Act) and not step.seen_done):
-            return await self._look(state, newest)
-        return self._done_before(newest) if call.request.dry_run else await self.drive(newest)
-
-    async def snapshot(self, record: model.Retirement) -> VolumeState:
-        del record
-        state, _ = await self.call.world.volume.state_and_tasks()
-        return state
-
-    def next_step(self, record: model.Retirement, seen: VolumeState) -> _Act | Halt | Finished:
-        return rules.next_step(record, started=seen.started, volume=record.volume)
-
-    async def _look(self, state: VolumeState, newest: model.Retirement | None) -> model.RetirementSummary:
-        request = self.call.request
-        if not request.dry_run and request.confirm != state.volume:
-            raise Refused(
-                f"volume {state.volume} was not retired: it was not confirmed by its name",
-                cause="all clients lose the volume when it is stopped",
-                hint=f"look at it with --dry-run, then pass --confirm {state.volume}",
-            )
-        judged = await self._judged(state.volume)
-        if isinstance(judged, model.RetirementSummary):
-            if newest is not None and newest.state in model.UNDER_WAY and not request.dry_run:
-                await self._let_go(newest, judged)
-            return judged
-        if request.dry_run:
-            return model.RetirementSummary(
-                volume=state.volume,
-                dry_run=True,
-                ending=model.RetireEnding.PLANNED,
-                words=f"everything is proven to be on the target, by the catalog {judged.catalog}: the volume would be stopped",
-                hint=f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped",
-                cover=judged,
-            )
-        return await self._retire(state, judged)
-
-    async def _judged(self, volume: str) -> model.RetirementSummary | model.CoverFound:
-        """Run the preflight checks, then check every path. Return a refusal, or the coverage."""
-        against = "preflight checks failed: the volume was not stopped"
-        if reasons := await self.looker.problems():
-            return self._halted(volume, against, reasons=reasons)
-        catalog = await self._catalog()
-        if catalog is None:
-            return self._halted(volume, against, reasons=(_NO_CATALOG,))
-        reasons = (*(() if catalog.whole else catalog.reasons), *strange_sentences(catalog.strange))
-        if reasons:
-            return self._halted(volume, against, reasons=reasons)
-        cover, reasons = await self.looker.cover(catalog.name, catalog.started_at_s)
-        if not cover.uncovered:
-            return cover
-        total = model.PathSum(
-            paths=sum(one.paths for one in cover.uncovered.values()),
-            size_bytes=sum(one.size_bytes for one in cover.uncovered.values()),
-        )
-        return self._halted(
-            volume,
-            f"{rules.in_words(total)} not proven to be on the target: nothing was touched",
-            hint=_MOVE_THEM,
-            reasons=reasons,
-            cover=cover,
-        )
-
-    async def _catalog(self) -> CatalogRecord | None:
-        """Return the catalog to check; None if a dry run has none."""
-        if not self.call.request.dry_run:
-            return await self.call.world.scan()
-        newest = self.call.world.ledger.scans.latest()
-        if newest is None or not newest.whole or newest.started_at_s <= self.looker.changed_at_s():
-            return None
-        return newest
-
-    async def _retire(self, state: VolumeState, cover: model.CoverFound) -> model.RetirementSummary:
-        proven = cover.proven
-        record = self.records.begin(
-            volume=state.volume,
-            volume_id=state.volume_id,
-            catalog=cover.catalog,
-            files=proven.paths,
-            size_bytes=proven.size_bytes,
-            at_s=self.call.now_s(),
-        )
-        message = f"volume {state.volume} is about to be stopped: {rules.in_words(proven)} proven to be on the target"
-        self.say(EventKind.RETIREMENT_STARTED, Severity.INFO, record, message)
-        try:
-            return await self.drive(record)
-        except _Halted as halted:
-            return halted.summary
-
-    async def _stop(self, act: _Act, record: model.Retirement) -> _Done:
-        """Back up the ledger, repeat all checks, and stop the volume. Raises ToolFailed if the volume still runs."""
-        world = self.call.world
-        if not act.seen_done:
-            await world.blocking(lambda: world.back_up(f"retirement-{record.id}"), timeout_s=600.0)
-            # The hooks ran since the previous check, and may have taken long.
-            judged = await self._judged(record.volume)
-            if isinstance(judged, model.RetirementSummary):
-                raise _Halted(judged)
-            self.last = judged
-            # A comparison may take long if many sources are retained.
-            if reasons := await self.looker.problems():
-                raise _Halted(self._halted(record.volume, "something came between", reasons=reasons))
-            self.records.enter(record.id, model.RetirementState.STOPPING, at_s=self.call.now_s())
-            try:
-                await world.volume.stop()
-            except ToolFailed as error:
-                # A lost reply is no refusal: the state of the volume decides.
-                now, _ = await world.volume.state_and_tasks()
-                if now.started:
-                    self._give_up(record, error.message)
-                    raise
-        now, _ = await world.volume.state_and_tasks()
-        if now.started:
-            raise ToolFailed(
-                f"volume {record.volume} is not stopped, although Gluster did not refuse it",
-                hint="see glusterd's log, then run the same command again",
-            )
-        return Done(words=f"volume {record.volume} is retired: it is stopped; {_NOTHING_DELETED}")
-
-    def failing(self, record: model.Retirement, act: _Act, error: Exception, *, resumed: bool) -> None:
-        """Raise every failure, which ends the call."""
-        del act, resumed
-        if isinstance(error, Refused):
-            self._give_up(record, error.message)
-        raise error
-
-    async def finished(self, record: model.Retirement, step: Finished) -> model.RetirementSummary:
-        del step
-        hooking = self.hooking()
-        if hooking is not None:
-            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
-        if self.last is None:
-            return self._done_before(record)
-        return model.RetirementSummary(
-            volume=record.volume,
-            dry_run=False,
-            ending=model.RetireEnding.DONE,
-            words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
-            hint=_NOTHING_DELETED,
-            cover=self.last,
-            retirement=record.shown,
-        )
-
-    async def halted(self, record: model.Retirement, step: Halt) -> model.RetirementSummary:
-        return self._halted(record.volume, step.words, hint=step.hint)
-
-    def stuck(self, record: model.Retirement, _: VolumeState) -> model.RetirementSummary:
-        return self._halted(record.volume, record.failure)
-
-    def _give_up(self, record: model.Retirement, reason: str) -> None:
-        self.records.enter(record.id, model.RetirementState.GIVEN_UP, at_s=self.call.now_s(), failure=reason)
-        message = f"volume {record.volume} stays started: {reason}"
-        self.say(EventKind.RETIREMENT_GIVEN_UP, Severity.WARNING, record, message)
-
-    async def _let_go(self, record: model.Retirement, judged: model.RetirementSummary) -> None:
-        """Abort an attempt that was killed before the stop. Otherwise a later manual stop would count as this attempt,
-        despite this refusal.
-        """
-        now, _ = await self.call.world.volume.state_and_tasks()
-        if now.started:
-            self._give_up(record, "; ".join((judged.words, *judged.reasons)))
-
-    def _halted(
-        self,
-        volume: str,
-        words: str,
-        *,
-        reasons: tuple[str, ...] = (),
-        hint: str = "solve that, then run the same command again",
-        cover: model.CoverFound | None = None,
-    ) -> model.RetirementSummary:
-        """Return the summary if a preflight check failed, or a path is not covered."""
-        dry_run = self.call.request.dry_run
-        if not dry_run:
-            message = f"volume {volume} was not retired: {'; '.join((words, *reasons))}"
-            self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, subject_of(volume), message)
-        return model.RetirementSummary(
-            volume=volume,
-            dry_run=dry_run,
-            ending=model.RetireEnding.HALTED,
-            words=words,
-            hint=hint,
-            reasons=reasons,
-            cover=cover,
-        )
-
-    def _done_before(self, record: model.Retirement) -> model.RetirementSummary:
-        since = datetime.fromtimestamp(record.since_s, UTC)
-        return model.RetirementSummary(
-            volume=record.volume,
-            dry_run=self.call.request.dry_run,
-            ending=model.RetireEnding.DONE_BEFORE,
-            words=f"volume {record.volume} is retired since {since:%Y-%m-%d %H:%M} UTC",
-            hint=_NOTHING_DELETED,
-            retirement=record.shown,
-        )
 
 
 class _Halted(Refused):

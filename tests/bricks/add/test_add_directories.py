@@ -121,7 +121,7 @@ class Site:
     clock: VirtualClock = field(default_factory=VirtualClock)
     record: Any = field(
         default_factory=lambda: SimpleNamespace(
-            id=7, side=AdditionSide.SOURCE, instead_of=None, bricks=(NEW,), shown_bricks=NEW, notes=AdditionNotes()
+            id=7, side=AdditionSide.SOURCE, instead_of=None, bricks=(NEW,), subject=NEW, notes=AdditionNotes()
         )
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from migrator.bricks.add.add import forget_addition
 from migrator.bricks.add.model import AdditionEnding, AdditionState
-from migrator.bricks.add.stage import ADD_STEPS
+from migrator.bricks.add.stage import AdditionCall
 from migrator.core.errors import Refused, UsageError
 from migrator.hooks.model import HookCall, HookResult, HookStep
 from tests.bricks.add.addition_site import Site, addition_site
@@ -17,7 +17,7 @@ from tests.support.kills import DoingHooks, Killed
 
 @pytest.fixture
 def hooks() -> DoingHooks:
-    return DoingHooks(dict.fromkeys(ADD_STEPS, lambda: None))
+    return DoingHooks(dict.fromkeys(AdditionCall.steps, lambda: None))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that
     assert hooks.called() == [("post-add", "done")]
     assert site.add().ending is AdditionEnding.DONE
     assert hooks.called() == []
-    assert not site.ledger.hooks.unfinished(ADD_STEPS)
+    assert not site.ledger.hooks.unfinished(AdditionCall.steps)
 
 
 def test_a_few_files_that_could_not_be_moved_are_told_and_no_failure(site: Site, hooks: DoingHooks) -> None:

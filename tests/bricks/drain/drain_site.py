@@ -222,6 +222,7 @@ class Site:
         return DrainWorld(
             volume=dying(self.glusterd, death),  # type: ignore[arg-type]
             source=Source(),  # type: ignore[arg-type]
+            source_root=b"/mnt/gl",
             target_root=b"/mnt/beegfs",
             walks=Walks(self.volume),  # type: ignore[arg-type]
             read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),

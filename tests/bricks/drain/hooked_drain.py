@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from migrator.bricks.drain.model import DrainState, PlaceSeen
 from migrator.bricks.drain.rules_progress import wipe_word
-from migrator.bricks.drain.stage import DRAIN_STEPS, DrainWorld
+from migrator.bricks.drain.stage import DrainCall, DrainWorld
 from migrator.core.events import EventKind
 from migrator.core.units import DAY_S
 from migrator.gluster.model import DiskFacts
@@ -29,7 +29,7 @@ class HookedSite(Site):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        deeds = dict.fromkeys(DRAIN_STEPS, lambda: None)
+        deeds = dict.fromkeys(DrainCall.steps, lambda: None)
         self.hooks = DoingHooks(deeds | {HookStep.WIPE: self._wipe, HookStep.HAND_OVER: self._give})
 
     def _wipe(self) -> None:
@@ -71,9 +71,13 @@ class HookedSite(Site):
     def owes_nothing(self) -> bool:
         """Whether no step with hooks is open, and no call without an end."""
         record = self.ledger.drains.latest("v", (LEAVING,))
-        keys = () if record is None else (f"drain {record.id}", *(f"drain {record.id}: {step}" for step in DRAIN_STEPS))
-        still = [key for key in keys for step in DRAIN_STEPS if self.ledger.hooks.open_since(step, key)]
-        return not still and not self.ledger.hooks.unfinished(DRAIN_STEPS)
+        keys = (
+            ()
+            if record is None
+            else (f"drain {record.id}", *(f"drain {record.id}: {step}" for step in DrainCall.steps))
+        )
+        still = [key for key in keys for step in DrainCall.steps if self.ledger.hooks.open_since(step, key)]
+        return not still and not self.ledger.hooks.unfinished(DrainCall.steps)
 
     def warnings(self) -> list[str]:
         """What was said of hooks that failed."""

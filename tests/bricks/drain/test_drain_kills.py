@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from migrator.bricks.drain.model import DrainEnding, DrainState, DrainStep
-from migrator.bricks.drain.stage import DRAIN_STEPS
+from migrator.bricks.drain.stage import DrainCall
 from migrator.hooks.model import HookOutcome, HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.drain.drain_world import LEAVING
@@ -73,7 +73,7 @@ def test_killed_before_any_call_every_failure_is_told_once(memory: Path) -> None
         assert site.hooks.called() == [("post-fail", "failed")] * (len(failures) - told + again)
         # Every failure was told by a call that came to its end, and by no second one.
         assert told_of(ledger) == [f"drain 1: failure at step {step}" for step in given_up(ledger)]
-        assert not ledger.hooks.unfinished(DRAIN_STEPS)
+        assert not ledger.hooks.unfinished(DrainCall.steps)
     assert died_in == {S.STARTED, S.DRAINING, S.DRAINED, S.FAILED}
 
 

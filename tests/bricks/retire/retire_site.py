@@ -154,6 +154,7 @@ class Site:
         return RetirementWorld(
             volume=self.volume,  # type: ignore[arg-type]
             source=self.source,
+            source_root=self.source.root,
             target_root=b"/mnt/beegfs",
             writers=self.find_writers,
             endpoints=self.endpoints,

@@ -1,0 +1,310 @@
+"""One call of a verb on bricks: its ports, its run in the ledger, its events and hooks, and the engine that it drives."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from migrator.bricks.drain.model import DrainSample, DrainStep
+from migrator.bricks.drain.rules import parts_missing
+from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stalled
+from migrator.bricks.model import BrickOperation, BrickRequest, CallSummary, Ending
+from migrator.bricks.retire.model import Retirement, RetireRequest
+from migrator.core.clock import Clock
+from migrator.core.errors import ExitCode, Interrupted, MigratorError
+from migrator.core.events import EventKind, Severity
+from migrator.core.progress import Progress
+from migrator.core.tasks import Blocking
+from migrator.gluster.model import TaskProgress, VolumeState
+from migrator.hooks.model import HookFacts, HookState, HookStep
+from migrator.hooks.stage import HookedStep, Hooks, StepHooks
+from migrator.ledger.call import recorded_run, say
+from migrator.ledger.locks import Locks
+from migrator.ledger.model import SiteRecord
+from migrator.operations.engine import Engine, Snapshot
+from migrator.operations.model import Act, Finished, Halt, Notes, State, Step, StepRecord, StepResult
+from migrator.transfer.run_files import RunFiles
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+Summary = TypeVar("Summary", bound=CallSummary)
+Called = TypeVar("Called", bound=BrickOperation[Any, Any] | Retirement)
+Bricks = TypeVar("Bricks", bound=BrickOperation[Any, Any])
+
+BRICKS_LOCK = "drain"
+"""Held by drains and additions: only one runs at a time, because each moves files that the other checks. Gluster may
+continue a drain without a call.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickWorld:
+    """The ports that every verb has. `back_up` copies the ledger under a name (blocking)."""
+
+    source_root: bytes
+    target_root: bytes
+    back_up: Callable[[str], None]
+    hooks: Hooks | None
+    ledger: "Ledger"
+    locks: Locks
+    files: RunFiles
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrickCall(ABC):
+    """One call of a verb. `run_id` and `directory` are None in a dry run, which writes nothing and calls no hook.
+    `steps` are those around which its hooks are called.
+    """
+
+    log: ClassVar[logging.Logger]
+    steps: ClassVar[tuple[HookStep, ...]]
+
+    world: BrickWorld
+    request: BrickRequest | RetireRequest
+    site: SiteRecord
+    run_id: int | None = None
+    directory: str | None = None
+
+    def now_s(self) -> float:
+        return self.world.clock.now_s()
+
+    def say(self, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """Emit an event: on the screen, in the log and, except in a dry run, in the ledger."""
+        say(self.world, kind, severity, subject, message, run_id=self.run_id, log=self.log)
+
+    def hooking(self) -> StepHooks | None:
+        """Return the caller of the hooks; None if there are none, or in a dry run."""
+        world = self.world
+        if world.hooks is None or self.run_id is None:
+            return None
+        return StepHooks(
+            ports=world,
+            hooks=world.hooks,
+            site=self.site,
+            source_root=world.source_root,
+            target_root=world.target_root,
+            run_id=self.run_id,
+            say=self.say,
+        )
+
+    @abstractmethod
+    def facts(self, record: Any, **facts: Any) -> HookFacts:  # noqa: ANN401 - a record, and fields of the facts
+        """Return the facts for a hook."""
+
+    async def recorded(
+        self,
+        verb: str,
+        purpose: str,
+        work: Callable[[Self], Awaitable[Summary]],
+        *,
+        locks: Sequence[str] = (BRICKS_LOCK,),
+    ) -> Summary:
+        """Work with the locks, a run directory, an entry in the ledger, and a heartbeat, after a check of the hooks."""
+        world = self.world
+        with ExitStack() as held:
+            for name in locks:
+                held.enter_context(world.locks.hold(name, purpose))
+            directory = held.enter_context(world.files.open(verb, world.clock.now_s())).path
+            async with recorded_run(
+                world.ledger.runs, world.clock, verb=verb, pid=self.request.pid, directory=directory, log=self.log
+            ) as run:
+                call = replace(self, run_id=run.id, directory=directory)
+                hooking = call.hooking()
+                if hooking is not None:
+                    await hooking.begin(self.steps)
+                summary = await work(call)
+                run.exit_code = summary.exit_code
+                return summary
+
+
+@dataclass(slots=True, kw_only=True)
+class BrickLooker:
+    """Takes the snapshots for one call. Changes nothing, and an unreadable fact never raises.
+
+    `not_whole_s` is the last time at which this call saw a part of the volume missing; at first, the time at which the
+    call began. A rebalance process may have been waiting for that part.
+    """
+
+    call: BrickCall
+    not_whole_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.not_whole_s = self.call.now_s()
+
+    def note_missing(self, state: VolumeState) -> None:
+        """Remember whether a part of the volume is missing now."""
+        if parts_missing(state):
+            self.not_whole_s = self.call.now_s()
+
+    def standstill(
+        self, samples: Sequence[DrainSample], task_id: str, progress: TaskProgress | None, request: BrickRequest
+    ) -> tuple[str, str]:
+        """Return why a task counts as stalled, and why its rebalance process counts as lost."""
+        now_s, names = self.call.now_s(), {} if progress is None else progress.names
+        still = stalled(samples, task_id=task_id, now_s=now_s, limit_s=request.stall_s, names=names)
+        lost_s = lost_after_s(request.poll_s)
+        lost = lost_movers(samples, task_id=task_id, since_s=self.not_whole_s, now_s=now_s, limit_s=lost_s, names=names)
+        return still, lost
+
+
+@dataclass(slots=True, kw_only=True)
+class CallMachine(Engine[Called, Snapshot, State, Step, Notes, Summary]):
+    """Drives the operation of one call."""
+
+    call: BrickCall
+
+    @property
+    def clock(self) -> Clock:
+        return self.call.world.clock
+
+    @property
+    def poll_s(self) -> float:
+        return self.call.request.poll_s
+
+    def say(self, kind: EventKind, severity: Severity, record: Called, message: str) -> None:
+        self.call.say(kind, severity, record.subject, message)
+
+    def hooking(self) -> StepHooks | None:
+        return self.call.hooking()
+
+
+@dataclass(slots=True, kw_only=True)
+class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
+    """Drives a drain or an addition. `back`: the call is to revert it."""
+
+    halting: ClassVar[EventKind]
+    unreported: ClassVar[frozenset[Any]]
+    """States in which nothing has failed: at most, preflight checks have refused the start."""
+
+    back: bool = False
+
+    @abstractmethod
+    def summary(self, record: Bricks, ending: Ending, words: str, hint: str = "") -> Summary:
+        """Return the summary, with the facts of this process."""
+
+    @abstractmethod
+    def reverted(self, record: Bricks) -> bool:
+        """Return whether the operation is being reverted, or was."""
+
+    @abstractmethod
+    def failed_step(self, record: Bricks) -> HookStep:
+        """Return the step that hooks are told to have failed."""
+
+    @abstractmethod
+    async def resume(self, record: Bricks) -> Bricks:
+        """Clear what earlier calls have left, before the first step."""
+
+    def way_out(self, record: Bricks, seen: Snapshot) -> str:
+        """Return what an admin has to do about a failed step."""
+        del record, seen
+        return "solve that"
+
+    def shown(self, record: Bricks) -> str:
+        return record.shown_bricks
+
+    async def bring(self, record: Bricks) -> Summary:
+        """Drive the operation from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
+        await self._tell_failure(record, None)
+        record = await self.resume(record)
+        try:
+            summary = await self.drive(record)
+        except Interrupted:
+            raise
+        except MigratorError:
+            await self._tell_failure(self.records.read(record.id), None)
+            raise
+        await self._tell_failure(self.records.read(record.id), summary)
+        return summary
+
+    def previewed(self, record: Bricks, step: Act[Step, State] | Halt | Finished) -> Summary:
+        """Return the summary of a dry run in which this would be the first step."""
+        if isinstance(step, Halt):
+            return self.why_halted(record, step)
+        if isinstance(step, Finished):
+            return self.summary(record, Ending.DONE, step.words)
+        words = f"it would begin with: {step.step.value}" + (f" ({step.reason})" if step.reason else "")
+        return self.summary(record, Ending.PLANNED, words)
+
+    async def halted(self, record: Bricks, step: Halt) -> Summary:
+        self.say(self.halting, Severity.ERROR, record, "; ".join((step.words, *step.reasons)))
+        return self.why_halted(record, step)
+
+    def why_halted(self, record: Bricks, step: Halt) -> Summary:
+        """Return the summary of a halted operation."""
+        return replace(self.summary(record, Ending.HALTED, step.words, step.hint), reasons=step.reasons)
+
+    def stuck(self, record: Bricks, seen: Snapshot) -> Summary:
+        words = f"{record.shown_bricks} is {record.state.value}: {record.failure}"
+        self.say(self.halting, Severity.ERROR, record, words)
+        hint = f"{self.way_out(record, seen)}, then run the same command again: it resumes"
+        return self.summary(record, Ending.STUCK, words, hint)
+
+    async def _tell_failure(self, record: Bricks, ended: CallSummary | None) -> None:
+        """Call the hooks that report a failure, once per failure. `ended` is None when the call begins, or ended by an
+        exception. May be called again.
+        """
+        hooking = self.hooking()
+        if hooking is None or record.state in self.unreported:
+            return
+        if self.back and not self.reverted(record):
+            # A refused stop is no failure of the operation.
+            ended = None
+        failure = failure_of(self.records.steps(record.id), record, ended)
+        if failure is None:
+            return
+        step = HookedStep(
+            step=HookStep.FAIL,
+            # The step at which the operation failed identifies a failure.
+            key=f"{record.kind} {record.id}: failure at step {failure.step_id}",
+            subject=record.subject,
+            words=f"the failure of the {record.subject}",
+        )
+        failed = self.failed_step(record)
+        facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
+        await (hooking.once if failure.certain else hooking.catch_up)(step, facts)
+
+
+# Failures that hooks report, each once. Pure.
+#
+# They may page an admin, so a call does not report failures that it repairs by itself. It checks at its beginning, for
+# a failure that a killed call could not report, and at its end.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailure:
+    """A failure that an admin must look at. `step_id` is the step of the attempt that identifies it: without a later
+    step it is the same failure. With `certain` False it counts as a failure only if a report of it had begun.
+    """
+
+    step_id: int
+    reason: str
+    certain: bool
+
+
+def failure_of(
+    steps: Sequence[StepRecord[Any]], record: BrickOperation[Any, Any], ended: CallSummary | None
+) -> AttemptFailure | None:
+    """Return the failure to report, from the end of a call (None: the call begins, or ended by an exception). `steps`
+    has all steps of the attempt, oldest first. The step and the state of an abort have the same names in drains and
+    additions.
+    """
+    given_up = [step.id for step in steps if step.step == DrainStep.GIVE_UP.value]
+    if record.state.value == "failed" and given_up:
+        return AttemptFailure(step_id=given_up[-1], reason=record.failure, certain=True)
+    if not steps:
+        return None
+    last = steps[-1]
+    if ended is not None:
+        if ended.exit_code not in (ExitCode.REFUSED, ExitCode.FAILED):
+            return None
+        return AttemptFailure(step_id=last.id, reason="; ".join((ended.words, *ended.reasons)), certain=True)
+    failed = last.message if last.result is StepResult.FAILED else ""
+    reason = failed or "an earlier call has halted; `migrator status` has its last words"
+    return AttemptFailure(step_id=last.id, reason=reason, certain=False)
