@@ -12,12 +12,14 @@ from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stalled
 from migrator.bricks.model import BrickOperation, BrickRequest, CallSummary, Ending
 from migrator.bricks.retire.model import Retirement, RetireRequest
+from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
 from migrator.gluster.model import TaskProgress, VolumeState
+from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, Hooks, StepHooks
 from migrator.ledger.call import recorded_run, say
@@ -34,6 +36,9 @@ Summary = TypeVar("Summary", bound=CallSummary)
 Called = TypeVar("Called", bound=BrickOperation[Any, Any] | Retirement)
 Bricks = TypeVar("Bricks", bound=BrickOperation[Any, Any])
 
+RUN_LOCK = "run"
+"""The lock of all writers to either side, held while the brick list changes or drained bricks are audited."""
+
 BRICKS_LOCK = "drain"
 """Held by drains and additions: only one runs at a time, because each moves files that the other checks. Gluster may
 continue a drain without a call.
@@ -44,6 +49,7 @@ continue a drain without a call.
 class BrickWorld:
     """The ports that every verb has. `back_up` copies the ledger under a name (blocking)."""
 
+    volume: GlusterVolumeCommands
     source_root: bytes
     target_root: bytes
     back_up: Callable[[str], None]
@@ -55,6 +61,7 @@ class BrickWorld:
     clock: Clock
     blocking: Blocking
     tokens: Callable[[], str]
+    throttle: ThrottleRules = NO_THROTTLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +191,10 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
     """States in which nothing has failed: at most, preflight checks have refused the start."""
 
     back: bool = False
+    throttle: Throttle = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.throttle = Throttle(call=self.call, records=self.records)
 
     @abstractmethod
     def summary(self, record: Bricks, ending: Ending, words: str, hint: str = "") -> Summary:
@@ -208,6 +219,12 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
 
     def shown(self, record: Bricks) -> str:
         return record.shown_bricks
+
+    async def look_everywhere(self, record: Bricks) -> None:
+        """Make clients look up a name on all bricks, before layouts change. May be called again. Raises ToolFailed."""
+        words = await look_everywhere(self.call.world.volume)
+        if words:
+            self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
     async def bring(self, record: Bricks) -> Summary:
         """Drive the operation from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""

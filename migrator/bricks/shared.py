@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from migrator.bricks.add import rules as addition_standing
 from migrator.bricks.add.model import AdditionRecord, BrickStandings
-from migrator.bricks.call import BrickCall
 from migrator.bricks.drain import rules_progress as drain_standing
 from migrator.bricks.drain.model import (
     OUT_STATES,
@@ -30,6 +29,7 @@ from migrator.operations.model import StepResult
 from migrator.scan.rules import still_strange
 
 if TYPE_CHECKING:
+    from migrator.bricks.call import BrickCall
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import OperationStore
     from migrator.ledger.plans import ScanRecords
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 # off.
 
 
-async def look_everywhere(volume: GlusterVolumeCommands, say: Callable[[str], None]) -> None:
-    """Make clients look up a name on all bricks if the brick of its layout does not have it. `say` reports the change.
-    The option is not restored: only a rebalance of the whole volume moves every file to the brick of its layout. May be
+async def look_everywhere(volume: GlusterVolumeCommands) -> str:
+    """Make clients look up a name on all bricks if the brick of its layout does not have it. Return a
+    sentence about the change; empty if there is none. The option is not restored: only a rebalance of the whole volume moves every file to the brick of its layout. May be
     called again. Raises ToolFailed.
     """
     before = await volume.option(LOOKUP_OPTION)
     # Gluster may report an option that was never set as `on (DEFAULT)`.
     if before.split() and is_on({LOOKUP_OPTION: before.split()[0]}, LOOKUP_OPTION, default=True) is False:
-        return
+        return ""
     await volume.set_option(LOOKUP_OPTION, "off")
-    say(
+    return (
         f"{LOOKUP_OPTION} is off now (it was {before}), and is to stay off: otherwise files that stay on their bricks could not "
         "be found by name any more"
     )
@@ -104,14 +104,16 @@ NO_THROTTLE = ThrottleRules()
 class Throttle:
     """Sets the option while one drain or addition moves files. `records` has its record."""
 
-    call: BrickCall
-    volume: GlusterVolumeCommands
-    rules: ThrottleRules
+    call: "BrickCall"
     records: "OperationStore[Any, Any, Any, Any]"
     _record_id: int | None = None
     _set: str | None = None
     _pace: Pace | None = None
     _seen: int = 0
+
+    @property
+    def rules(self) -> ThrottleRules:
+        return self.call.world.throttle
 
     def before(self, state: VolumeState) -> tuple[ChangedOption, ...]:
         """Return the facts to record before anything begins: every value that the option may get by the time of day."""
@@ -135,7 +137,7 @@ class Throttle:
             before = known.before if known is not None else self._value_before(await self._state())
             changed = ChangedOption(name=THROTTLE_OPTION, before=before, given=(wanted,))
             self.records.note(record.id, type(record.notes)(options=(changed,)))
-        await self.volume.set_option(THROTTLE_OPTION, wanted)
+        await self.call.world.volume.set_option(THROTTLE_OPTION, wanted)
         self._set = wanted
         words = f"{THROTTLE_OPTION} is {wanted} now{self._why(allowed, wanted)}"
         self.call.say(EventKind.THROTTLE_SET, Severity.INFO, record.subject, words)
@@ -151,7 +153,7 @@ class Throttle:
         names = still_changed(noted, await self._state())
         for option in noted:
             if option.name in names:
-                await self.volume.set_option(option.name, option.before)
+                await self.call.world.volume.set_option(option.name, option.before)
         self.records.note(record.id, type(record.notes)(options=()))
         return f"put back: {', '.join(names)}" if names else ""
 
@@ -182,7 +184,7 @@ class Throttle:
         return "" if allowed == self.rules.throttle else ": outside the windows of [drain]"
 
     async def _state(self) -> VolumeState:
-        state, _ = await self.volume.state_and_tasks()
+        state, _ = await self.call.world.volume.state_and_tasks()
         if not state.volume_id:
             raise ToolFailed("the options of the volume are not known")
         return state

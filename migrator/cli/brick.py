@@ -2,26 +2,37 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from migrator import app
-from migrator.app.bricks import addition_world, brick_usage, host_versions, open_volume
+from migrator.app.bricks import addition_world, brick_usage, drain_world, host_versions, open_volume, retirement_world
 from migrator.bricks.add.add import add_bricks, forget_addition
-from migrator.bricks.add.model import AdditionRequest, AdditionSide, AdditionSummary, Wish
-from migrator.bricks.call import BRICKS_LOCK
+from migrator.bricks.add.model import AdditionRequest, AdditionSide, Wish
+from migrator.bricks.call import BRICKS_LOCK, BrickWorld
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
-from migrator.bricks.drain.model import DrainRequest, DrainSummary
+from migrator.bricks.drain.model import DrainRequest
 from migrator.bricks.list import list_bricks
-from migrator.bricks.model import BrickListing
-from migrator.bricks.retire.model import RetirementSummary, RetireRequest
+from migrator.bricks.model import BrickListing, BrickRequest, CallSummary
+from migrator.bricks.retire.model import RetireRequest
+from migrator.bricks.retire.stage import retire_volume
 from migrator.bricks.shared import read_bricks
 from migrator.cli.call import open_site, present, run_shown, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
+from migrator.gluster.volume import GlusterSource
+from migrator.site.config import Site
+
+if TYPE_CHECKING:
+    from migrator.ledger.ledger import Ledger
+
+Request = TypeVar("Request", bound=BrickRequest | RetireRequest)
+World = TypeVar("World", bound=BrickWorld)
 
 # --- `brick list`, `brick drain`, `brick stop`, `brick status`
 
@@ -128,19 +139,32 @@ def status_command(invocation: Invocation) -> ExitCode:
 
 
 def _drain(invocation: Invocation, request: DrainRequest, *, back: bool) -> ExitCode:
-    from migrator.app.bricks import drain_world  # noqa: PLC0415
-
     site = open_site(invocation)
-    wiring = app.Wiring(site)
     request = replace(request, poll_s=site.drain.poll_s, stall_s=site.drain.stall_s)
+    return _run(
+        invocation, site, request, drain_world, entry=stop_drain if back else drain_bricks, document="drain_document"
+    )
+
+
+def _run(
+    invocation: Invocation,
+    site: Site,
+    request: Request,
+    opened: Callable[[app.Wiring, GlusterSource, "Ledger", Progress], AbstractAsyncContextManager[World]],
+    *,
+    entry: Callable[[Request, World], Coroutine[Any, Any, CallSummary]],
+    document: str,
+) -> ExitCode:
+    """Call the entry of a verb with its ports, and show the summary."""
+    wiring = app.Wiring(site)
     with open_volume(wiring) as volume, wiring.ledger(read_only=request.dry_run) as ledger:
 
-        async def work(shown: Progress) -> DrainSummary:
-            async with drain_world(wiring, volume, ledger, shown) as world:
-                return await (stop_drain if back else drain_bricks)(request, world)
+        async def work(shown: Progress) -> CallSummary:
+            async with opened(wiring, volume, ledger, shown) as world:
+                return await entry(request, world)
 
         summary = run_shown(wiring, work)
-    present(invocation, summary, "bricks.view:drain_document")
+    present(invocation, summary, f"bricks.view:{document}")
     return summary.exit_code
 
 
@@ -214,16 +238,7 @@ def add_command(
         poll_s=site.drain.poll_s,
         stall_s=site.drain.stall_s,
     )
-    wiring = app.Wiring(site)
-    with wiring.ledger(read_only=dry_run) as ledger, open_volume(wiring) as volume:
-
-        async def work(shown: Progress) -> AdditionSummary:
-            async with addition_world(wiring, volume, ledger, shown) as world:
-                return await add_bricks(request, world)
-
-        summary = run_shown(wiring, work)
-    present(invocation, summary, "bricks.view:addition_document")
-    return summary.exit_code
+    return _run(invocation, site, request, addition_world, entry=add_bricks, document="addition_document")
 
 
 @brick.command("forget")
@@ -265,19 +280,12 @@ def retire_command(invocation: Invocation, *, dry_run: bool, confirm: str | None
 
     Scans the source first. Deletes nothing; `gluster volume delete` is left to you.
     """
-    # Loaded here because only a retirement needs it.
-    from migrator.app.bricks import retirement_world  # noqa: PLC0415
-    from migrator.bricks.retire.stage import retire_volume  # noqa: PLC0415
-
-    site = open_site(invocation)
-    wiring = app.Wiring(site)
     request = RetireRequest(pid=os.getpid(), confirm=confirm, dry_run=dry_run)
-    with open_volume(wiring) as volume, wiring.ledger(read_only=dry_run) as ledger:
-
-        async def work(shown: Progress) -> RetirementSummary:
-            async with retirement_world(wiring, volume, ledger, shown) as world:
-                return await retire_volume(request, world)
-
-        summary = run_shown(wiring, work)
-    present(invocation, summary, "bricks.view:retirement_document")
-    return summary.exit_code
+    return _run(
+        invocation,
+        open_site(invocation),
+        request,
+        retirement_world,
+        entry=retire_volume,
+        document="retirement_document",
+    )

@@ -82,21 +82,20 @@ class Moving:
     def begin(self) -> None:
         """A process that knows nothing but the ledger."""
         call: Any = SimpleNamespace(
-            world=SimpleNamespace(ledger=self.ledger),
+            world=SimpleNamespace(
+                ledger=self.ledger,
+                volume=self.volume,
+                throttle=ThrottleRules(
+                    throttle=self.throttle,
+                    windows=self.windows,
+                    local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // MINUTE_S)),
+                    max_latency_s=self.limit_s,
+                ),
+            ),
             now_s=lambda: self.now_s,
             say=lambda _kind, _severity, _subject, message: self.said.append(message),
         )
-        self.throttling = Throttle(
-            call=call,
-            volume=self.volume,  # type: ignore[arg-type]
-            rules=ThrottleRules(
-                throttle=self.throttle,
-                windows=self.windows,
-                local_time=lambda at_s: (int(at_s // DAY_S) % 7, int(at_s % DAY_S // MINUTE_S)),
-                max_latency_s=self.limit_s,
-            ),
-            records=self.ledger.drains,
-        )
+        self.throttling = Throttle(call=call, records=self.ledger.drains)
 
     def minute(self, latency_s: float | None, side: ProbeSide = ProbeSide.SOURCE) -> str | None:
         """A minute later, with a probe."""

@@ -9,7 +9,7 @@ from migrator.bricks.add import model
 from migrator.bricks.add.rules import problems_before
 from migrator.bricks.add.rules_guards import against
 from migrator.bricks.add.stage import AdditionCall, AdditionLooker, AdditionWorld, hooked
-from migrator.bricks.add.steps import AdditionMachine, throttle_of
+from migrator.bricks.add.steps import AdditionMachine
 from migrator.core.errors import Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.gluster.model import VolumeState
@@ -175,6 +175,6 @@ async def _restore_left(call: AdditionCall) -> None:
         state, _ = await call.world.volume.state_and_tasks()
         if not state.volume_id:
             raise ToolFailed("the options of the volume are not known")
-        words = await throttle_of(call).restore(record) if record.volume_id == state.volume_id else ""
+        words = await _machine(call).throttle.restore(record) if record.volume_id == state.volume_id else ""
         if words:
             call.say(EventKind.ADDITION_STEP, Severity.INFO, record.subject, words)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from migrator.bricks.add import model, rules_guards
 from migrator.bricks.drain.model import DrainSample
 from migrator.bricks.drain.rules import parts_missing
-from migrator.bricks.drain.rules_progress import RATE_WINDOW_S, DrainRate, drain_rate, last_looked, rebalance_way_out
+from migrator.bricks.drain.rules_progress import DrainRate, counted, last_looked, rebalance_way_out
 from migrator.core.paths import show
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask, remove_brick_of
@@ -517,36 +517,18 @@ _DIRECTORIES = 5
 
 
 def standing(record: model.AdditionRecord, samples: Sequence[DrainSample]) -> model.AdditionStanding:
-    """Return the progress of one attempt. Every task counts from zero, so the last counters of all tasks add up."""
-    last = {(one.task_id, one.host): one for one in samples}
-    newest = samples[-1].task_id if samples else None
-    own = [one for (task_id, _), one in last.items() if task_id == newest]
+    """Return the progress of one attempt."""
     # A restarted task has no samples yet, and those of its predecessor say nothing about it.
-    moving = record.state in _ADDITION_STANDING_MOVING and newest is not None and newest == record.notes.task_id
-    rate = drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S) if moving and newest is not None else None
-    lookups = sum(one.lookups for one in own)
+    own = bool(samples) and samples[-1].task_id == record.notes.task_id
+    moving = own and record.state in _ADDITION_STANDING_MOVING
+    facts, rate, lookups = counted(record, samples, moving=moving)
     balancing = record.state is model.AdditionState.BALANCING
     return model.AdditionStanding(
-        id=record.id,
+        **facts,
         side=record.side,
-        volume=record.volume,
-        bricks=record.bricks,
         instead_of=record.instead_of,
-        attempt=record.attempt,
-        state=record.state,
-        since_s=record.times[record.state],
-        size_bytes=record.notes.size_bytes,
-        files=record.notes.files,
         lookups=lookups,
-        moved_files=sum(one.files for one in last.values()),
-        moved_bytes=sum(one.size_bytes for one in last.values()),
-        failures=sum(one.failures for one in own),
-        skipped=sum(one.skipped for one in own),
-        files_per_s=None if rate is None else rate.files_per_s,
-        bytes_per_s=None if rate is None else rate.bytes_per_s,
         left_s=_left_s(rate, record.notes.files, lookups) if balancing else None,
-        looked_at_s=samples[-1].at_s if samples else None,
-        failure=record.failure,
         directories=record.notes.directories or (),
     )
 

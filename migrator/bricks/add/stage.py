@@ -59,7 +59,6 @@ class AdditionWorld(BrickWorld):
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, gluster.DiskFacts]]]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     target_room: Callable[[], Awaitable[model.TargetRoom]]
-    throttle: shared.ThrottleRules = shared.NO_THROTTLE
     probing: ProbeWorld | None = None
     directories: DirectoryWorld | None = None
     strange: shared.StrangeLook | None = None

@@ -1,7 +1,7 @@
 """The steps of an addition, each of which may be repeated after a crash."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.bricks.add import model, rules, stage
@@ -15,10 +15,9 @@ from migrator.bricks.add.directories import (
 )
 from migrator.bricks.add.rules import problems_before, standing
 from migrator.bricks.add.rules_guards import begun_to_put_in
-from migrator.bricks.call import BrickMachine
+from migrator.bricks.call import RUN_LOCK, BrickMachine
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import Ending
-from migrator.bricks.shared import Throttle, look_everywhere
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
@@ -65,18 +64,9 @@ def notes_in_place(
 # Locks and steps of every addition, for the engine.
 
 
-RUN_LOCK = "run"
-"""The lock of all writers to either side, held while the brick list changes."""
-
 _CHANGES = frozenset({model.AdditionStep.RESET, model.AdditionStep.ADD, model.AdditionStep.TAKE_BACK})
 _PATIENCE_S = 3600.0
 """How long a task may report no counters before the next decision."""
-
-
-def throttle_of(call: stage.AdditionCall) -> Throttle:
-    """That of an addition's fix-layout and rebalance."""
-    world, additions = call.world, call.world.ledger.additions
-    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=additions)
 
 
 _Act = operations.Act[model.AdditionStep, model.AdditionState]
@@ -104,13 +94,9 @@ class AdditionMachine(
 
     call: stage.AdditionCall
     looker: stage.AdditionLooker
-    throttle: Throttle = field(init=False)
     doubts: tuple[str, ...] = ()
     _doubted: str = ""
     _begun: bool = False
-
-    def __post_init__(self) -> None:
-        self.throttle = throttle_of(self.call)
 
     @property
     def records(self) -> "AdditionRecords":
@@ -147,7 +133,7 @@ class AdditionMachine(
     ) -> model.AdditionNotes:
         self._begun = True
         if act.step in _CHANGES and not act.seen_done:
-            self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, f"addition of {record.shown_bricks}"))
+            self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, record.subject))
         if act.step is model.AdditionStep.HAND_OVER and record.notes.room_before is None:
             return model.AdditionNotes(room_before=await self.call.world.target_room())
         if act.step is model.AdditionStep.BALANCE and record.notes.files is None:
@@ -295,10 +281,7 @@ class AdditionMachine(
         return Done()
 
     async def _lay_out(self, record: model.AdditionRecord) -> _Done:
-        def say(words: str) -> None:
-            self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
-
-        await look_everywhere(self.call.world.volume, say)
+        await self.look_everywhere(record)
         await put_right(self.call, record)
         await self.throttle.follow(record)
         return self._task_begun(record, await self.call.world.volume.fix_layout())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from migrator.bricks.drain import model
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, Guarding
 from migrator.bricks.drain.steps import DrainMachine, wipe_permission
-from migrator.bricks.shared import Throttle, left_changed
+from migrator.bricks.shared import left_changed
 from migrator.core.errors import Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.gluster.model import VolumeState
@@ -146,12 +146,7 @@ def _record(asked: _Asked, at_s: float) -> model.DrainRecord:
 
 def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
     looker = DrainLooker(call=call, guarding=Guarding(call=call))
-    return DrainMachine(call=call, looker=looker, throttle=_throttle(call), back=back)
-
-
-def _throttle(call: DrainCall) -> Throttle:
-    world, drains = call.world, call.world.ledger.drains
-    return Throttle(call=call, volume=world.volume, rules=world.throttle, records=drains)
+    return DrainMachine(call=call, looker=looker, back=back)
 
 
 async def _make(
@@ -173,6 +168,6 @@ async def _restore_left(call: DrainCall) -> None:
     for record in left_changed(call.world.ledger, state):
         act = model.DrainAct(step=model.DrainStep.RESTORE, intent=record.state, result=record.state)
         step_id = drains.intend(record.id, act, at_s=call.now_s())
-        words = await _throttle(call).restore(record)
+        words = await _machine(call, back=False).throttle.restore(record)
         drains.finish(step_id, record.state, at_s=call.now_s(), message=words)
         call.say(EventKind.DRAIN_STEP, Severity.INFO, record.subject, words)

@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from migrator.bricks.drain import model
+from migrator.bricks.model import BrickOperation
 from migrator.core.units import MINUTE_S, format_duration, several
 from migrator.gluster.model import MOVING, DiskFacts, TaskProgress, TaskStatus
 from migrator.report.model import Blocker
@@ -174,44 +176,49 @@ def lost_movers(
 RATE_WINDOW_S = 30.0 * MINUTE_S
 
 
-def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) -> model.DrainStanding:
-    """Return the progress of one attempt. A restarted task, and a host after a reboot, counts from zero: the last
-    counters before each restart add up.
+def counted(
+    record: BrickOperation[Any, Any], samples: Sequence[model.DrainSample], *, moving: bool
+) -> tuple[dict[str, Any], DrainRate | None, int]:
+    """Return the fields of a `BrickStanding` except `left_s`, the rate if files are `moving`, and the number of files
+    examined by the last task. A restarted task, and a host after a reboot, counts from zero: the last counters before
+    each restart add up.
     """
-    last: dict[tuple[str, str], model.DrainSample] = {(one.task_id, one.host): one for one in samples}
+    last = {(one.task_id, one.host): one for one in samples}
     newest = samples[-1].task_id if samples else None
-    counted = model.last_counts(samples)
-    moved_files = sum(one.files for one in counted)
-    moved_bytes = sum(one.size_bytes for one in counted)
+    counts = model.last_counts(samples)
     own = [one for (task_id, _), one in last.items() if task_id == newest]
-    rate = None if newest is None else drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S)
-    notes = record.notes
-    moving = record.state in (model.DrainState.STARTED, model.DrainState.DRAINING)
-    left_files = None if notes.files is None else notes.files - moved_files
-    left_bytes = None if notes.size_bytes is None else notes.size_bytes - moved_bytes
+    rate = drain_rate(samples, task_id=newest, window_s=RATE_WINDOW_S) if moving and newest is not None else None
+    facts = {
+        "id": record.id,
+        "volume": record.volume,
+        "bricks": record.bricks,
+        "attempt": record.attempt,
+        "state": record.state,
+        "since_s": record.since_s,
+        "files": record.notes.files,
+        "size_bytes": record.notes.size_bytes,
+        "moved_files": sum(one.files for one in counts),
+        "moved_bytes": sum(one.size_bytes for one in counts),
+        "failures": sum(one.failures for one in own),
+        "skipped": sum(one.skipped for one in own),
+        "files_per_s": None if rate is None else rate.files_per_s,
+        "bytes_per_s": None if rate is None else rate.bytes_per_s,
+        "looked_at_s": samples[-1].at_s if samples else None,
+        "failure": record.failure,
+    }
+    return facts, rate, sum(one.lookups for one in own)
+
+
+def standing(record: model.DrainRecord, samples: Sequence[model.DrainSample]) -> model.DrainStanding:
+    """Return the progress of one attempt."""
+    notes, moving = record.notes, record.state in (model.DrainState.STARTED, model.DrainState.DRAINING)
+    facts, rate, _ = counted(record, samples, moving=moving)
+    left_files = None if notes.files is None else notes.files - facts["moved_files"]
+    left_bytes = None if notes.size_bytes is None else notes.size_bytes - facts["moved_bytes"]
     # Users continue to create files there. Once all counted files are moved and more move, the end is unknown.
     known = left_files is not None and left_bytes is not None and (left_files > 0 or left_bytes > 0)
-    left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if moving and known else None
-    return model.DrainStanding(
-        id=record.id,
-        volume=record.volume,
-        bricks=record.bricks,
-        attempt=record.attempt,
-        state=record.state,
-        since_s=record.since_s,
-        started_at_s=record.times.get(model.DrainState.STARTED),
-        files=notes.files,
-        size_bytes=notes.size_bytes,
-        moved_files=moved_files,
-        moved_bytes=moved_bytes,
-        failures=sum(one.failures for one in own),
-        skipped=sum(one.skipped for one in own),
-        files_per_s=None if rate is None or not moving else rate.files_per_s,
-        bytes_per_s=None if rate is None or not moving else rate.bytes_per_s,
-        left_s=left_s,
-        looked_at_s=samples[-1].at_s if samples else None,
-        failure=record.failure,
-    )
+    left_s = drain_left_s(rate, left_files=left_files, left_bytes=left_bytes) if known else None
+    return model.DrainStanding(**facts, started_at_s=record.times.get(model.DrainState.STARTED), left_s=left_s)
 
 
 def newest_attempts(records: Sequence[model.DrainRecord]) -> tuple[model.DrainRecord, ...]:

@@ -13,7 +13,7 @@ from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.recover.stage import MountedVolumeRecovery
-from migrator.bricks.shared import StrangeLook, ThrottleRules, strange_now
+from migrator.bricks.shared import StrangeLook, strange_now
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import BrickContentFiles
 from migrator.core.entry import EntryType
@@ -49,7 +49,6 @@ class DrainWorld(BrickWorld):
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, model.PlaceSeen]]]
     disks: Callable[[Sequence[str]], Awaitable[Mapping[str, DiskFacts]]]
-    throttle: ThrottleRules
     probing: ProbeWorld | None = None
     retain_s: float = 0.0
     leftovers: HostLeftovers | None = None

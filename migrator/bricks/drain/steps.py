@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from migrator.bricks.call import BrickMachine
+from migrator.bricks.call import RUN_LOCK, BrickMachine
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.rules import next_step
@@ -23,7 +23,6 @@ from migrator.bricks.drain.rules_progress import (
 )
 from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bricks_of, hooked
 from migrator.bricks.recover.stage import Recovery
-from migrator.bricks.shared import Throttle, look_everywhere
 from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
@@ -130,9 +129,6 @@ unknown, does not wait for an admin.
 _AGAIN = 3
 """Limit of automatic restarts of a failed drain in one call."""
 
-RUN_LOCK = "run"
-"""The lock of all writers to either side, held only at the start of a drain, and from its last audit to its commit."""
-
 _WIPED = (model.PlaceSeen.EMPTY, model.PlaceSeen.UNMOUNTED)
 _CLOSED_AT_THE_END = (HookStep.STOP, HookStep.COMMIT, HookStep.AUDIT, HookStep.DRAIN)
 """Hooks are also called around the whole drain. The step that began last ends first."""
@@ -172,7 +168,6 @@ class DrainMachine(
 
     call: DrainCall
     looker: DrainLooker
-    throttle: Throttle
     left_alone: bool = False
     _asked: bool = False
     _hand_over: bool = False
@@ -299,7 +294,7 @@ class DrainMachine(
         told = False
         while True:
             try:
-                self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, f"drain of {record.shown_bricks}"))
+                self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, record.subject))
             except LockHeld as error:
                 if begins:
                     raise
@@ -457,7 +452,7 @@ class DrainMachine(
 
     async def _start(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         world = self.call.world
-        await self._look_everywhere(record)
+        await self.look_everywhere(record)
         await self.throttle.follow(record)
         if act.seen_done:
             return Done(words=f"continued: task {act.task_id}")
@@ -548,15 +543,9 @@ class DrainMachine(
         problems = rules.commit_problems(record, await self.looker.see(record))
         if problems:
             raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
-        await self._look_everywhere(record)
+        await self.look_everywhere(record)
         await world.volume.commit(record.bricks)
         return Done(words="out of the volume")
-
-    async def _look_everywhere(self, record: model.DrainRecord) -> None:
-        def say(words: str) -> None:
-            self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
-
-        await look_everywhere(self.call.world.volume, say)
 
     async def _wipe(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         await self._do(act, record, HookStep.WIPE)
@@ -618,7 +607,7 @@ class DrainMachine(
         if act.seen_done:
             return Done(words="the layout is right")
         world = self.call.world
-        await self._look_everywhere(record)
+        await self.look_everywhere(record)
         wanted = await self._layout_under_way(record) or await world.volume.fix_layout()
         world.ledger.drains.note(record.id, model.DrainNotes(layout_task_id=wanted))
         began_s, limit_s = world.clock.monotonic_s(), lost_after_s(self.call.request.poll_s)

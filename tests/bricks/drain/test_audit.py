@@ -128,13 +128,14 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
     async def volume() -> None:
         return None
 
-    world = SimpleNamespace(places=places, walks=walks, read_block=block, clock=VirtualClock())
+    world = SimpleNamespace(
+        places=places, walks=walks, read_block=block, clock=VirtualClock(), ledger=SimpleNamespace(drains=None)
+    )
     call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
     looker: Any = SimpleNamespace(volume=volume, audit=None)
     record = DrainRecord(
         id=1, volume="vol1", volume_id=VOLUME_ID, bricks=names, attempt=1, state=state, times={state: 1.0}
     )
-    throttle: Any = None
     act = DrainAct(step=DrainStep.AUDIT, intent=state, result=state)
-    asyncio.run(made(DrainMachine(call=call, looker=looker, throttle=throttle).acts[act.step](act, record)))
+    asyncio.run(made(DrainMachine(call=call, looker=looker).acts[act.step](act, record)))
     assert looker.audit.clean is clean
