@@ -10,8 +10,7 @@ import pytest
 from migrator.cli.main import main
 from migrator.core.errors import EXIT_CODE_MEANINGS, ExitCode
 from migrator.plan.document import read_document, write_document
-from migrator.site.render import render_reference
-from tools.reference_pages import render_cli_reference, verbs
+from tools.reference_pages import render_cli_reference, render_reference, verbs
 from tools.sample_plan import sample_plan
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from migrator.core.errors import UsageError
 from migrator.site.config import SECTIONS
 from migrator.site.load import parse_site
-from migrator.site.render import SiteDraft, render_reference, render_site
+from migrator.site.render import SiteDraft, render_site
+from tools.reference_pages import render_reference
 
 FILE = Path("/etc/migrator/site.toml")
 
