@@ -16,7 +16,7 @@ from migrator.core.tasks import DaemonThreads
 from migrator.fs.model import Mount, mount_of
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.ports import Processes
-from migrator.ledger.locks import FlockLocks
+from migrator.ledger.locks import Locks
 from migrator.reap.rules import atime_problem
 from migrator.site.config import Site
 
@@ -73,7 +73,7 @@ class OperationPorts(TypedDict):
 
     hooks: "Hooks"
     ledger: "Ledger"
-    locks: FlockLocks
+    locks: Locks
     files: "RunFiles"
     progress: Progress
     clock: Clock
@@ -124,8 +124,8 @@ class Wiring:
             )
         return ledger
 
-    def locks(self) -> FlockLocks:
-        return FlockLocks(self.site.site.state_dir / "locks", self.clock)
+    def locks(self) -> Locks:
+        return Locks(self.site.site.state_dir / "locks", self.clock)
 
     def source(self) -> "closing[PosixSource | GlusterSource]":
         """The source, for the length of a block. Raises UsageError."""

@@ -5,10 +5,9 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
@@ -16,7 +15,7 @@ from migrator.core.errors import LockHeld, MigratorError
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
-class FlockLocks:
+class Locks:
     """Named locks in one directory on a local disk. The file names the holder, for the error message. The kernel
     releases the lock of a killed holder, so no cleanup is needed.
 
@@ -84,10 +83,3 @@ def _describe(holder: dict[str, object]) -> str:
         return "it has only just taken it"
     at = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"process {holder.get('pid')} ({holder.get('purpose')}), since {at}"
-
-
-class Locks(Protocol):
-    """Named locks of a site that end with the process that holds them, also when it is killed."""
-
-    def hold(self, name: str, purpose: str) -> AbstractContextManager[None]:
-        """Hold `scan` or `run` until the end of the block. Raises LockHeld at once, naming holder and purpose."""

@@ -16,7 +16,7 @@ from migrator.core.clock import SystemClock
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Host
 from migrator.ledger.ledger import Ledger
-from migrator.ledger.locks import FlockLocks
+from migrator.ledger.locks import Locks
 from tests.support.cli_site import Site
 from tests.support.fakes import FakeProgress
 
@@ -82,7 +82,7 @@ class BenchSite:
     places: tuple[Place, ...]
     workloads: TestedWorkloads
     progress: FakeProgress
-    locks: FlockLocks
+    locks: Locks
     absent: frozenset[str] = frozenset()
 
     @property
@@ -120,5 +120,5 @@ def bench_site(ledger: Ledger, directory: Path, *roots: bytes) -> BenchSite:
         places=tuple(Place(label=label, root=root) for label, root in zip(labels, roots, strict=False)),
         workloads=TestedWorkloads(),
         progress=FakeProgress(),
-        locks=FlockLocks(directory / "locks", SystemClock()),
+        locks=Locks(directory / "locks", SystemClock()),
     )

@@ -13,7 +13,7 @@ from migrator.core.clock import SystemClock
 from migrator.core.probe import PROBE_LOCK, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import DaemonThreads
 from migrator.fs.probing import ProbeWorld, probing
-from migrator.ledger.locks import FlockLocks
+from migrator.ledger.locks import Locks
 
 TIMES = ProbeTimes(create_s=0.01, write_s=0.02, sync_s=0.03, stat_s=0.04, unlink_s=0.05, readdir_s=0.06)
 
@@ -47,7 +47,7 @@ class Mount:
 class Site:
     """Both sides, and what was kept of them."""
 
-    locks: FlockLocks
+    locks: Locks
     source: Mount = field(default_factory=Mount)
     target: Mount = field(default_factory=Mount)
     kept: list[Probe] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    found = Site(locks=FlockLocks(tmp_path / "locks", SystemClock()))
+    found = Site(locks=Locks(tmp_path / "locks", SystemClock()))
     found.source.answers.set()
     found.target.answers.set()
     yield found

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from migrator.core.errors import ExitCode, LockHeld, MigratorError
-from migrator.ledger.locks import FlockLocks
+from migrator.ledger.locks import Locks
 
 STOPPED: Any = SimpleNamespace(now_s=lambda: 86400.0)
 HOLD = """
 import sys
 from pathlib import Path
-from migrator.ledger.locks import FlockLocks
+from migrator.ledger.locks import Locks
 
 class Clock:
     def now_s(self):
         return 86400.0
 
-with FlockLocks(Path(sys.argv[1]), Clock()).hold("run", "run --user-batch 1"):
+with Locks(Path(sys.argv[1]), Clock()).hold("run", "run --user-batch 1"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -35,11 +35,11 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def locks(directory: Path) -> FlockLocks:
-    return FlockLocks(directory, STOPPED)
+def locks(directory: Path) -> Locks:
+    return Locks(directory, STOPPED)
 
 
-def test_one_holder_at_a_time(locks: FlockLocks) -> None:
+def test_one_holder_at_a_time(locks: Locks) -> None:
     with locks.hold("run", "run --all"):
         with pytest.raises(LockHeld) as caught, locks.hold("run", "run --user bob"):
             pytest.fail("two hold the lock")
@@ -56,7 +56,7 @@ def test_one_holder_at_a_time(locks: FlockLocks) -> None:
     assert "run --user bob" in caught.value.cause
 
 
-def test_ends_with_a_killed_holder(locks: FlockLocks, directory: Path) -> None:
+def test_ends_with_a_killed_holder(locks: Locks, directory: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
@@ -72,7 +72,7 @@ def test_ends_with_a_killed_holder(locks: FlockLocks, directory: Path) -> None:
         pass
 
 
-def test_is_not_kept_by_a_child(locks: FlockLocks) -> None:
+def test_is_not_kept_by_a_child(locks: Locks) -> None:
     with locks.hold("run", "x"):
         child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
     with child:
@@ -83,7 +83,7 @@ def test_is_not_kept_by_a_child(locks: FlockLocks) -> None:
             child.kill()
 
 
-def test_unreadable_holder_is_no_crash_and_a_symlink_is_not_followed(locks: FlockLocks, directory: Path) -> None:
+def test_unreadable_holder_is_no_crash_and_a_symlink_is_not_followed(locks: Locks, directory: Path) -> None:
     with locks.hold("run", "x"):
         (directory / "run.lock").write_bytes(b"\xff{")
         with pytest.raises(LockHeld, match="only just"), locks.hold("run", "y"):

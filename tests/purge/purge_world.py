@@ -20,7 +20,7 @@ from migrator.cutover.writers import WriterSearch, local_writers
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger
-from migrator.ledger.locks import FlockLocks
+from migrator.ledger.locks import Locks
 from migrator.purge.files import MountedPlaces
 from migrator.purge.model import LeadsTo, PurgeSummary, TreePurge
 from migrator.purge.proofs import ManifestFiles
@@ -146,7 +146,7 @@ class PurgeSite:
             skipped=lambda _record: (),
             hooks=None,
             ledger=world.ledger,
-            locks=FlockLocks(world.directory / "locks", self.clock),
+            locks=Locks(world.directory / "locks", self.clock),
             files=RunFiles(world.directory / "runs"),
             progress=FakeProgress(),
             clock=self.clock,

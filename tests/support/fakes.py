@@ -13,6 +13,7 @@ from migrator.core.progress import Snapshot
 from migrator.core.states import ChunkKind
 from migrator.gluster.model import DiskFacts
 from migrator.hosts.ports import Command
+from migrator.ledger.locks import Locks
 from migrator.plan.model import Chunk, ListedPath, Plan
 from migrator.transfer.run_files import AttemptFiles, RunDirectory, RunFiles
 
@@ -112,7 +113,7 @@ class FakeDocuments:
         return self.plans[name]
 
 
-class FakeLocks:
+class FakeLocks(Locks):
     """Locks of one process."""
 
     def __init__(self) -> None:
