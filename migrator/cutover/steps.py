@@ -52,9 +52,8 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
-    from migrator.ledger.cutovers import SpeedUpRecords
     from migrator.ledger.ledger import Ledger
-    from migrator.ledger.operations import CutoverRecords
+    from migrator.ledger.operations import CutoverRecords, SpeedUpRecords
 
 # What a cutover touches, and the call that it belongs to.
 

@@ -9,7 +9,6 @@ from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.ledger import tables
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable
-from migrator.ledger.cutovers import BackupRecords, SpeedUpRecords
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, backup
 from migrator.ledger.live import MetricRecords, WatchRecords
 from migrator.ledger.measures import (
@@ -20,9 +19,22 @@ from migrator.ledger.measures import (
     ProbeRecords,
     SampleRecords,
 )
-from migrator.ledger.operations import AdditionRecords, CutoverRecords, DrainRecords, RetirementRecords
+from migrator.ledger.operations import (
+    AdditionRecords,
+    CutoverRecords,
+    DrainRecords,
+    RetirementRecords,
+    SpeedUpRecords,
+)
 from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
-from migrator.ledger.plans import ArchiveRecords, PlanRecords, ReleaseRecords, ScanRecords, VerificationRecords
+from migrator.ledger.plans import (
+    ArchiveRecords,
+    BackupRecords,
+    PlanRecords,
+    ReleaseRecords,
+    ScanRecords,
+    VerificationRecords,
+)
 from migrator.ledger.sums import LedgerFacts, ReportSums
 
 

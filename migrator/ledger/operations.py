@@ -21,6 +21,7 @@ from sqlalchemy import (
     Select,
     and_,
     case,
+    delete,
     false,
     func,
     insert,
@@ -40,12 +41,13 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt, Refused
 from migrator.core.paths import is_beneath, show
 from migrator.cutover import model as cutover
-from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep
+from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, CutoverStep, TreeMeasurement
+from migrator.fs.model import Side
 from migrator.gluster.model import TaskStatus
 from migrator.ledger import tables
 from migrator.ledger.database import Database, check, missing
 from migrator.ledger.measures import ALL_STREAMS
-from migrator.ledger.rows import columns_of, put, record_of
+from migrator.ledger.rows import Records, columns_of, put, record_of
 from migrator.ledger.tables import storable
 from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
 
@@ -527,3 +529,40 @@ class RetirementRecords(OperationStore[Retirement, RetirementState, RetireStep, 
             if before.state is state:
                 return before
             return self._write(connection, before, self._changed(before, state, at_s, None, failure=failure))
+
+
+# Measurements of users' trees around their cutovers.
+
+
+_made = tables.tree_measurements.c
+# "source" sorts before "target", which is also the order of time.
+_in_order = select(tables.tree_measurements).order_by(_made.side, _made.run, _made.at_s, _made.test)
+
+
+class SpeedUpRecords(Records):
+    """Measurements of users' trees."""
+
+    def add(self, cutover_id: int, measurements: Sequence[TreeMeasurement]) -> None:
+        """Store measurements, replacing earlier ones of the same test and run."""
+        rows = [columns_of(tables.tree_measurements, one, cutover_id=cutover_id) for one in measurements]
+        self._put(tables.tree_measurements, rows)
+
+    def forget(self, cutover_id: int, side: Side) -> None:
+        """Remove the measurements on one side."""
+        these = (_made.cutover_id == cutover_id, _made.side == side.value)
+        with self._database.write() as connection:
+            connection.execute(delete(tables.tree_measurements).where(*these))
+
+    def of(self, cutover_id: int) -> Sequence[TreeMeasurement]:
+        """The measurements of one cutover."""
+        return self._all(TreeMeasurement, _in_order.where(_made.cutover_id == cutover_id))
+
+    def settled(self) -> Sequence[tuple[CutoverRecord, Sequence[TreeMeasurement]]]:
+        """The measurements of users who work on the target."""
+        with self._database.read() as connection:
+            newest = {one.tree.path: one for one in CutoverRecords(self._database).every(connection)}
+            made: dict[int, list[TreeMeasurement]] = {}
+            for row in connection.execute(_in_order):
+                made.setdefault(row.cutover_id, []).append(record_of(row, TreeMeasurement))
+        settled = (one for _, one in sorted(newest.items()) if one.state in cutover.SETTLED_STATES)
+        return [(one, made[one.id]) for one in settled if one.id in made]

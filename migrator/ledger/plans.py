@@ -309,3 +309,22 @@ class ReleaseRecords(Records):
         """The releases for some trees, in the order in which they were recorded."""
         found = self._all(ReapRelease, select(tables.reap_releases).order_by(tables.reap_releases.c.id))
         return [release for release in found if release.tree in trees]
+
+
+# Backups of the target.
+
+
+_backups = tables.target_backups.c
+
+
+class BackupRecords(Records):
+    """Which user trees on the target were in a backup, and when."""
+
+    def record(self, trees: Collection[bytes], *, at_s: float, note: str) -> None:
+        """The backup of these trees has ended; `at_s` is when it began."""
+        self._put(tables.target_backups, [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
+
+    def latest(self, tree: bytes) -> float | None:
+        """The start of the newest backup of a tree; None if none is recorded."""
+        found: float | None = self._value(select(func.max(_backups.at_s)).where(_backups.tree == tree))
+        return found
