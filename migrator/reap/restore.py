@@ -3,7 +3,7 @@
 import errno
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from migrator.reap.archive import EXAMPLES, ProvenArchives, check, in_thread
 from migrator.reap.archives import TarIndex
 from migrator.reap.files import MountedArchiveFolders, restore_file
 from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
-from migrator.reap.rules import GlobMatcher, parse_glob
+from migrator.reap.rules import GlobMatcher
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -67,7 +67,7 @@ async def restore(request: RestoreRequest, world: RestoringWorld) -> tuple[Resto
 
 def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Event) -> tuple[Restored, ...]:
     archives = ProvenArchives(world.ledger.archives, world.folders)
-    chosen: list[tuple[bytes, list[_Choice]]] = []
+    chosen: list[tuple[bytes, list[tuple[TarIndex, Sequence[ArchivedMember]]]]] = []
     for tree in request.trees:
         if request.in_place:
             _check_cutover(world, tree)
@@ -79,9 +79,9 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
         )
     done: list[Restored] = []
     for tree, choices in chosen:
-        restoring = _Restoring(request, world)
-        for choice in choices:
-            restoring.restore(tree, choice, stop)
+        restoring = _Restoring(request=request, world=world)
+        for archive, members in choices:
+            restoring.restore(tree, archive, members, stop)
         if restoring.restored:
             try:
                 world.destination.sync()
@@ -90,9 +90,16 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
                     f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
                     hint="mend the file system, then restore again with --overwrite",
                 ) from error
-        done.append(restoring.result(tree))
-        world.ledger.events.add(_event(world, done[-1]))
-        world.progress.event(_event(world, done[-1]))
+        result = Restored(
+            tree=tree,
+            restored=restoring.restored,
+            size_bytes=restoring.size_bytes,
+            not_restored=restoring.not_restored,
+            examples=tuple(restoring.examples),
+        )
+        done.append(result)
+        world.ledger.events.add(_event(world, result))
+        world.progress.event(_event(world, result))
     return tuple(done)
 
 
@@ -101,34 +108,28 @@ def exit_code(trees: Sequence[Restored]) -> ExitCode:
     return ExitCode.ATTENTION if any(tree.not_restored for tree in trees) else ExitCode.DONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    """The members to restore from one archive, in its order."""
-
-    archive: TarIndex
-    members: tuple[ArchivedMember, ...]
-
-
+@dataclass(slots=True, kw_only=True)
 class _Restoring:
-    def __init__(self, request: RestoreRequest, world: RestoringWorld) -> None:
-        self._request = request
-        self._world = world
-        self._size_bytes = 0
-        self._not_restored = 0
-        self._examples: list[NotRestored] = []
-        self.restored = 0
+    """Restores files of one tree."""
 
-    def restore(self, tree: bytes, choice: _Choice, stop: threading.Event) -> None:
+    request: RestoreRequest
+    world: RestoringWorld
+    restored: int = 0
+    size_bytes: int = 0
+    not_restored: int = 0
+    examples: list[NotRestored] = field(default_factory=list)
+
+    def restore(self, tree: bytes, archive: TarIndex, members: Sequence[ArchivedMember], stop: threading.Event) -> None:
         """Restore the chosen members of one archive."""
-        number = choice.archive.record.number
+        number = archive.record.number
         try:
             with (
-                self._world.folders.open(tree) as folder,
+                self.world.folders.open(tree) as folder,
                 folder.open(archive_name(number)) as stream,
             ):
-                for member in choice.members:
+                for member in members:
                     check(stop)
-                    self._put_back(member, choice.archive.content(stream, member))
+                    self._put_back(member, archive.content(stream, member))
         except OSError as error:
             raise Refused(
                 f"archive {number} of {show(tree)} cannot be read: {error.strerror or error}",
@@ -136,20 +137,10 @@ class _Restoring:
                 hint="bring it back from a backup of the target",
             ) from error
 
-    def result(self, tree: bytes) -> Restored:
-        """A summary of the restored files."""
-        return Restored(
-            tree=tree,
-            restored=self.restored,
-            size_bytes=self._size_bytes,
-            not_restored=self._not_restored,
-            examples=tuple(self._examples),
-        )
-
     def _put_back(self, member: ArchivedMember, content: Iterator[bytes]) -> None:
-        root, overwrite = self._world.destination.beneath, self._request.overwrite
+        root, overwrite = self.world.destination.beneath, self.request.overwrite
         try:
-            restore_file(root, member, content, self._world.capabilities, overwrite=overwrite)
+            restore_file(root, member, content, self.world.capabilities, overwrite=overwrite)
         except FileExistsError:
             self._leave(member, "something is there already; --overwrite replaces it")
         except Refused as refused:
@@ -159,27 +150,29 @@ class _Restoring:
             self._leave(member, f"{in_the_way}{error.strerror or error}")
         else:
             self.restored += 1
-            self._size_bytes += member.entry.size_bytes
+            self.size_bytes += member.entry.size_bytes
 
     def _leave(self, member: ArchivedMember, reason: str) -> None:
-        self._not_restored += 1
-        if len(self._examples) < EXAMPLES:
-            self._examples.append(NotRestored(path=member.entry.path, reason=reason))
+        self.not_restored += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(NotRestored(path=member.entry.path, reason=reason))
 
 
-def _choose(archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]) -> list[_Choice]:
+def _choose(
+    archives: ProvenArchives, tree: bytes, patterns: Sequence[bytes]
+) -> list[tuple[TarIndex, Sequence[ArchivedMember]]]:
     """Choose the members to restore, each from the newest archive that has it."""
     proven = archives.newest_first(tree)
     cut = len(tree) + 1 if tree else 0
     is_wanted = _wanted((path[cut:] for archive in proven for path in archive.paths()), tree, patterns)
     taken: set[bytes] = set()
-    choices: list[_Choice] = []
+    choices: list[tuple[TarIndex, Sequence[ArchivedMember]]] = []
     for archive in proven:
         paths = [path for path in archive.paths() if path not in taken and is_wanted(path[cut:])]
         taken.update(paths)
         members = sorted(archive.find(paths).values(), key=lambda member: member.offset_bytes)
         if members:
-            choices.append(_Choice(archive=archive, members=tuple(members)))
+            choices.append((archive, members))
     return choices
 
 
@@ -192,7 +185,7 @@ def _wanted(paths: Iterator[bytes], tree: bytes, patterns: Sequence[bytes]) -> C
     met: set[bytes] = set()
     for path in paths:
         met.update(above for above in _with_above(path) if above in names)
-    globs = GlobMatcher([parse_glob(name) for name in names - met if name and _GLOB_BYTES.intersection(name)])
+    globs = GlobMatcher([name for name in names - met if name and _GLOB_BYTES.intersection(name)])
     return lambda path: everything or any(above in met for above in _with_above(path)) or globs.matches(path)
 
 

@@ -1,8 +1,7 @@
 """Globs, the rule of each tree, savings, and releases. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from migrator.core.entry import UserTree
@@ -23,67 +22,51 @@ from migrator.reap import model
 # one name, a leading dot too: excluding more is safe.
 
 
-ANY = None
-"""The token of `*`: any bytes of one name."""
-
-Token = frozenset[int] | None
-
-_SLASH = ord("/")
-_NAME_BYTES = frozenset(range(256)) - {_SLASH}
+_NAME_BYTES = frozenset(range(256)) - {ord("/")}
+_NAME_BYTE = "(?:[013-9A-F].|2[0-9A-E])"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapGlob:
-    """One glob, by component: each a sequence of tokens, which are sets of bytes or `ANY`."""
-
-    components: tuple[tuple[Token, ...], ...]
-
-    @property
-    def anywhere(self) -> bool:
-        """Whether it matches names anywhere in the tree, instead of paths."""
-        return len(self.components) == 1
-
-
-def parse_glob(text: bytes) -> ReapGlob:
-    """Parse a glob, which must not have a leading slash, `.` or `..`."""
-    return ReapGlob(components=tuple(_tokens(component) for component in text.rstrip(b"/").split(b"/")))
-
-
-def parse_globs(texts: Iterable[str]) -> tuple[ReapGlob, ...]:
-    """Parse globs of site.toml."""
-    return tuple(parse_glob(text.encode("utf-8", "surrogateescape")) for text in texts)
+def globs_pattern(globs: Iterable[bytes]) -> str:
+    """A pattern for the hexadecimal form of a path below its tree. Each part of it matches whole bytes. The globs have
+    no leading slash, `.` or `..`.
+    """
+    return f"^(?:{'|'.join(map(_glob, globs))})(?:2F|$)"
 
 
 class GlobMatcher:
     """Several globs at once."""
 
-    def __init__(self, globs: Sequence[ReapGlob]) -> None:
-        alternatives = b"|".join(b"(?:.*/)?" * glob.anywhere + _pattern(glob) for glob in globs)
-        self._pattern = re.compile(b"(?:" + alternatives + b")(?:/|\\Z)", re.DOTALL) if globs else None
+    def __init__(self, globs: Collection[bytes]) -> None:
+        self._pattern = re.compile(globs_pattern(globs)) if globs else None
 
     def matches(self, path: bytes) -> bool:
         """Whether any of them matches a path, which is relative to the top of its tree."""
-        return self._pattern is not None and self._pattern.match(path) is not None
+        return self._pattern is not None and self._pattern.match(path.hex().upper()) is not None
 
 
-def _tokens(component: bytes) -> tuple[Token, ...]:
-    found: list[Token] = []
+def _glob(glob: bytes) -> str:
+    components = glob.rstrip(b"/").split(b"/")
+    return "(?:(?:..)*2F)?" * (len(components) == 1) + "2F".join(map(_component, components))
+
+
+def _component(component: bytes) -> str:
+    found: list[str] = []
     place = 0
     while place < len(component):
         end = place + 1
-        match component[place : place + 1]:
+        match component[place:end]:
             case b"*":
-                found.append(ANY)
+                found.append(f"{_NAME_BYTE}*")
             case b"?":
-                found.append(_NAME_BYTES)
+                found.append(_NAME_BYTE)
             case b"[" if (close := _class_end(component, place)) is not None:
                 end = close + 1
                 chosen = component[place:end]
-                found.append(frozenset(byte for byte in _NAME_BYTES if fnmatchcase(bytes((byte,)), chosen)))
+                found.append(_one_of(byte for byte in _NAME_BYTES if fnmatchcase(bytes((byte,)), chosen)))
             case plain:
-                found.append(frozenset(plain))
+                found.append(plain.hex().upper())
         place = end
-    return tuple(found)
+    return "".join(found)
 
 
 def _class_end(component: bytes, place: int) -> int | None:
@@ -97,16 +80,13 @@ def _class_end(component: bytes, place: int) -> int | None:
     return None if close < 0 else close
 
 
-def _pattern(glob: ReapGlob) -> bytes:
-    return b"/".join(b"".join(map(_token_pattern, component)) for component in glob.components)
-
-
-def _token_pattern(token: Token) -> bytes:
-    if token is ANY:
-        return b"[^/]*"
-    if not token:
-        return b"(?!)"
-    return b"[" + b"".join(re.escape(bytes((byte,))) for byte in sorted(token)) + b"]"
+def _one_of(chosen: Iterable[int]) -> str:
+    by_high: dict[str, str] = {}
+    for byte in sorted(chosen):
+        high = f"{byte >> 4:X}"
+        by_high[high] = by_high.get(high, "") + f"{byte & 0xF:X}"
+    # A class without bytes: `Z` is no hexadecimal digit, so it matches nothing.
+    return "(?:" + "|".join(f"{high}[{lows}]" for high, lows in by_high.items()) + ")" if by_high else "Z"
 
 
 # --- Rules of trees, savings, and releases
@@ -224,7 +204,7 @@ class Releases:
         for release in releases:
             kind = globs if release.is_glob else self._paths
             kind.setdefault(release.tree, []).append(release.pattern)
-        self._globs = {tree: GlobMatcher([parse_glob(glob) for glob in found]) for tree, found in globs.items()}
+        self._globs = {tree: GlobMatcher(found) for tree, found in globs.items()}
 
     def has(self, tree: bytes, path: bytes) -> bool:
         """Whether a path of a tree (relative to the source's root, as everywhere) was released."""

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from migrator.catalog.columns import Columns
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.queries import ROWS_AT_ONCE
 from migrator.core.durable import file_digest, replacing, sync
@@ -27,7 +28,7 @@ from migrator.reap.model import (
     TreeRule,
     reap_rows,
 )
-from migrator.reap.rules import ANY, ReapGlob, Token, parse_globs, rule_words
+from migrator.reap.rules import globs_pattern, rule_words
 
 # --- SQL over the view `entries` and the table `reap_rules`: one pass over the catalog, out of core
 #
@@ -120,32 +121,6 @@ DIRECTORIES = """
 """
 
 
-def globs_pattern(globs: Sequence[ReapGlob]) -> str:
-    """A pattern for the hexadecimal form of a path below its tree. Each part of it matches whole bytes."""
-    alternatives = ("(?:(?:..)*2F)?" * glob.anywhere + "2F".join(map(_component, glob.components)) for glob in globs)
-    return f"^(?:{'|'.join(alternatives)})(?:2F|$)"
-
-
-def _component(tokens: Sequence[Token]) -> str:
-    return "".join(map(_token, tokens))
-
-
-_NAME_BYTE = "(?:[013-9A-F].|2[0-9A-E])"
-
-
-def _token(token: Token) -> str:
-    if token is ANY:
-        return f"{_NAME_BYTE}*"
-    if not token:
-        # Matches no text: RE2 has no empty class, so use a letter that hexadecimal lacks.
-        return "Z"
-    by_high: dict[str, str] = {}
-    for byte in sorted(token):
-        high = f"{byte >> 4:X}"
-        by_high[high] = by_high.get(high, "") + f"{byte & 0xF:X}"
-    return "(?:" + "|".join(f"{high}[{lows}]" for high, lows in by_high.items()) + ")"
-
-
 # --- Selection
 
 
@@ -174,7 +149,7 @@ class Reaping:
         until_ns = int(((record.finished_at_s or record.started_at_s) + SETTLED_BEFORE_SCAN_S) * NS_PER_S)
         parameters: dict[str, object] = {"after": after_ns, "until": until_ns}
         for number, globs in enumerate(excludes):
-            parameters[f"exclude{number}"] = globs_pattern(parse_globs(globs))
+            parameters[f"exclude{number}"] = globs_pattern(glob.encode("utf-8", "surrogateescape") for glob in globs)
         query = candidates(len(excludes), after="$after", until="$until")
         connection.execute(query, parameters)
         connection.execute(CHOSEN)
@@ -260,24 +235,13 @@ class Reaping:
 # --- Reap lists: one Parquet file beside each plan that reaps, ordered by tree
 
 
-_TYPES: dict[str, "pa.DataType"] = {
-    "path": pa.binary(),
-    "tree": pa.binary(),
-    "action": pa.string(),
-    "size": pa.int64(),
-    "blocks": pa.int64(),
-    "mtime_ns": pa.int64(),
-    "ctime_ns": pa.int64(),
-    "atime_ns": pa.int64(),
-    "ino": pa.uint64(),
-    "gfid": pa.binary(),
-    "uid": pa.uint32(),
-    "gid": pa.uint32(),
-    "mode": pa.int32(),
-}
-_ROW_FIELDS = {"size": "size_bytes"}
-"""The fields of ReapRow that are not called as their columns, which are in the same order."""
-REAP_SCHEMA = pa.schema([pa.field(name, kind, nullable=name == "gfid") for name, kind in _TYPES.items()])
+_ROWS: Columns[ReapRow] = Columns(
+    """
+    path:binary tree:binary action:string size:int64=size_bytes blocks:int64 mtime_ns:int64 ctime_ns:int64
+    atime_ns:int64 ino:uint64 gfid:binary? uid:uint32 gid:uint32 mode:int32
+    """
+)
+REAP_SCHEMA = _ROWS.schema
 """`action` is `archive` or `skip`. A row group has rows of one tree and one action."""
 
 ROW_GROUP_ROWS = 20_000
@@ -444,18 +408,11 @@ def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> None:
             for row in block:
                 full = len(waiting) >= ROW_GROUP_ROWS
                 if waiting and (full or (waiting[-1].tree, waiting[-1].action) != (row.tree, row.action)):
-                    writer.write_batch(_batch(waiting))
+                    writer.write_batch(_ROWS.batch(waiting))
                     waiting = []
                 waiting.append(row)
         if waiting:
-            writer.write_batch(_batch(waiting))
-
-
-def _batch(rows: Sequence[ReapRow]) -> pa.RecordBatch:
-    names = [_ROW_FIELDS.get(field.name, field.name) for field in REAP_SCHEMA]
-    columns = ([getattr(row, name) for row in rows] for name in names)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, REAP_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=REAP_SCHEMA)
+            writer.write_batch(_ROWS.batch(waiting))
 
 
 def _missing(reap_list: str, file: Path) -> Refused:

@@ -107,6 +107,6 @@ def test_archives_save_inodes_and_no_bytes() -> None:
 
 @given(st.binary(min_size=1, max_size=12).filter(lambda path: b"\0" not in path))
 def test_a_star_matches_every_path_and_a_plain_glob_only_its_own(path: bytes) -> None:
-    assert reap_rules.GlobMatcher(reap_rules.parse_globs(["*"])).matches(path)
+    assert reap_rules.GlobMatcher([b"*"]).matches(path)
     assert not reap_rules.GlobMatcher([]).matches(path)
-    assert reap_rules.GlobMatcher(reap_rules.parse_globs(["a/b"])).matches(path) == (path + b"/").startswith(b"a/b/")
+    assert reap_rules.GlobMatcher([b"a/b"]).matches(path) == (path + b"/").startswith(b"a/b/")
