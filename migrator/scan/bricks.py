@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import BrickFindings, BrickWalk, CatalogRecord, ScanProblem, ScanTimes, StrangeFiles
@@ -277,47 +277,38 @@ _ASK_LIMIT = 10_000
 """The most paths to look up through the mount, at some thousands per second."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrickWay:
     """One scan of the bricks. `team` has passed `greet`."""
 
-    def __init__(
-        self,
-        session: Session,
-        team: BrickTeam,
-        *,
-        trees: tuple[UserTree, ...],
-        before: SourceHealth,
-    ) -> None:
-        self._session = session
-        self._team = team
-        self._trees = trees
-        self._before = before
+    session: Session
+    team: BrickTeam
+    trees: tuple[UserTree, ...]
+    before: SourceHealth
 
     async def run(self) -> CatalogRecord:
         """Scan, and close the catalog. Raises Interrupted, MigratorError. The caller stops the team."""
-        session = self._session
+        session = self.session
         record = session.new_record(
             name=catalog_name(session.clock.now_s()),
             at_s=session.clock.now_s(),
             via=VIA,
-            trees=self._trees,
-            fingerprint=self._before.fingerprint,
+            trees=self.trees,
+            fingerprint=self.before.fingerprint,
         )
         try:
-            writer = await asyncio.to_thread(
-                session.catalogs.create_from_bricks, record, bricks=len(self._team.walkers)
-            )
-            hosts = len({walker.brick.host for walker in self._team.walkers})
+            writer = await asyncio.to_thread(session.catalogs.create_from_bricks, record, bricks=len(self.team.walkers))
+            hosts = len({walker.brick.host for walker in self.team.walkers})
             session.event(
                 EventKind.SCAN_STARTED,
                 Severity.INFO,
                 record.name,
-                f"the scan begins: {trees_in_words(len(self._trees), record.scope)}, from "
-                f"{several(len(self._team.walkers), 'brick')} on {several(hosts, 'host')}",
+                f"the scan begins: {trees_in_words(len(self.trees), record.scope)}, from "
+                f"{several(len(self.team.walkers), 'brick')} on {several(hosts, 'host')}",
             )
             checked_s = session.elapsed_s()
             async with session.watching(self._show, self._look, every_s=_LOOK_EVERY_S):
-                await self._team.go(writer)
+                await self.team.go(writer)
             return await self._close(record, writer, checked_s, walked_s=session.elapsed_s())
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.ensure_future(self._drop(record)))
@@ -328,34 +319,34 @@ class BrickWay:
             raise session.not_written(error, "a scan of bricks starts over") from error
 
     async def _look(self) -> None:
-        self._team.end_stalled()
-        health = await self._session.source.health()
-        self._session.note(health.problems)
+        self.team.end_stalled()
+        health = await self.session.source.health()
+        self.session.note(health.problems)
         if health.state is not None:
-            self._session.note(reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
-            self._session.note(task_changes(self._team.state, health.state))
+            self.session.note(reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
+            self.session.note(task_changes(self.team.state, health.state))
 
     def _show(self) -> None:
         # A directory is on every brick, but is one path of the catalog.
-        directories = max((walker.directory_count for walker in self._team.walkers), default=0)
-        self._session.show(
-            rows=self._team.rows + directories,
+        directories = max((walker.directory_count for walker in self.team.walkers), default=0)
+        self.session.show(
+            rows=self.team.rows + directories,
             directories_waiting=0,
-            problems=self._team.problems,
-            bricks=self._team.progress(),
+            problems=self.team.problems,
+            bricks=self.team.progress(),
         )
 
     async def _drop(self, record: CatalogRecord) -> None:
-        await self._team.stop()
-        await asyncio.to_thread(self._session.catalogs.discard, record.name)
-        self._session.event(
+        await self.team.stop()
+        await asyncio.to_thread(self.session.catalogs.discard, record.name)
+        self.session.event(
             EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it starts over"
         )
 
     async def _close(
         self, record: CatalogRecord, writer: "BrickPartsWriter", checked_s: float, *, walked_s: float
     ) -> CatalogRecord:
-        session, team = self._session, self._team
+        session, team = self.session, self.team
         doubts, totals = await asyncio.to_thread(self._unite, writer)
         united_s = session.elapsed_s()
         against = [*session.noted, *await self._changes(), *self._lost(), *doubts.doubts]
@@ -372,32 +363,32 @@ class BrickWay:
             ),
         )
         totals = replace(totals, problems=team.problems)
-        return await session.close(record, writer, against=against, trees=self._trees, totals=totals)
+        return await session.close(record, writer, against=against, trees=self.trees, totals=totals)
 
     async def _changes(self) -> list[str]:
         """Changes of the volume since the start, and reasons against reading bricks now. A failed poll is a reason too."""
-        after = await self._session.source.health()
-        reasons = [*await self._session.mount_problems(), *health_problems(self._before, after)]
-        source = self._session.source
+        after = await self.session.source.health()
+        reasons = [*await self.session.mount_problems(), *health_problems(self.before, after)]
+        source = self.session.source
         if not isinstance(source, GlusterSource):
             raise TypeError("only a volume has bricks")
         try:
             state = await source.state_for_bricks(after.state)
         except MigratorError as error:
             return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
-        return [*reasons, *reasons_against_bricks(state), *task_changes(self._team.state, state)]
+        return [*reasons, *reasons_against_bricks(state), *task_changes(self.team.state, state)]
 
     def _lost(self) -> list[str]:
         """The bricks whose walk failed, and why."""
         return [
             f"brick {walker.brick.name} was not read to its end: {walker.failure}"
-            for walker in self._team.walkers
+            for walker in self.team.walkers
             if walker.failure is not None
         ]
 
     def _unite(self, writer: "BrickPartsWriter") -> tuple[BrickDoubts, CatalogTotals]:
         """Merge all rows into one catalog, and look up through the mount what the bricks leave uncertain. Blocking."""
-        team = self._team
+        team = self.team
         findings = writer.unite(bricks=len(team.walkers), limit=_ASK_LIMIT)
         unread = self._ask_the_mount(writer, findings)
         if len(team.to_ask) > _ASK_LIMIT:
@@ -426,14 +417,14 @@ class BrickWay:
 
     def _ask_the_mount(self, writer: "BrickPartsWriter", findings: BrickFindings) -> list[ScanProblem]:
         """Look up every path that the bricks leave uncertain; return those that could not be looked up."""
-        asked = self._team.may_be_asked(self._team.to_ask)[:_ASK_LIMIT]
+        asked = self.team.may_be_asked(self.team.to_ask)[:_ASK_LIMIT]
         lacking = writer.lacks(asked) if asked else ()
-        trees = TreeIndex(self._trees)
+        trees = TreeIndex(self.trees)
         unread: list[ScanProblem] = []
         rows: dict[bytes, tuple[bytes | None, Entry] | None] = {}
-        for path in self._team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
+        for path in self.team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):
             try:
-                entry = self._session.source.look(path)
+                entry = self.session.source.look(path)
             except OSError as error:
                 unread.append(
                     ScanProblem(path=path, operation="look", errno=error.errno, reason=error.strerror or str(error))

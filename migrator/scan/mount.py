@@ -4,7 +4,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord, ScanProblem, ScanTimes
@@ -244,29 +244,27 @@ _LOOK_EVERY_S = 60.0
 _STOP_WAIT_S = 5.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MountWay:
     """One scan of the mount; `way_reasons` are the reasons why bricks were requested but are not read."""
 
-    def __init__(
-        self, session: Session, *, trees: tuple[UserTree, ...], before: SourceHealth, way_reasons: Sequence[str]
-    ) -> None:
-        self._session = session
-        self._trees = trees
-        self._before = before
-        self._way_reasons = tuple(way_reasons)
+    session: Session
+    trees: tuple[UserTree, ...]
+    before: SourceHealth
+    way_reasons: tuple[str, ...]
 
     async def run(self) -> CatalogRecord:
         """Scan, and close the catalog. Raises Interrupted, Refused, MigratorError."""
         opened = await asyncio.to_thread(self._open)
         walk, ended = self._new_walk(opened)
-        self._session.event(EventKind.SCAN_STARTED, Severity.INFO, opened.record.name, _started(opened))
-        if _changed_between_sessions(opened.record, self._before):
+        self.session.event(EventKind.SCAN_STARTED, Severity.INFO, opened.record.name, _started(opened))
+        if _changed_between_sessions(opened.record, self.before):
             self._note(walk, ("the volume's bricks or options changed between two sessions of this scan",))
-        self._note(walk, self._before.problems)
-        began_s = self._session.elapsed_s()
-        walk.start(self._session.request.workers)
+        self._note(walk, self.before.problems)
+        began_s = self.session.elapsed_s()
+        walk.start(self.session.request.workers)
         try:
-            async with self._session.watching(
+            async with self.session.watching(
                 lambda: self._show(walk), lambda: self._poll_bricks(walk), every_s=_LOOK_EVERY_S
             ):
                 await ended.wait()
@@ -277,27 +275,27 @@ class MountWay:
             await self._interrupt(walk, opened.record)
             raise Interrupted(
                 f"the scan was stopped after {several(walk.totals.rows, 'path')}",
-                hint=f"run {self._session.command} again: {self._on_repetition}",
+                hint=f"run {self.session.command} again: {self._on_repetition}",
             ) from None
         except SourceLost as error:
             await self._interrupt(walk, opened.record)
             raise Refused(
                 f"the source was lost in the middle of the scan: {error.reason}",
                 cause="its mount died or was unmounted",
-                hint=f"mount it again, then run {self._session.command}: {self._on_repetition}",
+                hint=f"mount it again, then run {self.session.command}: {self._on_repetition}",
             ) from error
         except OSError as error:
-            raise self._session.not_written(error, self._on_repetition) from error
+            raise self.session.not_written(error, self._on_repetition) from error
         finally:
             await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
 
     @property
     def _on_repetition(self) -> str:
-        return "it starts over" if self._session.request.only else "it resumes"
+        return "it starts over" if self.session.request.only else "it resumes"
 
     def _open(self) -> OpenCatalog:
         """Resume the unfinished catalog, or create one. A catalog from bricks cannot be resumed."""
-        session = self._session
+        session = self.session
         unfinished = None if session.request.begins_anew else session.ledger.scans.unfinished()
         if unfinished is not None and unfinished.via != VIA:
             unfinished = None
@@ -308,13 +306,13 @@ class MountWay:
         now_s = session.clock.now_s() if unfinished is None else unfinished.started_at_s
         name = catalog_name(now_s) if unfinished is None else unfinished.name
         return session.catalogs.create(
-            session.new_record(name=name, at_s=now_s, via=VIA, trees=self._trees, fingerprint=self._before.fingerprint)
+            session.new_record(name=name, at_s=now_s, via=VIA, trees=self.trees, fingerprint=self.before.fingerprint)
         )
 
     def _new_walk(self, opened: OpenCatalog) -> tuple[Walk, asyncio.Event]:
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         walk = Walk(
-            self._session.source,
+            self.session.source,
             opened.writer,
             TreeIndex(opened.record.trees),
             frontier=opened.frontier,
@@ -325,15 +323,15 @@ class MountWay:
         return walk, ended
 
     async def _poll_bricks(self, walk: Walk) -> None:
-        self._note(walk, (await self._session.source.health()).problems)
+        self._note(walk, (await self.session.source.health()).problems)
 
     def _note(self, walk: Walk, problems: Sequence[str]) -> None:
         """Record each problem of the source once in the catalog, so it counts even if this scan is killed."""
-        new = self._session.note(problems)
+        new = self.session.note(problems)
         walk.note([ScanProblem(path=b"", operation="health", errno=None, reason=problem) for problem in new])
 
     def _show(self, walk: Walk) -> None:
-        self._session.show(
+        self.session.show(
             rows=walk.totals.rows,
             directories_waiting=walk.directories_waiting,
             problems=walk.totals.problems,
@@ -349,29 +347,29 @@ class MountWay:
         await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
         if record.scope:
             await asyncio.to_thread(walk.abandon)
-            await asyncio.to_thread(self._session.catalogs.discard, record.name)
-            self._session.event(
+            await asyncio.to_thread(self.session.catalogs.discard, record.name)
+            self.session.event(
                 EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it starts over"
             )
             return
         await self._poll_bricks(walk)
         await asyncio.to_thread(walk.abandon)
-        self._session.event(
+        self.session.event(
             EventKind.SCAN_INTERRUPTED, Severity.WARNING, record.name, "the scan was stopped; it can go on"
         )
 
     async def _close(self, walk: Walk, opened: OpenCatalog, began_s: float) -> CatalogRecord:
-        session = self._session
+        session = self.session
         walked_s = session.elapsed_s()
         after = await session.source.health()
-        found = (*await session.mount_problems(), *health_problems(self._before, after))
+        found = (*await session.mount_problems(), *health_problems(self.before, after))
         checked_s = session.elapsed_s()
         record = replace(
             opened.record,
-            way_reasons=self._way_reasons,
+            way_reasons=self.way_reasons,
             times=ScanTimes(checks_s=began_s + checked_s - walked_s, walk_s=walked_s - began_s),
         )
-        return await session.close(record, opened.writer, against=found, trees=self._trees, totals=walk.totals)
+        return await session.close(record, opened.writer, against=found, trees=self.trees, totals=walk.totals)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:

@@ -110,30 +110,23 @@ class ScanRequest:
         return self.restart or bool(self.only)
 
 
+@dataclass(slots=True, kw_only=True)
 class Session:
     """One invocation of a scan, until it is closed or has failed."""
 
-    def __init__(
-        self,
-        request: ScanRequest,
-        *,
-        site: SiteRecord,
-        source: SourceFileSystem,
-        ledger: "Ledger",
-        catalogs: "CatalogDirectories",
-        progress: Progress,
-        clock: Clock,
-    ) -> None:
-        self.request = request
-        self.site = site
-        self.source = source
-        self.ledger = ledger
-        self.catalogs = catalogs
-        self.clock = clock
-        self.noted: dict[str, None] = {}
-        """The problems of the source during the scan."""
-        self._progress = progress
-        self.began_s = clock.monotonic_s()
+    request: ScanRequest
+    site: SiteRecord
+    source: SourceFileSystem
+    ledger: "Ledger"
+    catalogs: "CatalogDirectories"
+    progress: Progress
+    clock: Clock
+    noted: dict[str, None] = field(default_factory=dict)
+    """The problems of the source during the scan."""
+    began_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began_s = self.clock.monotonic_s()
 
     @property
     def command(self) -> str:
@@ -148,7 +141,7 @@ class Session:
         """Record an event and report it."""
         event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
         self.ledger.events.add(event)
-        self._progress.event(event)
+        self.progress.event(event)
 
     def note(self, problems: Sequence[str]) -> list[str]:
         """Report each problem of the source once; returns the new ones."""
@@ -300,7 +293,7 @@ class Session:
         bricks: tuple[BrickProgress, ...] = (),
     ) -> None:
         """Report progress."""
-        self._progress.show(
+        self.progress.show(
             ScanProgress(
                 elapsed_s=self.elapsed_s(),
                 rows=rows,

@@ -117,7 +117,7 @@ async def scan(
     if site is None:
         raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
     session = Session(
-        request, site=site, source=source, ledger=ledger, catalogs=catalogs, progress=progress, clock=clock
+        request=request, site=site, source=source, ledger=ledger, catalogs=catalogs, progress=progress, clock=clock
     )
     await session.require_recorded_mount()
     await asyncio.to_thread(_clear_away_of_trees, session)
@@ -130,9 +130,9 @@ async def scan(
     team, reasons = await choose(session, walks, trees=trees, before=before)
     await asyncio.to_thread(_say_what_starts_over, session, via_bricks=team is not None)
     if team is None:
-        return await MountWay(session, trees=trees, before=before, way_reasons=reasons).run()
+        return await MountWay(session=session, trees=trees, before=before, way_reasons=reasons).run()
     try:
-        return await BrickWay(session, team, trees=trees, before=before).run()
+        return await BrickWay(session=session, team=team, trees=trees, before=before).run()
     finally:
         await team.stop()
 
