@@ -95,7 +95,11 @@ def target_problems(seen: model.StorageSeen) -> tuple[str, ...]:
 
     Unknown states count as problems, and so does an answer without targets of either kind.
     """
-    problems = [f"{one.shown}: {state_words(one)}" for one in seen.targets if not _is_well(one)]
+    problems = [
+        f"{one.shown}: {state_words(one)}"
+        for one in seen.targets
+        if is_lost(one) or one.consistency is not model.Consistency.GOOD
+    ]
     return (*_missing(seen), *problems, *_unanswered_words(seen))
 
 
@@ -160,13 +164,13 @@ def room_of(capacity: Capacity, seen: model.StorageSeen) -> Capacity:
     ]
     free = [one.free_bytes for one in best_pool(storage) if one.free_bytes is not None]
     metadata = best_pool([one for one in seen.targets if one.kind is model.TargetKind.METADATA])
-    counted = [one for one in metadata if one.free_inodes is not None]
-    inodes = _spread([one.free_inodes for one in counted]) if len(counted) == len(metadata) else None
+    counted = [one.free_inodes for one in metadata if one.free_inodes is not None]
+    inodes = min(counted) * len(counted) if counted and len(counted) == len(metadata) else None
     found = capacity
     if free:
         found = replace(found, free_bytes=min(int(even_room(free, low_limit(storage))), capacity.free_bytes))
     if inodes is not None and capacity.free_inodes is None:
-        totals = [one.total_inodes for one in counted]
+        totals = [one.total_inodes for one in metadata]
         total = sum(one for one in totals if one is not None) if None not in totals else inodes
         found = replace(found, free_inodes=inodes, total_inodes=max(total, inodes))
     return found
@@ -206,15 +210,6 @@ def _missing(seen: model.StorageSeen) -> tuple[str, ...]:
 
 def _unanswered_words(seen: model.StorageSeen) -> tuple[str, ...]:
     return tuple(f"a {kind.value} server: does not answer, and which one is not known" for kind in seen.unanswered)
-
-
-def _is_well(target: model.StorageTarget) -> bool:
-    return target.consistency is model.Consistency.GOOD and not is_lost(target)
-
-
-def _spread(free: Sequence[int | None]) -> int | None:
-    known = [one for one in free if one is not None]
-    return min(known) * len(known) if known else None
 
 
 # Findings of `doctor` about storage and metadata targets.

@@ -156,19 +156,19 @@ def findings(predicates: Mapping[SurpriseKind, str]) -> str:
 # --- Queries
 
 
+@dataclass(frozen=True, slots=True)
 class CatalogQueryFiles:
     """Opens catalogs for planning; queries spill to `scratch`."""
 
-    def __init__(self, catalogs: ClosedCatalogs, *, scratch: Scratch, threads: int | None = None) -> None:
-        self._catalogs = catalogs
-        self._scratch = scratch
-        self._threads = threads
+    catalogs: ClosedCatalogs
+    scratch: Scratch
+    threads: int | None = None
 
     @contextmanager
     def open(self, name: str) -> "Iterator[CatalogQueries]":
         """Open a catalog. Raises UsageError if it does not exist, Refused if it is half written or damaged."""
-        catalog = self._catalogs.open(name)
-        with connect(self._scratch, rows=catalog.record.rows, threads=self._threads) as connection:
+        catalog = self.catalogs.open(name)
+        with connect(self.scratch, rows=catalog.record.rows, threads=self.threads) as connection:
             yield CatalogQueries(catalog, connection)
 
 
