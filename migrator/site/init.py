@@ -239,7 +239,6 @@ def target_not_writable(root: bytes, error: OSError) -> MigratorError:
 
 
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
-_SITE_ID = re.compile(r"[0-9a-zA-Z._-]{8,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,8 +308,7 @@ def record_site(
     """Record both file systems and write the sentinels; a repeated call adds the missing ones.
 
     If a device number changed (after a reboot) and the sentinel is right, the new number is recorded. `new_site_id`
-    returns a random id of 8 to 64 letters, digits, `.`, `_`, `-`; `mounts` are this machine's, for the notes. Raises
-    Refused if a file system is not the expected one, and MigratorError if the target cannot be written.
+    returns a random UUID; `mounts` are this machine's, for the notes. Raises Refused if a file system is not the expected one, and MigratorError if the target cannot be written.
     """
     done: list[str] = []
     source_now = look(source, site.source.kind, "the source")
@@ -382,8 +380,6 @@ def _make_target_root(site: Site, done: list[str]) -> None:
 
 
 def _intend(name: str, site_id: str, at_s: float, *, source: MountIdentity, target: MountIdentity) -> SiteRecord:
-    if not _SITE_ID.fullmatch(site_id):
-        raise ValueError("a site id holds 8 to 64 letters, digits, '.', '_' and '-'")
     return SiteRecord(
         site_id=site_id,
         name=name,
