@@ -7,7 +7,7 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
-from migrator.fs.model import CapacitySample, Side
+from migrator.fs.model import Side
 from migrator.ledger import measures
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.reap.model import ArchiveRecord, ArchiveState, WrittenArchive
@@ -15,7 +15,7 @@ from migrator.transfer import model as transfer
 from migrator.transfer.model import Limits
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
 
-ALICE, BOB = b"home/alice\xff\n", b"home/bob"
+ALICE = b"home/alice\xff\n"
 
 
 # Archives and releases.
@@ -43,15 +43,6 @@ def test_archives_are_proven_once_and_void_for_ever(ledger: Ledger) -> None:
         ledger.archives.prove(made.id, at_s=10.0)
     with pytest.raises(LedgerCorrupt, match="no archive 5"):
         ledger.archives.prove(5, at_s=1.0)
-
-
-# Capacity, and sums for reports.
-
-
-def capacity(side: Side, at_s: float, free_bytes: int, free_inodes: int | None = None) -> CapacitySample:
-    total_inodes = None if free_inodes is None else 100
-    sizes = {"total_bytes": 1000, "free_bytes": free_bytes, "total_inodes": total_inodes, "free_inodes": free_inodes}
-    return CapacitySample(side=side, at_s=at_s, **sizes)  # type: ignore[arg-type]
 
 
 # Around cutovers.

@@ -14,7 +14,7 @@ from migrator.core.states import ChunkKind
 from migrator.core.units import DAY_S, NS_PER_S
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import absence
-from migrator.plan.model import Surprise, SurpriseKind
+from migrator.plan.model import SurpriseKind
 from migrator.plan.rules import AGE_BOUNDS
 from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
@@ -132,10 +132,6 @@ def test_spans_are_the_groups_over_several_trees(queries_of: Opener) -> None:
         (b"home/bob", 2, (b"home/bob/1", b"home/bob/3")),
     ]
     assert (set(outside.trees), outside.groups, outside.size_bytes) == ({None, b"home/bob"}, 1, 40)
-
-
-def counted(found: Sequence[Surprise], kind: SurpriseKind) -> dict[bytes | None, tuple[int, tuple[bytes, ...]]]:
-    return {one.tree: (one.count, one.examples) for one in found if one.kind is kind}
 
 
 CUT = TargetCapabilities(
