@@ -14,7 +14,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
 
 if TYPE_CHECKING:
-    from migrator.ledger.calls import EventRecords, RunRecords
+    from migrator.ledger.calls import RunRecords
     from migrator.ledger.ledger import Ledger
 
 # Events: to the ledger, the screen and the log.
@@ -23,18 +23,11 @@ if TYPE_CHECKING:
 _LEVELS = {Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING, Severity.ERROR: logging.ERROR}
 
 
-class LedgerOfEvents(Protocol):
-    """The part of the ledger that `say` needs."""
-
-    @property
-    def events(self) -> "EventRecords": ...
-
-
 class EventWorld(Protocol):
     """The parts of a world that `say` needs."""
 
     @property
-    def ledger(self) -> LedgerOfEvents: ...
+    def ledger(self) -> "Ledger": ...
     @property
     def progress(self) -> Progress: ...
     @property
