@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,16 +102,16 @@ _SUFFIX = ".json"
 _DEFAULT_NAME = re.compile(r"plan-(\d{4,})")
 
 
+@dataclass(frozen=True, slots=True)
 class PlanFiles:
     """`NAME.json` in a directory: canonical JSON with a checksum over its content. `site_id` None: plans of any site can be read."""
 
-    def __init__(self, directory: Path, *, site_id: str | None) -> None:
-        self._directory = directory
-        self._site_id = site_id
+    directory: Path
+    site_id: str | None
 
     def next_name(self, *, taken: Collection[str] = ()) -> str:
         """Return `plan-0001`, or the next number above all in use by documents, leftovers of planning, or `taken`."""
-        names = {entry.name for entry in (self._directory.iterdir() if self._directory.is_dir() else ())} | set(taken)
+        names = {entry.name for entry in (self.directory.iterdir() if self.directory.is_dir() else ())} | set(taken)
         numbers = [
             int(match.group(1))
             for name in names
@@ -149,14 +150,14 @@ class PlanFiles:
                 cause=f"{file} is missing",
                 hint=f"{self._known()}; `migrator plan` makes one",
             ) from None
-        return read_document(text, name=name, site_id=self._site_id)
+        return read_document(text, name=name, site_id=self.site_id)
 
     def _known(self) -> str:
-        names = sorted(file.stem for file in self._directory.glob(f"*{_SUFFIX}"))
+        names = sorted(file.stem for file in self.directory.glob(f"*{_SUFFIX}"))
         return f"there are {', '.join(names)}" if names else "there is none yet"
 
     def _file(self, name: str) -> Path:
-        return self._directory / (check_plan_name(name) + _SUFFIX)
+        return self.directory / (check_plan_name(name) + _SUFFIX)
 
 
 def _taken(name: str, file: Path) -> UsageError:

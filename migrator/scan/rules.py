@@ -310,7 +310,7 @@ def strange_words(one: StrangeFiles) -> str:
     shown = ", ".join(show(path) for path in one.paths[:_SHOWN])
     more = f", and {one.files - _SHOWN:,} more" if one.files > _SHOWN else ""
     named = f" ({shown}{more})" if shown else ""
-    return f"{several(one.files, 'file')} without a gfid {_were(one)} put on {one.brick} past Gluster{named}"
+    return f"{several(one.files, 'file')} without a gfid {'was' if one.files == 1 else 'were'} put on {one.brick} past Gluster{named}"
 
 
 def still_strange(known: StrangeFiles, still: Collection[bytes]) -> StrangeFiles | None:
@@ -320,10 +320,6 @@ def still_strange(known: StrangeFiles, still: Collection[bytes]) -> StrangeFiles
     paths = tuple(path for path in known.paths if path in still)
     files = len(paths) + known.files - len(known.paths)
     return StrangeFiles(brick=known.brick, files=files, paths=paths) if files else None
-
-
-def _were(one: StrangeFiles) -> str:
-    return "was" if one.files == 1 else "were"
 
 
 # --- Doubts, which make a scan of bricks not whole, and findings, which do not
