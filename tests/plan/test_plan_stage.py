@@ -23,6 +23,7 @@ from migrator.plan.document import PlanFiles
 from migrator.plan.model import Order, Plan, SurpriseKind
 from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan, no_limits
 from migrator.plan.store import CatalogQueryFiles
+from migrator.schedule.stage import PlanScheduling
 from migrator.site import config
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.catalogs import SITE_ID, directory, invented, symlink, write_catalog
@@ -86,6 +87,7 @@ class World:
         capacity: Capacity = ROOMY,
         quotas: Sequence[tuple[bytes, int]] = (),
         limits: AskLimits = no_limits,
+        scheduling: PlanScheduling | None = None,
     ) -> PlanResult:
         return make_plan(
             request or PlanRequest(),
@@ -100,6 +102,7 @@ class World:
             capacity=capacity,
             clock=VirtualClock(),
             limits=limits,
+            scheduling=scheduling,
         )
 
     def listed(self, plan: Plan) -> Counter[tuple[int, ChunkKind, bytes]]:

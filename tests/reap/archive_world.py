@@ -214,3 +214,10 @@ def archive_world(directory: Path) -> Iterator[World]:
 def restored_tree(place: Path) -> bytes:
     """Where the tree is that was put back there."""
     return os.fsencode(place) + b"/" + TREE
+
+
+def flip_bit(file: Path, place: int) -> None:
+    """Damage one byte."""
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)

@@ -19,7 +19,7 @@ from migrator.reap import restore as restoring
 from migrator.reap.files import HeldFolder, MemberReader, OpenMember
 from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
 from tests.beegfs.test_storage_outages import Storage
-from tests.reap.archive_world import ALGORITHM, TREE, World, restored_tree, write
+from tests.reap.archive_world import ALGORITHM, TREE, World, flip_bit, restored_tree, write
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -30,9 +30,7 @@ def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(
         write(world.tree + b"/%d" % number, os.urandom(2000))
     world.archive(world.rows())
     file = world.archives / "000001.tar.zst"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(bytes(content))
+    flip_bit(file, file.stat().st_size // 2)
     assert "not the one that was written" in world.proven.problems(TREE)[0]
     done = world.restore(b".", to=place)
     assert 0 < done.not_restored < 200
@@ -50,10 +48,7 @@ def test_archives_are_read_again_before_what_they_hold_is_deleted(world: World) 
         write(world.tree + b"/%d" % number)
     world.archive(world.rows(), limits=ArchiveLimits(max_members=1))
     assert not world.proven.problems(TREE)
-    file = world.archives / "000002.tar.zst"
-    content = bytearray(file.read_bytes())
-    content[-20] ^= 1
-    file.write_bytes(bytes(content))
+    flip_bit(world.archives / "000002.tar.zst", -20)
     (world.archives / "000003.tar.zst").unlink()
     assert [one.partition(":")[0] for one in world.proven.problems(TREE)] == [
         "archive 2 of home/alice",
@@ -97,9 +92,7 @@ def test_a_damaged_or_missing_index_refuses(world: World, place: Path) -> None:
     write(world.tree + b"/file")
     world.archive(world.rows())
     index = world.archives / "000001.parquet"
-    content = bytearray(index.read_bytes())
-    content[20] ^= 1
-    index.write_bytes(bytes(content))
+    flip_bit(index, 20)
     with pytest.raises(Refused, match="not the one that was written"):
         world.restore(b"file", to=place)
     with pytest.raises(Refused):
@@ -128,10 +121,7 @@ def test_an_archive_that_cannot_be_read_back_does_not_count(world: World, monkey
 
     def flip(self: HeldFolder, names: Iterable[bytes]) -> None:
         real_publish(self, names)
-        file = world.archives / "000001.tar.zst"
-        content = bytearray(file.read_bytes())
-        content[-5] ^= 1
-        file.write_bytes(bytes(content))
+        flip_bit(world.archives / "000001.tar.zst", -5)
 
     monkeypatch.setattr(HeldFolder, "publish", flip)
     with pytest.raises(MigratorError, match="could not be read back"):

@@ -220,8 +220,7 @@ def test_a_disk_that_takes_no_more_is_said_and_the_scan_can_go_on(site: ScanSite
 def test_a_scan_that_ended_without_telling_the_ledger_is_over(site: ScanSite) -> None:
     site.grow(["alice"])
     record = site.scan()
-    with site.ledger._database.write() as connection:
-        connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
+    site.forget_the_end()
     assert site.ledger.scans.unfinished() is not None
     assert site.scan().name == record.name
     assert site.ledger.scans.unfinished() is None

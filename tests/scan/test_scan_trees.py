@@ -115,13 +115,11 @@ def test_one_that_is_stopped_starts_over_and_leaves_nothing(site: ScanSite, watc
 
 def test_one_that_was_closed_and_not_told_is_told_and_not_taken_for_another(site: ScanSite) -> None:
     record = site.scan(only=(ALICE,))
-    with site.ledger._database.write() as connection:
-        connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
+    site.forget_the_end()
     again = site.scan()
     assert (again.scope, again.name != record.name) == ((), True)
     assert site.ledger.scans.unfinished_of_trees() == []
     assert site.ledger.scans.all()[0].rows == record.rows
-    with site.ledger._database.write() as connection:
-        connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
+    site.forget_the_end()
     (site.catalogs_dir / record.name / record.parts[0]).unlink()
     assert site.scan(only=(b"home/bob",)).whole, "a damaged one is in nobody's way"

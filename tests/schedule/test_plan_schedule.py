@@ -6,20 +6,17 @@ import pytest
 from msgspec.structs import replace as change
 
 from migrator.bricks.model import BrickRoom
-from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry
 from migrator.core.units import DAY_S, MIB
 from migrator.fs.model import Capacity, CapacitySample, Side
 from migrator.gluster.volume import VolumeOverview
-from migrator.plan.stage import PlanRequest, PlanResult, make_plan
-from migrator.plan.store import CatalogQueryFiles
+from migrator.plan.stage import PlanResult
 from migrator.schedule.model import Schedule, ScheduleFacts
 from migrator.schedule.rules import make_schedule
 from migrator.schedule.stage import PlanScheduling
 from migrator.site.config import CapacitySection
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
-from tests.support.catalogs import closed_catalogs, directory, invented
-from tests.support.fakes import VirtualClock
+from tests.support.catalogs import directory, invented
 from tests.support.operations import CHECK, START, WATCH, cut_over, do
 from tests.support.volumes import drain_sample, volume
 
@@ -48,18 +45,8 @@ def overview() -> VolumeOverview:
 
 
 def planned(made: World, *, free_bytes: int = 2**42) -> PlanResult:
-    return make_plan(
-        PlanRequest(),
-        site=made.site,
-        catalogs=CatalogQueryFiles(closed_catalogs(made.root / "catalogs"), scratch=Scratch(made.root / "tmp")),
-        documents=made.documents,
-        lists=made.lists,
-        ledger=made.ledger,
-        quotas=(),
-        capacity=Capacity(total_bytes=free_bytes, free_bytes=free_bytes, total_inodes=None, free_inodes=None),
-        clock=VirtualClock(),
-        scheduling=PlanScheduling(volume=overview()),
-    )
+    room = Capacity(total_bytes=free_bytes, free_bytes=free_bytes, total_inodes=None, free_inodes=None)
+    return made.plan(capacity=room, scheduling=PlanScheduling(volume=overview()))
 
 
 @pytest.fixture

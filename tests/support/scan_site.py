@@ -87,6 +87,11 @@ class ScanSite:
         """Run the stage to its end."""
         return asyncio.run(self.scanned(**changes))
 
+    def forget_the_end(self) -> None:
+        """A kill between the closing record of a catalog and the ledger."""
+        with self.ledger._database.write() as connection:
+            connection.exec_driver_sql("UPDATE scans SET finished_at_s = NULL")
+
     def rows(self, record: CatalogRecord) -> list[dict[str, Any]]:
         """Every row of a closed catalog, without the access times that reading changes, in order of path."""
         closed = self.catalogs().closed(record.name)
