@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from migrator.catalog.rules_packing import Listing
 from migrator.core.states import ChunkKind
 
 
+@dataclass(frozen=True, slots=True)
 class _Catalogs:
     """Closed catalogs; queries spill to `scratch`."""
 
-    def __init__(self, catalogs: ClosedCatalogs, *, scratch: Scratch) -> None:
-        self._catalogs = catalogs
-        self._scratch = scratch
+    catalogs: ClosedCatalogs
+    scratch: Scratch
 
 
 # --- Samples of the files of a tree
@@ -52,10 +53,10 @@ class CatalogFileSamples(_Catalogs):
         of size as there are, in the order of their drawing. The same seed draws the same ones. Blocking: a second or
         two for millions of rows.
         """
-        files = [str(file) for file in self._catalogs.open(catalog).part_files]
+        files = [str(file) for file in self.catalogs.open(catalog).part_files]
         if not files:
             return []
-        with connect(self._scratch) as connection:
+        with connect(self.scratch) as connection:
             rows = connection.execute(_DRAW, {"seed": seed, "files": files, "tree": tree, "count": count}).fetchall()
         return [path[len(tree) + 1 :] for (path,) in rows]
 
@@ -232,9 +233,9 @@ class BrickUsageFiles(_Catalogs):
         empty brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or
         damaged.
         """
-        closed = self._catalogs.open(catalog)
+        closed = self.catalogs.open(catalog)
         users = {tree.path: tree.user for tree in closed.record.trees}
-        with connect(self._scratch) as connection:
+        with connect(self.scratch) as connection:
             create_entries(connection, closed.part_files)
             rows = connection.execute(BRICK_USES).fetchall()
         # A user can have several trees.
@@ -289,10 +290,10 @@ class BrickContentFiles(_Catalogs):
         """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError
         if there is no such catalog, Refused if it is incomplete or damaged.
         """
-        closed = self._catalogs.open(catalog)
+        closed = self.catalogs.open(catalog)
         if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):
             return None
-        with connect(self._scratch) as connection:
+        with connect(self.scratch) as connection:
             create_entries(connection, closed.part_files)
             sums = connection.execute(_SUMS, {"bricks": list(bricks)}).fetchone() or (0, 0, 0)
             rows = connection.execute(_SYMLINKS, {"bricks": list(bricks), "most": _MOST_SYMLINKS}).fetchall()

@@ -1,6 +1,7 @@
 """Catalogs written in parts: a killed scan can be resumed."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -146,24 +147,24 @@ class PartsWriter:
 # --- The catalogs of a site: one directory each
 
 
+@dataclass(frozen=True, slots=True)
 class CatalogDirectories:
     """The catalogs of a site; queries spill to `scratch`."""
 
-    def __init__(self, directory: Path, *, scratch: Scratch, max_part_rows: int = MAX_PART_ROWS) -> None:
-        self._directory = directory
-        self._scratch = scratch
-        self._max_part_rows = max_part_rows
+    directory: Path
+    scratch: Scratch
+    max_part_rows: int = MAX_PART_ROWS
 
     def create(self, record: CatalogRecord) -> OpenCatalog:
         """A new catalog with this opening record. Raises OSError (FileExistsError if the name is taken)."""
-        writer = PartsWriter(self._made(record), max_part_rows=self._max_part_rows)
+        writer = PartsWriter(self._made(record), max_part_rows=self.max_part_rows)
         return OpenCatalog(record=record, writer=writer, frontier=(b"",), totals=CatalogTotals())
 
     def _made(self, record: CatalogRecord) -> Path:
-        directory = self._directory / record.name
+        directory = self.directory / record.name
         directory.mkdir(parents=True)
         files.write_record(directory / files.OPENING_RECORD, record)
-        sync(self._directory)
+        sync(self.directory)
         return directory
 
     def load_for_bricks(self) -> None:
@@ -179,11 +180,11 @@ class CatalogDirectories:
         from migrator.catalog.brick_parts import BrickPartsWriter  # noqa: PLC0415
 
         trees = [tree.path for tree in record.trees]
-        return BrickPartsWriter(self._made(record), trees=trees, scratch=self._scratch, bricks=bricks)
+        return BrickPartsWriter(self._made(record), trees=trees, scratch=self.scratch, bricks=bricks)
 
     def discard(self, name: str) -> None:
         """Remove a catalog that was never closed. May be called twice. Raises OSError."""
-        directory = self._directory / name
+        directory = self.directory / name
         if directory.is_dir() and not (directory / files.CLOSING_RECORD).exists():
             for file in directory.iterdir():
                 file.unlink()
@@ -191,20 +192,20 @@ class CatalogDirectories:
 
     def resume(self, name: str) -> OpenCatalog | None:
         """Resume a catalog; None if it was never begun on disk. Raises Refused if it cannot be resumed."""
-        directory = self._directory / name
+        directory = self.directory / name
         if not (directory / files.OPENING_RECORD).is_file():
             return None
         # Imported late, as above.
         from migrator.catalog.resume import resume  # noqa: PLC0415
 
-        return resume(directory, scratch=self._scratch, max_part_rows=self._max_part_rows)
+        return resume(directory, scratch=self.scratch, max_part_rows=self.max_part_rows)
 
     def closing_record(self, name: str) -> CatalogRecord | None:
         """The record of a closed catalog; None for others. Raises Refused if a part of it is missing or torn."""
-        if not (self._directory / name / files.CLOSING_RECORD).is_file():
+        if not (self.directory / name / files.CLOSING_RECORD).is_file():
             return None
         return self.closed(name).record
 
     def closed(self, name: str) -> files.ClosedCatalog:
         """Open a closed catalog. Raises UsageError or Refused as `open_closed` does."""
-        return files.open_closed(self._directory / name)
+        return files.open_closed(self.directory / name)
