@@ -12,14 +12,14 @@ def brick(name: str, **changes: object) -> Brick:
     return replace(Brick(name=name, host=host, path=path.encode(), online=True), **changes)  # type: ignore[arg-type]
 
 
-def volume(*names: str, **changes: object) -> VolumeState:
+def volume(*bricks: Brick | str, **changes: object) -> VolumeState:
     """A volume that was started, of these bricks; with other facts."""
     state = VolumeState(
         volume="vol1",
         volume_id="0a1b2c3d-0000-1111-2222-333344445555",
         type="Distribute",
         started=True,
-        bricks=tuple(map(brick, names)),
+        bricks=tuple(brick(one) if isinstance(one, str) else one for one in bricks),
         options=(),
         tasks=(),
     )

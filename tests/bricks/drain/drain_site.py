@@ -50,14 +50,14 @@ class Glusterd:
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         if self.meanwhile and self.volume.task is not None:
             self.meanwhile.pop(0)()
-        seen = self.volume.seen()
-        if seen.state is None or seen.tasks is None:
+        state = self.volume.state()
+        if state is None:
             raise ToolFailed("glusterd does not answer")
         layouts = tuple(
             VolumeTask(kind=TaskKind.REBALANCE, name="Rebalance", id=one, status=status, bricks=())
             for one, status in self.layouts.items()
         )
-        return seen.state, (*seen.tasks, *layouts)
+        return state, (*self.volume.tasks(), *layouts)
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
         free = 100 * GIB if self.volume.room else GIB
@@ -72,21 +72,17 @@ class Glusterd:
         return {"cluster.min-free-disk": "10%", LOOKUP_OPTION: self.volume.lookups}[name]
 
     async def progress(self, task: VolumeTask) -> TaskProgress | None:
-        seen = self.volume.seen()
-        if task.id in self.layouts:
-            counters = self.volume.layout()
-            status = self.layouts[task.id]
-            if not self.loses_layouts:
-                self.layouts[task.id] = TaskStatus.COMPLETED
-            return (
-                None
-                if counters is None
-                else replace(
-                    counters, task_id=task.id, counters=tuple(replace(one, status=status) for one in counters.counters)
-                )
-            )
-        self.volume.moves_files()
-        return seen.progress
+        if task.id not in self.layouts:
+            progress = self.volume.progress()
+            self.volume.moves_files()
+            return progress
+        layout, status = self.volume.layout(), self.layouts[task.id]
+        if not self.loses_layouts:
+            self.layouts[task.id] = TaskStatus.COMPLETED
+        if layout is None:
+            return None
+        counters = tuple(replace(one, status=status) for one in layout.counters)
+        return replace(layout, task_id=task.id, counters=counters)
 
     async def start(self, bricks: Sequence[str]) -> str:
         assert tuple(bricks) == (LEAVING,)
@@ -96,7 +92,7 @@ class Glusterd:
         return self.volume.task.id
 
     async def stop(self, bricks: Sequence[str]) -> TaskProgress:
-        progress = self.volume.seen().progress
+        progress = self.volume.progress()
         if progress is None:
             raise ToolFailed("Brick ops failed on gl3")
         self.volume.stop()
@@ -254,8 +250,8 @@ class Site:
         world = self.world(death or Death(left=1 << 30))
         return asyncio.run(drain_bricks(replace(REQUEST, **changes), world))
 
-    def stop(self, *, death: Death | None = None) -> drain_model.DrainSummary:
-        return asyncio.run(stop_drain(REQUEST, self.world(death or Death(left=1 << 30))))
+    def stop(self, *, death: Death | None = None, **changes: Any) -> drain_model.DrainSummary:
+        return asyncio.run(stop_drain(replace(REQUEST, **changes), self.world(death or Death(left=1 << 30))))
 
     def came_to(self, *states: drain_model.DrainState) -> bool:
         """Whether the drain is in one of these states."""

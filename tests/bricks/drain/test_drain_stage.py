@@ -1,4 +1,4 @@
-"""Drains driven over a simulated volume: the way out, the way back, and kills at every call."""
+"""Drains driven over a simulated volume: the way out and the way back."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from migrator.core.errors import ExitCode, LockHeld, UsageError
 from migrator.gluster.model import TaskStatus
 from tests.bricks.drain.drain_site import REQUEST, S, Site
 from tests.bricks.drain.drain_world import LEAVING, NORMAL, THROTTLE
-from tests.support.kills import Death, Killed
+from tests.support.kills import Killed
 
 
 def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
@@ -24,25 +24,6 @@ def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
     assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
     assert site.progress.snapshots
     assert site.drain().ending is DrainEnding.DONE
-
-
-def test_it_goes_on_after_a_kill_at_every_call(site: Site) -> None:
-    """Each call has one more kill than the one before: until the whole way was gone without one."""
-    site.volume.options[THROTTLE] = NORMAL
-    calls = 0
-    while True:
-        calls += 1
-        death = Death(left=calls)
-        try:
-            done = site.drain(death=death)
-        except Killed:
-            assert site.volume.reachable() == set(range(1, 10))
-        else:
-            break
-    assert calls > 10
-    assert done.ending is DrainEnding.DONE
-    assert site.volume.options == {THROTTLE: NORMAL}
-    assert LEAVING not in site.volume.inside
 
 
 def test_what_was_taken_back_already_is_told_and_nothing_is_done(site: Site) -> None:
