@@ -6,9 +6,11 @@ from typing import Any
 from migrator.bricks.list import Uses, brick_listing
 from migrator.bricks.model import BrickListing, BrickRoom, BrickState, BrickUse
 from migrator.core.entry import UserTree
-from migrator.gluster.model import Brick, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.gluster.volume import VolumeOverview
 from tests.support.catalogs import whole_catalog
+from tests.support.volumes import brick, remove_brick
+from tests.support.volumes import volume as volume_of
 
 
 def use(user: str | None, files: int, size_bytes: int) -> BrickUse:
@@ -16,26 +18,8 @@ def use(user: str | None, files: int, size_bytes: int) -> BrickUse:
 
 
 def volume(count: int = 3, *, replicas: int = 1, arbiter: bool = False) -> VolumeState:
-    return VolumeState(
-        volume="vol1",
-        volume_id="id",
-        type="Distribute",
-        started=True,
-        bricks=tuple(
-            Brick(
-                name=f"gl{number}:/b",
-                host=f"gl{number}",
-                path=b"/b",
-                online=True,
-                arbiter=arbiter and number % replicas == 0,
-            )
-            for number in range(1, count + 1)
-        ),
-        options=(),
-        tasks=(),
-        replica_count=replicas,
-        peers_down=(),
-    )
+    bricks = (brick(f"gl{n}:/b", arbiter=arbiter and n % replicas == 0) for n in range(1, count + 1))
+    return volume_of(*bricks, replica_count=replicas, peers_down=())
 
 
 CATALOG = whole_catalog(
@@ -146,9 +130,7 @@ def test_a_brick_list_that_does_not_divide_is_shown_all_the_same() -> None:
 
 
 def test_a_drain_with_and_without_counters() -> None:
-    task = VolumeTask(
-        kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t", status=TaskStatus.IN_PROGRESS, bricks=("gl2:/b",)
-    )
+    task = remove_brick("gl2:/b", id="t")
     found = listing(tasks=(task,), progress={"t": TaskProgress(task_id="t", counters=())})
     assert [brick.draining for brick in found.bricks] == [False, True, False]
     assert (found.tasks[0].bricks, found.tasks[0].counters) == (("gl2:/b",), ())

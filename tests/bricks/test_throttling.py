@@ -15,6 +15,8 @@ from migrator.core.units import DAY_S, MINUTE_S
 from migrator.core.windows import Window
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.ledger.ledger import Ledger, open_ledger
+from tests.support.making import made
+from tests.support.volumes import volume
 
 LIMIT_S = 0.05
 NIGHTS = (Window(days=tuple(range(7)), start_minute=22 * 60, end_minute=6 * 60),)
@@ -22,7 +24,7 @@ BEGIN_S = 1000.0 * DAY_S
 
 
 def probe(latency_s: float, at_s: float, side: ProbeSide = ProbeSide.SOURCE) -> Probe:
-    times = ProbeTimes(create_s=latency_s, write_s=0.0, sync_s=0.0, stat_s=0.0, unlink_s=0.0, readdir_s=0.0)
+    times = made(ProbeTimes, create_s=latency_s)
     return Probe(side=side, at_s=at_s, times=times)
 
 
@@ -36,17 +38,7 @@ class Volume:
     told_before: Callable[[], None] = lambda: None
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
-        state = VolumeState(
-            volume="vol1",
-            volume_id="v" if self.known else "",
-            type="Distribute",
-            started=True,
-            bricks=(),
-            options=tuple(self.options.items()),
-            tasks=(),
-            peers_down=(),
-            heals=(),
-        )
+        state = volume(volume_id="v" if self.known else "", options=tuple(self.options.items()))
         return state, ()
 
     async def set_option(self, name: str, value: str | None) -> None:

@@ -12,26 +12,24 @@ from migrator.catalog.writer import PartsWriter
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.paths import name as name_of
 from migrator.core.paths import parent, show
+from tests.support.making import made
 
 SITE_ID = "0b0e1a34-0000-4000-8000-000000000001"
 
 
-_WHOLE = CatalogRecord(
+_WHOLE = made(
+    CatalogRecord,
     name="c1",
     scan_id=1,
     site_id="s",
     via="bricks",
-    trees=(),
-    parts=(),
     started_at_s=1.0,
     finished_at_s=2.0,
     whole=True,
-    reasons=(),
     rows=1,
     files=1,
     directories=1,
     size_bytes=1,
-    problems=0,
 )
 
 
@@ -120,13 +118,13 @@ def write_catalog(
         rows += len(found)
         files += sum(entry.type is not EntryType.DIRECTORY for entry in found)
         writer.add(tree, found)
-    record = CatalogRecord(
+    record = made(
+        CatalogRecord,
         name=name,
         scan_id=1,
         site_id=SITE_ID,
         via="mount",
         trees=tuple(UserTree(path=tree, user=show(name_of(tree))) for tree in trees),
-        parts=(),
         started_at_s=1000.0,
         finished_at_s=1060.0,
         whole=whole,
@@ -134,8 +132,6 @@ def write_catalog(
         rows=rows,
         files=files,
         directories=rows - files,
-        size_bytes=0,
-        problems=0,
         bricks=tuple(
             BrickWalk(brick=brick, host=brick.partition(":")[0], rows=0, directories=0, elapsed_s=1.0, whole=True)
             for brick in bricks

@@ -18,6 +18,7 @@ from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, Veri
 from tests.bench.test_bench_rules import A, B, measured, result
 from tests.support import records
 from tests.support.catalogs import whole_catalog
+from tests.support.making import made
 from tests.support.plans import small_plan
 
 AT_S = 1_763_600_000.0
@@ -120,7 +121,7 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
         overall=model.Tally(
             total_bytes=1500, done_bytes=620, total_files=15, done_files=4, total_users=2, done_users=0
         ),
-        verified=model.Tally(total_bytes=1500, done_bytes=0, total_files=15, done_files=0, total_users=2, done_users=0),
+        verified=model.Tally(total_bytes=1500, total_files=15, total_users=2),
         batches=(
             model.BatchFacts(
                 number=1,
@@ -129,21 +130,14 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
                 users=(text,),
                 chunks={ChunkState.DONE: 3, ChunkState.FAILED: 1},
                 passes=(
-                    model.PassFacts(
+                    made(
+                        model.PassFacts,
                         id=1,
                         batch=1,
                         kind=PassKind.SEED,
-                        number=0,
                         plan=text,
                         catalog=text,
-                        base_catalog=None,
                         chunk_list="l",
-                        move_list=None,
-                        move_list_digest=None,
-                        moved_at_s=None,
-                        scan_s=None,
-                        total_files=0,
-                        total_bytes=0,
                         state=PassState.DONE,
                         started_at_s=AT_S - 900,
                         finished_at_s=AT_S - 10,

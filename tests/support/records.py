@@ -15,6 +15,7 @@ from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Chunk
 from migrator.transfer.model import ChunkRecord, FileProblem, StreamCounters
 from migrator.verify.model import DigestPolicy, VerificationRecord
+from tests.support.making import made
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"<script>", "\u202eexe.txt".encode(), b"tab\t|`'\"%41\\")
 SITE = SiteRecord(
@@ -89,7 +90,8 @@ def end(
 
 def verification(**changes: object) -> VerificationRecord:
     """One that has read everything, and found it equal; with other facts."""
-    record = VerificationRecord(
+    record = made(
+        VerificationRecord,
         id=1,
         plan="p",
         batch=1,
@@ -100,11 +102,7 @@ def verification(**changes: object) -> VerificationRecord:
         size_bytes=1,
         digested_files=1,
         digested_bytes=1,
-        proven_gone=0,
-        differences={},
-        expected={},
         whole=True,
-        reasons=(),
         manifest="m",
         manifest_digest="d",
     )

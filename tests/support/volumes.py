@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from migrator.bricks.drain.model import DrainSample
-from migrator.gluster.model import Brick, TaskStatus, VolumeState
+from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask
+from tests.support.making import made
 
 
 def brick(name: str, **changes: object) -> Brick:
@@ -26,18 +27,13 @@ def volume(*bricks: Brick | str, **changes: object) -> VolumeState:
     return replace(state, **changes)  # type: ignore[arg-type]
 
 
-def drain_sample(files: int, size_bytes: int, **changes: object) -> DrainSample:
+def drain_sample(files: int = 0, size_bytes: int = 0, **changes: object) -> DrainSample:
     """What a host has moved until it was asked."""
-    sample = DrainSample(
-        task_id="t",
-        at_s=10.0,
-        host="a",
-        status=TaskStatus.IN_PROGRESS,
-        runtime_s=0.0,
-        files=files,
-        size_bytes=size_bytes,
-        lookups=0,
-        failures=0,
-        skipped=0,
-    )
-    return replace(sample, **changes)  # type: ignore[arg-type]
+    facts = {"task_id": "t", "at_s": 10.0, "host": "a", "status": TaskStatus.IN_PROGRESS, **changes}
+    return made(DrainSample, files=files, size_bytes=size_bytes, **facts)
+
+
+def remove_brick(*bricks: str, **changes: object) -> VolumeTask:
+    """A drain of these bricks that Gluster is at work at; with other facts."""
+    facts = {"name": "Remove brick", "id": "t1", "status": TaskStatus.IN_PROGRESS, **changes}
+    return made(VolumeTask, kind=TaskKind.REMOVE_BRICK, bricks=bricks, **facts)

@@ -9,6 +9,7 @@ from migrator.core.states import PassKind, PassState
 from migrator.report.model import RunLife, StreamAtWork, WatchFacts
 from migrator.transfer.model import Bound, Gate, GoverningFacts, GovernorRecord
 from tests.support.facts import AT_S, report
+from tests.support.making import made
 
 DRAIN = DrainStanding(
     id=1,
@@ -31,12 +32,12 @@ DRAIN = DrainStanding(
     failure="",
 )
 
-ADDITION = AdditionStanding(
+ADDITION = made(
+    AdditionStanding,
     id=2,
     side=AdditionSide.SOURCE,
     volume="vol1",
     bricks=("gl2:/srv/b9/data", "gl3:/srv/b9/data"),
-    instead_of=None,
     attempt=1,
     state=AdditionState.BALANCING,
     since_s=AT_S - 90,
@@ -45,13 +46,8 @@ ADDITION = AdditionStanding(
     lookups=40,
     moved_files=17,
     moved_bytes=2**30,
-    failures=0,
     skipped=2,
-    files_per_s=None,
-    bytes_per_s=None,
-    left_s=None,
     looked_at_s=AT_S - 5,
-    failure="",
 )
 
 PROBES = (

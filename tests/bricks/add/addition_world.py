@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from migrator.bricks.add import model as add_model
 from migrator.bricks.model import BrickRoom
 from migrator.core.units import GIB
-from migrator.gluster.model import Brick, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeTask
+from tests.support.volumes import brick, volume
 
 T = TaskStatus
 OLD, NEW = "gl1:/srv/b/data", "gl2:/srv/b/data"
@@ -82,17 +83,9 @@ class World:
     # What the program sees.
 
     def see(self) -> add_model.AdditionSeen:
-        bricks = tuple(
-            Brick(name=name, host=name[:3], path=b"/srv/b/data", online=self.peer_up) for name in sorted(self.inside)
-        )
-        state = VolumeState(
-            volume="vol1",
+        state = volume(
+            *(brick(name, online=self.peer_up) for name in sorted(self.inside)),
             volume_id="v",
-            type="Distribute",
-            started=True,
-            bricks=bricks,
-            options=(),
-            tasks=(),
             peers_down=() if self.peer_up else ("gl1",),
             heals=(),
         )

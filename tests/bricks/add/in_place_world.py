@@ -6,7 +6,8 @@ from migrator.bricks.add.model import NewPlace
 from migrator.bricks.model import BrickRoom
 from migrator.core.errors import ToolFailed
 from migrator.core.units import GIB
-from migrator.gluster.model import Brick, BrickHeal, VolumeState
+from migrator.gluster.model import BrickHeal, VolumeState
+from tests.support.volumes import brick, volume
 
 OWN, SECOND, THIRD = "gl1:/srv/b/data", "gl2:/srv/b/data", "gl3:/srv/b/data"
 ALL = (OWN, SECOND, THIRD)
@@ -121,14 +122,11 @@ class ReplicaWorld:
             )
             for name in ALL
         )
-        return VolumeState(
-            volume="vol1",
+        return volume(
+            *(brick(name, online=online[name]) for name in ALL),
             volume_id=VOLUME_ID,
             type="Replicate",
-            started=True,
-            bricks=tuple(Brick(name=name, host=name[:3], path=b"/srv/b/data", online=online[name]) for name in ALL),
             options=tuple(self.options.items()),
-            tasks=(),
             replica_count=self.replica_count,
             peers_down=(),
             heals=heals,

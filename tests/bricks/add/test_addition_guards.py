@@ -10,28 +10,26 @@ from migrator.bricks.add.rules import grown, next_step, problems_before
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
-from migrator.gluster.model import Brick, BrickHeal, DiskFacts, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, BrickHeal, DiskFacts, TaskStatus, VolumeState
 from migrator.operations.model import Halt
+from tests.support.volumes import brick as brick_of
+from tests.support.volumes import remove_brick
+from tests.support.volumes import volume as volume_of
 
 S = add.AdditionState
 WISH = add.Wish()
 
 
-def brick(host: int, *, arbiter: bool = False, online: bool | None = True) -> Brick:
-    return Brick(name=f"gl{host}:/srv/b/data", host=f"gl{host}", path=b"/srv/b/data", online=online, arbiter=arbiter)
+def brick(host: int, **facts: object) -> Brick:
+    return brick_of(f"gl{host}:/srv/b/data", **facts)
 
 
 def volume(count: int = 2, *, replica: int = 1, disperse: int = 0, arbiter: bool = False) -> VolumeState:
-    bricks = tuple(brick(number, arbiter=arbiter and number % replica == 0) for number in range(1, count + 1))
+    bricks = [brick(number, arbiter=arbiter and number % replica == 0) for number in range(1, count + 1)]
     heals = tuple(BrickHeal(brick=one.name, status="Connected", entries=0) for one in bricks)
-    return VolumeState(
-        volume="vol1",
+    return volume_of(
+        *bricks,
         volume_id="aa-bb",
-        type="Any",
-        started=True,
-        bricks=bricks,
-        options=(),
-        tasks=(),
         replica_count=replica,
         disperse_count=disperse,
         heals=heals if replica > 1 or disperse > 1 else (),
@@ -162,9 +160,7 @@ def test_a_volume_that_is_not_well_or_busy() -> None:
     down = replace(state, bricks=(brick(1, online=False), brick(2, online=None)), peers_down=("gl2",))
     assert len(problems(one, seen(one, down))) == 3
     assert "is not known" in only(one, seen(one, replace(state, peers_down=None)))
-    task = VolumeTask(
-        kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t", status=TaskStatus.COMPLETED, bricks=("b",)
-    )
+    task = remove_brick("b", status=TaskStatus.COMPLETED)
     assert "commit it or stop it" in only(one, seen(one, tasks=(task,)))
     assert "has not ended" in only(one, seen(one, drains=("gl1:/b",)))
     assert "is a brick of volume vol2" in only(one, seen(one, owners={one.bricks[0]: "vol2"}))

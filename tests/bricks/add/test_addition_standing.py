@@ -7,25 +7,17 @@ import pytest
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState
 from migrator.bricks.add.rules import addition_blockers, newest_attempts, standing
 from migrator.bricks.drain.model import DrainSample
-from migrator.gluster.model import ListedDirectory, TaskStatus
+from migrator.gluster.model import ListedDirectory
+from tests.support.making import made
+from tests.support.volumes import drain_sample
 
 S = AdditionState
 NEW = "gl2:/srv/b/data"
 
 
-def sample(at_s: float, lookups: int, *, host: str = "gl1", task_id: str = "balance", files: int = 0) -> DrainSample:
-    return DrainSample(
-        task_id=task_id,
-        at_s=at_s,
-        host=host,
-        files=files,
-        size_bytes=files * 100,
-        lookups=lookups,
-        failures=1,
-        skipped=2,
-        status=TaskStatus.IN_PROGRESS,
-        runtime_s=0.0,
-    )
+def sample(at_s: float, lookups: int, *, task_id: str = "balance", files: int = 0, host: str = "gl1") -> DrainSample:
+    counted = {"lookups": lookups, "failures": 1, "skipped": 2}
+    return drain_sample(files, files * 100, at_s=at_s, task_id=task_id, host=host, **counted)
 
 
 def record(state: AdditionState = S.BALANCING, **changes: object) -> AdditionRecord:
@@ -102,9 +94,7 @@ def test_what_nobody_goes_on_with_is_said_and_nothing_else(state: AdditionState)
 
 
 def listed(number: int) -> ListedDirectory:
-    return ListedDirectory(
-        path=b"home/a\xff/%d" % number, gfid="", mode=0, uid=0, gid=0, reason="shut", command=f"chmod {number}"
-    )
+    return made(ListedDirectory, path=b"home/a\xff/%d" % number, reason="shut", command=f"chmod {number}")
 
 
 @pytest.mark.parametrize("at_work", [False, True])

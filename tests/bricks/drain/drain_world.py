@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from migrator.bricks.drain import model as drain
 from migrator.gluster.model import TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from tests.support.making import made
 from tests.support.volumes import brick, volume
 
 T = TaskStatus
@@ -134,16 +135,14 @@ class World:
         return TaskProgress(task_id=self.task.id, counters=(self.counters(self.task),) if self.peer_up else ())
 
     def counters(self, task: Task) -> TaskCounters:
-        return TaskCounters(
+        return made(
+            TaskCounters,
             host="gl3",
             host_id="3",
             files=task.moved,
             size_bytes=task.moved,
-            lookups=0,
             failures=task.failures,
-            skipped=0,
             status=task.status,
-            fix_layout=False,
             runtime_s=task.ran_s,
         )
 

@@ -12,43 +12,30 @@ from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems
 from migrator.bricks.model import BrickRoom
 from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB
-from migrator.gluster.model import Brick, BrickHeal, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import BrickHeal, TaskKind, TaskStatus, VolumeState
+from tests.support.making import made
+from tests.support.volumes import remove_brick
+from tests.support.volumes import volume as volume_of
 
 
 def volume(count: int = 3, *, replicas: int = 1, **changes: Any) -> VolumeState:
-    state = VolumeState(
-        volume="vol1",
-        volume_id="v",
-        type="Distribute",
-        started=True,
-        bricks=tuple(
-            Brick(name=f"gl{number}:/b", host=f"gl{number}", path=b"/b", online=True) for number in range(1, count + 1)
-        ),
-        options=(),
-        tasks=(),
-        replica_count=replicas,
-        peers_down=(),
-        heals=tuple(BrickHeal(brick=f"gl{n}:/b", status="Connected", entries=0) for n in range(1, count + 1)),
-    )
-    return replace(state, **changes)
+    names = [f"gl{number}:/b" for number in range(1, count + 1)]
+    heals = tuple(BrickHeal(brick=name, status="Connected", entries=0) for name in names)
+    facts = {"volume_id": "v", "replica_count": replicas, "peers_down": (), "heals": heals, **changes}
+    return volume_of(*names, **facts)
 
 
 ROOM = BrickRoom(total_bytes=100 * GIB, free_bytes=50 * GIB, total_inodes=10**6, free_inodes=10**6)
-TASK = VolumeTask(
-    kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t1", status=TaskStatus.FAILED, bricks=("gl2:/b",)
-)
-GOOD = DrainFacts(
+TASK = remove_brick("gl2:/b", status=TaskStatus.FAILED)
+GOOD = made(
+    DrainFacts,
     bricks=("gl1:/b",),
     state=volume(),
-    tasks=(),
-    task_of_record=None,
     rooms={f"gl{number}:/b": ROOM for number in range(1, 7)},
     load=BrickLoad(files=1000, allocated_bytes=60 * GIB, largest_bytes=GIB),
     min_free_disk="10%",
     versions={"gl1": "10.3", "gl2": "10.3", "gl3": "11.1"},
     open_files=0,
-    open_files_accepted=False,
-    drains_elsewhere=(),
     scanned=True,
 )
 

@@ -1,6 +1,5 @@
 """Rate, end and standstill of a drain, rebalance processes that died, and the sums of an audit."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,24 +10,13 @@ from migrator.bricks.drain import rules_progress as drain_rules_progress
 from migrator.bricks.drain.model import DrainSample, last_counts
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers
 from migrator.gluster.model import TaskStatus
+from tests.support.volumes import drain_sample
 
 NAMES = {"id of gl3": "gl3"}
 
 
 def sample(at_s: float, files: int = 0, **facts: Any) -> DrainSample:
-    made = DrainSample(
-        task_id="t",
-        at_s=at_s,
-        host="gl1",
-        files=files,
-        size_bytes=files * 100,
-        lookups=0,
-        failures=0,
-        skipped=0,
-        status=TaskStatus.IN_PROGRESS,
-        runtime_s=0.0,
-    )
-    return replace(made, **facts)
+    return drain_sample(files, files * 100, **{"at_s": at_s, "host": "gl1", **facts})
 
 
 @pytest.mark.parametrize(

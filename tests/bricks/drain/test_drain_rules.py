@@ -8,8 +8,10 @@ import pytest
 from migrator.bricks.drain import model as drain
 from migrator.bricks.drain import rules
 from migrator.bricks.drain.rules import begin_again, begin_stop, next_step
-from migrator.gluster.model import Brick, TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import TaskCounters, TaskProgress, TaskStatus
 from migrator.operations.model import Finished, Halt
+from tests.support.making import made
+from tests.support.volumes import brick, remove_brick, volume
 
 S, D, T = drain.DrainState, drain.DrainStep, TaskStatus
 BRICK = "gl3:/b"
@@ -35,51 +37,24 @@ def record(
 
 
 def counters(**changes: Any) -> TaskCounters:
-    done = TaskCounters(
-        host="gl3",
-        host_id="3",
-        files=7,
-        size_bytes=70,
-        lookups=9,
-        failures=0,
-        skipped=0,
-        status=T.COMPLETED,
-        fix_layout=False,
-        runtime_s=5.0,
-    )
-    return replace(done, **changes)
+    done = {"host": "gl3", "host_id": "3", "files": 7, "size_bytes": 70, "lookups": 9, "runtime_s": 5.0}
+    return made(TaskCounters, **{**done, "status": T.COMPLETED, **changes})
 
 
 def progress(*found: TaskCounters, task_id: str = "t1") -> TaskProgress:
     return TaskProgress(task_id=task_id, counters=found or (counters(),))
 
 
-TASK = VolumeTask(kind=TaskKind.REMOVE_BRICK, name="Remove brick", id="t1", status=T.COMPLETED, bricks=(BRICK,))
-STATE = VolumeState(
-    volume="vol1",
-    volume_id="v",
-    type="Distribute",
-    started=True,
-    bricks=tuple(Brick(name=f"gl{n}:/b", host=f"gl{n}", path=b"/b", online=True) for n in (1, 2, 3)),
-    options=(),
-    tasks=(),
-    peers_down=(),
-)
+TASK = remove_brick(BRICK, status=T.COMPLETED)
+STATE = volume("gl1:/b", "gl2:/b", BRICK, volume_id="v", peers_down=())
 WITHOUT = replace(STATE, bricks=STATE.bricks[:2])
 MOVING = progress(counters(status=T.IN_PROGRESS))
 
 
 def seen(**changes: Any) -> drain.DrainSeen:
     """As Gluster leaves it when it has moved everything, audited; nothing speaks against a start."""
-    whole = drain.DrainSeen(
-        state=STATE,
-        tasks=(TASK,),
-        progress=progress(),
-        preflight=(),
-        audit=CLEAN,
-        places={BRICK: drain.PlaceSeen.BRICK},
-    )
-    return replace(whole, **changes)
+    whole = {"state": STATE, "tasks": (TASK,), "progress": progress(), "preflight": (), "audit": CLEAN}
+    return drain.DrainSeen(**{**whole, "places": {BRICK: drain.PlaceSeen.BRICK}, **changes})
 
 
 def out(**changes: Any) -> drain.DrainSeen:
@@ -237,11 +212,11 @@ def test_a_host_that_is_silent_for_long_needs_an_admin(state: drain.DrainState) 
 
 
 def test_a_replica_set_has_counters_of_every_host() -> None:
-    bricks = tuple(Brick(name=f"gl{n}:/b", host=f"gl{n}", path=b"/b", online=True) for n in range(1, 7))
+    bricks = tuple(brick(f"gl{n}:/b") for n in range(1, 7))
     state = replace(STATE, bricks=bricks, replica_count=3)
-    names = tuple(brick.name for brick in bricks[3:])
+    names = tuple(one.name for one in bricks[3:])
     of_set = replace(record(S.DRAINING), bricks=names)
-    hosts = [counters(host=brick.host) for brick in bricks[3:]]
+    hosts = [counters(host=one.host) for one in bricks[3:]]
     whole = seen(state=state, tasks=(replace(TASK, bricks=names),), progress=progress(*hosts))
     assert next_step(of_set, whole) == seen_done(WATCH)
     two = replace(whole, progress=progress(counters(host="localhost"), counters(host="gl5")))

@@ -13,6 +13,7 @@ from migrator.core.units import GIB
 from migrator.render.document import Document
 from migrator.render.progress import snapshot_line
 from migrator.render.text import to_markdown
+from tests.support.making import made
 
 BRICK = "gl3:/srv/b2/data"
 STANDING = DrainStanding(
@@ -129,15 +130,13 @@ def test_documents_have_what_an_admin_must_know(document: Document, words: str) 
 )
 def test_what_lies_there_is_not_told_once_the_target_has_the_brick(ending: add.AdditionEnding, shown: bool) -> None:
     """By then its file system is mounted elsewhere, and what lies there is something else."""
-    added = add.AdditionSummary(
+    added = made(
+        add.AdditionSummary,
         side=add.AdditionSide.TARGET,
         volume="vol1",
         bricks=(BRICK,),
-        instead_of=None,
-        dry_run=False,
         ending=ending,
         state=add.AdditionState.SETTLED,
-        words="",
         places=(add.NewPlace(name=BRICK, mount="/srv", own=True, filesystem="tmpfs"),),
         moved_files=1,
     )
@@ -147,7 +146,8 @@ def test_what_lies_there_is_not_told_once_the_target_has_the_brick(ending: add.A
 
 def progress(files: int, size_bytes: int, total_files: int | None, total_bytes: int | None) -> str:
     return snapshot_line(
-        DrainProgress(
+        made(
+            DrainProgress,
             bricks=(BRICK,),
             step="draining",
             elapsed_s=60.0,
@@ -157,9 +157,6 @@ def progress(files: int, size_bytes: int, total_files: int | None, total_bytes: 
             total_bytes=total_bytes,
             failures=2,
             skipped=1,
-            files_per_s=None,
-            bytes_per_s=None,
-            left_s=None,
         )
     )
 

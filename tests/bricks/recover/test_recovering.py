@@ -12,6 +12,7 @@ import pytest
 from migrator.bricks.recover.model import Leftover
 from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.core.entry import EntryType
+from tests.support.making import made
 
 pytestmark = pytest.mark.needs_root
 
@@ -19,7 +20,8 @@ WORK = ".migrator-recover"
 
 
 def leftover(name: bytes = b"home/a") -> Leftover:
-    return Leftover(
+    return made(
+        Leftover,
         brick="gl1:/b",
         names=(name,),
         type=EntryType.FILE,
@@ -27,17 +29,9 @@ def leftover(name: bytes = b"home/a") -> Leftover:
         inode=1,
         link_count=1,
         mode=0o640,
-        uid=0,
-        gid=0,
-        size_bytes=0,
-        blocks=0,
         mtime_ns=5,
         ctime_ns=5,
         atime_ns=5,
-        own_times=None,
-        xattrs={},
-        target=b"",
-        open=False,
     )
 
 

@@ -20,19 +20,10 @@ from migrator.purge.model import Proof
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.volumes import volume
 
 OWN = "10.0.0.1:49151"
-STATE = VolumeState(
-    volume="vol1",
-    volume_id="v",
-    type="Distribute",
-    started=True,
-    bricks=(),
-    options=(),
-    tasks=(),
-    heals=(),
-    peers_down=(),
-)
+STATE = volume(volume_id="v", heals=(), peers_down=())
 
 
 class Rooted(FakeFileSystem):

@@ -12,9 +12,10 @@ from migrator.bricks.retire import model as retire
 from migrator.bricks.retire import rules as retire_rules
 from migrator.core.entry import EntryType, UserTree
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
-from migrator.gluster.model import Brick, BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState
 from migrator.purge.model import Archive, Proof
 from tests.support.records import verification
+from tests.support.volumes import remove_brick, volume
 
 ALICE = b"home/alice"
 SAME: dict[str, object] = {
@@ -33,17 +34,7 @@ SAME: dict[str, object] = {
 }
 FOUND = retire.CatalogedPath(tree=ALICE, **SAME)  # type: ignore[arg-type]
 PROOF = Proof(digest=b"d", algorithm="xxh128", **SAME)  # type: ignore[arg-type]
-STATE = VolumeState(
-    volume="vol1",
-    volume_id="v",
-    type="Distribute",
-    started=True,
-    bricks=(Brick(name="gl1:/b", host="gl1", path=b"/b", online=True),),
-    options=(),
-    tasks=(),
-    heals=(),
-    peers_down=(),
-)
+STATE = volume("gl1:/b", volume_id="v", heals=(), peers_down=())
 FACTS = retire_rules.RetireFacts(
     mounts=(),
     health=SourceHealth(problems=(), fingerprint="f", state=STATE),
@@ -158,9 +149,7 @@ def with_state(change: Callable[[VolumeState], VolumeState]) -> retire_rules.Ret
 
 
 OPEN = OpenFile(host="gl1", path=b"home/alice/x\n", kind=OpenKind.FILE, writable=False)
-TASK = VolumeTask(
-    id="t", kind=TaskKind.REMOVE_BRICK, name="Remove brick", status=TaskStatus.IN_PROGRESS, bricks=("gl1:/b",)
-)
+TASK = remove_brick("gl1:/b")
 
 
 @pytest.mark.parametrize(
