@@ -135,17 +135,3 @@ def test_the_target_and_missing_probes_change_nothing(ledger: Ledger) -> None:
     for _ in range(3):
         moving.minute(9.0)
     assert {moving.minute(None) for _ in range(200)} == {"normal"}
-
-
-def test_a_new_process_goes_on_where_a_killed_one_was_and_puts_back_what_that_has_changed(ledger: Ledger) -> None:
-    moving = Moving(ledger)
-    moving.volume.options[THROTTLE_OPTION] = "normal"
-    for _ in range(6):
-        moving.minute(0.2)
-    assert moving.follow() == "lazy"
-    moving.begin()
-    assert moving.follow() == "lazy"
-    assert moving.volume.history[-2:] == ["lazy", "lazy"]
-    moving.begin()
-    assert moving.restore() == f"put back: {THROTTLE_OPTION}"
-    assert moving.volume.options == {THROTTLE_OPTION: "normal"}

@@ -9,10 +9,9 @@ from migrator.bricks.add.add import forget_addition
 from migrator.bricks.add.model import AdditionEnding, AdditionState
 from migrator.bricks.add.stage import AdditionCall
 from migrator.core.errors import Refused, UsageError
-from migrator.hooks.model import HookCall, HookResult, HookStep
 from tests.bricks.add.addition_site import Site, addition_site
 from tests.bricks.add.addition_world import NEW
-from tests.support.kills import DoingHooks, Killed
+from tests.support.kills import DoingHooks
 
 
 @pytest.fixture
@@ -50,28 +49,6 @@ def test_a_few_files_that_could_not_be_moved_are_told_and_no_failure(site: Site,
         assert (added.ending, added.failures) == (AdditionEnding.DONE, 2)
         assert "2 files could not be moved, and stay where they are" in added.words
     assert hooks.called() == [("pre-add", ""), ("post-add", "done")]
-
-
-def test_what_a_killed_call_could_not_tell_the_next_one_tells_first(
-    site: Site, hooks: DoingHooks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.glusterd.breaks = True
-    answers = hooks.call
-
-    async def dies(call: HookCall) -> HookResult:
-        if call.hook.stage.step is HookStep.FAIL:
-            raise Killed
-        return await answers(call)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(hooks, "call", dies)
-        with pytest.raises(Killed):
-            site.add()
-    assert site.states == [AdditionState.FAILED]
-    assert hooks.called() == [("pre-add", "")]
-    site.glusterd.breaks = False
-    assert site.add().ending is AdditionEnding.DONE
-    assert hooks.called() == [("post-fail", "failed"), ("post-add", "done")]
 
 
 def test_guards_before_anything_is_changed_ring_nobody(site: Site, hooks: DoingHooks) -> None:

@@ -1,7 +1,6 @@
 """Additions with their hooks, to the source and to the target, killed before every call of anything that they work with."""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from migrator.ledger.ledger import Ledger
 from tests.bricks.add.addition_site import Glusterd, Quick, Site
 from tests.bricks.add.addition_world import EMPTY, NEW, World
 from tests.support.fakes import VirtualClock
-from tests.support.kills import DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
+from tests.support.kills import DoingHooks, killed_everywhere, new_ledger
 
 pytestmark = pytest.mark.exhaustive
 
@@ -98,18 +97,3 @@ def test_killed_before_any_call_a_disk_is_given_to_the_target(memory: Path) -> N
         (record,) = site.ledger.additions.all()
         assert record.notes.room_before == add_model.TargetRoom(total_bytes=50 * GIB, storage_targets=3)
     assert died_in >= {S.PLANNED, S.PREPARING, S.PREPARED, S.HANDING, S.SEEN}
-
-
-def test_killed_again_and_again_one_call_later_each_time_it_is_added_once(memory: Path) -> None:
-    with copied(new_ledger(memory / "prepared.db"), memory / "ledger.db") as ledger:
-        site, lives = Dying(ledger), 0
-        for death in deaths():
-            lives += 1
-            with suppress(Killed):
-                site.add(death)
-        assert lives > len(S)
-        site.comes_to_its_end()
-        assert (site.volume.added, site.volume.even) == (1, True)
-        before = list(site.called.calls)
-        site.comes_to_its_end()
-        assert site.called.calls == before, "nothing is left to be done"

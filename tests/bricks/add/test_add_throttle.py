@@ -34,13 +34,6 @@ def test_it_gives_way_while_files_are_moved_and_is_put_back_at_the_end(site: Sit
     ]
 
 
-def test_a_fast_source_is_let_alone_and_without_a_throttle_nothing_is_set(site: Site) -> None:
-    site.glusterd.latency_s = 0.001
-    site.throttle = None
-    assert site.add().ending is AdditionEnding.DONE
-    assert site.glusterd.history == []
-
-
 def test_what_could_not_be_put_back_is_by_the_next_call(site: Site) -> None:
     site.glusterd.breaks = True
     site.add()

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from migrator.core.tasks import DaemonThreads
 from migrator.core.units import GIB
 from migrator.hooks.stage import Hooks
 from migrator.hosts.process import LocalProcesses
-from migrator.operations.model import StepResult
 from migrator.report.status import read_status
 from tests.bricks.add.addition_site import Quick, Site, addition_site
 from tests.bricks.add.addition_world import EMPTY, NEW
@@ -110,16 +108,6 @@ def test_hooks_are_told_the_side_and_the_last_ones_are_called_once(site: Site, t
     assert calls.read_text().splitlines() == [f"pre-add target {NEW} ", f"post-add target {NEW} done"]
 
 
-def test_a_hook_that_refuses_leaves_the_step_for_the_next_call(site: Site, tmp_path: Path) -> None:
-    with_room(site, lambda _: room(1, 3))
-    with_hook(site, tmp_path, "pre-add.d/20-make", "echo '/dev/sdx is mounted' >&2; exit 1")
-    with pytest.raises(Refused, match="/dev/sdx is mounted"):
-        site.add()
-    (record,) = site.ledger.additions.all()
-    assert record.state is S.HANDING
-    assert [one.result for one in site.ledger.additions.steps(record.id)][-1] is StepResult.FAILED
-
-
 def test_a_place_that_is_not_right_is_refused_before_anything_is_written_or_after_the_hooks(
     site: Site, tmp_path: Path
 ) -> None:
@@ -136,20 +124,6 @@ def test_a_place_that_is_not_right_is_refused_before_anything_is_written_or_afte
         site.add()
     assert site.states == [S.PREPARING]
     assert backups == ["addition-1"]
-
-
-@pytest.mark.parametrize(
-    ("versions", "words"), [({"gl1": "11.1"}, "gl2 is not known"), ({"gl1": "11.0", "gl2": "11.1"}, "11.0 on gl1")]
-)
-def test_the_version_of_every_host_counts(site: Site, versions: dict[str, str], words: str) -> None:
-    async def told(hosts: Any) -> dict[str, str | None]:
-        return {host: versions.get(host) for host in hosts}
-
-    site.side, site.ports["versions"] = SOURCE, told
-    refused = site.add()
-    assert refused.ending is E.HALTED
-    (reason,) = refused.reasons
-    assert words in reason
 
 
 def test_status_tells_how_far_an_addition_is_at_any_time(site: Site) -> None:

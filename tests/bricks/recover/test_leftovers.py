@@ -16,30 +16,16 @@ from migrator.core.entry import ACL_ACCESS, EntryType
 from migrator.core.errors import ToolFailed
 from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick
-from migrator.hosts.local import LocalHost
 from migrator.lab.odd import acl_value
 from tests.conftest import MakeXfs
 from tests.support.hand_brick import LINKTO, HandBrick
 from tests.support.holders import holding
+from tests.support.one_host import OneHost
 from tests.support.xfs import run_tool
 
 pytestmark = pytest.mark.needs_root
 
 HOSTILE = "-x\n\udcff y"
-
-
-class OneHost:
-    """The `Hosts` port: this machine."""
-
-    def __init__(self) -> None:
-        self._host = LocalHost()
-
-    async def reach(self, name: str) -> LocalHost:
-        assert name == "gl1"
-        return self._host
-
-    async def close(self) -> None:
-        await self._host.close()
 
 
 @pytest.fixture

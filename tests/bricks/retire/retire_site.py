@@ -11,15 +11,14 @@ from migrator.bricks.retire.stage import RetirementWorld, WriteList, retire_volu
 from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
-from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import Writers
 from migrator.gluster.model import VolumeState, VolumeTask
-from migrator.hooks.stage import Hooks
 from migrator.ledger.ledger import Ledger
 from migrator.purge.model import Proof
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.kills import DoingHooks
 from tests.support.volumes import volume
 
 OWN = "10.0.0.1:49151"
@@ -32,10 +31,6 @@ class Rooted(FakeFileSystem):
     def look(self, path: bytes) -> Entry | None:
         entry = super().look(path)
         return entry if entry is None or entry.type is not EntryType.DIRECTORY else replace(entry, mode=0o700)
-
-
-class Killed(BaseException):
-    """`kill -9` of the program, here."""
 
 
 def found(path: bytes, *, proof: bool = True, ctime_ns: int = 1) -> tuple[retire_model.CatalogedPath, Proof | None]:
@@ -99,7 +94,7 @@ class Site:
     scans: int = 0
     locks: FakeLocks = field(default_factory=FakeLocks)
     clock: Clock = field(default_factory=VirtualClock)
-    hooks: Hooks | None = None
+    hooks: DoingHooks | None = None
     listed: list[retire_model.Uncovered] = field(default_factory=list)
     backups: list[str] = field(default_factory=list)
 
@@ -160,8 +155,8 @@ class Site:
             files=FakeRunFiles(),
             progress=FakeProgress(),
             clock=self.clock,
-            blocking=inline if self.hooks is None else DaemonThreads(),
-            tokens=new_token,
+            blocking=inline,
+            tokens=new_token if self.hooks is None else self.hooks.new_token,
         )
 
     def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> retire_model.RetirementSummary:

@@ -10,7 +10,6 @@ from migrator.bricks.retire.stage import RetirementWorld
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from tests.bricks.retire.retire_site import Rooted, Site, Volume, found
-from tests.support.fakes import inline
 from tests.support.kills import Death, DoingHooks, dying, killed_everywhere, new_ledger, ticking
 
 pytestmark = pytest.mark.exhaustive
@@ -26,7 +25,7 @@ class Dying(Site):
     death: Death | None = None
 
     def __post_init__(self) -> None:
-        self.called = DoingHooks({HookStep.RETIRE: lambda: None})
+        self.called = self.hooks = DoingHooks({HookStep.RETIRE: lambda: None})
 
     def world(self) -> RetirementWorld:
         world, death = super().world(), self.death or Death(left=1 << 30)
@@ -42,8 +41,6 @@ class Dying(Site):
             back_up=ticking(world.back_up, death),
             hooks=dying(self.called, death),
             ledger=dying(self.ledger, death),
-            blocking=inline,
-            tokens=self.called.new_token,
         )
 
     @property

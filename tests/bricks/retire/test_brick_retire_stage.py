@@ -1,7 +1,6 @@
 """`brick retire` as a stage: a real ledger, with a volume that is told what to say, killed and disturbed at every place."""
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,20 +12,19 @@ from migrator.bench.model import BENCH_NAME
 from migrator.bricks.retire.model import RetireEnding, RetirementState, UncoveredKind
 from migrator.bricks.view import retirement_document
 from migrator.catalog.model import StrangeFiles
-from migrator.core.clock import SystemClock
 from migrator.core.errors import LockHeld, Refused, ToolFailed
 from migrator.core.probe import PROBE_NAME
 from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import Brick
-from migrator.hooks.stage import Hooks
-from migrator.hosts.process import LocalProcesses
+from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import open_ledger
 from migrator.purge.model import PURGE_NAME
 from migrator.render.text import to_markdown
-from tests.bricks.retire.retire_site import OWN, STATE, Killed, Site, Volume, found
+from tests.bricks.retire.retire_site import OWN, STATE, Site, Volume, found
 from tests.support.cli_site import Site as PosixSite
 from tests.support.fake_filesystem import IDENTITY
+from tests.support.kills import DoingHooks, Killed
 from tests.support.records import site_record
 
 
@@ -255,37 +253,18 @@ def test_a_source_without_a_volume_is_told_why_it_cannot_be_retired(tmp_path: Pa
     posix.fails(2, "brick", "retire", "--confirm", "vol1", says=("it is no Gluster volume",))
 
 
-def hooked(site: Site, directory: Path, **texts: str) -> Path:
-    """Real hooks that note their calls."""
-    site.clock = SystemClock()
-    site.hooks = Hooks(
-        processes=LocalProcesses(grace_s=0.5, one_output=True),
-        directory=os.fsencode(directory / "hooks"),
-        site_file=os.fsencode(directory / "site.toml"),
-        timeout_s=60.0,
-    )
-    calls = directory / "calls"
-    for event, text in texts.items():
-        file = directory / "hooks" / f"{event}-retire.d" / "50-tell"
-        file.parent.mkdir(parents=True, mode=0o755)
-        file.write_text(f'#!/bin/sh\necho "$MIGRATOR_STAGE $MIGRATOR_STATE" >>{calls}\n{text}\n')
-        file.chmod(0o755)
-    return calls
-
-
-def test_hooks_are_called_around_it_and_those_owed_after_a_kill_by_the_next_call(site: Site, tmp_path: Path) -> None:
-    calls = hooked(site, tmp_path, pre="exit 0", post="exit 0")
-
+def test_hooks_are_called_around_it_and_those_owed_after_a_kill_by_the_next_call(site: Site) -> None:
+    site.hooks = hooks = DoingHooks({HookStep.RETIRE: lambda: None})
     with killed_at(site, "after stop"):
         site.retire()
     for _ in range(2):
         assert site.retire().ending is RetireEnding.DONE_BEFORE
-    assert calls.read_text().splitlines() == ["pre-retire ", "post-retire done"]
+    assert hooks.calls == [("pre-retire", ""), ("post-retire", "done")]
 
 
-def test_a_hook_that_refuses_it_leaves_the_volume_alone(site: Site, tmp_path: Path) -> None:
-    hooked(site, tmp_path, pre="echo 'the backup is not done' >&2; exit 1")
-    with pytest.raises(Refused, match="the backup is not done"):
+def test_a_hook_that_refuses_it_leaves_the_volume_alone(site: Site) -> None:
+    site.hooks = DoingHooks({HookStep.RETIRE: lambda: None}, exit_codes={"pre-retire": 1})
+    with pytest.raises(Refused, match=r"pre-retire.d/50-do"):
         site.retire()
     newest = site.ledger.retirements.newest()
     assert newest is not None
