@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from migrator.transfer.run import run_batches
 from tests.hooks.fake_hooks import FakeHooks, hook
 from tests.support import run_world
 from tests.support.kills import Death, Killed
+from tests.support.records import rows_of
 from tests.support.run_world import World, in_loop, small_world
 
 STEPS = (HookStep.BATCH, HookStep.PASS)
@@ -33,14 +33,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = small_world(tmp_path, files=2)
     yield made
     made.ledger.close()
-
-
-def rows(directory: Path, query: str) -> list[tuple[object, ...]]:
-    ledger = sqlite3.connect(directory / "ledger.db")
-    try:
-        return ledger.execute(query).fetchall()
-    finally:
-        ledger.close()
 
 
 def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
@@ -85,9 +77,14 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
                 assert stages[before : before + 2] == PRE
             done = [call.split()[0] for call in hooks.calls if call.endswith(" done:")]
             assert list(dict.fromkeys(done)) == POST
-            ended = rows(directory, "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage")
+            ended = rows_of(
+                directory / "ledger.db",
+                "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage",
+            )
             assert {count for (count,) in ended} == {1}
-            assert rows(directory, "SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [(0,)]
+            assert rows_of(directory / "ledger.db", "SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [
+                (0,)
+            ]
             assert not world.ledger.hooks.unfinished(STEPS)
             before = len(hooks.calls)
             asyncio.run(world.run())

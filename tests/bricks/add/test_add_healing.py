@@ -7,23 +7,16 @@ from typing import Any
 
 import pytest
 
-from migrator.bricks.add.model import AdditionRecord, AdditionSide, AdditionState
+from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.add.stage import until_healed
 from migrator.core.errors import ToolFailed
 from migrator.gluster.model import BrickHeal
 from tests.support.fakes import VirtualClock
+from tests.support.making import made
 
 OLD, NEW = "gl1:/b", "gl2:/new"
-RECORD = AdditionRecord(
-    id=1,
-    side=AdditionSide.SOURCE,
-    volume="vol1",
-    volume_id="v",
-    bricks=(NEW,),
-    instead_of="gl2:/b",
-    attempt=1,
-    state=AdditionState.HEALING,
-    times={AdditionState.HEALING: 1.0},
+RECORD = made(
+    AdditionRecord, bricks=(NEW,), instead_of="gl2:/b", state=AdditionState.HEALING, times={AdditionState.HEALING: 1.0}
 )
 
 

@@ -12,6 +12,7 @@ from migrator.catalog.model import StrangeFiles
 from migrator.core.units import GIB, TIB
 from migrator.gluster.model import Brick, BrickHeal, DiskFacts, TaskStatus, VolumeState
 from migrator.operations.model import Halt
+from tests.support.making import made
 from tests.support.volumes import brick as brick_of
 from tests.support.volumes import remove_brick
 from tests.support.volumes import volume as volume_of
@@ -45,17 +46,9 @@ def place(name: str, **facts: object) -> add.NewPlace:
 def record(
     *names: str, side: add.AdditionSide = add.AdditionSide.SOURCE, instead_of: str | None = None
 ) -> add.AdditionRecord:
-    return add.AdditionRecord(
-        id=1,
-        side=side,
-        volume="vol1",
-        volume_id="aa-bb",
-        bricks=names or ("gl9:/srv/b/data",),
-        instead_of=instead_of,
-        attempt=1,
-        state=S.PLANNED,
-        times={S.PLANNED: 1.0},
-    )
+    bricks = names or ("gl9:/srv/b/data",)
+    facts = {"side": side, "volume": "vol1", "volume_id": "aa-bb", "bricks": bricks, "instead_of": instead_of}
+    return made(add.AdditionRecord, **facts, state=S.PLANNED, times={S.PLANNED: 1.0})
 
 
 def seen(one: add.AdditionRecord, state: VolumeState | None = None, **facts: object) -> add.AdditionSeen:

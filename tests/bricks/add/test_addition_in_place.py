@@ -11,20 +11,19 @@ from migrator.bricks.add.rules_guards import has_quorum
 from migrator.gluster.model import Brick
 from migrator.operations.model import Finished, Halt
 from tests.bricks.add.in_place_world import ALL, OWN, ROOM, SECOND, THIRD, VOLUME_ID, Disk, ReplicaWorld
+from tests.support.making import made
 
 S = add.AdditionState
 OLD, NEW = Disk("old", marked=True, files=3), Disk("new-1")
 
 
 def record(state: add.AdditionState = S.PLANNED, *, name: str = OWN) -> add.AdditionRecord:
-    return add.AdditionRecord(
-        id=1,
-        side=add.AdditionSide.SOURCE,
+    return made(
+        add.AdditionRecord,
         volume="vol1",
         volume_id=VOLUME_ID,
         bricks=(name,),
         instead_of=name,
-        attempt=1,
         state=state,
         times={S.PLANNED: 1.0, state: 2.0},
         notes=add.AdditionNotes(filesystem_before="old", filesystem_id="new-1"),

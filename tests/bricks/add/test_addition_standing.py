@@ -21,18 +21,8 @@ def sample(at_s: float, lookups: int, *, task_id: str = "balance", files: int = 
 
 
 def record(state: AdditionState = S.BALANCING, **changes: object) -> AdditionRecord:
-    made = AdditionRecord(
-        id=1,
-        side=AdditionSide.SOURCE,
-        volume="vol1",
-        volume_id="v",
-        bricks=(NEW,),
-        attempt=1,
-        state=state,
-        times={state: 5.0},
-        notes=AdditionNotes(task_id="balance", size_bytes=1000, files=400),
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    notes = AdditionNotes(task_id="balance", size_bytes=1000, files=400)
+    return made(AdditionRecord, **{"bricks": (NEW,), "state": state, "times": {state: 5.0}, "notes": notes, **changes})
 
 
 LOOKS = (

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import stat
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,31 +23,6 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
 MORE = '[drain]\npoll = "300ms"\nthrottle = "normal"\n'
-
-
-@contextmanager
-def writing(source: Path) -> Iterator[dict[str, bytes]]:
-    """A user who writes, renames and links; what he has is in the dictionary afterwards."""
-    place, stop, kept = source / "writing", threading.Event(), dict[str, bytes]()
-    place.mkdir()
-
-    def work() -> None:
-        number = 0
-        while not stop.wait(0.02):
-            number += 1
-            content = os.urandom(2000)
-            (place / f"new-{number}").write_bytes(content)
-            (place / f"new-{number}").rename(place / f"renamed-{number}")
-            os.link(place / f"renamed-{number}", place / f"linked-{number}")
-            kept[f"renamed-{number}"] = kept[f"linked-{number}"] = content
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield kept
-    finally:
-        stop.set()
-        thread.join()
 
 
 def removed_by_hand(lab: LabHandle, *bricks: LabBrick) -> None:
@@ -142,7 +116,7 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
 
         emptying_hook(site, lab)
         users = DirectoryUsers(lab).make()
-        with writing(lab.source) as written, users.at_work():
+        with Users(lab.source / "writing", pause_s=0.02) as writing, users.at_work():
             kill_when_it_is_added(site, lab.state.gluster)
             assert site.call(*add).returncode == -signal.SIGKILL
             assert brick.name.encode() in lab.gluster("volume", "info", volume)
@@ -166,8 +140,8 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         assert told["directories"] == [one for one in done["directories"] if one["mode"] == 0]
         users.assert_kept({one["path"] for one in done["directories"]})
         assert everything(lab.source) == before
-        assert {path.name: path.read_bytes() for path in (lab.source / "writing").iterdir()} == written
-        assert written
+        assert {path.name: path.read_bytes() for path in writing.directory.iterdir()} == writing.contents
+        assert (bool(writing.contents), writing.errors) == (True, [])
         # New files land there, and old ones have moved there.
         assert on_disk(lab, brick)
         assert {one["name"]: one["state"] for one in site.json("brick", "list")["bricks"]}[brick.name] == "up"

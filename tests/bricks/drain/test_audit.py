@@ -17,6 +17,7 @@ from migrator.core.paths import percent_unescape
 from migrator.gluster.model import Brick
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from tests.support.fakes import VirtualClock
+from tests.support.making import made
 
 VOLUME_ID = "v"
 BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
@@ -103,7 +104,7 @@ def test_all_that_is_left_is_written_down_and_only_the_first_are_shown(tmp_path:
     assert len((tmp_path / "left.tsv").read_text().splitlines()) == 1
 
 
-async def made(step: Awaitable[object]) -> None:
+async def taken(step: Awaitable[object]) -> None:
     await step
 
 
@@ -133,9 +134,7 @@ def test_a_wipe_that_was_killed_between_two_bricks_goes_on(state: DrainState, ot
     )
     call: Any = SimpleNamespace(world=world, request=SimpleNamespace(recover=False), left_list=lambda: None)
     looker: Any = SimpleNamespace(volume=volume, audit=None)
-    record = DrainRecord(
-        id=1, volume="vol1", volume_id=VOLUME_ID, bricks=names, attempt=1, state=state, times={state: 1.0}
-    )
+    record = made(DrainRecord, volume_id=VOLUME_ID, bricks=names, state=state, times={state: 1.0})
     act = DrainAct(step=DrainStep.AUDIT, intent=state, result=state)
-    asyncio.run(made(DrainMachine(call=call, looker=looker).acts[act.step](act, record)))
+    asyncio.run(taken(DrainMachine(call=call, looker=looker).acts[act.step](act, record)))
     assert looker.audit.clean is clean

@@ -6,27 +6,18 @@ from migrator.bricks.drain.model import BrickMarks, DrainEnding, TreeOnBricks
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.core.units import GIB
-from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
-from migrator.ledger.ledger import Ledger
 from tests.bricks.drain.drain_site import Site
 from tests.bricks.drain.drain_world import LEAVING
+from tests.support.operations import THERE, do, plan_cutover
 
 ALICE, BOB = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob"))
-
-TO_THE_TARGET = (
-    (CutoverStep.FREEZE, CutoverState.FREEZING, CutoverState.FROZEN),
-    (CutoverStep.FINAL_PASS, CutoverState.FINAL_PASS, CutoverState.FINAL_PASS),
-    (CutoverStep.VERIFY, CutoverState.VERIFYING, CutoverState.VERIFIED),
-    (CutoverStep.SWITCH, CutoverState.SWITCHING, CutoverState.SWITCHED),
-    (CutoverStep.THAW, CutoverState.THAWING, CutoverState.THAWED),
-)
 
 
 def test_sources_of_users_on_the_target_are_purged_first_or_accepted(site: Site) -> None:
     site.trees = tuple(TreeOnBricks(tree=tree.path, files=2, size_bytes=GIB) for tree in (ALICE, BOB))
     # Nobody works on the target yet: whatever lies there is moved because it has to be.
     assert site.drain(dry_run=True).ending is DrainEnding.PLANNED
-    cut_over(site.ledger, ALICE, 1)
+    do(site.ledger.cutovers, plan_cutover(site.ledger, name="plan", tree=ALICE), *THERE)
     (reason,) = (refused := site.drain()).reasons
     assert (refused.ending, site.state) == (DrainEnding.HALTED, None)
     for words in ("2 files (1.0 GiB) of 1 user", "`migrator purge --plan plan --user alice --dry-run`"):
@@ -34,17 +25,6 @@ def test_sources_of_users_on_the_target_are_purged_first_or_accepted(site: Site)
     assert refused.check is not None
     assert [one.user for one in refused.check.retained or ()] == ["alice"]
     assert site.drain(accept_retained=True).ending is DrainEnding.DONE
-
-
-def cut_over(ledger: Ledger, tree: UserTree, batch: int) -> None:
-    """He works on the target."""
-    record = ledger.cutovers.plan(plan="plan", batch=batch, tree=tree, predicted_freeze_s=None, at_s=1.0)
-    notes = CutoverNotes(frozen_top="{}", frozen_target_top="{}")
-    for step, intent, result in TO_THE_TARGET:
-        made = ledger.cutovers.intend(
-            record.id, CutoverAct(step=step, intent=intent, result=result), at_s=2.0, notes=notes
-        )
-        ledger.cutovers.finish(made, result, at_s=3.0)
 
 
 def test_marks_are_asked_for_before_a_drain_and_not_once_it_has_set_some_itself(site: Site) -> None:

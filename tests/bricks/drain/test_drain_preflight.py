@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from migrator.bricks.add.model import AdditionRecord, AdditionSide, AdditionState
+from migrator.bricks.add.model import AdditionRecord, AdditionState
 from migrator.bricks.drain.model import BrickLoad, BrickMarks, DrainFacts, DrainRecord, DrainState
 from migrator.bricks.drain.rules import structure_problems
 from migrator.bricks.drain.rules_preflight import catalog_is_old, drain_problems
@@ -151,30 +151,14 @@ TIMES = {DrainState.STARTED: 100.0, DrainState.DRAINING: 110.0, DrainState.DRAIN
 def test_a_scan_is_too_old_when_another_drain_moved_files_since(
     scanned_at_s: float, *, other: bool, expected: bool
 ) -> None:
-    drain = DrainRecord(
-        id=1,
-        volume="vol1",
-        volume_id="v",
-        bricks=("gl2:/b",) if other else ("gl1:/b",),
-        attempt=1,
-        state=DrainState.COMMITTED,
-        times=TIMES,
-    )
+    bricks = ("gl2:/b",) if other else ("gl1:/b",)
+    drain = made(DrainRecord, bricks=bricks, state=DrainState.COMMITTED, times=TIMES)
     assert catalog_is_old(scanned_at_s, [drain], [], bricks=("gl1:/b",)) is expected
 
 
 def test_a_scan_is_too_old_when_an_addition_balanced_since() -> None:
     times = {AdditionState.ADDED: 10.0, AdditionState.BALANCING: 20.0, AdditionState.BALANCED: 90.0}
-    addition = AdditionRecord(
-        id=1,
-        side=AdditionSide.SOURCE,
-        volume="vol1",
-        volume_id="v",
-        bricks=("gl4:/b",),
-        attempt=1,
-        state=AdditionState.BALANCED,
-        times=times,
-    )
+    addition = made(AdditionRecord, bricks=("gl4:/b",), state=AdditionState.BALANCED, times=times)
     assert catalog_is_old(50.0, [], [addition], bricks=("gl1:/b",))
     assert not catalog_is_old(91.0, [], [addition], bricks=("gl1:/b",))
     unbalanced = replace(addition, times={AdditionState.ADDED: 10.0, AdditionState.LAID_OUT: 95.0})

@@ -9,6 +9,7 @@ from migrator.bricks.drain.rules_preflight import purge_commands, retained_probl
 from migrator.core.entry import UserTree
 from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverRecord, CutoverState
+from tests.support.making import made
 
 S = CutoverState
 BRICK, OTHER = "gl2:/b", "gl1:/b"
@@ -17,16 +18,8 @@ NOW_S = 100.0 + 30 * DAY_S
 
 
 def cut(tree: bytes, state: CutoverState = S.RETAINED, *, thawed_at_s: float = 100.0) -> CutoverRecord:
-    return CutoverRecord(
-        id=1,
-        plan="plan",
-        batch=1,
-        tree=UserTree(path=tree, user=tree.decode().removeprefix("home/")),
-        attempt=1,
-        state=state,
-        times={S.THAWED: thawed_at_s, state: thawed_at_s},
-        predicted_freeze_s=None,
-    )
+    user = UserTree(path=tree, user=tree.decode().removeprefix("home/"))
+    return made(CutoverRecord, plan="plan", tree=user, state=state, times={S.THAWED: thawed_at_s, state: thawed_at_s})
 
 
 def sources(*records: CutoverRecord, retain_days: float = 14.0) -> tuple[RetainedSource, ...]:

@@ -14,6 +14,7 @@ from migrator.core.entry import EntryType, UserTree
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
 from migrator.gluster.model import BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState
 from migrator.purge.model import Archive, Proof
+from tests.support.making import made
 from tests.support.records import verification
 from tests.support.volumes import remove_brick, volume
 
@@ -131,17 +132,8 @@ def test_content_that_was_read_decides() -> None:
 
 
 def cutover(state: CutoverState) -> CutoverRecord:
-    return CutoverRecord(
-        id=1,
-        plan="p",
-        batch=1,
-        tree=UserTree(path=ALICE, user="alice"),
-        attempt=1,
-        state=state,
-        times={state: 1.0},
-        predicted_freeze_s=None,
-        notes=CutoverNotes(verification_id=3),
-    )
+    tree = UserTree(path=ALICE, user="alice")
+    return made(CutoverRecord, tree=tree, state=state, times={state: 1.0}, notes=CutoverNotes(verification_id=3))
 
 
 def with_state(change: Callable[[VolumeState], VolumeState]) -> retire_rules.RetireFacts:
