@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy import insert
@@ -29,12 +29,15 @@ DAY_S = 86400.0
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "mallory", "niaj")
 
 
+@dataclass(frozen=True)
 class OnePlan(PlanFiles):
     """Plan documents with one plan, or with what went wrong with it."""
 
-    def __init__(self, plan: Plan, checksum: str = "c", error: Refused | None = None) -> None:
-        super().__init__(Path("plans"), site_id=None)
-        self.plan, self.checksum, self.error = plan, checksum, error
+    directory: Path = field(default=Path("plans"), init=False)
+    site_id: str | None = field(default=None, init=False)
+    plan: Plan
+    checksum: str = "c"
+    error: Refused | None = None
 
     def read(self, name: str) -> tuple[Plan, str]:
         assert name == self.plan.name
