@@ -5,7 +5,7 @@ import os
 import platform
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from migrator.hosts.ports import Command, Host, Hosts
 
 _ASK_TIMEOUT_S = 600.0
 _GRACE_S = 5.0
+
+_Answer = TypeVar("_Answer")
 
 
 class RootSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,29 @@ class WorkDirectory:
         return "host-" + self.host.encode("utf-8", "surrogateescape").hex()
 
 
+class _Problem(msgspec.Struct, frozen=True):
+    problem: str = ""
+
+
+class _Load(msgspec.Struct, frozen=True):
+    load_average: float
+
+
+class _Dropped(msgspec.Struct, frozen=True):
+    dropped: bool
+
+
+class _Lane(msgspec.Struct, frozen=True):
+    problem: str
+    output: str
+
+
+class _Performed(msgspec.Struct, frozen=True):
+    began_at_s: float
+    elapsed_s: float
+    lanes: list[_Lane]
+
+
 class HostWorkloads:
     """The hosts of a site. Every call raises HostLost, ToolFailed (also for errors of the file system), UsageError.
     `script` returns the command of the script for the Python of a host.
@@ -60,21 +85,21 @@ class HostWorkloads:
     async def look(self, host: str, root: bytes, programs: Collection[str]) -> RootSeen:
         """The file system, its room, leftovers in it, and which of the programs the host has."""
         question = {"do": "look", "root": root.decode("latin-1"), "programs": sorted(programs)}
-        return msgspec.convert(await self._ask(host, question), RootSeen)
+        return await self._ask(host, question, RootSeen)
 
     async def make(self, directory: WorkDirectory) -> float:
         """Make the directory, accessible to this user only; returns the host's load average. May be called again."""
-        return float((await self._ask(directory.host, {"do": "make", **_where(directory)}))["load_average"])
+        return (await self._ask(directory.host, {"do": "make", **_where(directory)}, _Load)).load_average
 
     async def remove(self, directory: WorkDirectory) -> None:
         """Remove all parts of `name`; a missing one is no error. Trees are large, so there is no timeout."""
-        await self._ask(directory.host, {"do": "remove", **_where(directory)}, timeout_s=None)
+        await self._ask(directory.host, {"do": "remove", **_where(directory)}, _Problem, timeout_s=None)
 
     async def drop_caches(self, directory: WorkDirectory, step: Step) -> bool:
         """Sync, and drop the host's caches, except the programs of the step; False if that is not permitted."""
         warm = [[program, "--version"] for program in step.programs] + ([step.warm] if step.warm else [])
         question = {"do": "drop", **_where(directory), "warm": warm}
-        return bool((await self._ask(directory.host, question, timeout_s=None))["dropped"])
+        return (await self._ask(directory.host, question, _Dropped, timeout_s=None)).dropped
 
     async def perform(
         self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str
@@ -92,12 +117,12 @@ class HostWorkloads:
             "start_at": None if start_at_s is None else start_at_s + offset_s,
             "synced": step.synced,
         }
-        seen = await self._ask(directory.host, question, token=token, timeout_s=None)
+        seen = await self._ask(directory.host, question, _Performed, token=token, timeout_s=None)
         return HostRun(
             host=directory.host,
-            began_at_s=seen["began_at_s"] - offset_s,
-            elapsed_s=seen["elapsed_s"],
-            lanes=tuple(_details(directory, step, lane) for lane in seen["lanes"]),
+            began_at_s=seen.began_at_s - offset_s,
+            elapsed_s=seen.elapsed_s,
+            lanes=tuple(_details(directory, step, lane) for lane in seen.lanes),
         )
 
     async def round_trip_s(self, host: str) -> float:
@@ -114,11 +139,11 @@ class HostWorkloads:
         self,
         name: str,
         question: Mapping[str, Any],
+        kind: type[_Answer],
         *,
         token: str | None = None,
         timeout_s: float | None = _ASK_TIMEOUT_S,
-    ) -> dict[str, Any]:
-        """The answer. Raises ToolFailed for a problem, and for any other text."""
+    ) -> _Answer:
         host = await self._hosts.reach(name)
         asked = {**question, "own": os.fsdecode(BENCH_NAME), "dies_with": await _parent(host)}
         command = Command(
@@ -132,14 +157,13 @@ class HostWorkloads:
         if completed.timed_out:
             problem = f"no answer within {timeout_s:.0f} s"
         try:
-            answer: dict[str, Any] = msgspec.json.decode(completed.stdout, type=dict[str, Any])
+            if found := msgspec.json.decode(completed.stdout, type=_Problem).problem:
+                raise ToolFailed(f"host {name}: {found}")
+            return msgspec.json.decode(completed.stdout, type=kind)
         except msgspec.DecodeError as error:
             raise ToolFailed(
                 f"the benchmark on host {name} broke off: {problem}", cause="it was ended, or fails there"
             ) from error
-        if "problem" in answer:
-            raise ToolFailed(f"host {name}: {answer['problem']}")
-        return answer
 
 
 async def _parent(host: Host) -> int | None:
@@ -149,13 +173,13 @@ async def _parent(host: Host) -> int | None:
     return facts.process_id if own else None
 
 
-def _details(directory: WorkDirectory, step: Step, lane: Mapping[str, str]) -> Mapping[str, float]:
-    problem = lane["problem"]
+def _details(directory: WorkDirectory, step: Step, lane: _Lane) -> Mapping[str, float]:
+    problem = lane.problem
     if not problem:
         try:
             if step.fio:
-                return read_fio(lane["output"])
-            return msgspec.json.decode(lane["output"] or "{}", type=dict[str, float])
+                return read_fio(lane.output)
+            return msgspec.json.decode(lane.output or "{}", type=dict[str, float])
         except ValueError as error:
             problem = str(error)
     raise ToolFailed(

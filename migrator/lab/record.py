@@ -27,16 +27,16 @@ def read_record(directory: bytes) -> LabState:
     try:
         with open(directory + b"/" + RECORD_NAME, "rb") as file:
             document = json.loads(file.read())
-        # Another format is an unknown key.
-        known = {key: value for key, value in document.items() if (key, value) != ("format", _FORMAT)}
-        state: LabState = documents.decode(LabState, known)
+        if document["format"] == _FORMAT:
+            del document["format"]  # any other remains, and is an unknown key
+        state: LabState = documents.decode(LabState, document)
     except (FileNotFoundError, NotADirectoryError):
         raise Refused(
             f"{show(directory)} is no lab",
             cause="it has no lab.json",
             hint="give the directory that `migrator lab up` made",
         ) from None
-    except (ValueError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise Refused(
             f"the record of the lab in {show(directory)} cannot be read: {error}",
             cause="another version of the program made it, or it was edited",

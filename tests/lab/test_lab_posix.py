@@ -98,9 +98,10 @@ def test_what_is_no_lab_is_left_alone(scratch: Path) -> None:
         take_down(scratch / "data")
     with pytest.raises(Refused, match="not empty"):
         bring_up(scratch / "data")
-    (scratch / "data" / "lab.json").write_text('{"format": "another"}')
-    with pytest.raises(Refused, match="cannot be read"):
-        take_down(scratch / "data")
+    for record in ('{"format": "another"}', "{}", "[]", "x"):
+        (scratch / "data" / "lab.json").write_text(record)
+        with pytest.raises(Refused, match="cannot be read"):
+            take_down(scratch / "data")
     assert (scratch / "data" / "thesis").exists()
     with pytest.raises(UsageError, match="users"):
         bring_up(scratch / "lab", users=0)

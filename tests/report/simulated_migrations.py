@@ -41,8 +41,10 @@ class Simulated:
     end_s: float
 
 
-def simulate(seed: int) -> Simulated:
-    """One migration, looked at somewhere on its way, after a day and a half or later."""
+def simulate(seed: int, *, after_s: float | None = None) -> Simulated:
+    """One migration, looked at somewhere on its way, after a day and a half or later; or after so long a time, in which it is
+    seen in sixty steps instead of by the hour.
+    """
     dice = random.Random(seed)
     per_byte, per_file = dice.uniform(0.5, 2.0) / 2**27, dice.uniform(0.0005, 0.006)
     trees = _trees(dice)
@@ -62,6 +64,8 @@ def simulate(seed: int) -> Simulated:
             hour, of_hour = now_hour, pace(at_s)
         # To the end of the hour, as the pace of the next one is another.
         step_s = (hour + 1) * HOUR_S - at_s
+        if after_s is not None and not now_s:
+            step_s = min(step_s, after_s / 60)
         rest, files, size = of_hour * step_s, 0.0, 0.0
         can = rest
         while rest > 0 and left:
@@ -86,7 +90,8 @@ def simulate(seed: int) -> Simulated:
         done += can
         if not now_s:
             seen.append(Seen(at_s, round(files), round(size)))
-            if done >= stop_at and at_s - began_s >= 36 * HOUR_S:
+            enough = done >= stop_at and at_s - began_s >= 36 * HOUR_S
+            if enough if after_s is None else at_s - began_s >= after_s - 0.001 and len(attempts) >= 5:
                 now_s = at_s
                 left_files, left_bytes = round(sum(tree[0] for tree in left)), round(sum(tree[1] for tree in left))
         assert at_s < began_s + 3000 * 24 * HOUR_S

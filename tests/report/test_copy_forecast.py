@@ -70,6 +70,20 @@ def test_eight_of_ten_ends_lie_in_the_range() -> None:
     assert widths[MIGRATIONS // 2] < 0.6
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("hours", [1, 24])
+def test_so_they_do_when_hardly_anything_was_seen_yet(hours: int) -> None:
+    guesses = []
+    for seed in range(150):
+        past = simulate(seed, after_s=hours * HOUR_S)
+        guesses.append((past, forecast(past)))
+    assert 0.7 <= held(guesses) <= 0.9
+    off = sorted((made.likely_at_s - past.now_s) / (past.end_s - past.now_s) for past, made in guesses)
+    assert 0.85 <= off[75] <= 1.15
+    # Chunks of the one user who was copied so far cannot tell what a file costs from what a byte does.
+    assert off[135] < 2.5
+
+
 def steady(days: float) -> Sequence[WorkSlot]:
     """A site that copies 1,000 files an hour."""
     hours = [(MONDAY_S + (hour + 1) * HOUR_S, 1000, 0) for hour in range(round(days * 24))]
