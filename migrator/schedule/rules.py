@@ -508,8 +508,8 @@ def batch_facts(
 def _need(usage: TreeUsage, arrived: Need | None, reaped: ReapedTree | None) -> Need:
     """The need of a tree on the target. Archives count uncompressed, skipped files not at all."""
     size_bytes = usage.allocated_bytes
-    # The root of the tree is one more directory.
-    inodes = usage.files + usage.directories + 1
+    # The usage of a tree counts its own directory.
+    inodes = usage.files + usage.directories
     if reaped is not None and reaped.action is not ReapAction.LIST:
         inodes -= reaped.files
         size_bytes -= reaped.allocated_bytes if reaped.action is ReapAction.SKIP else 0

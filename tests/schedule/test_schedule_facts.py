@@ -66,11 +66,11 @@ def reaped(action: ReapAction) -> ReapedTree:
 @pytest.mark.parametrize(
     ("action", "arrived", "size_bytes", "inodes", "old"),
     [
-        (None, None, 1000, 121, 400),
-        (ReapAction.LIST, None, 1000, 121, 400),
-        (ReapAction.ARCHIVE, None, 1000, 91, 400),
-        (ReapAction.SKIP, None, 700, 91, 100),
-        (None, Need(size_bytes=100, inodes=21), 900, 100, 400),
+        (None, None, 1000, 120, 400),
+        (ReapAction.LIST, None, 1000, 120, 400),
+        (ReapAction.ARCHIVE, None, 1000, 90, 400),
+        (ReapAction.SKIP, None, 700, 90, 100),
+        (None, Need(size_bytes=100, inodes=21), 900, 99, 400),
         (None, Need(size_bytes=10**9, inodes=10**9), 0, 0, 0),
     ],
 )
