@@ -14,7 +14,7 @@ from migrator.hosts.ports import Activity
 from migrator.ledger.model import PassTotals
 from migrator.transfer.context import QUIET_S, PassUnderWay, World
 from migrator.transfer.model import ChunkRecord, Sample, StreamCounters
-from migrator.transfer.rules import seconds_left
+from migrator.transfer.rules import rates, seconds_left
 
 if TYPE_CHECKING:
     from migrator.transfer.attempt import Stream
@@ -135,13 +135,11 @@ class Meter:
                 counters = reader.counters
                 files += min(counters.files, stream.chunk.files)
                 size_bytes += min(counters.size_bytes, stream.chunk.size_bytes)
-        self._recent.append((now_s, files, size_bytes))
+        now = (now_s, files, size_bytes)
+        self._recent.append(now)
         while now_s - self._recent[0][0] > _RECENT_S:
             self._recent.popleft()
-        began_s, files_before, bytes_before = self._recent[0]
-        over_s = now_s - began_s
-        files_per_s = max(files - files_before, 0) / over_s if over_s > 0 else 0.0
-        bytes_per_s = max(size_bytes - bytes_before, 0) / over_s if over_s > 0 else 0.0
+        files_per_s, bytes_per_s = rates(self._recent[0], now)
         self._pass.world.progress.show(
             RunProgress(
                 batch=self._pass.batch.number,

@@ -233,6 +233,14 @@ def _hash(name: bytes) -> bytes:
 # The expected end of a copy, from the remaining work and the recent rate.
 
 
+def rates(before: tuple[float, int, int], now: tuple[float, int, int]) -> tuple[float, float]:
+    """Files and bytes per second between two points, each a time in seconds, files and bytes. 0 if no time has passed."""
+    over_s = now[0] - before[0]
+    if over_s <= 0:
+        return 0.0, 0.0
+    return max(now[1] - before[1], 0) / over_s, max(now[2] - before[2], 0) / over_s
+
+
 def seconds_left(files: int, size_bytes: int, *, files_per_s: float, bytes_per_s: float) -> float | None:
     """The remaining time at this rate; None if the rate does not cover the remaining work. The slower of files and
     bytes counts, since files per second bound many small files.

@@ -4,7 +4,7 @@ import pytest
 
 from migrator.core.states import ChunkKind
 from migrator.transfer.model import choose_engine
-from migrator.transfer.rules import seconds_left
+from migrator.transfer.rules import rates, seconds_left
 
 BOTH, ONLY_RSYNC = ("rsync", "direct"), ("rsync",)
 
@@ -38,6 +38,13 @@ def test_choice(
     expected: str | None,
 ) -> None:
     assert choose_engine(requested, kind, available, from_brick=from_brick) == expected
+
+
+def test_rates_are_those_between_two_points() -> None:
+    assert rates((50.0, 10, 100), (60.0, 30, 400)) == (2.0, 30.0)
+    assert rates((60.0, 30, 400), (60.0, 30, 400)) == (0.0, 0.0)
+    # A chunk that failed no longer counts.
+    assert rates((50.0, 10, 100), (60.0, 5, 50)) == (0.0, 0.0)
 
 
 def test_the_slower_of_files_and_bytes_counts() -> None:
