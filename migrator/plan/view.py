@@ -118,7 +118,7 @@ def _heaviest(plan: Plan) -> document.Block:
     cells: document.Cells[TreeUsage] = (
         (document.paths("user"), lambda usage: usage.tree.user),
         (document.figure("bytes"), lambda usage: format_size(usage.size_bytes)),
-        (document.figure("share"), lambda usage: _share(usage.size_bytes, plan.size_bytes)),
+        (document.figure("share"), lambda usage: document.share(usage.size_bytes, plan.size_bytes)),
         (document.figure("files"), lambda usage: format_count(usage.files)),
         (document.figure("batch"), lambda usage: str(done_after.get(usage.tree.path, (document.NONE,))[0])),
         (document.figure("copied after"), lambda usage: _duration(done_after.get(usage.tree.path, none)[1])),
@@ -128,10 +128,6 @@ def _heaviest(plan: Plan) -> document.Block:
 
 def _by_bytes(plan: Plan) -> list[TreeUsage]:
     return sorted(plan.ranking, key=lambda usage: (-usage.size_bytes, usage.tree.path))
-
-
-def _share(part: int, whole: int) -> str:
-    return document.percent(100 * part / whole) if whole else document.NONE
 
 
 def _duration(value_s: float | None) -> str:
@@ -146,7 +142,7 @@ def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Ite
         (document.paths("user"), lambda ranked: ranked[1].tree.user),
         (document.paths("tree"), lambda ranked: show(ranked[1].tree.path)),
         (document.figure("bytes"), lambda ranked: format_size(ranked[1].size_bytes)),
-        (document.figure("share"), lambda ranked: _share(ranked[1].size_bytes, plan.size_bytes)),
+        (document.figure("share"), lambda ranked: document.share(ranked[1].size_bytes, plan.size_bytes)),
         (document.figure("files"), lambda ranked: format_count(ranked[1].files)),
         (document.figure("directories"), lambda ranked: format_count(ranked[1].directories)),
         (document.figure("tiny files"), lambda ranked: _tiny(ranked[1])),
@@ -173,7 +169,7 @@ def ranking_blocks(plan: Plan, *, rows: int | None, age_rows: int | None) -> Ite
 
 
 def _tiny(usage: TreeUsage) -> str:
-    return f"{format_count(usage.tiny_files)} ({_share(usage.tiny_files, usage.files)})"
+    return f"{format_count(usage.tiny_files)} ({document.share(usage.tiny_files, usage.files)})"
 
 
 def _age_table(title: str, every: Sequence[TreeUsage], which: str, *, limit: int | None) -> document.Block:

@@ -50,7 +50,7 @@ def _users(report: model.ReapReport) -> Iterator[document.Block]:
         (document.paths("tree"), lambda found: show(found[1].tree.path)),
         (document.figure("files"), lambda found: format_count(found[1].files)),
         (document.figure("bytes"), lambda found: format_size(found[1].size_bytes)),
-        (document.figure("share"), lambda found: _share(found[1].size_bytes, found[0].all_bytes)),
+        (document.figure("share"), lambda found: document.share(found[1].size_bytes, found[0].all_bytes)),
         (document.figure("oldest"), lambda found: document.when(found[1].oldest_ns / NS_PER_S)),
         (document.wide("what becomes of them"), lambda found: ACTION_WORDS[found[1].action]),
     )
@@ -63,10 +63,6 @@ def _users(report: model.ReapReport) -> Iterator[document.Block]:
         seconds=sum(user.saves.seconds for user in report.users),
     )
     yield document.paragraph(f"That saves {savings_words(saved)} ({report.basis}).")
-
-
-def _share(part: int, whole: int) -> str:
-    return document.percent(100 * part / whole) if whole else document.NONE
 
 
 ACTION_WORDS = {

@@ -39,6 +39,11 @@ def percent(share: float | None) -> str:
     return NONE if share is None else f"{share:.1f} %"
 
 
+def share(part: int, whole: int) -> str:
+    """A part of a whole in percent; `NONE` of nothing."""
+    return percent(100 * part / whole if whole else None)
+
+
 def verified_words(percent_content: float | None) -> str:
     """`verified`, with the share of the compared content if that is not all."""
     if percent_content is None or percent_content >= 100.0:
