@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from migrator.app import Wiring
+from migrator.app import OperationPorts, Wiring
 from migrator.app.hosts import local_time, probe_world, reached
 from migrator.app.scan import bricks, whole_scan
 from migrator.beegfs.model import Reachability, StorageSeen, TargetKind
@@ -74,8 +74,15 @@ def brick_usage(wiring: Wiring, ledger: "Ledger") -> "BrickUsageFiles":
     return BrickUsageFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch)
 
 
-def _ports(wiring: Wiring, ledger: "Ledger", progress: Progress) -> dict[str, Any]:
-    """The fields of `BrickWorld`."""
+class _Ports(OperationPorts):
+    """The fields of `BrickWorld` that all verbs have."""
+
+    source_root: bytes
+    target_root: bytes
+    back_up: Callable[[str], None]
+
+
+def _ports(wiring: Wiring, ledger: "Ledger", progress: Progress) -> _Ports:
     return {
         "source_root": wiring.source_root,
         "target_root": wiring.target_root,
