@@ -1,4 +1,4 @@
-"""One call of a verb on bricks: its ports, its run in the ledger, its events and hooks, and the engine that it drives."""
+"""One call of a verb on bricks: its ports, its run in the ledger, its events, its hooks, and the engine it drives."""
 
 import logging
 from abc import ABC, abstractmethod

@@ -115,7 +115,9 @@ class CallSummary:
 
 
 class BrickState(StrEnum):
-    """Whether a brick's process is up; `unknown`: the status leaves it out, as it does when its host's glusterd is down."""
+    """Whether a brick's process is up; `unknown`: the status leaves it out, as it does when its host's glusterd is
+    down.
+    """
 
     UP = "up"
     DOWN = "down"
@@ -153,8 +155,9 @@ NO_ROOM_TOLD = BrickRoom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickUse:
-    """What one user has on a brick: names of files that are no directories, and bytes of their content, where a hard-linked
-    file counts once; `allocated_bytes` is what it takes on the disk. `user` None: what lies outside every user tree.
+    """What one user has on a brick: names of files that are no directories, and bytes of their content, where a
+    hard-linked file counts once; `allocated_bytes` is what it takes on the disk. `user` None: what lies outside every
+    user tree.
     """
 
     user: str | None
@@ -219,10 +222,10 @@ class GlusterFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickListing:
-    """The volume with its bricks. `gluster_version` is that of the host that was asked, None where it does not tell: then
-    every fault is listed. `versions` are those of all hosts with bricks, None where one does not tell; empty where they cannot be
-    reached by this program. `faults` are those of all of these. `catalog` is the one that the uses are from, `catalog_at_s` when it was scanned; `notes` say
-    what it does not tell.
+    """The volume with its bricks. `gluster_version` is that of the host that was asked, None where it does not tell:
+    then every fault is listed. `versions` are those of all hosts with bricks, None where one does not tell; empty where
+    they cannot be reached by this program. `faults` are those of all of these. `catalog` is the one that the uses are
+    from, `catalog_at_s` when it was scanned; `notes` say what it does not tell.
     """
 
     volume: str

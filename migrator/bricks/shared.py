@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 
 async def look_everywhere(volume: GlusterVolumeCommands) -> str:
-    """Make clients look up a name on all bricks if the brick of its layout does not have it. Return a
-    sentence about the change; empty if there is none. The option is not restored: only a rebalance of the whole volume moves every file to the brick of its layout. May be
-    called again. Raises ToolFailed.
+    """Make clients look up a name on all bricks if the brick of its layout does not have it. Return a sentence about
+    the change; empty if there is none. The option is not restored: only a rebalance of the whole volume moves every
+    file to the brick of its layout. May be called again. Raises ToolFailed.
     """
     before = await volume.option(LOOKUP_OPTION)
     # Gluster may report an option that was never set as `on (DEFAULT)`.

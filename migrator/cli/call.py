@@ -210,7 +210,8 @@ class Choice:
 def verb(function: Callable[..., ExitCode]) -> Callable[..., None]:
     """Turn a function that takes the invocation and options and returns an exit code into a verb.
 
-    Adds `--json`, gives the options of `choices` as one `choice`, and turns errors into messages and exit codes, never tracebacks.
+    Adds `--json`, gives the options of `choices` as one `choice`, and turns errors into messages and exit codes, never
+    tracebacks.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -307,7 +308,9 @@ SHARE = Quantity("share", parse_share)
 
 
 def open_plan(wiring: Wiring, ledger: "Ledger", name: str) -> Plan:
-    """A plan that the verb works by, named on standard error. Raises UsageError, and Refused if it is of another site or was changed."""
+    """A plan that the verb works by, named on standard error. Raises UsageError, and Refused if it is of another site
+    or was changed.
+    """
     plan = wiring.plan(ledger, name)
     name_plans(ledger, (name,))
     return plan
@@ -382,8 +385,9 @@ details_option = click.option("--details", is_flag=True, help="Print everything,
 def present(
     invocation: Invocation, value: Value, document_of: "Callable[[Value], Document] | str", *, more: str = ""
 ) -> ExitCode:
-    """Print a result on standard output as JSON or as its document, and return its exit code. With `more`, the command that shows
-    the rest, only the first page of the document. A view named as `module:function` is loaded only if needed.
+    """Print a result on standard output as JSON or as its document, and return its exit code. With `more`, the command
+    that shows the rest, only the first page of the document. A view named as `module:function` is loaded only if
+    needed.
     """
     code: ExitCode = getattr(value, "exit_code", ExitCode.DONE)
     if invocation.as_json:

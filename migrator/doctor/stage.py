@@ -78,8 +78,8 @@ async def examine_hosts(
     state: VolumeState | None,
 ) -> list[Finding]:
     """All findings about hosts, and whether the bricks can be read now. `place_native` copies the compiled program to a
-    host; it raises HostLost and ToolFailed. `target` is the recorded one, `state` the current state of the volume; `volume`
-    is None if the source is no volume. Closes the connections.
+    host; it raises HostLost and ToolFailed. `target` is the recorded one, `state` the current state of the volume;
+    `volume` is None if the source is no volume. Closes the connections.
     """
     # A section may cover several hosts.
     sections = {name: section for section in site.source.hosts for name in names(section.name)}

@@ -77,7 +77,9 @@ async def recorded_run(
     directory: str,
     log: logging.Logger | None = None,
 ) -> AsyncIterator[RecordedRun]:
-    """Record a call for the length of the block, with a heartbeat. An error is logged, if there is a log, and raised again. The end of the call is written last, so a call that was killed has a heartbeat and no end."""
+    """Record a call for the length of the block, with a heartbeat. An error is logged, if there is a log, and raised
+    again. The end of the call is written last, so a call that was killed has a heartbeat and no end.
+    """
     run = RecordedRun(id=runs.start(verb=verb, pid=pid, at_s=clock.now_s(), directory=directory))
     try:
         async with _heartbeat(runs, clock, run.id):

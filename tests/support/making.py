@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def made(kind: type[T], /, **facts: Any) -> T:
-    """A dataclass with these facts. Every other one that has no default is empty: 0, False, "", (), {}, None where it may be
-    unknown, the first member of an enumeration, or a dataclass made in the same way.
+    """A dataclass with these facts. Every other one that has no default is empty: 0, False, "", (), {}, None where it
+    may be unknown, the first member of an enumeration, or a dataclass made in the same way.
     """
     hints = get_type_hints(kind)
     for one in dataclasses.fields(kind):  # type: ignore[arg-type]

@@ -29,12 +29,12 @@ class AdditionSide(StrEnum):
 class AdditionState(StrEnum):
     """How far an addition is. A state that ends in -ing is the intent: it is written before anything is done.
 
-    `layout`: the layout of directories is put right, so that they take new files on the new bricks. `balancing`: files are
-    moved onto them. `healing`: a replica's new copy is filled. `handing`: hooks give bricks to the target, whose new
-    capacity is waited for. `failed`: it did not come to its end, and waits for people; what was added stays added.
-    Where a brick takes its own place: `resetting`, it is taken offline; `offline`, its disk may be exchanged; `taking-back`, it
-    is brought up again with what it had, and `taken-back` when nothing waits to be healed there. `forgotten`: it was a mistake,
-    and had changed nothing.
+    `layout`: the layout of directories is put right, so that they take new files on the new bricks. `balancing`: files
+    are moved onto them. `healing`: a replica's new copy is filled. `handing`: hooks give bricks to the target, whose
+    new capacity is waited for. `failed`: it did not come to its end, and waits for people; what was added stays added.
+    Where a brick takes its own place: `resetting`, it is taken offline; `offline`, its disk may be exchanged;
+    `taking-back`, it is brought up again with what it had, and `taken-back` when nothing waits to be healed there.
+    `forgotten`: it was a mistake, and had changed nothing.
     """
 
     PLANNED = "planned"
@@ -146,13 +146,14 @@ class TargetRoom:
 class AdditionNotes:
     """Facts that a step adds to the record; None leaves what is there.
 
-    `task_id` is Gluster's id of the fix-layout or rebalance that is waited for; `task_before` the one that was listed when it
-    was begun (empty: none). `room_before` is the target before it was given anything; it stands once it is known.
-    `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the catalog, once for
-    each copy. `options` are those of the volume that it changes: of one that is there already `before` stays, and `given` is
-    added to; an empty tuple says that all are put back. `directories` are those that have lost owner or mode on the way to the
-    new bricks and wait for people: all that do, so an empty tuple says that none does. Of a brick that takes its own place
-    `filesystem_before` is the file system that it had, which stands once it is known, and `filesystem_id` the new one.
+    `task_id` is Gluster's id of the fix-layout or rebalance that is waited for; `task_before` the one that was listed
+    when it was begun (empty: none). `room_before` is the target before it was given anything; it stands once it is
+    known. `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the
+    catalog, once for each copy. `options` are those of the volume that it changes: of one that is there already
+    `before` stays, and `given` is added to; an empty tuple says that all are put back. `directories` are those that
+    have lost owner or mode on the way to the new bricks and wait for people: all that do, so an empty tuple says that
+    none does. Of a brick that takes its own place `filesystem_before` is the file system that it had, which stands once
+    it is known, and `filesystem_id` the new one.
     """
 
     task_id: str | None = None
@@ -232,10 +233,10 @@ class NewPlace:
 
     `mount` is the mount point that the place lies on, `own`: that is another one than the host's root. `exists`: the
     directory is there. `volume_id` and `gfid` are what Gluster has left on it, in hex, empty where there is none;
-    `marked_above` are directories above it, up to the mount point, that carry such a mark. `entries` are the first names
-    in it but Gluster's own, `has_gluster_directory`: there is a `.glusterfs`. `others` are the first names that lie beside it
-    on the same file system. `served_by` are processes of bricks that serve it now. `filesystem_id` tells the file system from every
-    other one that was or will be made there; empty where that is not known.
+    `marked_above` are directories above it, up to the mount point, that carry such a mark. `entries` are the first
+    names in it but Gluster's own, `has_gluster_directory`: there is a `.glusterfs`. `others` are the first names that
+    lie beside it on the same file system. `served_by` are processes of bricks that serve it now. `filesystem_id` tells
+    the file system from every other one that was or will be made there; empty where that is not known.
     """
 
     name: str
@@ -267,13 +268,14 @@ class NewPlace:
 class AdditionSeen:
     """What a look at the world says, after the record was read. None in a field: that look failed, or was not made.
 
-    `state` is the source volume with its peers, bricks and heals, `tasks` every task that its status lists, `progress` the
-    counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to which
-    volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume what they
-    lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are bricks of which a drain has not ended, `additions` those
-    of other additions that have not. `stalled` says why a task that is in progress does not go on. `strange` was put on bricks of the
-    volume past Gluster (None: no scan has read them). `blamed` tells of the set of a brick that takes its own place how many entries
-    the other bricks that are up hold against each, so that it has to be healed there first.
+    `state` is the source volume with its peers, bricks and heals, `tasks` every task that its status lists, `progress`
+    the counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to
+    which volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume
+    what they lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are
+    bricks of which a drain has not ended, `additions` those of other additions that have not. `stalled` says why a task
+    that is in progress does not go on. `strange` was put on bricks of the volume past Gluster (None: no scan has read
+    them). `blamed` tells of the set of a brick that takes its own place how many entries the other bricks that are up
+    hold against each, so that it has to be healed there first.
     """
 
     state: VolumeState
@@ -294,9 +296,9 @@ class AdditionSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """How the admin wants it. `rebalance` False: no file is moved onto the new bricks. `accept_unlike`: bricks that differ
-    from the others in size or kind are no reason against. `take_back`: a brick that was taken offline for the exchange of its
-    disk is to serve again what it had.
+    """How the admin wants it. `rebalance` False: no file is moved onto the new bricks. `accept_unlike`: bricks that
+    differ from the others in size or kind are no reason against. `take_back`: a brick that was taken offline for the
+    exchange of its disk is to serve again what it had.
     """
 
     rebalance: bool = True
@@ -318,8 +320,8 @@ Step = AdditionAct | operations.Halt | operations.Finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionRequest(BrickRequest):
-    """The bricks to add, to which side, and the options of the call. `seen_within_s` is how long the target may take to show
-    its new capacity. `once_more`: replace the disk of a brick again.
+    """The bricks to add, to which side, and the options of the call. `seen_within_s` is how long the target may take to
+    show its new capacity. `once_more`: replace the disk of a brick again.
     """
 
     side: AdditionSide
@@ -334,9 +336,10 @@ AdditionEnding = Ending
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionSummary(CallSummary):
-    """The result of a call. `state` is that of the record. `places` are the contents of the bricks' places, if they were
-    inspected. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last task that moved files, and
-    `size_bytes` is the size of all new bricks. `directories` lost owner or mode on the new bricks and wait for an admin.
+    """The result of a call. `state` is that of the record. `places` are the contents of the bricks' places, if they
+    were inspected. `moved_files`, `moved_bytes`, `failures` and `skipped` are those of the last task that moved files,
+    and `size_bytes` is the size of all new bricks. `directories` lost owner or mode on the new bricks and wait for an
+    admin.
     """
 
     side: AdditionSide
@@ -357,8 +360,8 @@ class AdditionSummary(CallSummary):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionStanding(BrickStanding):
-    """The progress of one attempt to add bricks. `size_bytes` is the size of all new bricks. `files` is the number that a
-    rebalance will examine, a file of a replica set once for each copy, and `lookups` how many the last task has
+    """The progress of one attempt to add bricks. `size_bytes` is the size of all new bricks. `files` is the number that
+    a rebalance will examine, a file of a replica set once for each copy, and `lookups` how many the last task has
     examined. Of a fix-layout Gluster counts nothing. `directories` wait for an admin.
     """
 

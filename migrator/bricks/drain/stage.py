@@ -34,10 +34,11 @@ from migrator.hooks.stage import HookedStep, find_hooks
 class DrainWorld(BrickWorld):
     """The ports. `versions` returns the GlusterFS version by host. `open_files` returns the number of files open on
     bricks below trees (None: not known). `places` inspects the bricks' paths, given the volume's id. `contents` is
-    called in a thread. `retain_s` is how long sources are kept. Without `probing` no probes run while Gluster moves files. `leftovers` and `recovery` bring back files that a drain
-    left on its bricks. `marks` returns hard-linked files with the mark of an earlier drain, on bricks of the volume
-    with the given id (None: not known). `strange` returns the paths of a brick that still have no gfid. `left_list`
-    receives all findings of audits, in the directory of a run.
+    called in a thread. `retain_s` is how long sources are kept. Without `probing` no probes run while Gluster moves
+    files. `leftovers` and `recovery` bring back files that a drain left on its bricks. `marks` returns hard-linked
+    files with the mark of an earlier drain, on bricks of the volume with the given id (None: not known). `strange`
+    returns the paths of a brick that still have no gfid. `left_list` receives all findings of audits, in the directory
+    of a run.
     """
 
     volume: GlusterDrains

@@ -1,6 +1,7 @@
 """A volume, its bricks and its glusterd, simulated: what a drain works on, and what may happen to it meanwhile.
 
-It shares no code with the decision but the words. Every file is a number; the mount shows those on the bricks of the volume.
+It shares no code with the decision but the words. Every file is a number; the mount shows those on the bricks of the
+volume.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,11 +32,12 @@ class Task:
 
 @dataclass(slots=True)
 class World:
-    """Everything there is. `unmovable` files stay on the leaving brick and are counted as failures. `raced`: in so many tasks
-    a file that a user has renamed counts as a failure, although it is nowhere on the brick. `fills`: when a task has ended, the
-    bricks that stay are full. `silent`: the host is up and reports no counters, because its glusterd has lost the rebalance
-    process; neither status nor stop is answered then. `late_write`: a user writes to the leaving brick right before the commit.
-    `forced`: files were committed out of the volume by others. `lookups` is cluster.lookup-optimize.
+    """Everything there is. `unmovable` files stay on the leaving brick and are counted as failures. `raced`: in so many
+    tasks a file that a user has renamed counts as a failure, although it is nowhere on the brick. `fills`: when a task
+    has ended, the bricks that stay are full. `silent`: the host is up and reports no counters, because its glusterd has
+    lost the rebalance process; neither status nor stop is answered then. `late_write`: a user writes to the leaving
+    brick right before the commit. `forced`: files were committed out of the volume by others. `lookups` is
+    cluster.lookup-optimize.
     """
 
     bricks: dict[str, set[int]] = field(

@@ -1,4 +1,6 @@
-"""A drain of a simulated volume that is disturbed at any look, with a program that is killed at any call, and taken back."""
+"""A drain of a simulated volume that is disturbed at any look, with a program that is killed at any call, and taken
+back.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,7 +28,7 @@ def fact(name: str, *, value: object) -> Callable[[World], None]:
 
 
 def user_writes(world: World) -> None:
-    """New files land on the leaving brick only while Gluster has not come to its end there."""
+    """Gluster puts new files on the leaving brick only until its rebalance there has ended."""
     done = world.task is not None and world.task.status is not TaskStatus.IN_PROGRESS
     world.writes(STAYING if done or LEAVING not in world.inside else LEAVING)
 
