@@ -29,8 +29,12 @@ def removed_by_hand(lab: LabHandle, *bricks: LabBrick) -> None:
     def remove(*words: str) -> bytes:
         return lab.gluster("volume", "remove-brick", lab.state.spec.volume, *(brick.name for brick in bricks), *words)
 
+    def ended_on_all_hosts() -> bool:
+        status = remove("status")
+        return b"completed" in status and b"in progress" not in status
+
     remove("start")
-    wait_for(lambda: b"completed" in remove("status"), "the drain is completed")
+    wait_for(ended_on_all_hosts, "the drain is completed on all hosts")
     remove("commit")
 
 
