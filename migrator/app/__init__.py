@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from migrator.plan.model import Plan
     from migrator.plan.store import CatalogQueryFiles
     from migrator.reap.store import ReapListFiles
-    from migrator.transfer.executors import SystemExecutor
+    from migrator.transfer.executors import LocalExecutor
     from migrator.transfer.run_files import RunFiles
 
 
@@ -278,13 +278,13 @@ class Wiring:
         """Threads for calls that may hang in the kernel."""
         return DaemonThreads()
 
-    def executor(self) -> "SystemExecutor":
+    def executor(self) -> "LocalExecutor":
         from migrator.native.program import native_program
-        from migrator.transfer.executors import SystemExecutor
+        from migrator.transfer.executors import LocalExecutor
 
         async def compiled() -> bytes:
             return native_program().path
 
-        return SystemExecutor(
+        return LocalExecutor(
             self.processes, source_root=self.source_root, target_root=self.target_root, compiled=compiled
         )

@@ -48,7 +48,7 @@ from migrator.site.config import Site, SourceSection, TargetSection
 from migrator.site.rules_links import naming_problem
 from migrator.transfer.model import DRIVERS
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import Verification, VerifyRequest
+from migrator.verify.stage import Verification
 
 # ---
 # Archives of reaped files
@@ -112,16 +112,25 @@ def reap_rows(wiring: Wiring, plan: Plan, action: ReapAction) -> Rows:
 
 def verification(
     wiring: Wiring,
-    request: VerifyRequest,
     source: SourceFileSystem,
     target: MountedTarget,
     *,
+    plan: Plan,
+    batch: int,
+    policy: DigestPolicy,
+    trees: tuple[bytes, ...] = (),
+    carry: bool = True,
     ledger: Ledger,
     progress: Progress,
 ) -> Verification:
     """A verification of this site. The file systems must be newly opened, so that nothing cached is compared."""
     return Verification(
-        request=request,
+        plan=plan,
+        batch=batch,
+        policy=policy,
+        trees=trees,
+        carry=carry,
+        workers=wiring.site.verify.workers,
         source=source,
         target=target,
         manifests=wiring.manifests(ledger),
@@ -174,14 +183,17 @@ def carrying_back(
 
                 def compare(plan: Plan) -> Awaitable[VerificationRecord]:
                     # Paths that the plan has archived or left behind are on the source only.
-                    request = VerifyRequest(
-                        plan=replace(plan, reap=own_plan.reap),
+                    plan = replace(plan, reap=own_plan.reap)
+                    made = verification(
+                        back,
+                        source,
+                        target,
+                        plan=plan,
                         batch=record.id,
                         policy=policy,
-                        carry=True,
-                        workers=site.verify.workers,
+                        ledger=ledger,
+                        progress=progress,
                     )
-                    made = verification(back, request, source, target, ledger=ledger, progress=progress)
                     made.own, made.reap_lists, made.archived = own, wiring.reap_lists(), None
                     return made.run()
 
@@ -312,10 +324,18 @@ def _verifier(
     wiring: app.Wiring, *, ledger: Ledger, known: SiteRecord, policy: DigestPolicy, progress: Progress
 ) -> VerifyTree:
     async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
-        workers = wiring.site.verify.workers
-        request = VerifyRequest(plan=plan, batch=batch, trees=(tree,), policy=policy, carry=True, workers=workers)
         with wiring.source() as source, wiring.target(known) as target:
-            return await verification(wiring, request, source, target, ledger=ledger, progress=progress).run()
+            return await verification(
+                wiring,
+                source,
+                target,
+                plan=plan,
+                batch=batch,
+                trees=(tree,),
+                policy=policy,
+                ledger=ledger,
+                progress=progress,
+            ).run()
 
     return verify_tree
 

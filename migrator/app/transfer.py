@@ -144,7 +144,7 @@ def driving(site: Site, engine: str) -> Driving | None:
         locate_fpsync,
         locate_parsyncfp2,
     )
-    from migrator.transfer.executors import SystemExecutor
+    from migrator.transfer.executors import LocalExecutor
 
     program = native_program().path
 
@@ -157,7 +157,7 @@ def driving(site: Site, engine: str) -> Driving | None:
         if engine == "fpsync"
         else Parsyncfp2(locate_parsyncfp2(), privileged=privileged)
     )
-    executor = SystemExecutor(
+    executor = LocalExecutor(
         LocalProcesses(),
         source_root=os.fsencode(site.source.mount),
         target_root=os.fsencode(site.target.root),

@@ -16,7 +16,7 @@ from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisit, TreeVis
 from migrator.fs.model import Side
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command
-from migrator.transfer.executors import SystemExecutor
+from migrator.transfer.executors import LocalExecutor
 
 MOST_BYTES = 64 * MIB
 """The most bytes to read, of all files together and of each."""
@@ -42,7 +42,7 @@ class _Answer(msgspec.Struct, frozen=True):
 class ConfinedTreeTiming:
     """For the trees of one site."""
 
-    def __init__(self, executor: SystemExecutor, *, python: str | None = None) -> None:
+    def __init__(self, executor: LocalExecutor, *, python: str | None = None) -> None:
         """`python` None: the interpreter of this process if it is an installed one, otherwise `/usr/bin/python3`."""
         self._executor = executor
         self._python = python or _python()

@@ -23,7 +23,7 @@ from migrator.render.progress import open_progress
 from migrator.report.view_records import verification_document
 from migrator.transfer.bases import active_plan, newest_cutovers
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import VerifyRequest, exit_code
+from migrator.verify.stage import exit_code
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -79,16 +79,19 @@ def verify_command(
         wanted = _without(carried, plan, choice)
         for number, trees in _not_moved(ledger, plan, wanted, shown, now_s=wiring.clock.now_s()).items():
             with wiring.source() as source, wiring.target(ledger.site.read()) as target:
-                request = VerifyRequest(
+                work = verification(
+                    wiring,
+                    source,
+                    target,
                     plan=plan,
                     batch=number,
                     trees=trees,
                     policy=policy,
                     carry=carry,
-                    workers=jobs or site.verify.workers,
+                    ledger=ledger,
+                    progress=shown,
                 )
-                work = verification(wiring, request, source, target, ledger=ledger, progress=shown)
-                work.storage = wiring.storage_targets()
+                work.storage, work.workers = wiring.storage_targets(), jobs or work.workers
                 records.append(
                     call.run_to_end(
                         beside_probes(wiring, ledger, work.run()),

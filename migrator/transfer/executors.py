@@ -22,6 +22,8 @@ HostLost and ToolFailed.
 """
 
 _PROBE_TIMEOUT_S = 30.0
+_VISIBLE = (b"/usr/", b"/bin/", b"/sbin/")
+_STREAMS = (b"rsync", b"fpart")
 
 
 def _beneath(root: bytes, tree: bytes) -> bytes:
@@ -156,6 +158,9 @@ class LocalExecutor(HostExecutor):
     """The executor of this machine. Without root, streams cannot be confined and need not be: a stream has only the
     rights of its user. Confined streams die with the thread that started them, so the event loop has to run in the main
     thread.
+
+    It also runs drivers: scripts with their own streams, in a namespace that holds one tree of each side, the installed
+    programs, and the driver's own directory (`native/src/confine.c`).
     """
 
     def __init__(
@@ -182,19 +187,6 @@ class LocalExecutor(HostExecutor):
     async def close(self) -> None:
         """Close the target. It is held open so that a sync reports every error."""
         await self._host.close()
-
-
-# Drivers on this machine: scripts with their own streams, confined to one tree and one work directory.
-
-
-_VISIBLE = (b"/usr/", b"/bin/", b"/sbin/")
-_STREAMS = (b"rsync", b"fpart")
-
-
-class SystemExecutor(LocalExecutor):
-    """Also runs drivers, in a namespace that holds one tree of each side, the installed programs, and the driver's own
-    directory (`native/src/confine.c`).
-    """
 
     @property
     def boot_id(self) -> str:

@@ -15,7 +15,7 @@ from migrator.transfer.model import Outcome, StreamCounters, StreamView
 
 if TYPE_CHECKING:
     from migrator.transfer.engines.drivers import Driver, DriverDirectories
-    from migrator.transfer.executors import SystemExecutor
+    from migrator.transfer.executors import LocalExecutor
 
 # Engines turn a chunk into a command, and its output into an outcome. Executors run that command on a host, confined.
 
@@ -156,7 +156,7 @@ class Driving:
     """The parts of the driver step."""
 
     driver: "Driver"
-    executor: "SystemExecutor"
+    executor: "LocalExecutor"
     states: "DriverDirectories"
     part_files: int
     part_bytes: int

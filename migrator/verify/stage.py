@@ -109,80 +109,6 @@ def _has_above(path: bytes, directories: Container[bytes]) -> bool:
     return False
 
 
-# --- The request
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
-    """A batch of a plan to verify (checked when it was read), the method, and the number of worker threads.
-
-    `trees` are the user trees of the batch to compare; empty: all. With `carry`, content that an earlier verification
-    of this site read is not read again if the file has not changed since on either side (`is_carried_over`).
-    `held_entries` bounds the names of one directory that a worker holds in memory.
-    """
-
-    plan: Plan
-    batch: int
-    policy: DigestPolicy
-    trees: tuple[bytes, ...] = ()
-    carry: bool = False
-    workers: int = 4
-    held_entries: int = walk.HELD_ENTRIES
-
-
-_Checked = tuple[SiteRecord, TargetCapabilities, BatchState, Batch, tuple[bytes, ...]]
-
-
-def _check_request(request: VerifyRequest, ledger: "Ledger", own: "Ledger") -> _Checked:
-    """The site, the capabilities of its target, the state of the batch, the batch reduced to the trees to compare, and
-    these trees (empty if they are the whole batch).
-
-    Raises UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet.
-    """
-    plan, number = request.plan, request.batch
-    site = own.site.required()
-    if plan.site_id != site.site_id:
-        raise Refused(
-            f"plan {plan.name!r} was made for another site ({plan.site})",
-            cause="the plans directory or site.toml belongs to another migration",
-            hint="run `migrator plan` for this site",
-        )
-    batch = next((batch for batch in plan.batches if batch.number == number), None)
-    known = ledger.plans.read(plan.name)
-    if batch is None:
-        last = max((batch.number for batch in plan.batches), default=0)
-        raise UsageError(f"plan {plan.name!r} has no batch {number}", hint=f"its batches are numbered from 1 to {last}")
-    state = None if known is None else known.batches.get(number)
-    if state is None or state is BatchState.PLANNED:
-        raise Refused(
-            f"batch {number} of plan {plan.name!r} has not been run",
-            hint=f"run `migrator run --user-batch {number}` first",
-        )
-    if site.capabilities is None:
-        raise Refused(
-            "what the target can keep is not known",
-            cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
-            hint="run `migrator doctor`",
-        )
-    trees = _chosen_trees(request, batch)
-    if trees:
-        batch = part_of(plan, batch, trees)
-    return site, site.capabilities, state, batch, trees
-
-
-def _chosen_trees(request: VerifyRequest, batch: Batch) -> tuple[bytes, ...]:
-    """The requested trees in the plan's order; empty if they are the whole batch. Raises UsageError."""
-    existing = [tree.path for tree in batch.trees]
-    unknown = [tree for tree in request.trees if tree not in existing]
-    if unknown:
-        raise UsageError(
-            f"batch {batch.number} of plan {request.plan.name!r} has no user tree {', '.join(map(show, unknown))}",
-            hint=f"see what it has: `migrator status --plan {request.plan.name}`",
-        )
-    chosen = tuple(tree for tree in existing if tree in request.trees)
-    return chosen if len(chosen) < len(existing) else ()
-
-
 # --- The stage
 
 
@@ -217,9 +143,16 @@ def _summary(record: VerificationRecord) -> str:
     return f"{checked}; {arrived}; {several(total, 'difference')}" if total else f"{checked}; {arrived}; all equal"
 
 
+_Checked = tuple[SiteRecord, TargetCapabilities, BatchState, Batch, tuple[bytes, ...]]
+
+
 @dataclass(slots=True, kw_only=True)
 class Verification:
     """Compares both sides of a batch as they are now, and writes the manifest of what arrived. Call `run` once.
+
+    `trees` are the user trees of the batch to compare; empty: all. With `carry`, content that an earlier verification
+    of this site read is not read again if the file has not changed since on either side (`is_carried_over`).
+    `workers` is the number of threads; each holds at most `held_entries` names of one directory in memory.
 
     The caller holds the lock `run`, and passes file systems that were opened for this call.
 
@@ -233,7 +166,9 @@ class Verification:
     what was unreadable meanwhile.
     """
 
-    request: VerifyRequest
+    plan: Plan
+    batch: int
+    policy: DigestPolicy
     source: SourceFileSystem
     target: TargetFileSystem
     manifests: "ManifestDirectories"
@@ -244,6 +179,10 @@ class Verification:
     archived: ProvenArchives | None = None
     storage: StorageTargets | None = None
     own: "Ledger | None" = None
+    trees: tuple[bytes, ...] = ()
+    carry: bool = False
+    workers: int = 4
+    held_entries: int = walk.HELD_ENTRIES
     _waiting: walk.StorageWait | None = field(init=False, default=None)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
@@ -256,19 +195,17 @@ class Verification:
         be written.
         """
         self._began_s = self.clock.monotonic_s()
-        site, capabilities, state, batch, trees = _check_request(self.request, self.ledger, self.own or self.ledger)
+        site, capabilities, state, batch, trees = self._check_request()
         if self.storage is not None:
             self._waiting = walk.StorageWait(self.storage, self.clock, self._event)
             await self._wait_for_storage(self._waiting)
         before = await self._check_sides(site)
-        number = self.ledger.verifications.start(
-            plan=self.request.plan.name, batch=batch.number, at_s=self.clock.now_s()
-        )
+        number = self.ledger.verifications.start(plan=self.plan.name, batch=batch.number, at_s=self.clock.now_s())
         started_at_s = self.clock.now_s()
         of = f"{several(_path_count(batch), 'path')} of {several(len(batch.trees), 'user tree')}"
         self._event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
-        name = f"{self.request.plan.name}-batch-{batch.number:04d}-{number:06d}"
-        draft = await asyncio.to_thread(self.manifests.create, name, algorithm=self.request.policy.algorithm)
+        name = f"{self.plan.name}-batch-{batch.number:04d}-{number:06d}"
+        draft = await asyncio.to_thread(self.manifests.create, name, algorithm=self.policy.algorithm)
         tally = walk.Tally(draft)
         try:
             manifest = await self._compare(batch, capabilities, draft, tally, number)
@@ -291,6 +228,56 @@ class Verification:
         self._set_batch_state(state, record)
         self._report(record, self.manifests.examples(manifest.file, per_kind=1))
         return record
+
+    def _check_request(self) -> _Checked:
+        """The site, the capabilities of its target, the state of the batch, the batch reduced to the trees to compare, and
+        these trees (empty if they are the whole batch).
+
+        Raises UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet.
+        """
+        plan, number = self.plan, self.batch
+        site = (self.own or self.ledger).site.required()
+        if plan.site_id != site.site_id:
+            raise Refused(
+                f"plan {plan.name!r} was made for another site ({plan.site})",
+                cause="the plans directory or site.toml belongs to another migration",
+                hint="run `migrator plan` for this site",
+            )
+        batch = next((batch for batch in plan.batches if batch.number == number), None)
+        known = self.ledger.plans.read(plan.name)
+        if batch is None:
+            last = max((batch.number for batch in plan.batches), default=0)
+            raise UsageError(
+                f"plan {plan.name!r} has no batch {number}", hint=f"its batches are numbered from 1 to {last}"
+            )
+        state = None if known is None else known.batches.get(number)
+        if state is None or state is BatchState.PLANNED:
+            raise Refused(
+                f"batch {number} of plan {plan.name!r} has not been run",
+                hint=f"run `migrator run --user-batch {number}` first",
+            )
+        if site.capabilities is None:
+            raise Refused(
+                "what the target can keep is not known",
+                cause="it is probed by `migrator doctor`, which has not been run, or could not write there",
+                hint="run `migrator doctor`",
+            )
+        trees = self._chosen_trees(batch)
+        if trees:
+            batch = part_of(plan, batch, trees)
+        return site, site.capabilities, state, batch, trees
+
+    def _chosen_trees(self, batch: Batch) -> tuple[bytes, ...]:
+        """The requested trees in the plan's order; empty if they are the whole batch. Raises UsageError."""
+        existing = [tree.path for tree in batch.trees]
+        unknown = [tree for tree in self.trees if tree not in existing]
+        if unknown:
+            raise UsageError(
+                f"batch {batch.number} of plan {self.plan.name!r} has no user tree {', '.join(map(show, unknown))}",
+                hint=f"see what it has: `migrator status --plan {self.plan.name}`",
+            )
+        chosen = tuple(tree for tree in existing if tree in self.trees)
+        return chosen if len(chosen) < len(existing) else ()
 
     async def _check_sides(self, site: SiteRecord) -> SourceHealth:
         """Check before anything is read: while a brick is down, the mount shows fewer files without an error.
@@ -328,7 +315,7 @@ class Verification:
         self, batch: Batch, capabilities: TargetCapabilities, draft: "ParquetDraft", tally: walk.Tally, number: int
     ) -> ClosedManifest:
         reading = await asyncio.to_thread(self._begin_reading, number)
-        carrying = await asyncio.to_thread(self._open_earlier, batch) if self.request.carry else None
+        carrying = await asyncio.to_thread(self._open_earlier, batch) if self.carry else None
         try:
             return await self._compare_trees(batch, capabilities, draft, tally, reading=reading, carrying=carrying)
         finally:
@@ -353,7 +340,7 @@ class Verification:
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
     def _open_earlier(self, batch: Batch) -> walk.Carrying:
-        carrying = walk.Carrying(self.manifests, (self.own or self.ledger).verifications, self.request.policy)
+        carrying = walk.Carrying(self.manifests, (self.own or self.ledger).verifications, self.policy)
         carrying.open([tree.path for tree in batch.trees])
         for problem in carrying.problems:
             self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
@@ -374,12 +361,12 @@ class Verification:
             target=self.target,
             tally=tally,
             capabilities=capabilities,
-            policy=self.request.policy,
+            policy=self.policy,
             root_owner=(os.geteuid(), os.getegid()),
-            workers=self.request.workers,
+            workers=self.workers,
             reading=reading,
             carrying=carrying,
-            held_entries=self.request.held_entries,
+            held_entries=self.held_entries,
             absences=await asyncio.to_thread(self._absences, batch, capabilities),
             storage=self._waiting,
         )
@@ -389,7 +376,7 @@ class Verification:
             await comparison.run()
             scans = await asyncio.to_thread(self.ledger.scans.all)
             self._reasons += await compare_with_catalogs(
-                scans, draft, comparison, tally, trees=trees, workers=self.request.workers
+                scans, draft, comparison, tally, trees=trees, workers=self.workers
             )
             # Last, because paths found through a catalog may be further names of a file.
             await asyncio.to_thread(walk.compare_links, draft, tally, capabilities)
@@ -403,7 +390,7 @@ class Verification:
 
     def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> walk.Absences:
         trees = frozenset(tree.path for tree in batch.trees)
-        reaped = self.reap_lists.index(self.request.plan.reap, trees=trees) if self.reap_lists else None
+        reaped = self.reap_lists.index(self.plan.reap, trees=trees) if self.reap_lists else None
         return walk.Absences(capabilities=capabilities, trees=trees, reaped=reaped, archived=self.archived)
 
     def _find_trees(self, batch: Batch, comparison: walk.TreeComparison, tally: walk.Tally) -> tuple[bytes, ...]:
@@ -433,11 +420,11 @@ class Verification:
         reasons = tuple(dict.fromkeys(self._reasons))
         return VerificationRecord(
             id=number,
-            plan=self.request.plan.name,
-            batch=self.request.batch,
+            plan=self.plan.name,
+            batch=self.batch,
             started_at_s=started_at_s,
             finished_at_s=self.clock.now_s(),
-            policy=self.request.policy,
+            policy=self.policy,
             paths=tally.paths,
             size_bytes=tally.size_bytes,
             digested_files=tally.digested_files,
@@ -469,7 +456,7 @@ class Verification:
 
     def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
         """Record an event and report it."""
-        subject = f"batch {self.request.batch}"
+        subject = f"batch {self.batch}"
         event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
         self.ledger.events.add(event)
         self.progress.event(event)

@@ -15,7 +15,7 @@ from migrator.bench.tree_timing import ConfinedTreeTiming
 from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisit, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.process import LocalProcesses
-from migrator.transfer.executors import SystemExecutor
+from migrator.transfer.executors import LocalExecutor
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site
 from tests.support.native_builds import placing
@@ -42,7 +42,7 @@ def trees(tmp_path: Path) -> Path:
 
 
 def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 120.0) -> TreeVisited:
-    executor = SystemExecutor(
+    executor = LocalExecutor(
         LocalProcesses(),
         source_root=os.fsencode(trees / "source"),
         target_root=os.fsencode(trees / "target"),

@@ -23,7 +23,7 @@ from migrator.gluster.model import SourceHealth
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, Plan
 from migrator.verify.model import DigestPolicy, VerificationRecord
-from migrator.verify.stage import Verification, VerifyRequest
+from migrator.verify.stage import Verification
 from tests.support.fakes import FakeProgress
 from tests.support.plans import small_plan
 from tests.support.records import site_record
@@ -111,25 +111,24 @@ class World:
     def copy_trees(self, *trees: bytes) -> None:
         copy_trees(self.source_root, self.target_root, trees or (TREE,))
 
-    def request(
-        self, batch: int = 1, *, share: float = 1.0, workers: int = 2, held_entries: int = 1000
-    ) -> VerifyRequest:
-        policy = DigestPolicy(algorithm="xxh3_128", share=share, seed=7)
-        return VerifyRequest(plan=self.plan, batch=batch, policy=policy, workers=workers, held_entries=held_entries)
-
-    async def verify_now(self, request: VerifyRequest) -> VerificationRecord:
+    async def verify_now(
+        self, batch: int = 1, *, share: float = 1.0, algorithm: str = "xxh3_128", **options: Any
+    ) -> VerificationRecord:
+        ports = {"workers": 2, "held_entries": 1000, "clock": SystemClock(), **options}
         return await Verification(
-            request=request,
+            plan=self.plan,
+            batch=batch,
+            policy=DigestPolicy(algorithm=algorithm, share=share, seed=7),
             source=self.source,
             target=self.target,
             manifests=self.manifests,
             ledger=self.ledger,
             progress=self.progress,
-            clock=SystemClock(),
+            **ports,
         ).run()
 
-    def verify(self, request: VerifyRequest | None = None) -> VerificationRecord:
-        return asyncio.run(self.verify_now(request or self.request()))
+    def verify(self, batch: int = 1, **options: Any) -> VerificationRecord:
+        return asyncio.run(self.verify_now(batch, **options))
 
     def batch_state(self, batch: int = 1) -> BatchState:
         record = self.ledger.plans.read(self.plan.name)

@@ -23,7 +23,7 @@ from migrator.plan.model import Batch, ListedPath
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, World
 from migrator.transfer.drive import run_driver_step
 from migrator.transfer.engines.drivers import Driver, DriverDirectories
-from migrator.transfer.executors import SystemExecutor
+from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.model import AttemptRecord, ChunkRecord, RunRequest
 from migrator.transfer.ports import Driving
 from migrator.transfer.run_files import RunFiles
@@ -39,7 +39,7 @@ LIST = "plan.chunks/batch-0001.parquet"
 _NOT_USED: Any = None
 
 
-class BootedExecutor(SystemExecutor):
+class BootedExecutor(LocalExecutor):
     """On a machine that was started when the test says."""
 
     boot = ""

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.hosts.ports import Command
 from migrator.hosts.process import LocalProcesses
-from migrator.transfer.executors import SystemExecutor
+from migrator.transfer.executors import LocalExecutor
 from tests.support.native_builds import placing
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
@@ -30,8 +30,8 @@ class Place:
     def tree(self, side: str) -> Path:
         return self.root / side / "home" / "alice"
 
-    def executor(self) -> SystemExecutor:
-        return SystemExecutor(
+    def executor(self) -> LocalExecutor:
+        return LocalExecutor(
             LocalProcesses(grace_s=2.0),
             source_root=os.fsencode(self.root / "source"),
             target_root=os.fsencode(self.root / "target"),

@@ -4,7 +4,6 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -81,7 +80,7 @@ def test_a_file_that_was_given_short_and_has_not_changed_is_read_again(
 
 
 def again(world: World) -> VerificationRecord:
-    return world.verify(replace(world.request(), carry=True))
+    return world.verify(carry=True)
 
 
 def test_nothing_is_read_again_while_nothing_changes(world: World, reads: list[bytes]) -> None:
@@ -223,10 +222,9 @@ def test_a_manifest_that_is_not_what_the_ledger_knows_is_not_asked(
 
 def test_digests_of_another_algorithm_are_not_carried_over(world: World) -> None:
     world.verify()
-    request = replace(world.request(), carry=True)
-    other = world.verify(replace(request, policy=replace(request.policy, algorithm="sha256")))
+    other = world.verify(carry=True, algorithm="sha256")
     assert (other.digested_files, other.carried_files) == (5, 0)
-    assert world.verify(request).carried_files == 5
+    assert again(world).carried_files == 5
 
 
 def test_trees_are_known_from_whatever_batch_and_plan_they_were_in(world: World, reads: list[bytes]) -> None:

@@ -193,7 +193,7 @@ def test_groups_over_two_trees_of_a_batch_have_to_be_whole_and_over_batches_are_
     world.copy_trees(TREE)
     world.copy_trees(OTHER_TREE)
     for batch in (1, 2):
-        record = world.verify(world.request(batch))
+        record = world.verify(batch)
         assert (dict(record.differences), dict(record.expected)) == ({}, {SurpriseKind.HARD_LINKS_BROKEN: 1})
         assert record.whole
 
@@ -268,7 +268,7 @@ def test_directories_of_any_size_are_compared_within_bounded_memory(world: World
     (world.copy / "many" / "file-78").unlink()
     (world.copy / "many" / "more").touch()
     os.utime(world.copy / "many", ns=(1, many.stat().st_mtime_ns))
-    record = world.verify(world.request(held_entries=3, workers=3))
+    record = world.verify(held_entries=3, workers=3)
     examples = world.manifests.examples(record.manifest or "")
     assert sorted(
         (difference.path.rpartition(b"/")[2], difference.kind.value) for difference in examples.differences
@@ -297,10 +297,10 @@ def test_only_the_sampled_share_is_read_and_the_manifest_says_which(
         return plain(path, algorithm)
 
     monkeypatch.setattr(world.source, "digest", digest)
-    record = world.verify(world.request(share=0.3))
+    record = world.verify(share=0.3)
     digested = sorted(row["path"] for row in world.manifest_rows(record) if row["digest"] is not None)
     assert record.digested_files == len(digested)
     assert set(read) <= set(digested)
     assert 20 < record.digested_files < 110
-    again = world.verify(world.request(share=0.3))
+    again = world.verify(share=0.3)
     assert sorted(row["path"] for row in world.manifest_rows(again) if row["digest"] is not None) == digested

@@ -215,12 +215,12 @@ def test_another_directory_in_a_mounts_place_is_refused(world: World, side: str)
 def test_a_batch_that_has_not_been_run_is_refused(world: World) -> None:
     world.set_trees((TREE,), (OTHER_TREE,), state=BatchState.PLANNED)
     with pytest.raises(Refused, match="has not been run"):
-        world.verify(world.request(2))
+        world.verify(2)
 
 
 def test_a_batch_that_does_not_exist_is_a_usage_error(world: World) -> None:
     with pytest.raises(UsageError, match="no batch 9") as raised:
-        world.verify(world.request(9))
+        world.verify(9)
     assert "1 to 1" in raised.value.hint
 
 
@@ -264,7 +264,7 @@ def test_cancellation_ends_soon_and_leaves_no_manifest(world: World, monkeypatch
             return plain(path, algorithm)
 
         monkeypatch.setattr(world.source, "digest", digest)
-        task = asyncio.create_task(world.verify_now(world.request()))
+        task = asyncio.create_task(world.verify_now())
         await reached.wait()
         task.cancel()
         cancelled.set()

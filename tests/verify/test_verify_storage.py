@@ -12,7 +12,6 @@ from migrator.core.clock import SystemClock
 from migrator.core.events import EventKind
 from migrator.fs.ports import Digest
 from migrator.verify.model import VerificationRecord
-from migrator.verify.stage import Verification
 from tests.beegfs.test_storage_outages import Storage, lost, well
 from tests.support.verify_world import World, verify_world
 
@@ -40,18 +39,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def verified(world: World, storage: Storage, clock: SystemClock) -> VerificationRecord:
-    return asyncio.run(
-        Verification(
-            request=world.request(),
-            source=world.source,
-            target=world.target,
-            manifests=world.manifests,
-            ledger=world.ledger,
-            progress=world.progress,
-            clock=clock,
-            storage=storage,
-        ).run()
-    )
+    return world.verify(clock=clock, storage=storage)
 
 
 def told(world: World) -> list[EventKind]:
