@@ -20,6 +20,7 @@ from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.retire.model import Uncovered
 from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
+from migrator.bricks.shields import Shields
 from migrator.catalog.brick_parts import paths_of
 from migrator.catalog.queries import BrickContentFiles
 from migrator.core.errors import ToolFailed, UsageError
@@ -29,6 +30,7 @@ from migrator.cutover.writers import brick_writers, known_endpoints, open_on_bri
 from migrator.gluster import looks
 from migrator.gluster.changes import GlusterAdditions, GlusterDrains, GlusterRetirements
 from migrator.gluster.volume import GlusterSource
+from migrator.hosts.ports import Hosts
 from migrator.ledger.call import backing_up
 from migrator.site.config import Site
 
@@ -110,6 +112,7 @@ async def addition_world(
             target_room=lambda: _room(wiring),
             **_ports(wiring, ledger, progress),
             throttle=throttle_rules(site),
+            shields=_shields(wiring, hosts),
             probing=probe_world(wiring, ledger),
             scan=whole_scan(wiring, source, ledger, progress, found, via="bricks") if site.source.hosts else None,
             blamed=partial(looks.blamed_in_set, hosts),
@@ -145,6 +148,11 @@ def _total(wiring: Wiring) -> int | None:
             return target.capacity().total_bytes
     except OSError:
         return None
+
+
+def _shields(wiring: Wiring, hosts: Hosts) -> Shields:
+    directory = wiring.site.site.state_dir / "shields"
+    return Shields(hosts=hosts, root=wiring.source_root, directory=directory, blocking=wiring.blocking())
 
 
 def throttle_rules(site: Site) -> ThrottleRules:
@@ -183,6 +191,7 @@ async def drain_world(
             places=lambda some, volume_id: looks.look_at_places(hosts, some, volume_id=volume_id),
             disks=partial(looks.look_at_disks, hosts, full=True),
             throttle=throttle_rules(site),
+            shields=_shields(wiring, hosts),
             probing=probe_world(wiring, ledger),
             **_ports(wiring, ledger, progress),
             retain_s=site.cutover.retain_s,

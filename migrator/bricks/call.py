@@ -13,11 +13,13 @@ from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stal
 from migrator.bricks.model import BrickOperation, BrickRequest, CallSummary, Ending
 from migrator.bricks.retire.model import Retirement, RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
+from migrator.bricks.shields import Shields
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
+from migrator.core.units import several
 from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
@@ -62,6 +64,7 @@ class BrickWorld:
     blocking: Blocking
     tokens: Callable[[], str]
     throttle: ThrottleRules = NO_THROTTLE
+    shields: Shields | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,12 +229,34 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         if words:
             self.say(EventKind.OPTION_SET, Severity.WARNING, record, words)
 
+    async def shield(self) -> str:
+        """Keep files that are moved from getting the default ACL of their directory. Return a summary as text. May be
+        called again. Raises MigratorError.
+        """
+        world = self.call.world
+        if world.shields is None:
+            return ""
+        state, _ = await world.volume.state_and_tasks()
+        found = await world.shields.put_on(state)
+        return f"; {several(found, 'file')} shielded from default ACLs meanwhile" if found else ""
+
+    async def _unshield(self, record: Bricks) -> None:
+        """Remove the shields once nothing moves. A failure is only reported: the next call tries again."""
+        world = self.call.world
+        if world.shields is None or world.ledger.drains.under_way() or world.ledger.additions.under_way():
+            return
+        try:
+            await world.shields.take_off()
+        except MigratorError as error:
+            self.say(self.events.failed, Severity.WARNING, record, f"{error.message}: {error.hint}")
+
     async def bring(self, record: Bricks) -> Summary:
         """Drive the operation from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""
         await self._tell_failure(record, None)
         record = await self.resume(record)
         try:
             summary = await self.drive(record)
+            await self._unshield(record)
         except Interrupted:
             raise
         except MigratorError:

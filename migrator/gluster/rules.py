@@ -346,8 +346,8 @@ _KNOWN = (
         # the file.
         fault="a file that a drain or rebalance moves gets the default ACL of its directory if it had no ACL: users and groups named "
         "there may then read or write it as far as the group bits of its mode allow",
-        advice="before a drain or addition, list the files without an ACL in directories with a default ACL; after it, once nothing moves "
-        "any more, `setfacl -b FILE` through the mount takes the ACL off, before the next `run` carries it to the target",
+        advice="`brick drain` and `brick add` keep files from it; after a drain or rebalance by hand, `setfacl -b FILE` through the mount "
+        "takes the ACL off files that had none",
         distributed=True,
     ),
     _Known(

@@ -290,11 +290,12 @@ class AdditionMachine(
         # Moving files may take days: users who lost a directory to the new layout do not wait for it.
         await put_right_everywhere(self.call, record)
         await self.throttle.follow(record)
-        return self._task_begun(record, await self.call.world.volume.rebalance())
+        shielded = await self.shield()
+        return self._task_begun(record, await self.call.world.volume.rebalance(), shielded)
 
-    def _task_begun(self, record: model.AdditionRecord, task_id: str) -> _Done:
+    def _task_begun(self, record: model.AdditionRecord, task_id: str, shielded: str = "") -> _Done:
         self.call.world.ledger.additions.note(record.id, model.AdditionNotes(task_id=task_id))
-        return Done(words=f"task {task_id} is begun")
+        return Done(words=f"task {task_id} is begun{shielded}")
 
     async def _watch(self, record: model.AdditionRecord) -> _Done:
         """Wait until the task ends, stalls or is replaced by another."""

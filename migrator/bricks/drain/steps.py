@@ -458,8 +458,9 @@ class DrainMachine(
             return Done(words=f"continued: task {act.task_id}")
         if act.task_before is not None:
             await self._end_task(record)
+        shielded = await self.shield()
         task_id = await world.volume.start(record.bricks)
-        return Done(words=f"task {task_id}", notes=model.DrainNotes(task_id=task_id))
+        return Done(words=f"task {task_id}{shielded}", notes=model.DrainNotes(task_id=task_id))
 
     async def _watch(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         # A task that has ended is polled at once, to record its last counters.

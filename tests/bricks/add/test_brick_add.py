@@ -13,7 +13,7 @@ import pytest
 from migrator.lab.model import LabBrick, VolumeType
 from tests.bricks.add.directory_users import DirectoryUsers
 from tests.bricks.drain.test_brick_drain import Users
-from tests.support.cluster.comparing import everything
+from tests.support.cluster.comparing import everything, opened, private_files
 from tests.support.cluster.fixtures import MakeLab, with_ssh
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
@@ -88,14 +88,16 @@ def on_disk(lab: LabHandle, brick: LabBrick) -> int:
 
 
 @pytest.mark.guarantee("brick-add")
+@pytest.mark.guarantee("moved-acl")
 def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
     make_lab: MakeLab, tmp_path: Path
 ) -> None:
     lab = make_lab(hosts=2, bricks_per_host=1, users=2, files=120, odd=False)
     volume, brick = lab.state.spec.volume, lab.bricks[-1]
     with site_of(lab, tmp_path / "site") as site:
-        before = everything(lab.source)
         removed_by_hand(lab, brick)
+        private = private_files(lab.source)
+        before = everything(lab.source)
         directory = lab.brick_directory(brick)
         add = ("brick", "add", brick.name, "--to", "source")
 
@@ -146,6 +148,8 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         assert everything(lab.source) == before
         assert {path.name: path.read_bytes() for path in writing.directory.iterdir()} == writing.contents
         assert (bool(writing.contents), writing.errors) == (True, [])
+        assert opened(private) == {}
+        assert list((site.directory / "state" / "shields").iterdir()) == []
         # New files land there, and old ones have moved there.
         assert on_disk(lab, brick)
         assert {one["name"]: one["state"] for one in site.json("brick", "list")["bricks"]}[brick.name] == "up"

@@ -21,7 +21,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.lab import cluster
 from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick
-from tests.support.cluster.comparing import wait_until_is_there
+from tests.support.cluster.comparing import opened, private_files, wait_until_is_there
 from tests.support.cluster.fixtures import lab_of, with_ssh
 from tests.support.cluster.handle import DEADLINE_S, LabHandle
 from tests.support.cluster.site import LabSite, lab_site
@@ -251,7 +251,7 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
         f"set -e\n{inside} umount {mounted}\nmkfs.xfs -q -f -i size=512 {image}\n"
         f"{inside} mount -t xfs -o loop {image} {mounted}",
     )
-    before = digests(lab.source)
+    before, private = digests(lab.source), private_files(lab.source)
     shown = drains.drain(brick, "--dry-run")
     assert shown["ending"] == "planned", shown
     assert shown["check"]["problems"] == []
@@ -282,6 +282,8 @@ def test_a_brick_is_drained_committed_and_wiped_while_users_work(drains: Drains)
     wait_until_is_there(lambda: digests(lab.source), before, more=True)
     for name, content in users.contents.items():
         assert (users.directory / name).read_bytes() == content
+    assert opened(private) == {}
+    assert list((drains.site.directory / "state" / "shields").iterdir()) == []
     (told,) = drains.site.json("status")["drains"]
     assert (told["bricks"], told["state"]) == ([brick.name], "wiped")
 

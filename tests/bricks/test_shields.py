@@ -1,0 +1,130 @@
+"""Shields: files without an ACL below a default ACL keep their access while bricks are drained or filled."""
+
+import asyncio
+import os
+import subprocess
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migrator.bricks.shields import Shields, is_shield, shield
+from migrator.core.entry import ACL_ACCESS
+from migrator.core.errors import ToolFailed
+from migrator.core.tasks import DaemonThreads
+from migrator.fs.acl import owning_group_bits, parse_acl
+from migrator.gluster.model import Brick
+from tests.conftest import MakeXfs
+from tests.support.hand_brick import HandBrick
+from tests.support.one_host import OneHost
+from tests.support.volumes import volume
+
+
+@given(st.integers(0, 0o7777))
+def test_a_shield_grants_what_the_mode_grants(mode: int) -> None:
+    entries = parse_acl(shield(mode)) or ()
+    assert is_shield(shield(mode))
+    assert [entry.permissions for entry in entries] == [mode >> 6 & 7, mode >> 3 & 7, mode >> 3 & 7, mode & 7]
+    assert owning_group_bits(entries) == mode >> 3 & 7
+
+
+@dataclass
+class Shielded:
+    """A brick that is its own mount."""
+
+    brick: HandBrick
+    shields: Shields
+
+    def put_on(self) -> int:
+        at = Brick(name="gl1:/b", host="gl1", path=os.fsencode(self.brick.root), online=True)
+        return asyncio.run(self.shields.put_on(volume(at, volume_id=str(uuid.UUID(int=self.brick.seed)))))
+
+    def take_off(self) -> int:
+        return asyncio.run(self.shields.take_off())
+
+    def all(self) -> dict[Path, tuple[int, bytes | None]]:
+        """Mode and ACL of every file."""
+        files = [path for path in self.brick.root.glob("home/**/*") if path.is_file() and not path.is_symlink()]
+        return {path: (path.stat().st_mode, access(path)) for path in files}
+
+
+def access(path: Path) -> bytes | None:
+    try:
+        return os.getxattr(path, ACL_ACCESS)
+    except OSError:
+        return None
+
+
+def setfacl(*words: str | Path) -> None:
+    subprocess.run(["setfacl", *words], check=True)
+
+
+@pytest.fixture
+def shielded(make_xfs: MakeXfs, tmp_path: Path) -> Shielded:
+    brick = HandBrick(root=make_xfs().path / "a brick")
+    brick.make_root()
+    for name in ("open/a", "open/b", "open/own", "open/deep/er", "closed/a"):
+        brick.file(f"home/{name}", mode=0o640)
+    os.link(brick.root / "home/open/b", brick.root / "home/open/again")
+    (brick.root / "home/open/symlink").symlink_to("a")
+    setfacl("-m", "u:20501:r", brick.root / "home/open/own")
+    setfacl("-d", "-m", "u:20500:rwx", brick.root / "home/open")
+    brick.adopt()
+    shields = Shields(
+        hosts=OneHost(), root=os.fsencode(brick.root), directory=tmp_path / "shields", blocking=DaemonThreads()
+    )
+    return Shielded(brick, shields)
+
+
+@pytest.mark.needs_root
+@pytest.mark.guarantee("moved-acl")
+def test_files_that_a_move_would_open_are_shielded_and_nothing_is_left_of_it(shielded: Shielded) -> None:
+    before, root = shielded.all(), shielded.brick.root / "home"
+    assert shielded.put_on() == 2
+    during = shielded.all()
+    changed = {path for path in before if during[path] != before[path]}
+    assert changed == {root / "open/a", root / "open/b", root / "open/again"}
+    assert {during[path] for path in changed} == {(0o100640, shield(0o640))}
+    assert shielded.put_on() == 0
+    assert shielded.take_off() == 2
+    assert shielded.all() == before
+    assert shielded.take_off() == 0
+
+
+def chmod(path: Path) -> None:
+    path.chmod(0o660)
+
+
+def own_acl(path: Path) -> None:
+    setfacl("-m", "u:20502:r", path)
+
+
+def exchange(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("own")
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("change", [chmod, own_acl, exchange, Path.unlink])
+def test_what_users_do_meanwhile_stays(shielded: Shielded, change: Callable[[Path], None]) -> None:
+    file = shielded.brick.root / "home/open/a"
+    shielded.put_on()
+    change(file)
+    wanted = shielded.all()
+    with_own_acl = change is own_acl
+    shielded.take_off()
+    left = shielded.all()
+    if file in left:
+        assert left[file] == (wanted[file][0], wanted[file][1] if with_own_acl else None)
+    assert left[file.with_name("own")] == wanted[file.with_name("own")]
+
+
+@pytest.mark.needs_root
+def test_a_brick_that_cannot_be_read_is_refused(shielded: Shielded) -> None:
+    shielded.brick.seed += 1
+    with pytest.raises(ToolFailed, match="would open to others cannot be seen"):
+        shielded.put_on()
