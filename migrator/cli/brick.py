@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import posixpath
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -37,6 +38,18 @@ World = TypeVar("World", bound=BrickWorld)
 # --- `brick list`, `brick drain`, `brick stop`, `brick status`
 
 
+class BrickName(click.ParamType[str]):
+    """The name of a brick as Gluster writes it: `//`, `.`, `..` and a trailing `/` of its path are resolved."""
+
+    name = "brick"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name."""
+        del param, ctx
+        host, colon, path = value.partition(":/")
+        return host + colon + posixpath.normpath(f"/{path}").lstrip("/") if colon else value
+
+
 @click.group("brick")
 def brick() -> None:
     """List, drain, add and retire the bricks of the Gluster volume."""
@@ -66,7 +79,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
 
 
 @brick.command("drain")
-@click.argument("bricks", metavar="BRICK...", nargs=-1, required=True)
+@click.argument("bricks", metavar="BRICK...", nargs=-1, required=True, type=BrickName())
 @click.option("-n", "--dry-run", is_flag=True, help="Run the preflight checks and change nothing.")
 @click.option("--no-commit", is_flag=True, help="End after the audit; the drained bricks stay in the volume.")
 @click.option(
@@ -119,7 +132,7 @@ def drain_command(
 
 
 @brick.command("stop")
-@click.argument("bricks", metavar="BRICK...", nargs=-1, required=True)
+@click.argument("bricks", metavar="BRICK...", nargs=-1, required=True, type=BrickName())
 @click.option("-n", "--dry-run", is_flag=True, help="Show the first step; change nothing.")
 @verb
 def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool) -> ExitCode:
@@ -172,7 +185,7 @@ def _run(
 
 
 @brick.command("add")
-@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True)
+@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True, type=BrickName())
 @click.option(
     "--to",
     "side",
@@ -183,6 +196,7 @@ def _run(
 @click.option(
     "--instead-of",
     metavar="BRICK",
+    type=BrickName(),
     help="Replace this brick of a replica volume; the same name replaces its disk.",
 )
 @click.option(
@@ -242,7 +256,7 @@ def add_command(
 
 
 @brick.command("forget")
-@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True)
+@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True, type=BrickName())
 @click.option(
     "--to",
     "side",

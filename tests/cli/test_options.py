@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from migrator.cli.brick import BrickName
 from migrator.cli.call import chosen_trees
 from migrator.cli.main import main
 from migrator.core.entry import UserTree
@@ -57,3 +58,13 @@ def test_whom_the_plan_does_not_have(names: list[str], says: str, hint: str) -> 
     assert says in caught.value.message
     assert hint in (caught.value.hint or "")
     assert "\x1b" not in caught.value.message
+
+
+@pytest.mark.parametrize("path", ["/srv/b1/data", "//srv/b1/data/", "/srv//b1/./data", "/srv/b2/../b1/data"])
+def test_all_spellings_of_a_brick_are_one_name(path: str) -> None:
+    assert BrickName().convert(f"gl1:{path}", None, None) == "gl1:/srv/b1/data"
+
+
+@pytest.mark.parametrize("name", ["gl1", "gl1:srv", "/srv/b1"])
+def test_what_is_no_brick_name_stays_as_it_is(name: str) -> None:
+    assert BrickName().convert(name, None, None) == name
