@@ -282,7 +282,7 @@ class AdditionSeen:
     tasks: tuple[VolumeTask, ...]
     progress: TaskProgress | None = None
     owners: Mapping[str, str] | None = None
-    places: Mapping[str, NewPlace] | None = None
+    places: Mapping[str, NewPlace] = field(default_factory=dict)
     disks: Mapping[str, DiskFacts] = field(default_factory=dict)
     rooms: Mapping[str, BrickRoom] | None = None
     versions: Mapping[str, str | None] | None = None
@@ -292,6 +292,10 @@ class AdditionSeen:
     target: TargetRoom | None = None
     strange: tuple[StrangeFiles, ...] | None = ()
     blamed: Mapping[str, int] | None = None
+
+    def place(self, name: str) -> NewPlace:
+        """Return the place of a brick; `unread` if this snapshot does not have it."""
+        return self.places.get(name) or NewPlace(name=name, unread="it was not looked at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,19 @@
 """The next step of an addition, from its record and a snapshot of the volume. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import Any
 
 from migrator.bricks.add import model, rules_guards
 from migrator.bricks.drain.model import DrainSample
-from migrator.bricks.drain.rules import parts_missing
+from migrator.bricks.drain.rules import (
+    Bricks,
+    bricks_seen,
+    halting,
+    only_some,
+    parts_missing,
+    volume_unknown,
+    wrong_volume,
+)
 from migrator.bricks.drain.rules_progress import DrainRate, counted, last_looked, rebalance_way_out
 from migrator.core.paths import show
 from migrator.core.units import several
@@ -27,17 +35,25 @@ from migrator.report.model import Blocker
 
 _S, _A = model.AdditionState, model.AdditionStep
 
-_RESET = model.AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE)
-_RESET_SEEN = model.AdditionAct(step=_A.RESET, intent=_S.RESETTING, result=_S.OFFLINE, seen_done=True)
-_PREPARE = model.AdditionAct(step=_A.PREPARE, intent=_S.PREPARING, result=_S.PREPARED)
-_ADD = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED)
-_ADD_SEEN = model.AdditionAct(step=_A.ADD, intent=_S.ADDING, result=_S.ADDED, seen_done=True)
-_HEAL = model.AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED)
-_HEALED = model.AdditionAct(step=_A.HEAL, intent=_S.HEALING, result=_S.HEALED, seen_done=True)
-_SERVE_AGAIN = model.AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
-_SERVED_AGAIN = model.AdditionAct(step=_A.TAKE_BACK, intent=_S.TAKING_BACK, result=_S.TAKING_BACK, seen_done=True)
-_HEAL_BACK = model.AdditionAct(step=_A.HEAL, intent=_S.TAKING_BACK, result=_S.TAKING_BACK)
-_END_BACK = model.AdditionAct(step=_A.FINISH, intent=_S.TAKING_BACK, result=_S.TAKEN_BACK)
+_INTENT_AND_RESULT = {
+    _A.RESET: (_S.RESETTING, _S.OFFLINE),
+    _A.PREPARE: (_S.PREPARING, _S.PREPARED),
+    _A.ADD: (_S.ADDING, _S.ADDED),
+    _A.HEAL: (_S.HEALING, _S.HEALED),
+    _A.TAKE_BACK: (_S.TAKING_BACK, _S.TAKING_BACK),
+    _A.HAND_OVER: (_S.HANDING, _S.SEEN),
+    _A.GIVE_UP: (_S.FAILED, _S.FAILED),
+}
+
+
+def _act(step: model.AdditionStep, **facts: Any) -> model.AdditionAct:  # noqa: ANN401 - the fields of an act
+    intent, result = _INTENT_AND_RESULT[step]
+    return model.AdditionAct(step=step, intent=intent, result=result, **facts)
+
+
+def give_up(reason: str) -> model.AdditionAct:
+    """Record why an admin must act."""
+    return _act(_A.GIVE_UP, reason=reason)
 
 
 def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
@@ -48,33 +64,27 @@ def next_in_place(record: model.AdditionRecord, seen: model.AdditionSeen, wish: 
         return rules_guards.against(record, problems_before(record, seen, wish, prepared=False))
     if brick is None:
         # Gluster does not list the brick for a moment while the commit puts it in.
-        return Halt(
-            words=f"{name} is not in volume {record.volume}: somebody else has taken it out",
-            hint=f"look at `gluster volume info`, correct it by hand, {rules_guards.AGAIN}",
-            look_again=True,
-        )
+        words = f"{name} is not in volume {record.volume}: somebody else has taken it out"
+        return halting(words, "look at `gluster volume info`, correct it by hand", look_again=True)
     if record.state is _S.TAKING_BACK:
         return _taking_back(record, seen, brick)
     if wish.take_back:
         return _take_back(record, seen, brick)
-    place = (seen.places or {}).get(name)
+    place = seen.place(name)
     if record.state in model.IN_STATES:
         return _in_again(record, seen, brick, place)
     if brick.online is None:
-        return Halt(
-            words=f"whether brick {name} is up, Gluster does not tell",
-            hint=f"see that glusterd runs on {rules_guards.host_of(name)}, {rules_guards.AGAIN}",
-            look_again=True,
-        )
+        words, remedy = f"whether brick {name} is up is not known", f"see that glusterd runs on {brick.host}"
+        return halting(words, remedy, look_again=True)
     if record.state in (_S.PREPARED, _S.ADDING):
         return _put_in(record, seen, wish, brick, place)
     if record.state in model.REVERSIBLE_STATES and brick.online and _is_another(record, place):
-        return _ADD_SEEN
+        return _act(_A.ADD, seen_done=True)
     if record.state is _S.RESETTING and not brick.online:
-        return _RESET_SEEN
+        return _act(_A.RESET, seen_done=True)
     if record.state in (_S.OFFLINE, _S.PREPARING) and not brick.online:
-        return _unless_refused(_PREPARE, record, seen, wish)
-    return _unless_refused(_RESET, record, seen, wish)
+        return _unless_refused(_A.PREPARE, record, seen, wish)
+    return _unless_refused(_A.RESET, record, seen, wish)
 
 
 def healed(record: model.AdditionRecord, state: VolumeState) -> bool:
@@ -87,7 +97,7 @@ def healed(record: model.AdditionRecord, state: VolumeState) -> bool:
 
 
 def _unless_refused(
-    act: model.AdditionAct,
+    step: model.AdditionStep,
     record: model.AdditionRecord,
     seen: model.AdditionSeen,
     wish: model.Wish,
@@ -95,43 +105,39 @@ def _unless_refused(
     prepared: bool = False,
 ) -> model.Step:
     problems = problems_before(record, seen, wish, prepared=prepared)
-    return rules_guards.against(record, problems) if problems else act
+    return rules_guards.against(record, problems) if problems else _act(step)
 
 
 def _put_in(
-    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, brick: Brick, place: model.NewPlace | None
+    record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish, brick: Brick, place: model.NewPlace
 ) -> model.Step:
-    if place is None or place.unread:
-        why = "it was not looked at" if place is None else place.unread
-        return Halt(
-            words=f"what lies at {brick.name} is not known: {why}",
-            hint=f"see that {brick.host} is reached, {rules_guards.AGAIN}",
-            look_again=True,
-        )
+    if place.unread:
+        words = f"what lies at {brick.name} is not known: {place.unread}"
+        return halting(words, f"see that {brick.host} is reached", look_again=True)
     new = _is_new(record, place)
-    if brick.online:
+    if brick.online and not new:
         # The old disk was mounted again, so the brick serves its old content: nothing was put in.
-        return _ADD_SEEN if new else _unless_refused(_RESET, record, seen, wish)
-    if new and place.volume_id and place.entries:
-        # It was healed from the other copies before, and is down again.
-        return _ADD_SEEN
+        return _unless_refused(_A.RESET, record, seen, wish)
+    if brick.online or (new and place.volume_id and place.entries):
+        # If it is down, it was healed from the other copies before.
+        return _act(_A.ADD, seen_done=True)
     if any(rules_guards.place_problems(record, seen, wish)):
         # The place was right before. After a reboot the hooks may mount it again.
-        return _RESET_SEEN if record.state is _S.ADDING else _PREPARE
-    return _unless_refused(_ADD, record, seen, wish)
+        return _act(_A.RESET, seen_done=True) if record.state is _S.ADDING else _act(_A.PREPARE)
+    return _unless_refused(_A.ADD, record, seen, wish)
 
 
 def _in_again(
-    record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick, place: model.NewPlace | None
+    record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick, place: model.NewPlace
 ) -> model.Step:
-    if place is not None and not place.unread and not _is_new(record, place):
-        mount = place.mount or "/"
-        return Halt(
-            words=f"{record.shown_bricks} lies on another file system ({rules_guards.host_of(place.name)}:{mount}) than the one that was put in",
-            hint="what lies there is not known to be whole. End the brick's process, mount the file system that was put in, "
-            f"start the brick (`gluster volume start {record.volume} force`), {rules_guards.AGAIN}",
+    if not place.unread and not _is_new(record, place):
+        where = f"{brick.host}:{place.mount or '/'}"
+        return halting(
+            f"{record.shown_bricks} lies on another file system ({where}) than the one that was put in",
+            "what lies there is not known to be whole. End the brick's process, mount the file system that was put in, "
+            f"start the brick (`gluster volume start {record.volume} force`)",
         )
-    return _HEALED if brick.online and healed(record, seen.state) else _HEAL
+    return _act(_A.HEAL, seen_done=bool(brick.online) and healed(record, seen.state))
 
 
 def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
@@ -139,10 +145,10 @@ def _is_new(record: model.AdditionRecord, place: model.NewPlace) -> bool:
     return place.own and place.filesystem_id == (record.notes.filesystem_id or "")
 
 
-def _is_another(record: model.AdditionRecord, place: model.NewPlace | None) -> bool:
+def _is_another(record: model.AdditionRecord, place: model.NewPlace) -> bool:
     """Return whether an admin has mounted a file system other than the previous one."""
     before = record.notes.filesystem_before
-    return bool(before and place is not None and place.own and place.filesystem_id not in ("", before))
+    return bool(before and place.own and place.filesystem_id not in ("", before))
 
 
 def _take_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
@@ -159,22 +165,19 @@ def _take_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Br
 
 def _serve_again(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
     if reason := _gone(record, seen, brick):
-        return Halt(
-            words=f"{brick.name} cannot serve again what it held: {reason}",
-            hint="mount its old file system there, then run the same command again; or continue with a new one, without --take-back",
-        )
-    return _SERVED_AGAIN if brick.online else _SERVE_AGAIN
+        words = f"{brick.name} cannot serve again what it held: {reason}"
+        return halting(words, "mount its old file system there (or continue with a new one, without --take-back)")
+    return _act(_A.TAKE_BACK, seen_done=bool(brick.online))
 
 
 def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> str:
     """Return why the brick's old content is not there; empty if it is."""
-    place = (seen.places or {}).get(brick.name)
-    if place is None or place.unread:
-        return "what lies there is not known" + (f" ({place.unread})" if place is not None else "")
-    volume_id = seen.state.volume_id.replace("-", "")
+    place = seen.place(brick.name)
+    if place.unread:
+        return f"what lies there is not known ({place.unread})"
     if not place.own:
         return f"no file system is mounted at {rules_guards.path_of(brick.name)}"
-    if place.volume_id != volume_id or not place.has_gluster_directory:
+    if place.volume_id != seen.state.volume_id.replace("-", "") or not place.has_gluster_directory:
         return "what is mounted there is no brick of this volume"
     if _is_another(record, place):
         return "another file system is mounted there than before"
@@ -184,141 +187,82 @@ def _gone(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) 
 def _taking_back(record: model.AdditionRecord, seen: model.AdditionSeen, brick: Brick) -> model.Step:
     if not brick.online:
         return _serve_again(record, seen, brick)
-    return _END_BACK if healed(record, seen.state) else _HEAL_BACK
+    step, result = (_A.FINISH, _S.TAKEN_BACK) if healed(record, seen.state) else (_A.HEAL, _S.TAKING_BACK)
+    return model.AdditionAct(step=step, intent=_S.TAKING_BACK, result=result)
 
 
-# Fix-layout and rebalance after an addition: started once, watched until they end.
+# Fix-layout and rebalance after an addition: started once, watched until they end. A full rebalance fixes every layout
+# too. A rebalance is not satisfied by a task that only fixes layouts.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
-    """A task: the act that begins it, and the state after it has ended. A full rebalance fixes every layout too. A
-    rebalance is not satisfied by a task that only fixes layouts.
-    """
-
-    begin: model.AdditionAct
-    result: model.AdditionState
-    words: str
-
-    @property
-    def done(self) -> model.AdditionAct:
-        begin = self.begin
-        return model.AdditionAct(step=begin.step, intent=begin.intent, result=self.result, seen_done=True)
-
-    @property
-    def moves_files(self) -> bool:
-        return self.begin.step is _A.BALANCE
+_TASKS = {_S.LAYOUT: (_A.LAY_OUT, _S.LAID_OUT, "fix-layout"), _S.BALANCING: (_A.BALANCE, _S.BALANCED, "rebalance")}
+"""By the state in which it runs: the step that begins a task, the state after it has ended, and its name."""
 
 
-_LAYOUT = Watching(
-    begin=model.AdditionAct(step=_A.LAY_OUT, intent=_S.LAYOUT, result=_S.LAYOUT), result=_S.LAID_OUT, words="fix-layout"
-)
-_BALANCE = Watching(
-    begin=model.AdditionAct(step=_A.BALANCE, intent=_S.BALANCING, result=_S.BALANCING),
-    result=_S.BALANCED,
-    words="rebalance",
-)
+def _begin(running: model.AdditionState, **facts: Any) -> model.AdditionAct:  # noqa: ANN401 - the fields of an act
+    return model.AdditionAct(step=_TASKS[running][0], intent=running, result=running, **facts)
 
 
 def watched(
-    record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching, *, anew: bool = False
+    record: model.AdditionRecord, seen: model.AdditionSeen, running: model.AdditionState, *, anew: bool = False
 ) -> model.Step:
-    """Begin, watch or end the task. With `anew`, a listed task counts as an earlier one, and nothing begins while it
-    runs.
+    """Begin, watch or end the task of the state `running`. With `anew`, a listed task counts as an earlier one, and
+    nothing begins while it runs.
     """
+    notes, name = record.notes, _TASKS[running][2]
     if missing := parts_missing(seen.state):
-        return Halt(
-            words=f"whether the {what.words} of volume {record.volume} still runs is not known: not every host answers",
-            reasons=missing,
-            hint=f"bring glusterd and the bricks up on every host, {rules_guards.AGAIN}",
-            look_again=True,
-        )
-    if halt := _drained(record, seen):
-        return halt
+        words = f"whether the {name} of volume {record.volume} still runs is not known: not every host answers"
+        return halting(words, "bring glusterd and the bricks up on every host", reasons=missing, look_again=True)
+    if busy := [one for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE]:
+        return _busy(record, busy[0].text)
     task = next((one for one in seen.tasks if one.kind is TaskKind.REBALANCE), None)
-    if anew:
-        return _after_others(record, task, what)
-    notes = record.notes
     if task is None:
-        if notes.task_id:
-            return give_up(f"the {what.words} was stopped by somebody else, or Gluster has forgotten it")
-        return replace(what.begin, task_before="")
-    if task.id == notes.task_before:
-        return _after_others(record, task, what)
+        if notes.task_id and not anew:
+            return give_up(f"the {name} was stopped by somebody else, or Gluster has forgotten it")
+        return _begin(running, task_before="")
+    if anew or task.id == notes.task_before:
+        if not task.unfinished:
+            return _begin(running, task_before=task.id)
+        lost = f" (if its process has died, {rebalance_way_out(record.volume)})" if task.id == notes.task_id else ""
+        return _busy(record, f"{task.text}: {task.id}{lost}")
     if task.id != notes.task_id:
-        return replace(what.begin, seen_done=True, task_id=task.id)
-    return _own(record, seen, what, task)
+        return _begin(running, seen_done=True, task_id=task.id)
+    return _own(record, seen, running, task)
 
 
-def give_up(reason: str) -> model.AdditionAct:
-    """Record why an admin must act."""
-    return model.AdditionAct(
-        step=model.AdditionStep.GIVE_UP,
-        intent=model.AdditionState.FAILED,
-        result=model.AdditionState.FAILED,
-        reason=reason,
-    )
-
-
-def _after_others(record: model.AdditionRecord, task: VolumeTask | None, what: Watching) -> model.Step:
-    """Begin the task if no other task runs."""
-    if task is not None and task.unfinished:
-        at_work = f"{task.name} ({task.status.value}) is at work already: {task.id}"
-        own = (
-            f"; where it has ended without a word, {rebalance_way_out(record.volume)}"
-            if task.id == record.notes.task_id
-            else ""
-        )
-        return _busy(record, at_work + own)
-    return replace(what.begin, task_before="" if task is None else task.id)
-
-
-def _own(record: model.AdditionRecord, seen: model.AdditionSeen, what: Watching, task: VolumeTask) -> model.Step:
-    progress = seen.progress
+def _own(
+    record: model.AdditionRecord, seen: model.AdditionSeen, running: model.AdditionState, task: VolumeTask
+) -> model.Step:
+    progress, (step, result, name) = seen.progress, _TASKS[running]
     if progress is None or progress.task_id != task.id or not progress.counters:
-        return Halt(
-            words=f"how far the {what.words} of volume {record.volume} is, Gluster does not tell",
-            hint=f"see `gluster volume rebalance {record.volume} status`, {rules_guards.AGAIN}",
-            look_again=True,
-        )
+        words, remedy = f"the progress of the {name} of volume {record.volume} is not known", "check"
+        return halting(words, f"{remedy} `gluster volume rebalance {record.volume} status`", look_again=True)
     if progress.moving:
         if seen.stalled:
-            return give_up(f"the {what.words} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
-        return model.AdditionAct(step=model.AdditionStep.WATCH, intent=record.state, result=record.state)
-    if problems := tuple(_failures(progress, what)):
-        return give_up(f"{what.words}: {'; '.join(problems)}")
-    if what.moves_files and any(one.fix_layout for one in progress.counters):
-        return replace(what.begin, task_before=task.id)
-    return what.done
+            return give_up(f"the {name} stands still: {seen.stalled}; {rebalance_way_out(record.volume)}")
+        return model.AdditionAct(step=_A.WATCH, intent=record.state, result=record.state)
+    if problems := tuple(_failures(progress, moves_files=running is _S.BALANCING)):
+        return give_up(f"{name}: {'; '.join(problems)}")
+    if running is _S.BALANCING and any(one.fix_layout for one in progress.counters):
+        return _begin(running, task_before=task.id)
+    return model.AdditionAct(step=step, intent=running, result=result, seen_done=True)
 
 
-def _failures(progress: TaskProgress, what: Watching) -> Iterator[str]:
+def _failures(progress: TaskProgress, *, moves_files: bool) -> Iterator[str]:
     """Skipped files are not failures: Gluster leaves hard links, and files whose move would not improve the balance. A
     few failed moves do not count either. Such files stay where they are found, and some moves always fail while users
     work.
     """
     broken = [one for one in progress.counters if one.status is not TaskStatus.COMPLETED]
     yield from (f"on {one.host} it is {one.status.value}" for one in broken)
-    few = what.moves_files and not broken and are_few(progress.failures, moved_files=progress.files)
+    few = moves_files and not broken and are_few(progress.failures, moved_files=progress.files)
     if progress.failures and not few:
         yield f"{several(progress.failures, 'file')} could not be moved (failures): they are where they were"
 
 
-def _drained(record: model.AdditionRecord, seen: model.AdditionSeen) -> Halt | None:
-    other = next((one for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE), None)
-    if other is None:
-        return None
-    of = f" of {', '.join(other.bricks)}" if other.bricks else ""
-    return _busy(record, f"{other.name} ({other.status.value}){of} is not over")
-
-
 def _busy(record: model.AdditionRecord, reason: str) -> Halt:
-    return Halt(
-        words=f"{record.shown_bricks} is in the volume, and something else moves files or waits for a commit",
-        reasons=(reason,),
-        hint=f"when that has ended, {rules_guards.AGAIN.removeprefix('then ')}",
-        look_again=True,
-    )
+    words = f"{record.shown_bricks} is in the volume, and something else moves files or waits for a commit"
+    return halting(words, "wait until that has ended", reasons=(reason,), look_again=True)
 
 
 # The next step.
@@ -340,8 +284,6 @@ _TAKEN_OUT = "it is not in the volume any more: somebody else has taken it out"
 GROWN_SHARE = 0.8
 """Share of the bricks' size that must appear: a file system reserves some of its device."""
 
-_HAND_OVER = model.AdditionAct(step=_A.HAND_OVER, intent=_S.HANDING, result=_S.SEEN)
-
 
 def next_step(
     record: model.AdditionRecord, seen: model.AdditionSeen | None, wish: model.Wish, *, begins: bool = False
@@ -357,29 +299,25 @@ def next_step(
     if state in (_S.SEEN, _S.BALANCED, _S.HEALED):
         return _finish(state)
     if state is _S.FAILED and not begins:
-        return Halt(
-            words=f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}",
-            hint=f"put that right, {rules_guards.AGAIN}",
-        )
+        words = f"the addition of {record.shown_bricks} has failed: {record.failure or 'no reason was recorded'}"
+        return halting(words, "put that right")
     if seen is None:
-        return _unknown(record)
-    if halt := _elsewhere(record, seen.state):
+        return volume_unknown(record)
+    if halt := wrong_volume(record, seen.state, started=record.side is model.AdditionSide.SOURCE):
         return halt
     if record.side is model.AdditionSide.TARGET:
         return _to_target(record, seen)
     if record.in_place:
         return next_in_place(record, seen, wish)
-    inside = _inside(record, seen)
-    if inside is None:
-        return Halt(
-            words=f"some of {record.shown_bricks} are in the volume and some are not: somebody else has changed it",
-            hint=f"look at `gluster volume info`, correct it by hand, {rules_guards.AGAIN}",
-        )
+    bricks = bricks_seen(record, seen.state)
+    inside = bricks is Bricks.IN
+    if bricks is Bricks.SOME or (inside and any(one.name == record.instead_of for one in seen.state.bricks)):
+        return only_some(record)
     if state is _S.FAILED and inside:
-        return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
+        return _after_addition(record, seen)
     if state in model.IN_STATES:
         return _in_the_volume(record, seen, wish) if inside else give_up(_TAKEN_OUT)
-    return _ADD_SEEN if inside else _before(record, seen, wish)
+    return _act(_A.ADD, seen_done=True) if inside else _before(record, seen, wish)
 
 
 def grown(
@@ -425,83 +363,46 @@ def problems_before(
     return tuple(dict.fromkeys(found))
 
 
-def _unknown(record: model.AdditionRecord) -> Halt:
-    return Halt(
-        words=f"the state of volume {record.volume} is not known",
-        hint=f"see `gluster volume status`, and that glusterd runs, {rules_guards.AGAIN}",
-        look_again=True,
-    )
-
-
-def _elsewhere(record: model.AdditionRecord, state: VolumeState) -> Halt | None:
-    if (state.volume, state.volume_id) != (record.volume, record.volume_id):
-        return Halt(
-            words=f"volume {state.volume} is another one than the addition was begun on (its id is {state.volume_id})",
-            hint="look at [source] volume in site.toml, and at which cluster the gluster command asks",
-        )
-    if not state.started and record.side is model.AdditionSide.SOURCE:
-        return Halt(
-            words=f"volume {record.volume} is not started", hint=f"start it, {rules_guards.AGAIN}", look_again=True
-        )
-    return None
-
-
-def _inside(record: model.AdditionRecord, seen: model.AdditionSeen) -> bool | None:
-    """Return whether the bricks are in the volume; None if only some are."""
-    names = {brick.name for brick in seen.state.bricks}
-    inside = names.intersection(record.bricks)
-    if not inside:
-        return False
-    if record.instead_of in names:
-        return None
-    return True if inside == set(record.bricks) else None
-
-
 def _before(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     # The place was right when it was prepared. After a reboot the hooks may mount it again.
     if record.state in (_S.PLANNED, _S.PREPARING, _S.FAILED) or (
         record.state is _S.PREPARED and any(rules_guards.place_problems(record, seen, wish))
     ):
-        return _unless_refused(_PREPARE, record, seen, wish)
-    return _unless_refused(_ADD, record, seen, wish, prepared=True)
+        return _unless_refused(_A.PREPARE, record, seen, wish)
+    return _unless_refused(_A.ADD, record, seen, wish, prepared=True)
 
 
 def _to_target(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
     if problems := tuple(rules_guards.target_problems(record, seen)):
         return rules_guards.against(record, problems)
     if record.state in (_S.PLANNED, _S.PREPARING):
-        return _PREPARE
+        return _act(_A.PREPARE)
     # The hooks are called again after a crash: growth meanwhile does not prove that they had finished.
-    return _HAND_OVER
+    return _act(_A.HAND_OVER)
 
 
 def _in_the_volume(record: model.AdditionRecord, seen: model.AdditionSeen, wish: model.Wish) -> model.Step:
     leaving = remove_brick_of(seen.tasks, record.bricks)
     if leaving is not None:
-        return Halt(
-            words=f"somebody drains {', '.join(leaving.bricks)} again",
-            hint=f"finish or stop that drain (`migrator brick list`), {rules_guards.AGAIN}",
-            look_again=True,
-        )
-    if record.state is _S.ADDED:
-        return _heal(record, seen) if record.instead_of else watched(record, seen, _LAYOUT, anew=True)
-    if record.state is _S.HEALING:
-        return _heal(record, seen)
+        words = f"somebody drains {', '.join(leaving.bricks)} again"
+        return halting(words, "finish or stop that drain (`migrator brick list`)", look_again=True)
+    if record.state in (_S.ADDED, _S.HEALING):
+        return _after_addition(record, seen)
     if record.state is _S.LAYOUT:
-        return watched(record, seen, _LAYOUT)
+        return watched(record, seen, _S.LAYOUT)
     if not wish.rebalance:
         task = next((one for one in seen.tasks if one.id == record.notes.task_id), None)
         if task is not None and task.unfinished:
-            return Halt(
-                words=f"a rebalance is in progress, and none is wanted: {task.id}",
-                hint=f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end, {rules_guards.AGAIN}",
-            )
+            remedy = f"stop it with `gluster volume rebalance {record.volume} stop`, or wait for its end"
+            return halting(f"a rebalance is in progress, and none is wanted: {task.id}", remedy)
         return _finish(record.state)
-    return watched(record, seen, _BALANCE, anew=record.state is _S.LAID_OUT)
+    return watched(record, seen, _S.BALANCING, anew=record.state is _S.LAID_OUT)
 
 
-def _heal(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
-    return _HEALED if healed(record, seen.state) else _HEAL
+def _after_addition(record: model.AdditionRecord, seen: model.AdditionSeen) -> model.Step:
+    if record.instead_of:
+        return _act(_A.HEAL, seen_done=healed(record, seen.state))
+    return watched(record, seen, _S.LAYOUT, anew=True)
 
 
 def _finish(state: model.AdditionState) -> model.AdditionAct:

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from migrator.bricks.add.model import AdditionRecord, AdditionSeen, AdditionSide, AdditionState, NewPlace, Wish
-from migrator.bricks.drain.rules_preflight import condition_problems
+from migrator.bricks.drain.rules import halting
+from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.core.units import format_size, several
 from migrator.gluster.model import Brick, VolumeState
 from migrator.gluster.rules import disk_problems, is_on, subvolumes, version_problems
@@ -15,16 +16,10 @@ from migrator.scan.rules import strange_problems
 # Messages about additions.
 
 
-AGAIN = "then run the same command again: it resumes"
-
-
 def against(record: AdditionRecord, problems: Sequence[str]) -> Halt:
     """Halt with the preflight checks that failed."""
-    return Halt(
-        words=f"{record.shown_bricks} cannot be added: {several(len(problems), 'preflight check')} failed",
-        reasons=tuple(problems),
-        hint=f"solve that, {AGAIN}",
-    )
+    words = f"{record.shown_bricks} cannot be added: {several(len(problems), 'preflight check')} failed"
+    return halting(words, "solve that", reasons=tuple(problems))
 
 
 def finished_words(record: AdditionRecord) -> str:
@@ -78,13 +73,9 @@ SMALLEST_SHARE = 0.8
 
 def place_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
     """Yield the problems of the places of the new bricks."""
-    if seen.places is None:
-        yield "what lies where the bricks are to be is not known"
-        return
-    for name in record.bricks:
-        place = seen.places.get(name)
-        if place is None or place.unread:
-            yield f"what lies at {name} is not known: {'it was not looked at' if place is None else place.unread}"
+    for place in map(seen.place, record.bricks):
+        if place.unread:
+            yield f"what lies at {place.name} is not known: {place.unread}"
             continue
         yield from _place(place, record, seen)
         if not wish.accept_unlike:
@@ -207,14 +198,7 @@ _TWO = 2
 def health_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
     """Yield the reasons why the volume is not healthy, and the tasks that move files."""
     yield from condition_problems(seen.state, instead_of=record.instead_of)
-    for task in seen.tasks:
-        if task.unfinished:
-            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
-            yield f"{task.name} ({task.status.value}){of} is not over: wait for its end, commit it or stop it"
-    yield from (f"a drain of {name} has not ended: see `migrator brick list`" for name in seen.drains)
-    yield from (
-        f"the addition of {name} has not come to its end: give that command again first" for name in seen.additions
-    )
+    yield from other_work(seen.tasks, seen.drains, seen.additions)
 
 
 def before_problems(record: AdditionRecord, seen: AdditionSeen, wish: Wish) -> Iterator[str]:
@@ -290,10 +274,10 @@ def swap_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]:
 
 def _without(away: str, state: VolumeState, members: Sequence[Brick], seen: AdditionSeen) -> Iterator[str]:
     """Yield the reasons why a set cannot be without one of its bricks for a while, or cannot fill it again."""
-    place = (seen.places or {}).get(away)
-    if any(brick.name == away and brick.online for brick in members) and (place is None or place.unread):
-        yield f"what lies at {away} is not known: {'it was not looked at' if place is None else place.unread}"
-    if place is not None and place.own and place.mount == path_of(away):
+    place = seen.place(away)
+    if any(brick.name == away and brick.online for brick in members) and place.unread:
+        yield f"what lies at {away} is not known: {place.unread}"
+    if place.own and place.mount == path_of(away):
         yield (
             f"{away} is a mount point itself, which Gluster takes into its own place by force alone: add a brick in a directory "
             f"of another file system with `--instead-of {away}`"
@@ -346,14 +330,13 @@ def target_problems(record: AdditionRecord, seen: AdditionSeen) -> Iterator[str]
     if record.instead_of is not None:
         yield "--instead-of is for bricks of the source"
     yield from _foreign(record, seen)
-    for name in record.bricks:
-        place = (seen.places or {}).get(name)
-        if place is not None and place.served_by:
-            yield f"a brick process serves {name} still (pid {place.served_by[0]})"
+    for place in map(seen.place, record.bricks):
+        if place.served_by:
+            yield f"a brick process serves {place.name} still (pid {place.served_by[0]})"
     if record.state is not AdditionState.HANDING:
         # The hook may have unmounted it before.
         yield from disk_problems(seen.disks)
-    yield from (f"{name} is being given to the target too: give that command again first" for name in seen.additions)
+    yield from other_work(additions=seen.additions)
     before = record.notes.room_before or seen.target
     if before is None or (before.total_bytes is None and before.storage_targets is None):
         yield "how large the target is, is not known: see `migrator doctor`"

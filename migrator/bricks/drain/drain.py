@@ -100,7 +100,7 @@ async def stop_drain(request: model.DrainRequest, world: DrainWorld) -> model.Dr
     """
     asked, site = await _asked(request, world), world.ledger.site.required()
     known = asked.known
-    drained = {name for task in asked.seen.tasks or () if task.unfinished for name in task.bricks}
+    drained = {name for task in asked.seen.tasks if task.unfinished for name in task.bricks}
     if known is None or (known.state is model.DrainState.STOPPED and drained & set(asked.bricks)):
         raise UsageError(
             f"no drain of {', '.join(asked.bricks)} is in progress that this program began",

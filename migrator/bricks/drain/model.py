@@ -406,7 +406,7 @@ class DrainSeen:
     """
 
     state: VolumeState | None
-    tasks: tuple[VolumeTask, ...] | None
+    tasks: tuple[VolumeTask, ...] = ()
     progress: TaskProgress | None = None
     layout: TaskProgress | None = None
     preflight: tuple[str, ...] | None = None

@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import Any
 
 from migrator.bricks.drain import model
+from migrator.bricks.model import BrickOperation
 from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import format_duration, several
@@ -17,7 +18,6 @@ from migrator.operations.model import Finished, Halt
 
 
 _S, _D = model.DrainState, model.DrainStep
-_AGAIN = "then run the same command again"
 _MOST_CAUSES = 3
 _TASK_MATTERS = frozenset(
     {_S.STARTED, _S.DRAINING, _S.DRAINED, _S.AUDITING, _S.AUDITED, _S.COMMITTING, _S.STOPPING, _S.STARTING}
@@ -25,59 +25,75 @@ _TASK_MATTERS = frozenset(
 
 
 class Bricks(Enum):
-    """The place of a drain's bricks: in the volume, out of it, or only some of them in it."""
+    """The place of an operation's bricks: in the volume, out of it, or only some of them in it."""
 
     IN = auto()
     OUT = auto()
     SOME = auto()
 
 
-def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None:
-    """Return why this snapshot proves nothing; None if it has all required facts."""
-    state = seen.state
-    if state is None or seen.tasks is None:
-        words = f"the state of volume {record.volume} is not known"
-        hint = f"check `gluster volume status`, and that glusterd runs, {_AGAIN}"
-        return Halt(words=words, hint=hint, look_again=True)
+def halting(words: str, remedy: str, *, reasons: tuple[str, ...] = (), look_again: bool = False) -> Halt:
+    """Halt until the admin has applied the remedy."""
+    return Halt(words=words, hint=f"{remedy}, then run the same command again", reasons=reasons, look_again=look_again)
+
+
+def volume_unknown(record: BrickOperation[Any, Any]) -> Halt:
+    """Halt because glusterd does not report the volume."""
+    words = f"the state of volume {record.volume} is not known"
+    return halting(words, "check `gluster volume status`, and that glusterd runs", look_again=True)
+
+
+def wrong_volume(record: BrickOperation[Any, Any], state: VolumeState, *, started: bool = True) -> Halt | None:
+    """Return why an operation must not go on in this volume; None if it may. `started`: it must be started."""
     if (state.volume, state.volume_id) != (record.volume, record.volume_id):
-        return Halt(
-            words=f"volume {state.volume} is not the one that the drain was begun on (its id is {state.volume_id})",
-            hint="check [source] volume in site.toml, and which cluster the gluster command asks",
+        words = (
+            f"volume {state.volume} is not the one that the {record.kind} was begun on (its id is {state.volume_id})"
         )
-    if not state.started:
-        return Halt(words=f"volume {record.volume} is not started", hint=f"start it, {_AGAIN}", look_again=True)
-    if record.state in _TASK_MATTERS and own_task(record, seen) is None and state.peers_down != ():
-        gone = "not known which" if state.peers_down is None else ", ".join(state.peers_down)
-        return Halt(
-            words=f"the state of the drain of {record.shown_bricks} is not known: hosts are missing ({gone})",
-            hint=f"bring glusterd up on every host, {_AGAIN}",
-            look_again=True,
-        )
+        return Halt(words=words, hint="check [source] volume in site.toml, and which cluster the gluster command asks")
+    if started and not state.started:
+        return halting(f"volume {record.volume} is not started", "start it", look_again=True)
     return None
 
 
-def bricks_seen(record: model.DrainRecord, seen: model.DrainSeen) -> Bricks:
+def cannot_tell(record: model.DrainRecord, seen: model.DrainSeen) -> Halt | None:
+    """Return why this snapshot proves nothing; None if it has all required facts."""
+    state = seen.state
+    if state is None:
+        return volume_unknown(record)
+    if halt := wrong_volume(record, state):
+        return halt
+    if record.state in _TASK_MATTERS and own_task(record, seen) is None and state.peers_down != ():
+        gone = "not known which" if state.peers_down is None else ", ".join(state.peers_down)
+        words = f"the state of the drain of {record.shown_bricks} is not known: hosts are missing ({gone})"
+        return halting(words, "bring glusterd up on every host", look_again=True)
+    return None
+
+
+def bricks_seen(record: BrickOperation[Any, Any], state: VolumeState | None) -> Bricks:
     """Return where the bricks are, by the volume's own list. The state must be known."""
-    names = {brick.name for brick in seen.state.bricks} if seen.state is not None else set()
-    inside = names.intersection(record.bricks)
+    inside = {brick.name for brick in state.bricks if brick.name in record.bricks} if state is not None else set()
     if not inside:
         return Bricks.OUT
     return Bricks.IN if inside == set(record.bricks) else Bricks.SOME
 
 
+def only_some(record: BrickOperation[Any, Any]) -> Halt:
+    """Halt because only some of the bricks are in the volume."""
+    words = f"only some of {record.shown_bricks} are in the volume: it was changed outside of this program"
+    return halting(words, "look at `gluster volume info`, put the set right by hand")
+
+
 def own_task(record: model.DrainRecord, seen: model.DrainSeen) -> VolumeTask | None:
     """Return the remove-brick task of any of these bricks, whether or not this program began it."""
-    return remove_brick_of(seen.tasks or (), record.bricks)
+    return remove_brick_of(seen.tasks, record.bricks)
 
 
 def another_drain(record: model.DrainRecord, task: VolumeTask) -> Halt | None:
     """Return a halt if the drain that Gluster shows includes other bricks too."""
     if set(task.bricks) == set(record.bricks):
         return None
-    return Halt(
-        words=f"a drain of {', '.join(task.bricks)} together is in progress, and not of {record.shown_bricks} alone",
-        hint=f"finish or stop that drain by hand, {_AGAIN}",
-    )
+    words = f"a drain of {', '.join(task.bricks)} together is in progress, and not of {record.shown_bricks} alone"
+    return halting(words, "finish or stop that drain by hand")
 
 
 @collected
@@ -338,7 +354,7 @@ def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand
     finished = Finished(state=state, words=f"{record.bricks_are} {_OUT_WORDS[state]}")
     if state is _S.HANDED_OVER:
         return finished
-    inside = seen.state is not None and bricks_seen(record, seen) is not Bricks.OUT
+    inside = bricks_seen(record, seen.state) is not Bricks.OUT
     if inside and state is not _S.HANDING_OVER:
         return Halt(
             words=f"{record.bricks_are} in the volume again, added outside of this program",
@@ -347,11 +363,7 @@ def _out_of_the_volume(record: model.DrainRecord, seen: model.DrainSeen, *, hand
     if not hand_over:
         return finished
     if seen.state is None:
-        return Halt(
-            words=f"whether {record.bricks_are} in the volume again is not known",
-            hint=f"check that glusterd runs, {_AGAIN}",
-            look_again=True,
-        )
+        return volume_unknown(record)
     if state in (_S.WIPED, _S.HANDING_OVER):
         # A brick that is added back to its own volume has been handed over once it is there.
         return _act(_D.HAND_OVER, seen_done=inside)
@@ -366,13 +378,11 @@ def _wipe(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         return _act(_D.WIPE, seen_done=True)
     for name, place in found.items():
         if place is model.PlaceSeen.UNKNOWN:
-            hint = f"check that its host can be reached (`migrator doctor`), {_AGAIN}"
-            return Halt(words=f"what lies at {name} cannot be seen", hint=hint, look_again=True)
+            remedy = "check that its host can be reached (`migrator doctor`)"
+            return halting(f"what lies at {name} cannot be seen", remedy, look_again=True)
         if place is model.PlaceSeen.OTHER or (place is model.PlaceSeen.UNMOUNTED and record.state is _S.COMMITTED):
-            return Halt(
-                words=f"no brick of this volume is mounted at {name} (found: {place.value})",
-                hint=f"find out what it is; mount the brick there, or make a new file system by hand, {_AGAIN}",
-            )
+            words = f"no brick of this volume is mounted at {name} (found: {place.value})"
+            return halting(words, "find out what it is; mount the brick there, or make a new file system by hand")
     if model.PlaceSeen.BRICK in found.values():
         audit = audit_since(record, seen, _S.COMMITTED)
         if audit is None:
@@ -400,10 +410,8 @@ def _stopping(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if halt := another_drain(record, task):
         return halt
     if task.id not in (record.notes.task_id, record.notes.task_before):
-        return Halt(
-            words=f"another drain of {record.shown_bricks} was begun outside of this program, while this one was stopped",
-            hint=f"stop it by hand (`gluster volume remove-brick ... stop`), {_AGAIN}",
-        )
+        words = f"another drain of {record.shown_bricks} was begun outside of this program, while this one was stopped"
+        return halting(words, "stop it by hand (`gluster volume remove-brick ... stop`)")
     return _stop(task, record.failure)
 
 
@@ -418,18 +426,9 @@ def _settling(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     ):
         return _act(_D.SETTLE, seen_done=True)
     # A fix-layout cannot run beside any remove-brick.
-    others = tuple(
-        f"{task.name} ({task.status.value}) of {', '.join(task.bricks)}"
-        for task in seen.tasks or ()
-        if task.unfinished and task.kind is not TaskKind.REBALANCE
-    )
-    if others:
-        return Halt(
-            words="the layout of directories cannot be repaired yet: another task moves files or waits for a commit",
-            reasons=others,
-            hint="when that has ended, run the same command again",
-            look_again=True,
-        )
+    if others := tuple(one.text for one in seen.tasks if one.unfinished and one.kind is not TaskKind.REBALANCE):
+        words = "the layout of directories cannot be repaired yet: another task moves files or waits for a commit"
+        return halting(words, "wait until that has ended", reasons=others, look_again=True)
     return _act(_D.SETTLE)
 
 
@@ -445,11 +444,7 @@ def _restore(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step | N
     if not record.notes.options:
         return None
     if seen.state is None:
-        return Halt(
-            words=f"whether options of volume {record.volume} must be restored is not known",
-            hint=f"check that glusterd runs, {_AGAIN}",
-            look_again=True,
-        )
+        return volume_unknown(record)
     return _in_place(_D.RESTORE, record) if options_to_restore(record, seen.state) else None
 
 
@@ -488,14 +483,11 @@ def next_step(record: model.DrainRecord, seen: model.DrainSeen, *, hand_over: bo
         return _restore(record, seen) or _out_of_the_volume(record, seen, hand_over=hand_over)
     if halt := cannot_tell(record, seen):
         return halt
-    bricks = bricks_seen(record, seen)
+    bricks = bricks_seen(record, seen.state)
     if state is _S.SETTLING:
         return _settling(record, seen)
     if bricks is Bricks.SOME:
-        return Halt(
-            words=f"only some of {record.shown_bricks} are in the volume: it was changed outside of this program",
-            hint=f"look at `gluster volume info`, put the set right by hand, {_AGAIN}",
-        )
+        return only_some(record)
     if state in model.UNTOUCHED_STATES:
         return _act(_D.CHECK) if state is _S.PLANNED and bricks is Bricks.IN else _start(record, seen)
     if bricks is Bricks.OUT:
@@ -523,7 +515,7 @@ def begin_again(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     If Gluster moved everything without a failure, the bricks are audited again first. If files are left, or the task
     has failed, the task is ended and restarted.
     """
-    if record.state is not _S.FAILED or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:
+    if record.state is not _S.FAILED or cannot_tell(record, seen) or bricks_seen(record, seen.state) is not Bricks.IN:
         return next_step(record, seen)
     task = own_task(record, seen)
     if task is None:
@@ -551,7 +543,7 @@ def begin_stop(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
             words=f"{record.bricks_are} out of the volume: a commit cannot be taken back",
             hint="to have it back, add it again, with a new file system",
         )
-    if taken_back(record.state) or cannot_tell(record, seen) or bricks_seen(record, seen) is not Bricks.IN:
+    if taken_back(record.state) or cannot_tell(record, seen) or bricks_seen(record, seen.state) is not Bricks.IN:
         return next_step(record, seen)
     task = own_task(record, seen)
     if task is not None and (halt := another_drain(record, task)):
@@ -595,11 +587,8 @@ def _start(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if seen.preflight is None:
         return Halt(words="the preflight checks were not made", hint="run the same command again", look_again=True)
     if seen.preflight:
-        return Halt(
-            words=f"cannot drain {record.shown_bricks} now: {several(len(seen.preflight), 'preflight check')} failed",
-            reasons=seen.preflight,
-            hint=f"put that right, {_AGAIN}",
-        )
+        words = f"cannot drain {record.shown_bricks} now: {several(len(seen.preflight), 'preflight check')} failed"
+        return halting(words, "put that right", reasons=seen.preflight)
     task = own_task(record, seen)
     return _act(_D.START, task_before=None if task is None else task.id)
 
@@ -643,12 +632,8 @@ def _under_way(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
         return _act(_D.WATCH)
     if silent or not counted or missing:
         help_words = way_out(record, silent) if silent else "bring glusterd and the bricks up on every host"
-        return Halt(
-            words=f"the progress of the drain of {record.shown_bricks} is not known",
-            reasons=missing,
-            hint=f"{help_words}, {_AGAIN}",
-            look_again=True,
-        )
+        words = f"the progress of the drain of {record.shown_bricks} is not known"
+        return halting(words, help_words, reasons=missing, look_again=True)
     if moves(seen):
         if seen.lost or seen.stalled:
             return _give_up(seen.lost or f"it stands still: {seen.stalled}")
@@ -674,8 +659,7 @@ def _moved(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
     if record.state is _S.AUDITING:
         return _act(_D.AUDIT, seen_done=True)
     if problems := commit_problems(record, seen):
-        words = f"{record.shown_bricks} may not be committed now"
-        return Halt(words=words, reasons=problems, hint=f"put that right, {_AGAIN}")
+        return halting(f"{record.shown_bricks} may not be committed now", "put that right", reasons=problems)
     return _act(_D.COMMIT)
 
 
@@ -709,9 +693,5 @@ def _taken_out(record: model.DrainRecord, seen: model.DrainSeen) -> model.Step:
 
 
 def _not_whole(record: model.DrainRecord, audit: model.AuditSeen) -> Halt:
-    return Halt(
-        words=f"the audit of {record.shown_bricks} is not complete",
-        reasons=audit_left(audit),
-        hint=f"check that every host can be reached (`migrator doctor`), {_AGAIN}",
-        look_again=True,
-    )
+    words, remedy = f"the audit of {record.shown_bricks} is not complete", "check every host with `migrator doctor`"
+    return halting(words, remedy, reasons=audit_left(audit), look_again=True)

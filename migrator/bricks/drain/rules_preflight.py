@@ -15,7 +15,7 @@ from migrator.core.collected import collected
 from migrator.core.paths import show
 from migrator.core.units import format_duration, format_size, several
 from migrator.cutover.model import SETTLED_STATES, CutoverRecord, CutoverState
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick, VolumeState, VolumeTask
 from migrator.gluster.rules import subvolumes, version_problems
 from migrator.scan.rules import strange_problems
 
@@ -124,12 +124,7 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
     yield from condition_problems(state)
     if not structure:
         yield from _room(facts)
-    for task in facts.tasks:
-        if task.unfinished and task.id != facts.task_of_record:
-            of = f" of {', '.join(task.bricks)}" if task.bricks else ""
-            yield f"{task.name} ({task.status.value}){of} has not ended: wait for its end, commit it or stop it"
-    for name in facts.drains_elsewhere:
-        yield f"a drain of {name} is in progress: finish it, or take it back with `migrator brick stop`"
+    yield from other_work([one for one in facts.tasks if one.id != facts.task_of_record], facts.drains_elsewhere)
     yield from version_problems(facts.versions, {brick.host for brick in state.bricks})
     # The largest file, the linked symlinks and the retained sources are those at the time of the scan.
     if not facts.scanned:
@@ -145,6 +140,17 @@ def drain_problems(facts: model.DrainFacts) -> Iterator[str]:
     told = {one.brick for one in facts.marks or () if one.strange}
     yield from strange_problems([one for one in facts.strange if one.brick not in told])
     yield from retained_problems(facts.retained, accepted=facts.retained_accepted)
+
+
+def other_work(
+    tasks: Sequence[VolumeTask] = (), drains: Sequence[str] = (), additions: Sequence[str] = ()
+) -> Iterator[str]:
+    """Return the tasks of Gluster, drains and additions that have not ended."""
+    yield from (f"{one.text} has not ended: wait for its end, commit it or stop it" for one in tasks if one.unfinished)
+    yield from (
+        f"a drain of {name} has not ended: finish it, or `migrator brick stop` takes it back" for name in drains
+    )
+    yield from (f"an addition of {name} has not ended: `migrator brick add` resumes it" for name in additions)
 
 
 @collected

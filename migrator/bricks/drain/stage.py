@@ -319,7 +319,7 @@ class DrainLooker(BrickLooker):
         """Take the snapshot that decides the next step."""
         found = await self.volume()
         if found is None:
-            return model.DrainSeen(state=None, tasks=None, audit=self.audit)
+            return model.DrainSeen(state=None, audit=self.audit)
         state, tasks = found
         request, seen = self.call.request, model.DrainSeen(state=state, tasks=tasks)
         task, layout = rules.own_task(record, seen), None

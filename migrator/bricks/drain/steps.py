@@ -28,7 +28,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.progress import DrainProgress
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask
+from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import disk_problems, is_on
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.ledger.model import SiteRecord
@@ -585,7 +585,7 @@ class DrainMachine(
     async def _give_up(self, _: model.DrainAct, record: model.DrainRecord) -> _Done:
         """If Gluster has completed, list the leftovers, since its counters name none."""
         found = await self.looker.volume()
-        task = None if found is None else rules.own_task(record, model.DrainSeen(state=found[0], tasks=found[1]))
+        task = None if found is None else remove_brick_of(found[1], record.bricks)
         progress = None if task is None else await self.looker.progress(task)
         counters = () if progress is None else progress.counters
         completed = bool(counters) and all(one.status is TaskStatus.COMPLETED for one in counters)

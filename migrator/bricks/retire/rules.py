@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from migrator.bench.model import BENCH_NAME
+from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.bricks.retire import model
 from migrator.core.entry import EntryType
 from migrator.core.paths import show
@@ -192,27 +193,13 @@ def _problems(facts: RetireFacts) -> Iterator[str]:
 
 def _tasks(facts: RetireFacts) -> Iterator[str]:
     state = facts.health.state
-    if state is None or state.peers_down is None:
+    if state is None:
         yield "which hosts of the pool are connected is not known: see `gluster pool list`"
     else:
-        yield from (f"host {host} is not connected: start its glusterd" for host in state.peers_down)
-        copies = state.replica_count > 1 or state.disperse_count > 1
-        if copies and not state.heals:
-            yield f"what waits to be healed is not known: see `gluster volume heal {state.volume} info summary`"
-        for heal in state.heals or ():
-            if heal.entries is None or heal.status != "Connected":
-                yield f"what pending heals of {heal.brick} are not known ({heal.status})"
-            elif heal.entries:
-                yield f"{several(heal.entries, 'pending heal')} on {heal.brick}"
+        yield from condition_problems(state)
     if facts.tasks is None:
         yield "whether a rebalance process runs is not known: see `gluster volume status VOLUME tasks`"
-    for task in facts.tasks or ():
-        if task.unfinished:
-            yield f"{task.name} ({task.status.value}) is not over: wait for its end, commit it or stop it"
-    for name in facts.drains:
-        yield f"a drain of {name} has not ended: resume it, or abort it with `migrator brick stop`"
-    for name in facts.additions:
-        yield f"an addition of {name} has not ended: resume it with `migrator brick add`"
+    yield from other_work(facts.tasks or (), facts.drains, facts.additions)
 
 
 def _cutovers(cutovers: Sequence[CutoverRecord]) -> Iterator[str]:

@@ -68,7 +68,7 @@ def test_nothing_speaks_against_it_on_a_healthy_set_nor_where_the_brick_is_dead(
         seen(away()),
         seen(away(None)),
         seen(ReplicaWorld(blamed={OWN: 7})),
-        seen(away(), places=None),
+        seen(away(), places={}),
     ):
         assert refused(record(), look, add.Wish()) == ()
 

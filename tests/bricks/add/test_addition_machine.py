@@ -129,6 +129,6 @@ def test_no_task_is_begun_beside_another_one(tmp_path: Path) -> None:
         site.volume.begin(fix_layout=False)
         halted = site.add()
         assert (halted.ending, site.volume.tasks_made) == (E.HALTED, 1)
-        assert "is at work already" in halted.reasons[0]
+        assert "(in progress)" in halted.reasons[0]
         site.volume.moves()
         assert site.add().ending is E.DONE

@@ -72,7 +72,7 @@ UNKNOWN_VERSION = "the version of GlusterFS on gl3 is not known, so its faults a
         ({"state": with_last_brick(online=False)}, ("gl3:/b", "is down")),
         ({"state": with_last_brick(online=None)}, ("gl3:/b", "not known to be up")),
         ({"tasks": (TASK,)}, ("Remove brick (failed) of gl2:/b",)),
-        ({"tasks": (replace(ENDED, status=TaskStatus.IN_PROGRESS),)}, ("Remove brick (in-progress)",)),
+        ({"tasks": (replace(ENDED, status=TaskStatus.IN_PROGRESS),)}, ("Remove brick (in progress)",)),
         ({"drains_elsewhere": ("gl9:/b",)}, ("a drain of gl9:/b",)),
         ({"catalog_is_old": True}, ("migrator scan --via bricks",)),
         ({"versions": {"gl1": "10.3", "gl2": "11.0", "gl3": "10.3"}}, ("GlusterFS 11.0 on gl2", "#4148")),

@@ -161,7 +161,6 @@ def test_every_act_follows_the_table_of_transitions() -> None:
     "changes",
     [
         {"state": None},
-        {"tasks": None},
         {"state": replace(STATE, started=False)},
         {"state": replace(STATE, volume_id="another")},
     ],
@@ -400,7 +399,7 @@ def test_a_failed_drain_waits_until_it_is_asked_for_again(changes: dict[str, Any
 
 @pytest.mark.parametrize("state", sorted(drain.UNTOUCHED_STATES | drain.OUT_STATES))
 def test_a_drain_that_was_not_begun_is_given_up_and_a_committed_one_is_not_taken_back(state: drain.DrainState) -> None:
-    step = begin_stop(record(state), seen(state=None, tasks=None))
+    step = begin_stop(record(state), seen(state=None, tasks=()))
     if state in drain.OUT_STATES:
         halted(step)
     else:

@@ -155,14 +155,14 @@ TASK = remove_brick("gl1:/b")
         (with_state(lambda state: replace(state, replica_count=3, heals=None)), "healed is not known"),
         (
             with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="Connected", entries=2),))),
-            "2 pending heals",
+            "2 entries wait to be healed",
         ),
         (
             with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="no", entries=None),))),
             "not known",
         ),
         (replace(FACTS, tasks=None), "rebalance process runs is not known"),
-        (replace(FACTS, tasks=(TASK,)), "is not over"),
+        (replace(FACTS, tasks=(TASK,)), "has not ended"),
         (replace(FACTS, drains=("gl1:/b",)), "a drain of gl1:/b"),
         (replace(FACTS, additions=("gl1:/b",)), "an addition of gl1:/b"),
         (replace(FACTS, cutovers=(cutover(CutoverState.FROZEN),)), "alice may be frozen"),
