@@ -23,7 +23,7 @@ from migrator.core.paths import join
 from migrator.core.progress import Progress
 from migrator.cutover import carry_back
 from migrator.cutover.files import MountedTops, links_of
-from migrator.cutover.model import BackupSeen, CutoverRecord, LinkSeen
+from migrator.cutover.model import CutoverRecord, LinkSeen
 from migrator.cutover.steps import Comparing, CutoverWorld, VerifyTree
 from migrator.cutover.writers import WriterSearch, brick_writers, local_writers
 from migrator.fs.model import TargetCapabilities
@@ -37,7 +37,6 @@ from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import LeadsTo
 from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeWorld
 from migrator.reap.archive import ArchivingWorld, ProvenArchives, Rows
@@ -45,7 +44,6 @@ from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ARCHIVE_DIRECTORY, ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import Site, SourceSection, TargetSection
-from migrator.site.rules_links import naming_problem
 from migrator.transfer.model import DRIVERS
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import Verification
@@ -361,26 +359,12 @@ async def purge_world(
                 storage=wiring.storage_targets() or NoStorageTargets(),
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
-                backup=_recorded(wiring, ledger),
                 back_up=backing_up(ledger, site.site.state_dir),
                 archived=lambda: proven_archives(wiring, ledger),
                 skipped=_skipped(wiring, ledger),
                 **wiring.operation_ports(ledger, progress),
                 carried=_carried(wiring),
             )
-
-
-def _recorded(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], BackupSeen]:
-    """Finds whether the ledger has a backup of the tree that began after the user's thaw."""
-
-    def look(record: CutoverRecord) -> BackupSeen:
-        if not wiring.site.cutover.wait_for_backup:
-            return BackupSeen.NOT_ASKED
-        begun_s, let_in_s = ledger.target_backups.latest(record.tree.path), record.thawed_at_s
-        known = begun_s is not None and let_in_s is not None and begun_s >= let_in_s
-        return BackupSeen.RECORDED if known else BackupSeen.MISSING
-
-    return look
 
 
 def _skipped(wiring: Wiring, ledger: Ledger) -> Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]:
@@ -401,23 +385,20 @@ def _carried(wiring: Wiring) -> Callable[[CutoverRecord], Sequence[VerificationR
     return look
 
 
-def _link(wiring: Wiring) -> Callable[[UserTree], LeadsTo]:
+def _link(wiring: Wiring) -> Callable[[UserTree], LinkSeen]:
     """Finds where a user's path leads; real paths are compared."""
     links = links_of(wiring.site)
     if links is None:
-        return lambda _tree: LeadsTo.UNTOLD
+        return lambda _tree: LinkSeen.UNTOLD
 
-    def look(tree: UserTree) -> LeadsTo:
-        if problem := naming_problem(links.place.link, tree):
-            raise OSError(0, problem, tree.path)
+    def look(tree: UserTree) -> LinkSeen:
         found = links.read_link(tree)
         if found.unread:
             raise OSError(0, found.unread, found.path)
-        if found.leads_to is None:
-            # During a purge the tree's path on the source is gone, but a link may still name it.
-            named = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
-            return LeadsTo.SOURCE if named == join(wiring.source_root, tree.path) else LeadsTo.ELSEWHERE
-        sides = {LinkSeen.SOURCE: LeadsTo.SOURCE, LinkSeen.TARGET: LeadsTo.TARGET}
-        return sides.get(links.seen(tree, found), LeadsTo.ELSEWHERE)
+        if found.leads_to is not None:
+            return links.seen(tree, found)
+        # During a purge the tree's path on the source is gone, but a link may still name it.
+        named = os.path.normpath(os.path.join(found.directory or b"/", found.text or b""))
+        return LinkSeen.SOURCE if named == join(wiring.source_root, tree.path) else LinkSeen.OTHER
 
     return look

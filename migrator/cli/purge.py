@@ -64,6 +64,7 @@ def purge_command(
             dry_run=dry_run,
             reread=reread,
             vouched=site.cutover.freeze == "hook",
+            wants_backup=site.cutover.wait_for_backup,
             retain_s=site.cutover.retain_s,
             max_shrink=site.transfer.max_shrink,
             names_per_s=site.cutover.purge_rate,

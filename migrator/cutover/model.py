@@ -338,14 +338,6 @@ class LinkSeen(StrEnum):
     UNTOLD = "untold"
 
 
-class BackupSeen(StrEnum):
-    """Whether a backup of the target is recorded, if the site requires one."""
-
-    NOT_ASKED = "not-asked"
-    RECORDED = "recorded"
-    MISSING = "missing"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSeen:
     """The newest final pass over the tree, or the newest pass that carries back, by its number in the ledger.
@@ -384,7 +376,8 @@ class Seen:
 
     `writing`, `copied` and `proof` belong to the way in flight: the final pass on the source, or the carrying back from
     the target. `writing` lists the reasons why somebody may still write to the frozen tree; None if that was not
-    checked, which counts as a reason too. In other attributes None means that the thing is missing.
+    checked, which counts as a reason too. In other attributes None means that the thing is missing. `lacks_backup`: the
+    site requires a backup of the target, and none is recorded.
 
     For messages: `link_holds` is the present content of the path, `top_differences` explain a top that is `other`.
     """
@@ -395,7 +388,7 @@ class Seen:
     writing: tuple[str, ...] | None = None
     copied: PassSeen | None = None
     proof: ProofSeen | None = None
-    backup: BackupSeen = BackupSeen.MISSING
+    lacks_backup: bool = True
     link_holds: bytes | None = None
     top_differences: tuple[str, ...] = ()
 

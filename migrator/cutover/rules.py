@@ -14,7 +14,7 @@ from migrator.core.units import several
 from migrator.cutover import model
 from migrator.cutover.model import CutoverState as State
 from migrator.cutover.model import Phase
-from migrator.cutover.rules_guards import state_words
+from migrator.cutover.rules_guards import NO_BACKUP, state_words
 from migrator.fs.acl import GROUP, USER, build_acl, parse_acl, show_acl
 from migrator.fs.model import LOCAL_FILESYSTEMS, TargetCapabilities
 from migrator.fs.rules import CLOSED_MODE, floored_time_ns, kept_xattrs, opened_mode, xattr_loss
@@ -359,8 +359,8 @@ def switch_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> 
     yield from _writers(seen)
     yield from _pass_problems(way, record, seen)
     yield from _proof_problems(way, record, seen)
-    if way.forward:
-        yield from _backup(seen)
+    if way.forward and seen.lacks_backup:
+        yield NO_BACKUP
 
 
 def _writers(seen: model.Seen) -> Sequence[str]:
@@ -420,11 +420,6 @@ def _proof_problems(way: Way, record: model.CutoverRecord, seen: model.Seen) -> 
         yield "the verification compared the content of fewer files than [verify] sample asks for"
     if way.forward and found.manifest is None:
         yield "the verification left no manifest"
-
-
-def _backup(seen: model.Seen) -> Iterator[str]:
-    if seen.backup is model.BackupSeen.MISSING:
-        yield "no backup of the target is recorded, and the site asks for one before the switch"
 
 
 # Tops in the ledger, and the top on the target.

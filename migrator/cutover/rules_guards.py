@@ -160,6 +160,9 @@ READY = (BatchState.SEEDED, BatchState.CONVERGING, BatchState.VERIFIED)
 """The states of a batch whose users may be moved."""
 
 
+NO_BACKUP = "no backup of the target is recorded, and the site asks for one: make it, and record it"
+
+
 def cutover_problems(
     tree: UserTree,
     request: model.CutoverRequest,
@@ -171,7 +174,7 @@ def cutover_problems(
     failed_chunks: int,
     bad_files: int,
     predicted_freeze_s: float | None,
-    backup: model.BackupSeen,
+    lacks_backup: bool,
     checked: Mapping[str, Sequence[str] | None],
 ) -> Iterator[str]:
     """Every reason against freezing the user of one tree, with what to do next; empty if the freeze may begin.
@@ -205,8 +208,8 @@ def cutover_problems(
             f"the freeze is predicted to last {format_duration(predicted_freeze_s)}, longer than [cutover] max_freeze "
             f"({format_duration(request.max_freeze_s)}): {otherwise}"
         )
-    if backup is model.BackupSeen.MISSING:
-        yield "no backup of the target is recorded, and the site asks for one before the switch: make it, and record it"
+    if lacks_backup:
+        yield NO_BACKUP
     for what, problems in checked.items():
         if problems is None:
             yield f"the state of {what} is not known: see `migrator doctor`"

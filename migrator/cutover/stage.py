@@ -216,7 +216,7 @@ class Beginning:
             failed_chunks=failed_chunks,
             bad_files=bad_files,
             predicted_freeze_s=predicted_freeze_s,
-            backup=sight.backup(tree.path, batch),
+            lacks_backup=sight.lacks_backup(tree.path, batch),
             checked={
                 f"the tree {show(tree.path)} on the target": await self._top(tree, copied=state in (None, *READY)),
                 f"the path of {tree.user}": await self._link(tree),

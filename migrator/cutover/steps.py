@@ -183,7 +183,7 @@ class Sight:
             writing=await self.writing(record.tree.path, back=back) if phase in _SEARCHED else None,
             copied=copied,
             proof=proof,
-            backup=self.backup(record.tree.path, record.batch),
+            lacks_backup=self.lacks_backup(record.tree.path, record.batch),
             link_holds=holds,
             top_differences=(*source_words, *target_words),
         )
@@ -210,20 +210,13 @@ class Sight:
         unseen = await self.unseen(self.world.target_writers)
         return "who writes on the target cannot be asked" if unseen is None else "; ".join(unseen)
 
-    def backup(self, tree: bytes, batch: int) -> model.BackupSeen:
-        """Whether the backup that the site requires is recorded: of this tree, and made after the last pass before the
-        final one.
+    def lacks_backup(self, tree: bytes, batch: int) -> bool:
+        """Whether the site requires a backup of the target, and none of this tree is recorded that began after the last
+        pass before the final one.
         """
-        if not self.request.wants_backup:
-            return model.BackupSeen.NOT_ASKED
-        backup_s = self.ledger.target_backups.latest(tree)
-        before = [
-            one.finished_at_s
-            for one in self.ledger.passes.of_batch(self.plan.name, batch)
-            if one.kind is not PassKind.FINAL and one.finished_at_s is not None
-        ]
-        recorded = backup_s is not None and backup_s >= max(before, default=0.0)
-        return model.BackupSeen.RECORDED if recorded else model.BackupSeen.MISSING
+        passes = self.ledger.passes.of_batch(self.plan.name, batch)
+        ended = [one.finished_at_s or 0.0 for one in passes if one.kind is not PassKind.FINAL]
+        return self.request.wants_backup and self.ledger.target_backups.lack(tree, since_s=max(ended, default=0.0))
 
     def wanted_top(
         self, record: model.CutoverRecord, source: Entry | None, target: Entry | None

@@ -324,7 +324,7 @@ class BackupRecords(Records):
         """The backup of these trees has ended; `at_s` is when it began."""
         self._put(tables.target_backups, [{"tree": tree, "at_s": at_s, "note": note} for tree in sorted(trees)])
 
-    def latest(self, tree: bytes) -> float | None:
-        """The start of the newest backup of a tree; None if none is recorded."""
-        found: float | None = self._value(select(func.max(_backups.at_s)).where(_backups.tree == tree))
-        return found
+    def lack(self, tree: bytes, *, since_s: float | None) -> bool:
+        """Whether no backup of a tree began since then; with None, none counts."""
+        newest_s: float | None = self._value(select(func.max(_backups.at_s)).where(_backups.tree == tree))
+        return newest_s is None or since_s is None or newest_s < since_s

@@ -50,15 +50,6 @@ class Position(StrEnum):
     GONE = "gone"
 
 
-class LeadsTo(StrEnum):
-    """The side that the path of the user leads to; `untold` if a hook switches it, which this program cannot check."""
-
-    TARGET = "target"
-    SOURCE = "source"
-    ELSEWHERE = "elsewhere"
-    UNTOLD = "untold"
-
-
 class Judgement(StrEnum):
     """Whether a path of the source is on the target. `covered`: yes. `read`: yes, and its content on the source was
     read again and has the verified digest. `changed`, `gone`: it was there, and its user changed or removed it later.

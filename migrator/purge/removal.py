@@ -20,7 +20,7 @@ from migrator.core.paths import is_beneath, join, parent
 from migrator.core.progress import Progress, PurgeProgress
 from migrator.core.tasks import Blocking, task_group
 from migrator.core.units import NS_PER_S, several
-from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverState, PurgeSum
+from migrator.cutover.model import CutoverRecord, CutoverState, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
@@ -48,8 +48,7 @@ LOG = logging.getLogger("migrator.purge")
 class PurgeWorld:
     """The ports.
 
-    `link` returns the side to which the path of a tree's user leads (blocking; raises OSError). `backup` returns
-    whether the required backup of the target is recorded. `back_up` copies the ledger under a name before anything is
+    `link` returns the side to which the path of a tree's user leads (blocking; raises OSError). `back_up` copies the ledger under a name before anything is
     freed (blocking). Without `hooks` none are called.
 
     `carried` returns the verifications of what rollbacks of a cutover carried to the source, oldest first; None if
@@ -66,8 +65,7 @@ class PurgeWorld:
     manifests: ManifestDirectories
     storage: StorageTargets | NoStorageTargets
     writers: WriterSearch
-    link: Callable[[UserTree], model.LeadsTo]
-    backup: Callable[[CutoverRecord], BackupSeen]
+    link: Callable[[UserTree], LinkSeen]
     back_up: Callable[[str], None]
     archived: Callable[[], ProvenArchives]
     skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]
@@ -87,7 +85,8 @@ class PurgeRequest:
     """The request for a purge. `confirm` is the checksum from the command line. `named`: the user was named, so a tree
     that may not be purged is refused instead of left for later.
 
-    `vouched`: the freeze hook vouches for writers that cannot be seen. `names_per_s` limits removals; the rate falls
+    `vouched`: the freeze hook vouches for writers that cannot be seen. `wants_backup`: a backup of the target must be
+    recorded that began after the user's thaw. `names_per_s` limits removals; the rate falls
     while probes exceed `max_latency_s` (None: no limit).
     """
 
@@ -98,6 +97,7 @@ class PurgeRequest:
     dry_run: bool = False
     reread: bool = False
     vouched: bool = False
+    wants_backup: bool = False
     retain_s: int
     max_shrink: float
     names_per_s: int

@@ -9,7 +9,7 @@ from migrator.core.paths import percent_escape, show
 from migrator.core.probe import ProbeSide
 from migrator.core.units import NS_PER_S, format_duration, several
 from migrator.cutover import model as cutover
-from migrator.cutover.rules_guards import state_words
+from migrator.cutover.rules_guards import NO_BACKUP, state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import floored_time_ns
 from migrator.operations.model import Finished, Halt
@@ -105,12 +105,12 @@ def purge_problems(
     top: Entry | None,
     target_top: Entry | None,
     target_names: int | None,
-    leads_to: model.LeadsTo | None,
+    leads_to: cutover.LinkSeen | None,
     verification: VerificationRecord | None,
     manifest_digest: str | None,
     total: model.ManifestSum | None,
     scan_whole: bool | None,
-    backup: cutover.BackupSeen,
+    lacks_backup: bool,
 ) -> tuple[str, ...]:
     """The reasons against freeing the source of a tree or resuming that, with what to do next.
 
@@ -127,11 +127,8 @@ def purge_problems(
         *_verified(verification),
         *_manifest(verification, manifest_digest, total),
         *_scan(scan_whole),
-        *((_NO_BACKUP,) if backup is cutover.BackupSeen.MISSING else ()),
+        *((NO_BACKUP,) if lacks_backup else ()),
     )
-
-
-_NO_BACKUP = "no backup of the target is recorded, and the site asks for one: make it, and record it"
 
 
 def _position(record: cutover.CutoverRecord, position: model.Position | None) -> Iterable[str]:
@@ -175,13 +172,13 @@ def _target(
         yield f"{name} is empty: nothing of what was moved is there any more; find out where it went"
 
 
-def _link(record: cutover.CutoverRecord, leads_to: model.LeadsTo | None) -> Iterable[str]:
+def _link(record: cutover.CutoverRecord, leads_to: cutover.LinkSeen | None) -> Iterable[str]:
     name = f"the path of {record.tree.user}" if record.notes.link is None else show(record.notes.link)
     if leads_to is None:
         yield f"where {name} leads cannot be seen: see `migrator doctor`"
-    elif leads_to is model.LeadsTo.SOURCE:
+    elif leads_to is cutover.LinkSeen.SOURCE:
         yield f"{name} leads to the source again: somebody has switched it back; move the user back with `migrator rollback`"
-    elif leads_to is model.LeadsTo.ELSEWHERE:
+    elif leads_to is cutover.LinkSeen.OTHER:
         yield f"{name} does not lead to the target: find out where {record.tree.user} works, and put it right"
 
 

@@ -269,7 +269,8 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             manifest_digest=None if manifest is None else await self._told(lambda: world.manifests.digest(manifest)),
             total=total,
             scan_whole=self._scan_whole(record),
-            backup=world.backup(record),
+            lacks_backup=self.call.request.wants_backup
+            and world.ledger.target_backups.lack(tree.path, since_s=record.thawed_at_s),
         )
         return (
             *problems,

@@ -52,7 +52,7 @@ class World:
     frozen_serial: int = 0
     copied: cutover.PassSeen | None = None
     proof: cutover.ProofSeen | None = None
-    backup: cutover.BackupSeen = cutover.BackupSeen.NOT_ASKED
+    lacks_backup: bool = False
     tampered: bool = False
     record: cutover.CutoverRecord = field(
         default_factory=lambda: cutover.CutoverRecord(
@@ -103,7 +103,7 @@ class World:
             writing=("somebody writes",) if self.sides[self.here].writers else (),
             copied=self.copied,
             proof=self.proof,
-            backup=self.backup,
+            lacks_backup=self.lacks_backup,
         )
 
     def enter(self, state: cutover.CutoverState, **changes: object) -> None:
@@ -207,5 +207,5 @@ class World:
         assert copied.whole and proof.whole and proof.by_policy and not proof.differences  # noqa: PT018
         if self.there == TARGET:
             assert proof.manifest is not None
-            assert self.backup in (cutover.BackupSeen.NOT_ASKED, cutover.BackupSeen.RECORDED)
+            assert not self.lacks_backup
         self.link = self.there

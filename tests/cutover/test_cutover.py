@@ -63,7 +63,7 @@ def world(state: cutover.CutoverState, **changes: Any) -> cutover.Seen:
         writing=(),
         copied=PASS,
         proof=PROOF,
-        backup=cutover.BackupSeen.RECORDED,
+        lacks_backup=False,
     )
     return replace(seen, **changes)
 
@@ -87,7 +87,7 @@ def revert_of(state: cutover.CutoverState) -> cutover.CutoverStep:
             {"proof": replace(PROOF, manifest=None)},
             cutover.act_of(C.ROLLBACK_VERIFY, seen_done=True),
         ),
-        (S.ROLLBACK_VERIFIED, {"backup": cutover.BackupSeen.MISSING}, cutover.act_of(C.SWITCH_BACK)),
+        (S.ROLLBACK_VERIFIED, {"lacks_backup": True}, cutover.act_of(C.SWITCH_BACK)),
     ],
 )
 def test_what_the_machine_does_not_come_to(
@@ -97,7 +97,7 @@ def test_what_the_machine_does_not_come_to(
 
 
 ONLY_THERE = [
-    ({"backup": cutover.BackupSeen.MISSING}, "no backup"),
+    ({"lacks_backup": True}, "no backup"),
     ({"proof": replace(PROOF, manifest=None)}, "no manifest"),
 ]
 MISSING: list[tuple[dict[str, Any], str]] = [

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from migrator.cutover.model import BackupSeen, CutoverAct, CutoverState, CutoverStep, Step, TopSeen
+from migrator.cutover.model import CutoverAct, CutoverState, CutoverStep, Step, TopSeen
 from migrator.cutover.rules import begin_rollback, next_step, turned_back
 from migrator.operations.model import Finished, Halt
 from tests.cutover.cutover_world import BACK, SOURCE, TARGET, Luck, World
@@ -123,9 +123,9 @@ class CutoverMachine(RuleBasedStateMachine):
     def user_gives_his_top_another_mode(self) -> None:
         self.world.sides[TARGET].own_mode = True
 
-    @rule(backup=st.sampled_from([*BackupSeen, *[BackupSeen.RECORDED] * 4]))
-    def backups_come_and_go(self, backup: BackupSeen) -> None:
-        self.world.backup = backup
+    @rule(lacks_backup=st.sampled_from([True, *[False] * 6]))
+    def backups_come_and_go(self, *, lacks_backup: bool) -> None:
+        self.world.lacks_backup = lacks_backup
 
     @precondition(lambda self: not self.world.tampered and self.world.state not in SWITCHES)
     @rule(to=st.sampled_from(["other", SOURCE, TARGET]))

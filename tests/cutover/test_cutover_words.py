@@ -8,7 +8,7 @@ import pytest
 
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
-from migrator.cutover.model import BackupSeen, CutoverRecord, CutoverRequest, CutoverState
+from migrator.cutover.model import CutoverRecord, CutoverRequest, CutoverState
 from migrator.cutover.rules import not_closed
 from migrator.cutover.rules_guards import cutover_blockers, cutover_problems, freeze_words
 from migrator.transfer.model import RunRequest
@@ -42,7 +42,7 @@ GOOD: Mapping[str, Any] = {
     "failed_chunks": 0,
     "bad_files": 0,
     "predicted_freeze_s": 100.0,
-    "backup": BackupSeen.NOT_ASKED,
+    "lacks_backup": False,
     "checked": {"the mounts": ()},
 }
 
@@ -77,7 +77,7 @@ def test_every_guard_passes_a_good_one() -> None:
         ("predicted_freeze_s", 100.5, "predicted to last 1 min 40 s, longer than"),
         ("predicted_freeze_s", float("nan"), "is not predicted"),
         ("predicted_freeze_s", None, "is not predicted"),
-        ("backup", BackupSeen.MISSING, "no backup of the target is recorded"),
+        ("lacks_backup", True, "no backup of the target is recorded"),
         ("checked", {"the mounts": ("gone",)}, "gone"),
         ("checked", {"the room on the target": None}, "the room on the target is not known"),
         ("elsewhere", (in_state(S.VERIFYING),), "finish it with `migrator cutover --user alice`"),

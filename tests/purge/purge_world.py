@@ -22,7 +22,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
 from migrator.purge.files import MountedPlaces
-from migrator.purge.model import LeadsTo, PurgeSummary, TreePurge
+from migrator.purge.model import PurgeSummary, TreePurge
 from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
@@ -93,7 +93,7 @@ class PurgeSite:
     record: cutover.CutoverRecord
     places: MountedPlaces
     clock: LaterClock
-    leads_to: LeadsTo | OSError = LeadsTo.TARGET
+    leads_to: cutover.LinkSeen | OSError = cutover.LinkSeen.TARGET
     search: WriterSearch | None = None
     read_by: SourceFileSystem | None = None
     storage: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class PurgeSite:
     def ports(self) -> PurgeWorld:
         world = self.world
 
-        def link(_tree: UserTree) -> LeadsTo:
+        def link(_tree: UserTree) -> cutover.LinkSeen:
             if isinstance(self.leads_to, OSError):
                 raise self.leads_to
             return self.leads_to
@@ -140,7 +140,6 @@ class PurgeSite:
             storage=Storage(),
             writers=self.search or partial(local_writers, LocalProcesses(), world.source),
             link=link,
-            backup=lambda _record: cutover.BackupSeen.NOT_ASKED,
             back_up=self.backups.append,
             archived=lambda: ProvenArchives(world.ledger.archives, MountedArchiveFolders(world.target_root)),
             skipped=lambda _record: (),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from migrator.core.errors import Refused
-from migrator.cutover.model import CutoverState
+from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.lab.odd import odd_files
-from migrator.purge.model import LeadsTo, TreeOutcome
+from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
 from tests.purge.purge_world import PurgeSite, purge_site
 from tests.support.run_site import fill_tree
@@ -228,7 +228,7 @@ def test_a_writer_stops_it(site: PurgeSite) -> None:
 def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     site.leads_to = OSError(5, "no answer")
     refused(site, "leads cannot be seen")
-    site.leads_to = LeadsTo.TARGET
+    site.leads_to = LinkSeen.TARGET
     site.storage = ("a target of BeeGFS is not well: 3 Offline Good",)
     refused(site, "3 Offline Good")
     site.storage = ()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from migrator.core.entry import ACL_ACCESS, EntryType, UserTree
-from migrator.cutover.model import BackupSeen, CutoverNotes, CutoverRecord, CutoverState
-from migrator.purge.model import Item, LeadsTo, ManifestSum, Position
+from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, LinkSeen
+from migrator.purge.model import Item, ManifestSum, Position
 from migrator.purge.rules import confirmation_problem, left_alone, plan_checksum, purge_problems, shrink_problem
 from migrator.verify.model import VerificationRecord
 from tests.support.entries import entry
@@ -39,12 +39,12 @@ WELL: dict[str, Any] = {
     "top": TOP,
     "target_top": replace(TOP, uid=1, mode=0o755),
     "target_names": 1,
-    "leads_to": LeadsTo.TARGET,
+    "leads_to": LinkSeen.TARGET,
     "verification": PROOF,
     "manifest_digest": "d",
     "total": TOTAL,
     "scan_whole": True,
-    "backup": BackupSeen.NOT_ASKED,
+    "lacks_backup": False,
 }
 
 
@@ -54,7 +54,7 @@ def problems(record: CutoverRecord = RECORD, **changes: Any) -> tuple[str, ...]:
 
 def test_with_every_proof_nothing_speaks_against_it() -> None:
     assert problems() == ()
-    assert problems(backup=BackupSeen.RECORDED, leads_to=LeadsTo.UNTOLD) == ()
+    assert problems(leads_to=LinkSeen.UNTOLD) == ()
     assert problems(position=Position.CLOSED, top=None) == ()
     assert problems(replace(RECORD, state=S.PURGING), position=Position.CLOSED) == ()
 
@@ -76,8 +76,8 @@ def test_what_is_not_known_speaks_against_it(missing: str) -> None:
         ({"top": replace(TOP, type=EntryType.SYMLINK)}, "is a symlink now"),
         ({"target_top": replace(TOP, type=EntryType.FILE)}, "no directory"),
         ({"target_names": 0}, "is empty"),
-        ({"leads_to": LeadsTo.SOURCE}, "leads to the source again"),
-        ({"leads_to": LeadsTo.ELSEWHERE}, "does not lead to the target"),
+        ({"leads_to": LinkSeen.SOURCE}, "leads to the source again"),
+        ({"leads_to": LinkSeen.OTHER}, "does not lead to the target"),
         ({"verification": None}, "no proof of what is on the target"),
         ({"verification": replace(PROOF, finished_at_s=None)}, "no proof of what is on the target"),
         ({"verification": replace(PROOF, whole=False, reasons=("a brick was down",))}, "a brick was down"),
@@ -87,7 +87,7 @@ def test_what_is_not_known_speaks_against_it(missing: str) -> None:
         ({"total": replace(TOTAL, without_digest=1)}, "1 file of the manifest has no digest"),
         ({"total": replace(TOTAL, names=0)}, "holds nothing of the tree"),
         ({"scan_whole": False}, "was not whole"),
-        ({"backup": BackupSeen.MISSING}, "no backup of the target is recorded"),
+        ({"lacks_backup": True}, "no backup of the target is recorded"),
     ],
 )
 def test_each_guard_is_one_sentence(changes: dict[str, Any], words: str) -> None:
