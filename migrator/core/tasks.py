@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -149,3 +150,120 @@ class SharedCall(Generic[T]):
             await asyncio.wait({before})
         self._current, self._next = self._next, None
         return await self._call()
+
+
+# Worker threads over two queues, with bounded memory.
+
+
+_STOP_GRACE_S = 5.0
+"""Time that a stopped pool waits for its threads. A thread in a long read is abandoned: it only reads."""
+_WAITING_PER_WORKER = 4
+
+Wide = TypeVar("Wide")
+Narrow = TypeVar("Narrow")
+
+
+class WorkPool(Generic[Wide, Narrow]):
+    """Threads for `Wide` tasks (directories), which create more tasks of both kinds, and `Narrow` ones (files to read).
+
+    Narrow tasks go first, and their queue is bounded: if it is full, the thread that creates one runs it at once. Wide tasks
+    are taken last in, first out, which keeps their queue short.
+    """
+
+    def __init__(
+        self, workers: int, *, do_wide: Callable[[Wide], None], do_narrow: Callable[[Narrow], None] = lambda _: None
+    ) -> None:
+        self._workers = max(workers, 1)
+        self._do_wide = do_wide
+        self._do_narrow = do_narrow
+        self._wide: list[Wide] = []
+        self._narrow: deque[Narrow] = deque()
+        self._busy = 0
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._failure: BaseException | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the work should end early; long tasks poll it."""
+        return self._stopped
+
+    @property
+    def waiting(self) -> int:
+        """The number of wide tasks that are not done."""
+        return len(self._wide) + self._busy
+
+    def put_wide(self, *tasks: Wide) -> None:
+        """Queue directories."""
+        with self._changed:
+            self._wide.extend(tasks)
+            self._changed.notify(len(tasks))
+
+    def put_narrow(self, task: Narrow) -> None:
+        """Queue a file to read, or run the task in the calling thread if the queue is full."""
+        with self._changed:
+            if len(self._narrow) < self._workers * _WAITING_PER_WORKER:
+                self._narrow.append(task)
+                self._changed.notify()
+                return
+        self._do_narrow(task)
+
+    async def run(self) -> None:
+        """Run all tasks. Raises what a task raised. When cancelled, it stops soon and abandons threads in a long read."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        left = self._workers
+
+        def one_ended() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                ended.set()
+
+        def work() -> None:
+            try:
+                self._work()
+            except BaseException as error:  # noqa: BLE001 (supervision: raised again by `run`)
+                self.stop(error)
+            finally:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(one_ended)
+
+        for number in range(self._workers):
+            threading.Thread(target=work, name=f"work-{number}", daemon=True).start()
+        try:
+            await ended.wait()
+        except asyncio.CancelledError:
+            self.stop()
+            await asyncio.wait([asyncio.ensure_future(ended.wait())], timeout=_STOP_GRACE_S)
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, failure: BaseException | None = None) -> None:
+        """Let the threads end after their present task; `run` raises the first failure. May be called again."""
+        with self._changed:
+            self._stopped = True
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._stopped or self._narrow or self._wide) and self._busy:
+                    self._changed.wait()
+                if self._stopped or not (self._narrow or self._wide):
+                    self._changed.notify_all()
+                    return
+                self._busy += 1
+                narrow = self._narrow.popleft() if self._narrow else None
+                wide = self._wide.pop() if narrow is None else None
+            try:
+                if narrow is not None:
+                    self._do_narrow(narrow)
+                elif wide is not None:
+                    self._do_wide(wide)
+            finally:
+                with self._changed:
+                    self._busy -= 1
+                    self._changed.notify_all()

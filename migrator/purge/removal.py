@@ -18,7 +18,7 @@ from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, parent
 from migrator.core.progress import Progress, PurgeProgress
-from migrator.core.tasks import Blocking, task_group
+from migrator.core.tasks import Blocking, WorkPool, task_group
 from migrator.core.units import NS_PER_S, several
 from migrator.cutover.model import CutoverRecord, CutoverState, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
@@ -39,7 +39,6 @@ from migrator.reap.model import ReapRow, is_listed
 from migrator.reap.rules import Releases
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
-from migrator.verify.walk import WorkPool
 
 LOG = logging.getLogger("migrator.purge")
 

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from migrator.catalog.ports import CatalogTotals, OpenCatalog
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind, Severity
+from migrator.core.tasks import WorkPool
 from migrator.core.units import several
 from migrator.fs.ports import Block, FileSystem
 from migrator.gluster.model import SourceHealth
@@ -63,58 +64,23 @@ class Walk:
         *,
         frontier: Iterable[bytes],
         totals: CatalogTotals,
-        on_end: Callable[[], None],
+        workers: int,
         ways: Mapping[bytes, Sequence[bytes]] | None = None,
     ) -> None:
         self._source = source
         self._writer = writer
         self._trees = trees
-        self._waiting = list(frontier)
-        self._busy = 0
-        self._stopping = False
-        self._changed = threading.Condition()
         self._writing = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._running = 0
-        self._on_end = on_end
         self._ways = ways
         self.totals = totals
         """The totals of the catalog so far. Only the holder of `_writing` sets them."""
-        self.failure: BaseException | None = None
-        """The error that ended the walk early: SourceLost, or one of the catalog's disk."""
-
-    @property
-    def directories_waiting(self) -> int:
-        """The number of directories that are known and not done."""
-        return len(self._waiting) + self._busy
-
-    def start(self, workers: int) -> None:
-        """Start the threads; `on_end` is called once, by the last of them."""
-        self._running = workers
-        # Daemon threads: one that hangs in a dead mount must not keep the process alive.
-        self._threads = [
-            threading.Thread(target=self._work, name=f"scan-{number}", daemon=True) for number in range(workers)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self, wait_s: float) -> None:
-        """Stop the threads after their current entry; wait at most `wait_s` for each. May be called again."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join(wait_s)
-
-    def join(self) -> None:
-        """Wait until every directory is done, or the walk has failed."""
-        for thread in self._threads:
-            thread.join()
+        self.pool: WorkPool[bytes, None] = WorkPool(workers, do_wide=self._read)
+        self.pool.put_wide(*frontier)
 
     def abandon(self) -> None:
         """Leave the catalog open for a later resume; threads that still hang can no longer write to it."""
+        self.pool.stop()
         with self._writing:
-            self._stopping = True
             self._writer.abandon()
 
     def note(self, problems: Sequence[ScanProblem]) -> None:
@@ -126,49 +92,8 @@ class Walk:
     def _add_problems(self, problems: Sequence[ScanProblem]) -> None:
         self.totals = replace(self.totals, problems=self.totals.problems + len(problems))
 
-    def _work(self) -> None:
-        try:
-            while (path := self._take()) is not None:
-                children: list[bytes] = []
-                try:
-                    children = self._read(path)
-                finally:
-                    self._give_back(children)
-        except BaseException as error:  # noqa: BLE001 -- handed over whole: the stage raises it
-            self._fail(error)
-        finally:
-            with self._changed:
-                self._running -= 1
-                last = self._running == 0
-            if last:
-                self._on_end()
-
-    def _take(self) -> bytes | None:
-        with self._changed:
-            while not self._waiting and self._busy and not self._stopping:
-                self._changed.wait()
-            if self._stopping or not self._waiting:
-                return None
-            self._busy += 1
-            return self._waiting.pop()
-
-    def _give_back(self, children: Sequence[bytes]) -> None:
-        with self._changed:
-            self._waiting.extend(children)
-            self._busy -= 1
-            if len(children) > 1 or not self._busy:
-                self._changed.notify_all()
-            elif children:
-                self._changed.notify()
-
-    def _fail(self, error: BaseException) -> None:
-        with self._changed:
-            self.failure = self.failure or error
-            self._stopping = True
-            self._changed.notify_all()
-
-    def _read(self, path: bytes) -> list[bytes]:
-        """Read one directory into the catalog; return its children, none if it was not read completely."""
+    def _read(self, path: bytes) -> None:
+        """Read one directory into the catalog, and queue its children if it was read completely."""
         children: dict[bytes, None] = {}
         problems: list[ScanProblem] = []
         tree = self._trees.of(path)
@@ -182,18 +107,18 @@ class Walk:
             children.update(dict.fromkeys(directories))
             shares = [(tree, listed)] if tree is not None else self._shares(listed, directories)
             with self._writing:
-                if self._stopping:
-                    return []
+                if self.pool.stopped:
+                    return
                 for owner, entries in shares:
                     self._writer.add(owner, entries)
                     self.totals = with_entries(self.totals, entries)
         self._require_living_source(problems)
         with self._writing:
-            if self._stopping:
-                return []
+            if self.pool.stopped:
+                return
             self._writer.directory_done(path, problems)
             self._add_problems(problems)
-        return list(children)
+        self.pool.put_wide(*children)
 
     def _blocks(self, path: bytes, tree: bytes | None) -> Iterable[Block]:
         if self._ways is None or tree is not None:
@@ -241,7 +166,6 @@ class Walk:
 VIA = "mount"
 _LOOK_EVERY_S = 60.0
 """The interval of polls of the bricks during the walk: a killed scan gets no final check."""
-_STOP_WAIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,20 +180,17 @@ class MountWay:
     async def run(self) -> CatalogRecord:
         """Scan, and close the catalog. Raises Interrupted, Refused, MigratorError."""
         opened = await asyncio.to_thread(self._open)
-        walk, ended = self._new_walk(opened)
+        walk = self._new_walk(opened)
         self.session.event(EventKind.SCAN_STARTED, Severity.INFO, opened.record.name, _started(opened))
         if _changed_between_sessions(opened.record, self.before):
             self._note(walk, ("the volume's bricks or options changed between two sessions of this scan",))
         self._note(walk, self.before.problems)
         began_s = self.session.elapsed_s()
-        walk.start(self.session.request.workers)
         try:
             async with self.session.watching(
                 lambda: self._show(walk), lambda: self._poll_bricks(walk), every_s=_LOOK_EVERY_S
             ):
-                await ended.wait()
-            if walk.failure is not None:
-                raise walk.failure
+                await walk.pool.run()
             return await self._close(walk, opened, began_s)
         except asyncio.CancelledError:
             await self._interrupt(walk, opened.record)
@@ -286,8 +207,6 @@ class MountWay:
             ) from error
         except OSError as error:
             raise self.session.not_written(error, self._on_repetition) from error
-        finally:
-            await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
 
     @property
     def _on_repetition(self) -> str:
@@ -309,18 +228,16 @@ class MountWay:
             session.new_record(name=name, at_s=now_s, via=VIA, trees=self.trees, fingerprint=self.before.fingerprint)
         )
 
-    def _new_walk(self, opened: OpenCatalog) -> tuple[Walk, asyncio.Event]:
-        ended, loop = asyncio.Event(), asyncio.get_running_loop()
-        walk = Walk(
+    def _new_walk(self, opened: OpenCatalog) -> Walk:
+        return Walk(
             self.session.source,
             opened.writer,
             TreeIndex(opened.record.trees),
             frontier=opened.frontier,
             totals=opened.totals,
-            on_end=lambda: _tell(loop, ended),
+            workers=self.session.request.workers,
             ways=ways_to(tree.path for tree in opened.record.trees) if opened.record.scope else None,
         )
-        return walk, ended
 
     async def _poll_bricks(self, walk: Walk) -> None:
         self._note(walk, (await self.session.source.health()).problems)
@@ -333,7 +250,7 @@ class MountWay:
     def _show(self, walk: Walk) -> None:
         self.session.show(
             rows=walk.totals.rows,
-            directories_waiting=walk.directories_waiting,
+            directories_waiting=walk.pool.waiting,
             problems=walk.totals.problems,
         )
 
@@ -344,7 +261,6 @@ class MountWay:
         await asyncio.shield(asyncio.ensure_future(self._leave(walk, record)))
 
     async def _leave(self, walk: Walk, record: CatalogRecord) -> None:
-        await asyncio.to_thread(walk.stop, _STOP_WAIT_S)
         if record.scope:
             await asyncio.to_thread(walk.abandon)
             await asyncio.to_thread(self.session.catalogs.discard, record.name)
@@ -370,12 +286,6 @@ class MountWay:
             times=ScanTimes(checks_s=began_s + checked_s - walked_s, walk_s=walked_s - began_s),
         )
         return await session.close(record, opened.writer, against=found, trees=self.trees, totals=walk.totals)
-
-
-def _tell(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Set `ended`, from the last thread. The loop may be closed if a stop did not wait for the thread."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(ended.set)
 
 
 def _changed_between_sessions(record: CatalogRecord, before: SourceHealth) -> bool:

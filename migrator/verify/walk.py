@@ -6,10 +6,10 @@ import re
 import threading
 import time
 import zlib
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.catalog.model import ScanProblem
@@ -19,6 +19,7 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
+from migrator.core.tasks import WorkPool
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest, FileSystem
 from migrator.fs.reading import problem_of
@@ -102,115 +103,6 @@ def _leads_nowhere(file_system: FileSystem, path: bytes) -> bool:
         if ancestor is None or ancestor.type is not EntryType.DIRECTORY:
             return True
     return False
-
-
-# --- Worker threads over two queues, with bounded memory
-
-
-_STOP_GRACE_S = 5.0
-"""Time that a stopped pool waits for its threads. A thread in a long read is abandoned: it only reads."""
-_WAITING_PER_WORKER = 4
-
-Wide = TypeVar("Wide")
-Narrow = TypeVar("Narrow")
-
-
-class WorkPool(Generic[Wide, Narrow]):
-    """Threads for `Wide` tasks (directories), which create more tasks of both kinds, and `Narrow` ones (files to read).
-
-    Narrow tasks go first, and their queue is bounded: if it is full, the thread that creates one runs it at once. Wide tasks
-    are taken last in, first out, which keeps their queue short.
-    """
-
-    def __init__(self, workers: int, *, do_wide: Callable[[Wide], None], do_narrow: Callable[[Narrow], None]) -> None:
-        self._workers = max(workers, 1)
-        self._do_wide = do_wide
-        self._do_narrow = do_narrow
-        self._wide: list[Wide] = []
-        self._narrow: deque[Narrow] = deque()
-        self._busy = 0
-        self._changed = threading.Condition()
-        self._stopped = False
-        self._failure: BaseException | None = None
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the work should end early; long tasks poll it."""
-        return self._stopped
-
-    def put_wide(self, task: Wide) -> None:
-        """Queue a directory."""
-        with self._changed:
-            self._wide.append(task)
-            self._changed.notify()
-
-    def put_narrow(self, task: Narrow) -> None:
-        """Queue a file to read, or run the task in the calling thread if the queue is full."""
-        with self._changed:
-            if len(self._narrow) < self._workers * _WAITING_PER_WORKER:
-                self._narrow.append(task)
-                self._changed.notify()
-                return
-        self._do_narrow(task)
-
-    async def run(self) -> None:
-        """Run all tasks. Raises what a task raised. When cancelled, it stops soon and abandons threads in a long read."""
-        loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
-        left = self._workers
-
-        def one_ended() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                ended.set()
-
-        def work() -> None:
-            try:
-                self._work()
-            except BaseException as error:  # noqa: BLE001 (supervision: raised again by `run`)
-                self._stop(error)
-            finally:
-                if not loop.is_closed():
-                    loop.call_soon_threadsafe(one_ended)
-
-        for number in range(self._workers):
-            threading.Thread(target=work, name=f"verify-{number}", daemon=True).start()
-        try:
-            await ended.wait()
-        except asyncio.CancelledError:
-            self._stop(None)
-            await asyncio.wait([asyncio.ensure_future(ended.wait())], timeout=_STOP_GRACE_S)
-            raise
-        if self._failure is not None:
-            raise self._failure
-
-    def _stop(self, failure: BaseException | None) -> None:
-        with self._changed:
-            self._stopped = True
-            self._failure = self._failure or failure
-            self._changed.notify_all()
-
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not (self._stopped or self._narrow or self._wide) and self._busy:
-                    self._changed.wait()
-                if self._stopped or not (self._narrow or self._wide):
-                    self._changed.notify_all()
-                    return
-                self._busy += 1
-                narrow = self._narrow.popleft() if self._narrow else None
-                wide = self._wide.pop() if narrow is None else None
-            try:
-                if narrow is not None:
-                    self._do_narrow(narrow)
-                elif wide is not None:
-                    self._do_wide(wide)
-            finally:
-                with self._changed:
-                    self._busy -= 1
-                    self._changed.notify_all()
 
 
 # --- Tally: thread-safe counters that feed the manifest

@@ -1,5 +1,6 @@
 """A catalog on disk: parts, what a crash leaves of them, and what is refused."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Sequence
@@ -173,11 +174,9 @@ def _walk(opened: OpenCatalog, site: ScanSite) -> CatalogRecord:
         TreeIndex(opened.record.trees),
         frontier=opened.frontier,
         totals=opened.totals,
-        on_end=lambda: None,
+        workers=2,
     )
-    walk.start(2)
-    walk.join()
-    assert walk.failure is None
+    asyncio.run(walk.pool.run())
     return opened.writer.close(replace(opened.record, rows=walk.totals.rows, problems=walk.totals.problems))
 
 
