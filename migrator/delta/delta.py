@@ -116,7 +116,7 @@ class Deltas:
 
 
 @dataclass(slots=True, kw_only=True)
-class DeltaPass:
+class DeltaPass(Copying):
     """One delta pass: a new one, or the last one if it is unfinished. A final pass (`kind`) is always new, and also
     sends the paths that an interrupted one did not. It does not change the state of the batch, because its own
     verification follows.
@@ -126,10 +126,6 @@ class DeltaPass:
     unchanged, and the summary names it. Call `run` once.
     """
 
-    invocation: Invocation
-    plan: Plan
-    site: SiteRecord
-    batch: Batch
     deltas: Deltas
     kind: PassKind = PassKind.DELTA
     set_apart: tuple[bytes, ...] = ()
@@ -138,25 +134,21 @@ class DeltaPass:
         """Raises Refused if a guard trips before anything is changed; a later stop is in the summary."""
         record = None
         if self.kind is PassKind.DELTA:
-            record = bases.unfinished_delta(self.invocation.world.ledger.passes, self.plan, self.batch)
+            record = bases.unfinished_delta(self.world.ledger.passes, self.plan, self.batch)
         if record is None:
             await self.end_earlier()
             record = await self._begin()
-        left = remaining(self.invocation.world, self.plan, self.batch, record)
-        ready = await self._copying.ready(_room(left.need, self.invocation.world.ledger.passes.changes(record.id)))
-        await self._copying.make_trees()
+        left = remaining(self.world, self.plan, self.batch, record)
+        ready = await self.ready(_room(left.need, self.world.ledger.passes.changes(record.id)))
+        await self.make_trees()
         record = self._go_on(record)
-        summary = await self._copying.carry_out(
+        summary = await self.carry_out(
             record,
             ready,
             title=_title(record),
             before=lambda under_way: self._move(record, under_way),
         )
         return replace(summary, set_apart=self.set_apart)
-
-    @property
-    def _copying(self) -> Copying:
-        return Copying(invocation=self.invocation, plan=self.plan, site=self.site, batch=self.batch)
 
     @property
     def _trees(self) -> list[bytes]:
@@ -167,7 +159,7 @@ class DeltaPass:
         locations of paths on the target would be unknown. This may change the base of the next passes. May be called
         again. Raises Refused.
         """
-        world, passes = self.invocation.world, self.invocation.world.ledger.passes
+        world, passes = self.world, self.world.ledger.passes
         for record in passes.of_batch(self.plan.name, self.batch.number):
             if record.kind is PassKind.SEED or record.state is PassState.DONE:
                 continue
@@ -183,9 +175,8 @@ class DeltaPass:
                 await self._end_moves(record)
 
     async def _end_moves(self, record: PassRecord) -> None:
-        copying = self._copying
-        ready = await copying.ready(Need())
-        under_way = copying.under_way(record, ready)
+        ready = await self.ready(Need())
+        under_way = self.under_way(record, ready)
         try:
             await self._move(record, under_way)
         finally:
@@ -201,7 +192,7 @@ class DeltaPass:
 
     async def _begin(self) -> PassRecord:
         """Scan, compare, write the lists, and check the guards. Only then record the pass."""
-        world, passes = self.invocation.world, self.invocation.world.ledger.passes
+        world, passes = self.world, self.world.ledger.passes
         number = bases.pass_number(passes, self.plan, self.batch, self.kind)
         trees = self._trees
         base = bases.base_catalog(passes, self.plan.name, self.batch.number, trees)
@@ -256,7 +247,7 @@ class DeltaPass:
         self, number: int, base: str, catalog: CatalogRecord, extras: "FoundExtras | None"
     ) -> tuple[Changes, WrittenList, WrittenMoves]:
         """Compare both catalogs, and write the chunk list and the move list. Blocking."""
-        world, deltas = self.invocation.world, self.deltas
+        world, deltas = self.world, self.deltas
         trees = self._trees
         missing = world.ledger.passes.not_arrived(self.plan.name, self.batch.number, trees)
         in_chunks = (
@@ -296,13 +287,13 @@ class DeltaPass:
             f"set apart, and not compared: {named}: {'; '.join(catalog.reasons)}; the next pass scans "
             f"{'it' if len(self.set_apart) == 1 else 'them'} again"
         )
-        self.invocation.say(EventKind.TREES_SET_APART, Severity.WARNING, f"batch {self.batch.number}", message)
+        self.say(EventKind.TREES_SET_APART, Severity.WARNING, message)
 
     async def _ask_guards(self, changes: Changes, base: str, catalog: CatalogRecord) -> None:
         """Raises Refused if paths that appear to have vanished may still exist."""
         problems = await self._problems(changes, base, catalog)
         for problem in problems:
-            self.invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, f"batch {self.batch.number}", problem)
+            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
         if problems:
             raise Refused(
                 f"batch {self.batch.number}: nothing is renamed or removed on the target: {'; '.join(problems)}",
@@ -311,7 +302,7 @@ class DeltaPass:
             )
 
     async def _problems(self, changes: Changes, base: str, catalog: CatalogRecord) -> tuple[str, ...]:
-        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+        world, timeout_s = self.world, self.timeout_s
         scans = {scan.name: scan for scan in world.ledger.scans.all()}
         health = await world.source.health()
         before = scans.get(base)
@@ -327,14 +318,14 @@ class DeltaPass:
         )
 
     def _go_on(self, record: PassRecord) -> PassRecord:
-        passes = self.invocation.world.ledger.passes
+        passes = self.world.ledger.passes
         if record.state is not PassState.RUNNING:
-            passes.set_state(record.id, PassState.RUNNING, self.invocation.world.clock.now_s())
+            passes.set_state(record.id, PassState.RUNNING, self.world.clock.now_s())
         passes.retry_failed(record.id)
         changes = passes.changes(record.id)
         words = "nothing changed" if changes is None or changes.nothing else change_words(changes)
         message = f"{_title(record)} over batch {self.batch.number}: {words}"
-        self.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {self.batch.number}", message)
+        self.say(EventKind.PASS_STARTED, Severity.INFO, message)
         return passes.read(record.id)
 
     async def _move(self, record: PassRecord, under_way: PassUnderWay) -> None:
@@ -345,9 +336,9 @@ class DeltaPass:
     def _set_state(self, *, sent: bool) -> None:
         if self.kind is PassKind.FINAL:
             return
-        now = self._copying.batch_state
+        now = self.batch_state
         if now is not None and (then := after_delta(now, sent=sent)) is not now:
-            self._copying.set_batch_states((then,))
+            self.set_batch_states((then,))
 
 
 _SAID = {ChangeKind.ATTRIBUTES: "with other attributes", ChangeKind.UNSETTLED: "sent to be sure"}

@@ -272,7 +272,7 @@ class Ready:
     capabilities: TargetCapabilities
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Copying:
     """Runs passes over one batch as recorded in the ledger, except chunks of the trees that are left alone."""
 
@@ -282,17 +282,29 @@ class Copying:
     batch: Batch
     left_alone: frozenset[bytes] = frozenset()
 
+    @property
+    def world(self) -> World:
+        return self.invocation.world
+
+    @property
+    def timeout_s(self) -> float:
+        return self.invocation.request.stall_timeout_s
+
+    def say(self, kind: EventKind, severity: Severity, message: str) -> None:
+        """Record an event about the batch."""
+        self.invocation.say(kind, severity, f"batch {self.batch.number}", message)
+
     async def ready(self, need: Need, left: Sequence[transfer.TreeWork] = ()) -> Ready:
         """Evaluate all guards of a pass. Raises Refused with every reason."""
-        invocation, subject = self.invocation, f"batch {self.batch.number}"
-        findings, health = await guards.find_problems(invocation.world, invocation.request, self.site, self.batch, need)
+        world, request = self.world, self.invocation.request
+        findings, health = await guards.find_problems(world, request, self.site, self.batch, need)
         if not any(found.problems for found in findings):
-            words = await guards.look_at_limits(invocation.world, self.plan, left)
+            words = await guards.look_at_limits(world, self.plan, left)
             findings = (*findings, *guards.quota_finding(words))
             for warning in words.warnings:
-                invocation.say(EventKind.QUOTA_NEAR, Severity.WARNING, subject, warning)
+                self.say(EventKind.QUOTA_NEAR, Severity.WARNING, warning)
         for problem in (problem for found in findings for problem in found.problems):
-            invocation.say(EventKind.GUARD_REFUSED, Severity.ERROR, subject, problem)
+            self.say(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
         of_batch = [usage for usage in self.plan.ranking if usage.tree in self.batch.trees]
         guards.refuse(self.batch, findings, largest=max(of_batch, key=lambda one: one.largest_bytes, default=None))
         return Ready(findings=findings, health=health, capabilities=await self.capabilities())
@@ -301,9 +313,9 @@ class Copying:
         """The recorded capabilities of the target; probed now if there is no record."""
         if self.site.capabilities is not None:
             return self.site.capabilities
-        world = self.invocation.world
+        world = self.world
         try:
-            probed = await world.blocking(world.target.probe, timeout_s=self.invocation.request.stall_timeout_s)
+            probed = await world.blocking(world.target.probe, timeout_s=self.timeout_s)
         except (OSError, TimeoutError) as error:
             raise _unwritable(str(error)) from error
         world.ledger.site.record_capabilities(probed, world.clock.now_s())
@@ -313,7 +325,7 @@ class Copying:
         """Create the directories above each tree, and the trees, without access for users. This also proves that the
         target is writable.
         """
-        world = self.invocation.world
+        world = self.world
         for tree in self.batch.trees:
             components = tree.path.split(b"/")
             above = [b"/".join(components[:depth]) for depth in range(1, len(components))]
@@ -324,7 +336,7 @@ class Copying:
 
             try:
                 is_new = await guards.wants_stripes(self.invocation, tree.path)
-                await world.blocking(make, timeout_s=self.invocation.request.stall_timeout_s)
+                await world.blocking(make, timeout_s=self.timeout_s)
             except TimeoutError as error:
                 raise _unwritable("it does not answer") from error
             except OSError as error:
@@ -344,7 +356,7 @@ class Copying:
         """Run a pass to its end, or to a stop that is in the summary. `before` runs before its chunks. `advance` sets
         the next state of the batch when the pass is done.
         """
-        world = self.invocation.world
+        world = self.world
         under_way = self.under_way(record, ready)
         routes = self._routes(record)
         started_s = world.clock.monotonic_s()
@@ -386,17 +398,17 @@ class Copying:
     def set_batch_states(self, states: Sequence[BatchState]) -> None:
         """Move the batch on, step by step."""
         for state in states:
-            self.invocation.world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, state)
+            self.world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, state)
 
     @property
     def batch_state(self) -> BatchState | None:
         """The state of the batch; None if it is not in the ledger."""
-        record = self.invocation.world.ledger.plans.read(self.plan.name)
+        record = self.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
 
     def under_way(self, record: PassRecord, ready: Ready) -> PassUnderWay:
         """The values of the pass in this run, before it starts."""
-        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+        world, timeout_s = self.world, self.timeout_s
 
         async def sync() -> None:
             await world.blocking(world.target.sync, timeout_s=timeout_s)
@@ -450,7 +462,7 @@ class Copying:
             await run(steps)
 
     def _routes(self, record: PassRecord) -> Routes:
-        world = self.invocation.world
+        world = self.world
         scan = next((scan for scan in world.ledger.scans.all() if scan.name == record.catalog), None)
         return Routes(
             invocation=self.invocation,
@@ -463,7 +475,7 @@ class Copying:
         """Check the source and both mounts again. A pass counts as whole only if the source was whole and both mounts
         the same from its start to its end.
         """
-        world, timeout_s = self.invocation.world, self.invocation.request.stall_timeout_s
+        world, timeout_s = self.world, self.timeout_s
         problems = health_problems(under_way.health_before, await world.source.health(), tasks_count=False)
         if problems:
             under_way.stop(transfer.StopReason.SOURCE_UNHEALTHY, "; ".join(problems))
@@ -473,7 +485,7 @@ class Copying:
             under_way.stop(transfer.StopReason.MOUNT_CHANGED, "; ".join(changed))
 
     def _close(self, under_way: PassUnderWay, title: str, *, whole: bool) -> None:
-        world, number = self.invocation.world, self.batch.number
+        world, number = self.world, self.batch.number
         state = PassState.DONE if whole else PassState.STOPPED
         world.ledger.passes.set_state(under_way.pass_id, state, world.clock.now_s())
         tally = under_way.tally
@@ -485,7 +497,7 @@ class Copying:
         if bad:
             message += f"; {several(bad, 'file needs', 'files need')} attention"
         severity = Severity.INFO if whole and not bad else Severity.WARNING
-        self.invocation.say(EventKind.PASS_FINISHED, severity, f"batch {number}", message)
+        self.say(EventKind.PASS_FINISHED, severity, message)
 
 
 def _unwritable(detail: str, code: int | None = None) -> Refused:
@@ -500,31 +512,28 @@ def _unwritable(detail: str, code: int | None = None) -> Refused:
 # The seed pass over one batch: everything that the plan lists.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeedPass:
+class SeedPass(Copying):
     """The seed pass over one batch, except the trees that are left alone: their chunks stay unchanged, and count as not
     arrived. `run` may be called again: it resumes the pass.
     """
 
-    copying: Copying
-
     async def run(self) -> transfer.BatchSummary:
         """Raises Refused if a guard fails before anything is copied; a later stop is in the summary."""
-        copying, world = self.copying, self.copying.invocation.world
-        seed = world.ledger.passes.find(copying.plan.name, copying.batch.number, PassKind.SEED)
-        left = remaining(world, copying.plan, copying.batch, seed, left_alone=copying.left_alone)
+        passes = self.world.ledger.passes
+        seed = passes.find(self.plan.name, self.batch.number, PassKind.SEED)
+        left = remaining(self.world, self.plan, self.batch, seed, left_alone=self.left_alone)
         if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
             # This also repairs the state of the batch after a crash between the two records.
             self._advance(BatchState.SEEDED)
             return transfer.BatchSummary(
-                batch=copying.batch.number,
+                batch=self.batch.number,
                 nothing_to_do=True,
-                vanished=world.ledger.passes.vanished_count(left.record.id),
-                bad=tuple(world.ledger.passes.attention(left.record.id)),
+                vanished=passes.vanished_count(left.record.id),
+                bad=tuple(passes.attention(left.record.id)),
             )
-        ready = await copying.ready(left.need, left.trees)
-        await copying.make_trees()
-        return await copying.carry_out(
+        ready = await self.ready(left.need, left.trees)
+        await self.make_trees()
+        return await self.carry_out(
             self._start(left),
             ready,
             title="seed pass",
@@ -534,27 +543,24 @@ class SeedPass:
 
     def _start(self, left: Remaining) -> PassRecord:
         """Record the pass, or resume it; every run retries failed chunks."""
-        copying, world = self.copying, self.copying.invocation.world
-        batch, passes, now_s = copying.batch, world.ledger.passes, world.clock.now_s()
+        batch, passes, now_s = self.batch, self.world.ledger.passes, self.world.clock.now_s()
         record = left.record
         if record is None:
             record = passes.start(
-                plan=copying.plan.name,
+                plan=self.plan.name,
                 batch=batch.number,
                 kind=PassKind.SEED,
-                catalog=copying.plan.catalog,
+                catalog=self.plan.catalog,
                 chunk_list=batch.chunk_list,
-                chunks=world.chunk_lists.chunks(batch.chunk_list),
+                chunks=self.world.chunk_lists.chunks(batch.chunk_list),
                 at_s=now_s,
             )
         elif record.state is not PassState.RUNNING:
             passes.set_state(record.id, PassState.RUNNING, now_s)
         self._advance(BatchState.SEEDING)
-        again = passes.retry_failed(record.id, but_trees=copying.left_alone)
+        again = passes.retry_failed(record.id, but_trees=self.left_alone)
         message = f"seed pass over batch {batch.number}: {several(left.chunks, 'chunk')} to do"
-        if again:
-            message += f", {again} of them failed before"
-        copying.invocation.say(EventKind.PASS_STARTED, Severity.INFO, f"batch {batch.number}", message)
+        self.say(EventKind.PASS_STARTED, Severity.INFO, message + (f", {again} of them failed before" if again else ""))
         return record
 
     async def _drive(self, under_way: PassUnderWay) -> None:
@@ -567,13 +573,12 @@ class SeedPass:
         """Advance the state of a batch. One in a later state stays there, except that a verified one with new files has
         to be verified again.
         """
-        copying = self.copying
-        passes = copying.invocation.world.ledger.passes.of_batch(copying.plan.name, copying.batch.number)
+        passes = self.world.ledger.passes.of_batch(self.plan.name, self.batch.number)
         steps = {
             (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
             (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
             (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
             (BatchState.VERIFIED, BatchState.SEEDING): (unverified(one.kind for one in passes),),
         }
-        now = copying.batch_state
-        copying.set_batch_states(steps.get((now, state), ()) if now else ())
+        now = self.batch_state
+        self.set_batch_states(steps.get((now, state), ()) if now else ())

@@ -98,7 +98,13 @@ class BatchRun:
             if latest is not None and latest.state is PassState.DONE:
                 await hooking.catch_up(Place(batch=batch, kind=PassKind.DELTA, number=latest.number))
             return transfer.BatchSummary(batch=batch.number, nothing_to_do=True)
-        seed = transfer_passes.SeedPass(copying=self._copying(batch, self.chosen.left_alone))
+        seed = transfer_passes.SeedPass(
+            invocation=hooking.invocation,
+            plan=hooking.plan,
+            site=hooking.site,
+            batch=batch,
+            left_alone=self.chosen.left_alone,
+        )
         if not self._is_seeded:
             await self._until_open()
         place = Place(batch=batch, kind=PassKind.SEED)
@@ -179,12 +185,6 @@ class BatchRun:
         """Wait for the governor: a pass reads and renames before its first chunk."""
         if (governor := self.hooking.invocation.governor) is not None:
             await governor.until_open()
-
-    def _copying(self, batch: Batch, left_alone: frozenset[bytes] = frozenset()) -> transfer_passes.Copying:
-        hooking = self.hooking
-        return transfer_passes.Copying(
-            invocation=hooking.invocation, plan=hooking.plan, site=hooking.site, batch=batch, left_alone=left_alone
-        )
 
     def _pass_over(self, part: Batch, deltas: Deltas) -> DeltaPass:
         hooking = self.hooking
