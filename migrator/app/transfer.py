@@ -34,7 +34,7 @@ from migrator.transfer.context import World
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
-from migrator.transfer.executors import HostExecutor, LocalExecutor
+from migrator.transfer.executors import Executor, LocalExecutor
 from migrator.transfer.governor import Governing
 from migrator.transfer.lanes import HostLane, VolumeGuard
 from migrator.transfer.model import DRIVERS, Limits, PassLimits, RunRequest, StreamsBy, copies_ranges
@@ -95,7 +95,7 @@ class WayMaker:
                 host.processes, source_root=source, target_root=places.target, host=host.name, compiled=compiled
             )
             if places.own
-            else HostExecutor(host, source_root=source, target_root=places.target, compiled=compiled)
+            else Executor(host, source_root=source, target_root=places.target, compiled=compiled)
         )
         rules = None if brick is None else brick_rules(await self._volume_state())
         return Way(executor=executor, engines=engines, brick=rules)

@@ -27,9 +27,6 @@ from migrator.hosts.ports import Command, Hosts, Processes
 _TIMEOUT_S = 600.0
 """The script takes milliseconds; it walks a tree only if it must look up names by inode number."""
 
-_MODULES = ("far_mounts", "far_trees", "far_search")
-"""In load order: each module imports only earlier ones."""
-
 _NOT_SERVED = "no process of Gluster's has it open, so it is down, or served in a way that is not known"
 
 
@@ -42,7 +39,7 @@ class _Answer(msgspec.Struct, frozen=True):
 @cache
 def script() -> bytes:
     """The script as one Python source in ASCII."""
-    return far_source(__package__, _MODULES)
+    return far_source(__package__, ("far_search",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

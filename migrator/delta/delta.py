@@ -1,7 +1,8 @@
 """A pass after the seed: it applies the changes of the source to the target."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -13,11 +14,9 @@ from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import ChunkState, PassKind, PassState
-from migrator.core.units import format_count, format_duration, several
-from migrator.delta.extras import search_extras, standing_verification
-from migrator.delta.model import ChangeKind, Changes, TreeChanges, WrittenMoves
+from migrator.core.units import format_count, format_duration, format_size, several
+from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, TreeChanges, WrittenMoves
 from migrator.delta.moving import carry_out_moves
-from migrator.delta.rules import deletion_problems
 from migrator.fs.model import Need, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.ledger.model import PassRecord, SiteRecord
@@ -25,10 +24,12 @@ from migrator.plan.model import Batch, Plan, WrittenList
 from migrator.plan.rules import after_delta, moved_trees
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import bases
+from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, PassUnderWay, World
 from migrator.transfer.guards import mount_findings, mounts_changed
 from migrator.transfer.model import BatchSummary, FileProblemKind, PassLimits
 from migrator.transfer.passes import Copying, remaining
+from migrator.verify.model import VerificationRecord
 
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
@@ -36,6 +37,189 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.reap.store import ReapListFiles
+
+# Problems that forbid renames and deletions on the target. A path that is missing from a catalog may only have been
+# missed by its scan, so anything that cannot be evaluated counts as a problem.
+
+
+_LOOK = "look at it on the source"
+_RIGHT_ALL_THE_SAME = (
+    "if it is right, make a new plan with `migrator plan --activate`, whose passes begin from the source as it is now"
+)
+
+
+def deletion_problems(
+    changes: Changes,
+    *,
+    base_whole: bool | None,
+    base_fingerprint: str | None,
+    now_fingerprint: str | None,
+    source_fingerprint: str | None,
+    source_problems: Sequence[str],
+    mount_problems: Sequence[str],
+    max_shrink: float,
+) -> tuple[str, ...]:
+    """Every problem, each with the next step; empty if renames and deletions may be applied.
+
+    `base_whole`: whether the catalog of the base is complete; an incomplete one is never compared with the new one. The
+    fingerprints are those of the source's health at the start of each scan, and now. `source_problems` are problems and
+    doubts (a rebalance process) of the source, `mount_problems` those of both mounts. None means unknown. A tree may
+    lose at most the share `max_shrink` of its names and of its bytes since the base; renamed paths do not count as
+    lost.
+    """
+    return (
+        *_catalog_problems(changes.base, base_whole),
+        *_brick_problems(changes, base_fingerprint, now_fingerprint, source_fingerprint),
+        *source_problems,
+        *mount_problems,
+        *(problem for tree in changes.trees for problem in _tree_problems(tree, max_shrink)),
+    )
+
+
+def _catalog_problems(name: str, whole: bool | None) -> Iterable[str]:
+    if whole is None:
+        yield f"whether the catalog {name} is whole is not known: bring it back, or scan again"
+    elif not whole:
+        yield f"the catalog {name} is not whole, so what it lacks may be there: see `migrator scan`, and scan again"
+
+
+def _brick_problems(changes: Changes, base: str | None, now: str | None, source: str | None) -> Iterable[str]:
+    if not base or not now:
+        yield "which bricks the source had when it was scanned is not known: make a new plan with `migrator plan --activate`"
+    elif base != now:
+        yield (
+            f"the source's bricks or options were changed between the catalogs {changes.base} and {changes.now}, so what "
+            f"vanished may have been on a brick that was taken away: look at `gluster volume info`; {_RIGHT_ALL_THE_SAME}"
+        )
+    if not source:
+        yield "which bricks the source has now is not known: see `migrator doctor`"
+    elif now and now != source:
+        yield f"the source's bricks or options were changed since the catalog {changes.now}: scan again"
+
+
+def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:
+    gone, new = tree.tally(ChangeKind.VANISHED), tree.tally(ChangeKind.NEW)
+    name = f"the user tree {show(tree.tree)}"
+    if not gone.paths and not gone.size_bytes:
+        return
+    if gone.paths > tree.names_before or gone.size_bytes > tree.bytes_before:
+        yield (
+            f"{name} cannot be judged: {format_count(gone.paths)} names of {format_count(tree.names_before)} and "
+            f"{format_size(gone.size_bytes)} of {format_size(tree.bytes_before)} vanished: scan again"
+        )
+    elif not new.paths and gone.paths == tree.names_before:
+        yield f"{name} is empty now, or gone: {_LOOK}; {_RIGHT_ALL_THE_SAME}"
+    else:
+        lost = []
+        if not gone.paths <= max_shrink * tree.names_before:
+            lost.append(f"{format_count(gone.paths)} of {format_count(tree.names_before)} names")
+        if not gone.size_bytes <= max_shrink * tree.bytes_before:
+            lost.append(f"{format_size(gone.size_bytes)} of {format_size(tree.bytes_before)}")
+        if lost:
+            yield (
+                f"{name} has lost {' and '.join(lost)} since the pass before: {_LOOK}; if it is right, allow it once with a "
+                f"larger [transfer] max_shrink (now {max_shrink:.0%})"
+            )
+
+
+Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]
+"""Returns the problems that forbid applying changes whose base is this catalog."""
+
+
+@asynccontextmanager
+async def search_extras(
+    extras: "Extras | None",
+    *,
+    invocation: Invocation,
+    plan: Plan,
+    batch: Batch,
+    base: str,
+    now: str,
+    problems: Problems,
+) -> "AsyncIterator[FoundExtras | None]":
+    """Find the extras that a pass over the batch may move to the trash, given its base `base` and the new catalog
+    `now`. They are valid inside the block.
+
+    None if there are no extras, or if `problems` forbid their deletion: then they stay and are reported, and the pass
+    continues without them. Raises Refused as `Extras` does.
+    """
+
+    def where() -> list[ExtrasOfTree]:
+        ledger = invocation.world.ledger
+        found = (extras_of(ledger, plan.name, batch.number, tree.path) for tree in batch.trees)
+        return [one for one in found if one.earlier or one.manifest is not None]
+
+    async def may_go(found: "FoundExtras") -> bool:
+        lost = await asyncio.to_thread(lambda: [one for tree in wanted if (one := found.lost(tree.tree))])
+        names = sum(tree.tally(ChangeKind.VANISHED).paths for tree in lost)
+        if not names:
+            return False
+        # A verification has looked its extras up on the source. Extras of an earlier catalog have had no look-up.
+        against: dict[str, None] = {}
+        for catalog in sorted({now, *(catalog for one in wanted for catalog in one.earlier)}):
+            changes = Changes(base=catalog, now=now, trees=tuple(lost))
+            against |= dict.fromkeys(await problems(changes, catalog))
+        those = f"{several(names, 'path')} that the source has no more, and no pass of this plan removed"
+        subject = f"batch {batch.number}"
+        if against:
+            message = f"left on the target: {those}: {'; '.join(against)}"
+            invocation.say(EventKind.GUARD_REFUSED, Severity.WARNING, subject, message)
+            return False
+        trees = ", ".join(show(tree.tree) for tree in lost[:_SHOWN])
+        invocation.say(EventKind.PASS_MOVED, Severity.INFO, subject, f"to the target's trash: {those}, in {trees}")
+        return True
+
+    wanted = await asyncio.to_thread(where)
+    if extras is None or not wanted:
+        yield None
+        return
+    opened = extras.open(wanted, base=base, now=now)
+    found = await asyncio.to_thread(opened.__enter__)
+    try:
+        yield found if await may_go(found) else None
+    finally:
+        await asyncio.to_thread(opened.__exit__, None, None, None)
+
+
+_SHOWN = 5
+
+
+def extras_of(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> ExtrasOfTree:
+    """The catalogs and the manifest to search for extras of a tree before the next pass after the seed of this plan.
+    Blocking.
+    """
+    passes = ledger.passes.over_tree(tree)
+    own = [one for one in passes if (one.plan, one.batch) == (plan, batch) and one.kind is not PassKind.SEED]
+    earlier: list[str] = []
+    if not any(one.state is PassState.DONE for one in own):
+        for one in reversed(passes):
+            if (one.plan, one.batch) != (plan, batch):
+                earlier.append(one.catalog)
+                # This pass has removed earlier extras. A seed pass removes nothing.
+                if one.kind is not PassKind.SEED and one.state is PassState.DONE:
+                    break
+    named = standing_verification(ledger, plan, batch, tree)
+    return ExtrasOfTree(
+        tree=tree,
+        brought=tuple(dict.fromkeys(one.catalog for one in passes)),
+        earlier=tuple(dict.fromkeys(earlier)),
+        manifest=named.manifest if named is not None and named.whole else None,
+        differences_digest=None if named is None else named.differences_digest,
+    )
+
+
+def standing_verification(ledger: "Ledger", plan: str, batch: int, tree: bytes) -> VerificationRecord | None:
+    """The newest verification of a tree, if it found differences and no pass after the seed has covered the
+    tree since.
+    """
+    newest = next(iter(reversed(ledger.verifications.of_tree(plan, batch, tree))), None)
+    if newest is None or newest.finished_at_s is None or not newest.differences:
+        return None
+    since_s = newest.finished_at_s
+    done = (one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE)
+    later = (one for one in done if one.kind is not PassKind.SEED and one.started_at_s >= since_s)
+    return None if any(covers(ledger.passes, one, (tree,)) for one in later) else newest
+
 
 # Differences that a verification found: sent again, because size and times may not show them.
 

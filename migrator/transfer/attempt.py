@@ -19,9 +19,10 @@ from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.plan.model import ListedPath
 from migrator.transfer import model
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
+from migrator.transfer.executors import Executor
 from migrator.transfer.lanes import Routes
 from migrator.transfer.meter import Meter
-from migrator.transfer.ports import ChunkWork, Engine, Executor, StreamReader, Way
+from migrator.transfer.ports import ChunkWork, Engine, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 
 Stop = tuple[model.StopReason, str]

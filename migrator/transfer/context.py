@@ -22,9 +22,10 @@ from migrator.hosts.ports import Activity
 from migrator.ledger.call import say
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch
+from migrator.transfer.executors import Executor
 from migrator.transfer.governor import Governor
 from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason
-from migrator.transfer.ports import Driving, Executor
+from migrator.transfer.ports import Driving
 from migrator.transfer.rules import explain
 from migrator.transfer.run_files import RunDirectory
 

@@ -37,7 +37,7 @@ def _shown(files: Sequence[bytes]) -> tuple[bytes, ...]:
 # On any host, confined to one tree.
 
 
-class HostExecutor:
+class Executor:
     """Runs streams of root in a namespace that holds one tree of each side (`native/src/confine.c`), on a host where
     both roots are paths: the source may be a mount or a brick. Programs are paths of that host as well.
 
@@ -154,7 +154,7 @@ class HostExecutor:
         )
 
 
-class LocalExecutor(HostExecutor):
+class LocalExecutor(Executor):
     """The executor of this machine. Without root, streams cannot be confined and need not be: a stream has only the
     rights of its user. Confined streams die with the thread that started them, so the event loop has to run in the main
     thread.

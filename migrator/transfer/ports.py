@@ -1,5 +1,7 @@
 """Engines, executors, lanes and drivers: the interfaces that a run uses."""
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -7,15 +9,16 @@ from typing import TYPE_CHECKING, Protocol
 from migrator.core.errors import MigratorError
 from migrator.core.paths import is_beneath
 from migrator.core.states import ChunkKind
+from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
-from migrator.hosts.ports import Command, Completed, OnStart
+from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
 from migrator.transfer.model import Outcome, StreamCounters, StreamView
 
 if TYPE_CHECKING:
     from migrator.transfer.engines.drivers import Driver, DriverDirectories
-    from migrator.transfer.executors import LocalExecutor
+    from migrator.transfer.executors import Executor, LocalExecutor
 
 # Engines turn a chunk into a command, and its output into an outcome. Executors run that command on a host, confined.
 
@@ -49,23 +52,96 @@ def name_in_tree(tree: bytes, path: bytes) -> bytes:
     return path if not tree else path[len(tree) + 1 :]
 
 
-class StreamReader(Protocol):
+_LONGEST_LINE_BYTES = 1 << 16
+TAIL_BYTES = 8 * KIB
+
+
+class Lines:
+    """Splits pieces into lines. Memory is bounded: lines over 64 KiB, longer than any relevant one, are dropped."""
+
+    def __init__(self, take: Callable[[bytes], None], *, ends: bytes = b"\n") -> None:
+        """`ends`: any of these bytes ends a line."""
+        self._take = take
+        self._ends = re.compile(b"[" + ends + b"]")
+        self._rest = b""
+        self._dropped = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a line was dropped, or the last one has not ended."""
+        return self._dropped or bool(self._rest)
+
+    def add(self, piece: bytes) -> None:
+        """Add the next piece."""
+        *lines, self._rest = self._ends.split(self._rest + piece)
+        for line in lines:
+            self._take(line)
+        if len(self._rest) > _LONGEST_LINE_BYTES:
+            self._rest, self._dropped = b"", True
+
+
+class Kept:
+    """The beginning and the end of an output of any length."""
+
+    def __init__(self, head_bytes: int, tail_bytes: int) -> None:
+        self._head_bytes = head_bytes
+        self._tail_bytes = tail_bytes
+        self._head = bytearray()
+        self._tail = b""
+
+    def add(self, piece: bytes) -> None:
+        """Add the next piece."""
+        room = self._head_bytes - len(self._head)
+        self._head += piece[:room]
+        if room < len(piece):
+            self._tail = (self._tail + piece[room:])[-self._tail_bytes :]
+
+    @property
+    def head(self) -> bytes:
+        return bytes(self._head)
+
+    @property
+    def content(self) -> bytes:
+        """The kept output without the first line of the tail: that line may lack its beginning, and a file name in it
+        could imitate another message.
+        """
+        return self.head + b"\n" + self._tail.partition(b"\n")[2] if self._tail else self.head
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the output exceeded the head."""
+        return bool(self._tail)
+
+    def last(self, size_bytes: int) -> bytes:
+        """The last bytes, for display."""
+        return (self.head[-size_bytes:] + self._tail)[-size_bytes:]
+
+
+class StreamReader(ABC):
     """Follows the output of one stream."""
 
+    def __init__(self, *, keep_bytes: int) -> None:
+        self._stderr = Kept(keep_bytes, TAIL_BYTES)
+
+    @abstractmethod
     def stdout(self, piece: bytes) -> None:
         """Take a piece of standard output, cut anywhere."""
 
     def stderr(self, piece: bytes) -> None:
         """Take a piece of standard error, cut anywhere."""
+        self._stderr.add(piece)
 
     @property
+    @abstractmethod
     def counters(self) -> StreamCounters:
         """The files and bytes that have arrived so far."""
 
     @property
     def stderr_tail(self) -> bytes:
         """The last few KiB of standard error."""
+        return self._stderr.last(TAIL_BYTES)
 
+    @abstractmethod
     def outcome(self, completed: Completed) -> Outcome:
         """Judge the attempt after the process has ended."""
 
@@ -91,35 +167,6 @@ class Engine(Protocol):
 
     def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:
         """A new reader for one attempt."""
-
-
-class Executor(Protocol):
-    """Runs streams on one host, each in a mount namespace that holds only its tree on both sides."""
-
-    @property
-    def host(self) -> str:
-        """The host's name."""
-
-    def view(self, tree: bytes) -> StreamView:
-        """The location of a tree as a stream of this executor sees it."""
-
-    async def execute(
-        self,
-        command: Command,
-        *,
-        program: bytes,
-        tree: bytes,
-        on_start: OnStart,
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
-    ) -> Completed:
-        """Run one stream to its end, confined to `tree`; a cancellation ends all of its processes first."""
-
-    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
-        """End orphaned processes of earlier attempts; returns the tokens of those that could not be ended."""
-
-    async def sync(self) -> None:
-        """Return when all writes of streams here have reached the target's disks (syncfs). Raises OSError, HostLost."""
 
 
 # Drivers: programs that copy whole trees, with their own streams, queues and run state.
@@ -177,7 +224,7 @@ class Way:
     `brick` is None if it reads a mount.
     """
 
-    executor: Executor
+    executor: "Executor"
     engines: Mapping[str, Engine]
     brick: BrickRules | None = None
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from migrator.delta.delta import deletion_problems
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.delta.rules import deletion_problems
 
 
 def tree(

@@ -17,7 +17,7 @@ from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED
-from migrator.transfer.executors import HostExecutor, LocalExecutor
+from migrator.transfer.executors import Executor, LocalExecutor
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.native_builds import placing
 from tests.support.streams import make_trees
@@ -47,14 +47,12 @@ class World:
         self.source, self.target = make_trees(self.source_root, self.target_root, tree=self.tree)
         self.processes = LocalProcesses(grace_s=0.5)
         source_root, target_root = os.fsencode(self.source_root), os.fsencode(self.target_root)
-        self.executor: HostExecutor = (
+        self.executor: Executor = (
             LocalExecutor(
                 self.processes, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host)
             )
             if host is None
-            else HostExecutor(
-                host, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host)
-            )
+            else Executor(host, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host))
         )
         self.view = self.executor.view(self.tree)
         self.token = secrets.token_hex(16)

@@ -23,7 +23,7 @@ from migrator.hosts.ports import Command, Completed, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
-from migrator.transfer.executors import HostExecutor
+from migrator.transfer.executors import Executor
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.native_builds import placing
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
@@ -270,7 +270,7 @@ def test_what_hangs_in_the_kernel_is_said(xfs_target: XfsMount, token: str) -> N
 
     async def hang() -> None:
         host = RemoteHost(LocalPipe(), grace_s=0.1)
-        executor = HostExecutor(host, source_root=b"/", target_root=b"/", compiled=placing(host), grace_s=0.1)
+        executor = Executor(host, source_root=b"/", target_root=b"/", compiled=placing(host), grace_s=0.1)
         script = b"echo up; echo x > %s/x" % xfs_target.root
         task = await Running(host, token, argv=(b"sh", b"-c", script)).begin()
         await until(lambda: _state_of(carriers([token])[token][0].pid) == "D")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from migrator.core.states import ChunkKind
 from migrator.gluster.model import BrickRules
 from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, HostLost, OnStart
+from migrator.hosts.ports import Command, Completed, HostLost, OnOutput, OnStart
+from migrator.transfer.executors import Executor
 from migrator.transfer.model import (
     DIRECT,
     FileProblem,
@@ -22,7 +23,7 @@ from migrator.transfer.model import (
     StreamView,
     Verdict,
 )
-from migrator.transfer.ports import BrickRefused, ChunkWork, Engine, Executor, Way
+from migrator.transfer.ports import BrickRefused, ChunkWork, Engine, StreamReader, Way
 from tests.support.fake_filesystem import FakeFileSystem, Node
 
 
@@ -41,7 +42,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class FakeStreams:
+class FakeStreams(Executor):
     """Engine and executor in one: a stream copies its list path by path from one fake file system to the other."""
 
     source: FakeFileSystem
@@ -72,7 +73,7 @@ class FakeStreams:
         return Command(argv=(b"fake", work.kind.value.encode()), stdin=stdin, timeout_s=None)
 
     def reader(self, work: ChunkWork, view: StreamView) -> "FakeReader":
-        return FakeReader(self)
+        return FakeReader()
 
     async def execute(
         self,
@@ -81,8 +82,8 @@ class FakeStreams:
         program: bytes,
         tree: bytes,
         on_start: OnStart,
-        on_stdout: Callable[[bytes], None],
-        on_stderr: Callable[[bytes], None],
+        on_stdout: OnOutput,
+        on_stderr: OnOutput,
     ) -> Completed:
         assert command.token is not None
         kind, paths = ChunkKind(command.argv[1].decode()), tuple(command.stdin.split(b"\0"))
@@ -152,13 +153,13 @@ class FakeStreams:
         self.target.put(path, Node(node.type, 10_000 + node.ino + len(self.copied) * 1000, node.content))
 
 
-class FakeReader:
+class FakeReader(StreamReader):
     """Reads what a fake stream says."""
 
-    def __init__(self, streams: FakeStreams) -> None:
-        self._streams = streams
-        self.counters = StreamCounters()
-        self.stderr_tail = b""
+    counters = StreamCounters()
+
+    def __init__(self) -> None:
+        super().__init__(keep_bytes=0)
         self._suspects: list[FileProblem] = []
         self._stop: StopReason | None = None
 
@@ -178,9 +179,6 @@ class FakeReader:
                 self._suspect(FileProblemKind(word.decode()), rest[0], 0)
             case _:
                 self._suspect(FileProblemKind.BAD, rest[0], int(rest[1]))
-
-    def stderr(self, piece: bytes) -> None:
-        self.stderr_tail += piece
 
     def outcome(self, completed: Completed) -> Outcome:
         verdict = {0: Verdict.DONE, 23: Verdict.DONE, -9: Verdict.INTERRUPTED}.get(completed.exit_code, Verdict.RETRY)

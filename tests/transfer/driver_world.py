@@ -21,10 +21,10 @@ from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, ListedPath
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, World
-from migrator.transfer.drive import run_driver_step
 from migrator.transfer.engines.drivers import Driver, DriverDirectories
 from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.model import AttemptRecord, ChunkRecord, RunRequest
+from migrator.transfer.passes import run_driver_step
 from migrator.transfer.ports import Driving
 from migrator.transfer.run_files import RunFiles
 from tests.support.fake_filesystem import IDENTITY

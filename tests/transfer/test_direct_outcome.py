@@ -10,8 +10,7 @@ from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Completed
 from migrator.plan.model import ListedPath
-from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.engines.rules_direct import EndedDirect, PathEvent, judge_direct, parse_event
+from migrator.transfer.engines.direct import DirectEngine, EndedDirect, PathEvent, judge_direct, parse_event
 from migrator.transfer.model import FileProblemKind, Outcome, StopReason, StreamCounters, StreamView, Verdict
 from migrator.transfer.ports import ChunkWork
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from migrator.transfer.engines import rules_drivers as rules
+from migrator.transfer.engines import drivers as rules
 from migrator.transfer.model import StopReason, StreamCounters, StreamView, Verdict
 
 VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")

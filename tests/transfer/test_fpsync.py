@@ -11,9 +11,9 @@ from migrator.core.errors import ToolFailed
 from migrator.core.states import AttemptState, ChunkState
 from migrator.core.units import KIB
 from migrator.lab.model import OddFiles
-from migrator.transfer.drive import doubtful_trees
 from migrator.transfer.engines.drivers import Fpsync, locate_fpsync
 from migrator.transfer.model import StopReason
+from migrator.transfer.passes import doubtful_trees
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount
 from tests.transfer.driver_world import DriverWorld

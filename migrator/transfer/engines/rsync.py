@@ -13,9 +13,8 @@ from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import KERNEL_LABELS
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.transfer.engines import rules_rsync as rules
-from migrator.transfer.engines.output import Lines, OutputReader
 from migrator.transfer.model import Outcome, StreamCounters, StreamView
-from migrator.transfer.ports import ChunkWork, StreamReader, name_in_tree
+from migrator.transfer.ports import ChunkWork, Lines, StreamReader, name_in_tree
 
 # Querying rsync's capabilities.
 
@@ -142,7 +141,7 @@ class RsyncEngine:
         return RsyncReader(work, view)
 
 
-class RsyncReader(OutputReader):
+class RsyncReader(StreamReader):
     """Follows one rsync."""
 
     def __init__(self, work: ChunkWork, view: StreamView) -> None:
