@@ -41,7 +41,7 @@ from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeWorld
 from migrator.reap.archive import ArchivingWorld, ProvenArchives, Rows
 from migrator.reap.files import MemberReader, MountedArchiveFolders
-from migrator.reap.model import ARCHIVE_DIRECTORY, ReapAction, ReapRow
+from migrator.reap.model import ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import Site, SourceSection, TargetSection
 from migrator.transfer.model import DRIVERS
@@ -165,12 +165,8 @@ def carrying_back(
             ExitStack() as stack,
         ):
             kept = ledger.site.required()
-            source = carry_back.SourceSide(
-                back.target_root, kept.capabilities, tree=tree, hidden=ARCHIVE_DIRECTORY, source=real
-            )
-            target = carry_back.TargetSide(
-                back.source_root, known.capabilities, tree=tree, hidden=ARCHIVE_DIRECTORY, source=real
-            )
+            source = carry_back.SourceSide(back.target_root, kept.capabilities, tree=tree, source=real)
+            target = carry_back.TargetSide(back.source_root, known.capabilities, tree=tree, source=real)
             for side in (source, target):
                 stack.callback(side.close)
             moves = stack.enter_context(back.target_moves())
@@ -205,7 +201,6 @@ def carrying_back(
                     own=own,
                     catalogs=back.closed_catalogs(ledger),
                     scratch=back.scratch,
-                    hidden=ARCHIVE_DIRECTORY,
                     world=run_world(
                         back, target, source, lanes, known=known, ledger=ledger, progress=progress, engine=engine
                     ),

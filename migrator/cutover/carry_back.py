@@ -27,9 +27,8 @@ from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.cutover.rules_guards import newest_attempts
-from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts
+from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts, final_passes
 from migrator.delta.model import ChangeKind
-from migrator.delta.moving import only_not_renamed
 from migrator.fs.model import TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.fs.ports import Block, SourceFileSystem
@@ -41,9 +40,10 @@ from migrator.ledger.call import recorded_run
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Plan
+from migrator.reap.model import ARCHIVE_DIRECTORY
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
-from migrator.transfer.model import RunRequest
+from migrator.transfer.model import BatchSummary, RunRequest
 from migrator.transfer.recovery import recover
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
@@ -169,12 +169,11 @@ def write_switched(
     proof: VerificationRecord,
     now: str,
     catalogs: ClosedCatalogs,
-    hidden: bytes,
     scratch: Scratch,
 ) -> CatalogRecord:
     """Write the catalog of a tree on the target at the switch, from the manifest of its `proof`, into `catalogs`.
 
-    `now` names the catalog of the tree as it is. The path `hidden` in the tree is left out. Raises Refused.
+    `now` names the catalog of the tree as it is. The archives in the tree are left out. Raises Refused.
     """
     if proof.manifest is None or ManifestDirectories.digest(proof.manifest) != proof.manifest_digest:
         raise Refused(
@@ -189,7 +188,7 @@ def write_switched(
     temporary = temporary_name(part)
     with connect(scratch) as connection:
         create_entries(connection, latest, view="now_rows")
-        _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, hidden))
+        _copy(connection, temporary, manifest=proof.manifest, tree=tree, hidden=join(tree, ARCHIVE_DIRECTORY))
         facts = connection.execute(
             """
             SELECT count(*), count(*) FILTER (WHERE type <> 'directory'),
@@ -228,7 +227,7 @@ _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class _Side(MountedTarget):
-    """A mounted side of one tree, without the path `hidden` and everything below it. `source` reports the health of the
+    """A mounted side of one tree, without its archives. `source` reports the health of the
     migration's source.
     """
 
@@ -238,12 +237,11 @@ class _Side(MountedTarget):
         capabilities: TargetCapabilities | None = None,
         *,
         tree: bytes,
-        hidden: bytes,
         source: SourceFileSystem,
     ) -> None:
         super().__init__(root, capabilities)
         self._tree = tree
-        self._hidden = join(tree, hidden)
+        self._hidden = join(tree, ARCHIVE_DIRECTORY)
         self._real_source = source
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
@@ -368,7 +366,6 @@ class BackParts:
     own: Ledger
     catalogs: ClosedCatalogs
     scratch: Scratch
-    hidden: bytes
     world: World
     files: RunFiles
     deltas: Deltas
@@ -565,7 +562,6 @@ async def _write_catalog(parts: BackParts, record: model.CutoverRecord, now: Cat
         proof=proof,
         now=now.name,
         catalogs=parts.catalogs,
-        hidden=parts.hidden,
         scratch=parts.scratch,
     )
     parts.ledger.scans.finish(closed)
@@ -598,10 +594,6 @@ def _start_pass(parts: BackParts, record: model.CutoverRecord, catalog: CatalogR
 VERB = "rollback"
 Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 
-_MOST_PASSES = 3
-"""In one call. A path that could not be renamed on the source, because it was missing or had changed there, is sent by
-the next pass.
-"""
 _FLUSHED_AT_ONCE = 256
 _ROLES = (
     "here the target is read and the source is written, so the one is called the source, and the other the target: "
@@ -766,18 +758,16 @@ async def _carry(
         deltas = replace(deltas, scan=_first(now, deltas.scan))
     plan = plan_of(parts, record)
     (batch,) = plan.batches
-    for _ in range(_MOST_PASSES):
-        delta = DeltaPass(invocation=invocation, plan=plan, site=site, batch=batch, deltas=deltas, kind=PassKind.FINAL)
-        summary = await delta.run()
-        if (stopped := summary.stopped) is not None:
-            raise MigratorError(stopped.message, cause=stopped.cause, hint=stopped.hint)
-        made = newest_pass(ledger, record)
+
+    async def run() -> BatchSummary:
+        final = DeltaPass(invocation=invocation, plan=plan, site=site, batch=batch, deltas=deltas, kind=PassKind.FINAL)
+        return await final.run()
+
+    async for _, made in final_passes(ledger, plan, batch, run):
         # The device number of a server or FUSE mount changes with every mount: such a mount does not pass on a sync of
         # all.
-        if made is not None and parts.site.source.device is None:
+        if parts.site.source.device is None:
             await _flush(parts, made)
-        if made is None or not only_not_renamed(ledger.passes, made.id):
-            return
 
 
 async def _scan_whole(parts: BackParts, record: model.CutoverRecord) -> CatalogRecord:

@@ -742,7 +742,7 @@ class AnnounceSummary:
         return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-# Backups of the target, and facts for reports.
+# Backups of the target.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -752,31 +752,6 @@ class BackupTold:
     trees: tuple[UserTree, ...]
     began_at_s: float
     note: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutoverFacts:
-    """The newest attempt to cut one user tree over, by any plan.
-
-    `since_s` is when it reached its state, `freeze_s` how long the user was frozen (None before the thaw),
-    `frozen_since_s` the begin of the present freeze, on the way there or back (None if the user can work), `failure`
-    the reason of the last failure. `purge` is the estimate when the purge of the source began, and the freed amount in
-    the state `purged`.
-    """
-
-    tree: UserTree
-    plan: str
-    batch: int
-    attempt: int
-    state: CutoverState
-    since_s: float
-    predicted_freeze_s: float | None
-    frozen_at_s: float | None
-    thawed_at_s: float | None
-    freeze_s: float | None
-    failure: str
-    purge: PurgeSum | None = None
-    frozen_since_s: float | None = None
 
 
 # Requests and results of `cutover` and `rollback`.
@@ -833,7 +808,7 @@ class TreeOutcome:
     tree: UserTree
     batch: int
     ending: Ending
-    cutover: CutoverFacts | None = None
+    cutover: CutoverRecord | None = None
     words: str = ""
     hint: str = ""
     problems: tuple[str, ...] = ()

@@ -28,13 +28,13 @@ from migrator.operations.model import Finished, Halt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """The steps of the way from one side, on which the user works before, to the other."""
+    """The steps of the way from one side, on which the user works before, to the other; their path leads to `side`
+    before the switch, and to `other_side` after it.
+    """
 
     forward: bool
-    side: str
-    other_side: str
-    link_before: model.LinkSeen
-    link_after: model.LinkSeen
+    side: model.LinkSeen
+    other_side: model.LinkSeen
     freeze: model.CutoverStep
     copy: model.CutoverStep
     verify: model.CutoverStep
@@ -53,10 +53,8 @@ class Way:
 
 THERE = Way(
     forward=True,
-    side="source",
-    other_side="target",
-    link_before=model.LinkSeen.SOURCE,
-    link_after=model.LinkSeen.TARGET,
+    side=model.LinkSeen.SOURCE,
+    other_side=model.LinkSeen.TARGET,
     freeze=model.CutoverStep.FREEZE,
     copy=model.CutoverStep.FINAL_PASS,
     verify=model.CutoverStep.VERIFY,
@@ -67,10 +65,8 @@ THERE = Way(
 
 BACK = Way(
     forward=False,
-    side="target",
-    other_side="source",
-    link_before=model.LinkSeen.TARGET,
-    link_after=model.LinkSeen.SOURCE,
+    side=model.LinkSeen.TARGET,
+    other_side=model.LinkSeen.SOURCE,
     freeze=model.CutoverStep.ROLLBACK_FREEZE,
     copy=model.CutoverStep.CARRY_BACK,
     verify=model.CutoverStep.ROLLBACK_VERIFY,
@@ -136,7 +132,7 @@ def _tops(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen)
     elif phase is Phase.ARRIVED:
         # The top belongs to the user again, who may give it any mode.
         there = _ANY
-    elif phase is Phase.SWITCHING and seen.link is way.link_after:
+    elif phase is Phase.SWITCHING and seen.link is way.other_side:
         here, there = _CLOSED, _OPEN_OR_CLOSED
     return _both(way, record, seen, here, there)
 
@@ -162,14 +158,11 @@ def _link(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Seen)
         )
     if seen.link is model.LinkSeen.UNTOLD:
         return None
-    expected = {way.link_after} if phase in _LINK_AFTER else {way.link_before}
-    if phase is Phase.SWITCHING:
-        expected = {way.link_before, way.link_after}
-    if seen.link in expected:
+    side = way.other_side if phase in _LINK_AFTER else way.side
+    if seen.link is side or (phase is Phase.SWITCHING and seen.link is way.other_side):
         return None
     holds = "" if seen.link_holds is None else f" ({show(seen.link_holds)})"
     where = "elsewhere" if seen.link is model.LinkSeen.OTHER else f"to the {seen.link.value}"
-    side = way.other_side if phase in _LINK_AFTER else way.side
     return Halt(
         words=f"{name} leads {where}{holds} although the cutover is {record.state.value}: somebody else has changed it",
         hint=f"find out on which side {record.tree.user} has worked since; let {name} lead to the {side}, {_AGAIN}",
@@ -264,7 +257,7 @@ def begin_rollback(record: model.CutoverRecord, seen: model.Seen) -> model.Step:
     way, phase = place
     if halt := unexplained(way, phase, record, seen):
         return halt
-    if phase is Phase.SWITCHING and seen.link is not way.link_before:
+    if phase is Phase.SWITCHING and seen.link is not way.side:
         return _switching(way, record, seen)
     return _revert(way, seen, record.failure or "a rollback was asked for before the switch")
 
@@ -329,7 +322,7 @@ def _forward(way: Way, phase: Phase, record: model.CutoverRecord, seen: model.Se
 def _switching(way: Way, record: model.CutoverRecord, seen: model.Seen) -> model.Step:
     """Decide from the snapshot, between the intent of the switch and its result."""
     again = model.act_of(way.switch)
-    if seen.link is way.link_after:
+    if seen.link is way.other_side:
         return model.act_of(way.switch, seen_done=True)
     opened = way.top_here(seen) is model.TopSeen.OPEN
     problems = tuple(switch_problems(way, record, seen))

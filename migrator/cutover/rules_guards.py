@@ -1,7 +1,6 @@
 """Preflight checks before a freeze, and descriptions of cutovers. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from math import isnan
 
 from migrator.core.entry import UserTree
@@ -95,11 +94,6 @@ def newest_attempts(records: Sequence[model.CutoverRecord]) -> tuple[model.Cutov
     return tuple({record.tree.path: record for record in oldest_first}.values())
 
 
-def cutover_facts(record: model.CutoverRecord) -> model.CutoverFacts:
-    """The facts of an attempt that reports show."""
-    return model.CutoverFacts(**{one.name: getattr(record, one.name) for one in fields(model.CutoverFacts)})
-
-
 def outcome_of(
     record: model.CutoverRecord, ending: model.Ending, words: str, *, hint: str = "", problems: tuple[str, ...] = ()
 ) -> model.TreeOutcome:
@@ -108,14 +102,14 @@ def outcome_of(
         tree=record.tree,
         batch=record.batch,
         ending=ending,
-        cutover=cutover_facts(record),
+        cutover=record,
         words=words,
         hint=hint,
         problems=problems,
     )
 
 
-def places_words(cutovers: Sequence[model.CutoverFacts]) -> str:
+def places_words(cutovers: Sequence[model.CutoverRecord]) -> str:
     """How many users are where, as one sentence; empty if no user was cut over."""
     parts = [
         f"{several(count, 'user')} {what}"
@@ -129,7 +123,7 @@ def places_words(cutovers: Sequence[model.CutoverFacts]) -> str:
     return f"{', '.join(parts)}." if parts else ""
 
 
-def freed_words(cutovers: Sequence[model.CutoverFacts]) -> str:
+def freed_words(cutovers: Sequence[model.CutoverRecord]) -> str:
     """How much of the source purges have freed, as one sentence; empty if there was no purge."""
     purged = [one for one in cutovers if one.state is model.CutoverState.PURGED]
     if not purged:
@@ -139,7 +133,7 @@ def freed_words(cutovers: Sequence[model.CutoverFacts]) -> str:
     return f"The source of {several(len(purged), 'user')} is purged: {size} and {inodes} were freed there."
 
 
-def freezes_words(cutovers: Sequence[model.CutoverFacts]) -> str:
+def freezes_words(cutovers: Sequence[model.CutoverRecord]) -> str:
     """How long users were frozen, and how many freezes kept to the prediction, as one sentence; empty if no user was
     frozen.
     """

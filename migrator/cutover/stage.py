@@ -18,7 +18,6 @@ from migrator.cutover import model, steps
 from migrator.cutover.rules import BACK, THERE, begin_rollback, closed_already, missing_freeze_hook, not_closed
 from migrator.cutover.rules_guards import (
     READY,
-    cutover_facts,
     cutover_problems,
     newest_attempts,
     outcome_of,
@@ -174,7 +173,7 @@ class Beginning:
             tree=tree,
             batch=batch,
             ending=model.Ending.REFUSED if problems else model.Ending.PLANNED,
-            cutover=None if record is None else cutover_facts(record),
+            cutover=record,
             words="; ".join(problems) or f"{tree.user} would be moved, and {back}",
             hint="mend each as it says, then run the same command again" if problems else "",
             problems=problems,

@@ -26,8 +26,7 @@ from migrator.cutover.rules import next_step
 from migrator.cutover.rules_guards import freeze_words, outcome_of, state_words
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
-from migrator.delta.delta import DeltaPass, Deltas, note_equal
-from migrator.delta.moving import only_not_renamed
+from migrator.delta.delta import DeltaPass, Deltas, final_passes, note_equal
 from migrator.fs.model import Side, TargetCapabilities
 from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
@@ -47,6 +46,7 @@ from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.hooks import Hooking, Place
+from migrator.transfer.model import BatchSummary
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
@@ -454,9 +454,6 @@ _BEFORE_SWITCH = {
 }
 """The side to which the path leads if a hook has refused to switch it."""
 
-_MOST_PASSES = 3
-"""In one freeze."""
-
 _Act = operations.Act[model.CutoverStep, model.CutoverState]
 _Done = Done[model.CutoverState, model.CutoverNotes]
 
@@ -717,15 +714,10 @@ class TreeMachine(
                 raise ValueError(step)
 
     async def _final_passes(self, record: model.CutoverRecord) -> _Done:
-        """Make final passes until every rename succeeds.
-
-        A path that was missing on the target, or had changed there, cannot be renamed (a rollback has renamed it
-        already): the next pass sends it. Files that change during the pass are no reason for another one: they stop the
-        switch.
-        """
         cutting, batch = self.cutting, self._batch(record)
-        passes, files, size_bytes = cutting.ledger.passes, 0, 0
-        for _ in range(_MOST_PASSES):
+        ledger, files, size_bytes, made_id = cutting.ledger, 0, 0, None
+
+        async def run() -> BatchSummary:
             final = DeltaPass(
                 invocation=cutting.invocation,
                 plan=cutting.plan,
@@ -734,24 +726,14 @@ class TreeMachine(
                 deltas=cutting.world.deltas,
                 kind=PassKind.FINAL,
             )
-            number = pass_number(passes, cutting.plan, batch, PassKind.FINAL)
-            summary = await cutting.hooking.around(
-                Place(batch=batch, kind=PassKind.FINAL, number=number), final.run, idle=False
-            )
-            if summary.skipped:
-                raise MigratorError(summary.skipped)
-            if summary.stopped is not None:
-                raise MigratorError(f"the final pass stopped: {summary.stopped.message}", hint=summary.stopped.hint)
-            made = passes.find(cutting.plan.name, batch.number, PassKind.FINAL)
-            if made is None:
-                raise LedgerCorrupt("the ledger has lost the final pass", hint="run the same command again")
+            number = pass_number(ledger.passes, cutting.plan, batch, PassKind.FINAL)
+            place = Place(batch=batch, kind=PassKind.FINAL, number=number)
+            return await cutting.hooking.around(place, final.run, idle=False)
+
+        async for summary, made in final_passes(ledger, cutting.plan, batch, run):
             files, size_bytes, made_id = files + summary.files, size_bytes + summary.size_bytes, made.id
-            if not only_not_renamed(passes, made_id):
-                break
-        return Done(
-            notes=model.CutoverNotes(final_pass_id=made_id),
-            words=f"{several(files, 'file')} with {format_size(size_bytes)} brought by the final pass",
-        )
+        words = f"{several(files, 'file')} with {format_size(size_bytes)} brought by the final pass"
+        return Done(notes=model.CutoverNotes(final_pass_id=made_id), words=words)
 
     def _batch(self, record: model.CutoverRecord) -> Batch:
         """The batch of the tree, with that tree alone."""

@@ -14,11 +14,11 @@ from migrator.render import document
 
 
 def cutover_blocks(
-    cutovers: Sequence[model.CutoverFacts], *, now_s: float, limit: int | None = None
+    cutovers: Sequence[model.CutoverRecord], *, now_s: float, limit: int | None = None
 ) -> Iterator[document.Block]:
     """The newest attempt of every user tree that has one: those in flight first, then the others, the newest first."""
     several_plans = len({one.plan for one in cutovers}) > 1
-    cells: document.Cells[model.CutoverFacts] = (
+    cells: document.Cells[model.CutoverRecord] = (
         *([(document.text("plan"), lambda one: one.plan)] if several_plans else []),
         (document.figure("batch"), lambda one: str(one.batch)),
         (document.paths("user"), lambda one: one.tree.user),
@@ -37,7 +37,7 @@ def cutover_blocks(
         yield document.paragraph(said)
 
 
-def _freeze(one: model.CutoverFacts, now_s: float) -> str:
+def _freeze(one: model.CutoverRecord, now_s: float) -> str:
     so_far = "" if one.frozen_since_s is None else f"{format_duration(max(now_s - one.frozen_since_s, 0.0))} so far"
     if one.freeze_s is None:
         return so_far or document.NONE

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits, pack
-from migrator.core.errors import Refused
+from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
 from migrator.core.states import ChunkState, PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_size, several
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, TreeChanges, WrittenMoves
-from migrator.delta.moving import carry_out_moves
+from migrator.delta.moving import carry_out_moves, only_not_renamed
 from migrator.fs.model import Need, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.ledger.model import PassRecord, SiteRecord
@@ -548,6 +548,34 @@ def _room(need: Need, changes: Changes | None) -> Need:
 
 def _title(record: PassRecord) -> str:
     return f"{record.kind.value} pass {record.number}"
+
+
+# Final passes in one freeze.
+
+
+_MOST_PASSES = 3
+
+
+async def final_passes(
+    ledger: "Ledger", plan: Plan, batch: Batch, run: Callable[[], Awaitable[BatchSummary]]
+) -> AsyncIterator[tuple[BatchSummary, PassRecord]]:
+    """Make final passes until every rename succeeds. Raises MigratorError if one is skipped or stops.
+
+    A path that was missing on the target, or had changed there, cannot be renamed (a rollback has renamed it already):
+    the next pass sends it. Files that change during the pass are no reason for another one: they stop the switch.
+    """
+    for _ in range(_MOST_PASSES):
+        summary = await run()
+        if summary.skipped:
+            raise MigratorError(summary.skipped)
+        if (stopped := summary.stopped) is not None:
+            raise MigratorError(f"the final pass stopped: {stopped.message}", cause=stopped.cause, hint=stopped.hint)
+        made = ledger.passes.find(plan.name, batch.number, PassKind.FINAL)
+        if made is None:
+            raise LedgerCorrupt("the ledger has lost the final pass", hint="run the same command again")
+        yield summary, made
+        if not only_not_renamed(ledger.passes, made.id):
+            return
 
 
 # After a rollback: record that both sides of some trees are equal.

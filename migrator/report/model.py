@@ -14,7 +14,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.probe import Probe
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind
 from migrator.core.units import DAY_S, KIB, MIB
-from migrator.cutover.model import CutoverFacts, SpeedUpSum, UserSpeedUps
+from migrator.cutover.model import CutoverRecord, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
 from migrator.ledger.model import PassRecord, RunRecord
@@ -496,7 +496,7 @@ class StatusFacts:
     events: tuple[SeenEvent, ...] = ()
     blocked: tuple[Blocker, ...] = ()
     probes: tuple[Probe, ...] = ()
-    cutovers: tuple[CutoverFacts, ...] = ()
+    cutovers: tuple[CutoverRecord, ...] = ()
     drains: tuple[DrainStanding, ...] = ()
     additions: tuple[AdditionStanding, ...] = ()
     retirement: RetirementRecord | None = None

@@ -13,7 +13,7 @@ from migrator.core.errors import UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import MINUTE_S
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.cutover.rules_guards import cutover_blockers, cutover_facts, newest_attempts
+from migrator.cutover.rules_guards import cutover_blockers, newest_attempts
 from migrator.delta.model import ChangeKind
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import TransferCost
@@ -236,7 +236,7 @@ def read_status(
                 over=over,
             ),
         ),
-        cutovers=tuple(cutover_facts(record) for record in cutovers),
+        cutovers=tuple(cutovers),
         probes=tuple(ledger.probes.newest()),
         drains=bricks.drains,
         additions=bricks.additions,

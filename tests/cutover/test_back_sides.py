@@ -14,7 +14,7 @@ from tests.support.delta_changes import write
 
 pytestmark = pytest.mark.needs_root
 
-TREE, HIDDEN = b"home/ann", b".migrator-archive"
+TREE = b"home/ann"
 
 
 @dataclass
@@ -26,11 +26,11 @@ class Other:
 
 
 def target_side(root: Path, *, problems: tuple[str, ...] = ()) -> TargetSide:
-    return TargetSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(problems))  # type: ignore[arg-type]
+    return TargetSide(os.fsencode(root), tree=TREE, source=Other(problems))  # type: ignore[arg-type]
 
 
 def source_side(root: Path) -> SourceSide:
-    return SourceSide(os.fsencode(root), tree=TREE, hidden=HIDDEN, source=Other(("brick one is down",)))  # type: ignore[arg-type]
+    return SourceSide(os.fsencode(root), tree=TREE, source=Other(("brick one is down",)))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from migrator.cutover.model import CutoverFacts, CutoverState
+from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.view import cutover_blocks
 from migrator.render.document import Paragraph, Table
 from migrator.render.text import to_json, to_markdown
@@ -15,20 +15,17 @@ from tests.support.facts import AT_S, report
 NONE = "\N{EN DASH}"
 
 
-def rows(*cutovers: CutoverFacts) -> list[tuple[str, ...]]:
+def rows(*cutovers: CutoverRecord) -> list[tuple[str, ...]]:
     return [row for block in cutover_blocks(cutovers, now_s=AT_S) if isinstance(block, Table) for row in block.rows]
 
 
+def in_state(state: CutoverState) -> CutoverRecord:
+    return replace(FACTS, state=state, times={state: FACTS.since_s})
+
+
 def test_what_is_said_of_each_state() -> None:
-    frozen = replace(
-        FACTS,
-        state=CutoverState.VERIFYING,
-        thawed_at_s=None,
-        freeze_s=None,
-        failure="",
-        frozen_since_s=FACTS.frozen_at_s,
-    )
-    waiting = replace(FACTS, state=CutoverState.PLANNED, frozen_at_s=None, freeze_s=None, predicted_freeze_s=None)
+    frozen = replace(in_state(CutoverState.VERIFYING), thawed_at_s=None, failure="")
+    waiting = replace(in_state(CutoverState.PLANNED), frozen_at_s=None, predicted_freeze_s=None)
     first, second, third = rows(waiting, FACTS, frozen)
     assert (first[3], first[6], first[8]) == ("frozen: verifying", "1 min 30 s so far", NONE)
     assert (second[3], second[5], second[6]) == ("planned", NONE, NONE)
@@ -38,7 +35,12 @@ def test_what_is_said_of_each_state() -> None:
 
 def test_says_where_users_are_and_how_the_predictions_held() -> None:
     some = [
-        replace(FACTS, state=state, freeze_s=freeze_s, predicted_freeze_s=predicted_s)
+        replace(
+            in_state(state),
+            frozen_at_s=AT_S,
+            thawed_at_s=None if freeze_s is None else AT_S + freeze_s,
+            predicted_freeze_s=predicted_s,
+        )
         for state, freeze_s, predicted_s in (
             (CutoverState.RETAINED, 60.0, 60.0),
             (CutoverState.THAWED, 65.0, 60.0),

@@ -78,7 +78,11 @@ def test_of_empty_files_alone_the_share_is_that_of_files_everywhere() -> None:
 
 KILLED = replace(RUN, life=RunLife.KILLED, silent_s=7.0)
 ENDED = replace(RUN, life=RunLife.ENDED, finished_at_s=AT_S - 60, exit_code=3)
-BACK = replace(STATUS.cutovers[0], state=CutoverState.CARRYING_BACK, frozen_since_s=STATUS.at_s - 90.0)
+BACK = replace(
+    STATUS.cutovers[0],
+    state=CutoverState.CARRYING_BACK,
+    times={CutoverState.ROLLBACK_FREEZING: STATUS.at_s - 90.0, CutoverState.CARRYING_BACK: STATUS.at_s},
+)
 OLD = replace(STATUS.events[0], at_s=AT_S - 3 * 86400)
 VERBS = (replace(RUN, id=2, verb="brick-drain", pid=4712), RUN, replace(RUN, id=0, pid=4000, life=RunLife.KILLED))
 

@@ -3,7 +3,7 @@
 from migrator.core.entry import UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
-from migrator.cutover.model import CutoverFacts, CutoverState
+from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.report import model
 from migrator.transfer.model import (
@@ -171,17 +171,17 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
             ),
         ),
         cutovers=(
-            CutoverFacts(
+            CutoverRecord(
+                id=1,
                 tree=trees[0],
                 plan="plan",
                 batch=1,
                 attempt=2,
                 state=CutoverState.REVERTED,
-                since_s=AT_S - 30,
+                times={CutoverState.REVERTED: AT_S - 30},
                 predicted_freeze_s=45.0,
                 frozen_at_s=AT_S - 90,
                 thawed_at_s=AT_S - 30,
-                freeze_s=60.0,
                 failure=f"no: {text}",
             ),
         ),
