@@ -13,7 +13,7 @@ from migrator import app
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
-from migrator.app.transfer import deltas_of, lanes_of, run_request, run_world
+from migrator.app.transfer import deltas_of, run_request, run_world
 from migrator.beegfs.tool import NoStorageTargets
 from migrator.bench.tree_timing import ConfinedTreeTiming
 from migrator.catalog.queries import CatalogFileSamples
@@ -170,9 +170,10 @@ def carrying_back(
             for side in (source, target):
                 stack.callback(side.close)
             moves = stack.enter_context(back.target_moves())
-            async with (
-                reached(site) as hosts,
-                lanes_of(site, target, kept, jobs=None, engine=engine, hosts=hosts) as lanes,
+            # The source and the target are exchanged: what a run reads is the target.
+            async with run_world(back, target, source, ledger=ledger, progress=progress, engine=engine) as (
+                world,
+                hosts,
             ):
 
                 def compare(plan: Plan) -> Awaitable[VerificationRecord]:
@@ -191,7 +192,7 @@ def carrying_back(
                     made.own, made.reap_lists, made.archived = own, wiring.reap_lists(), None
                     return made.run()
 
-                deltas = deltas_of(back, target, moves=moves, ledger=ledger, progress=progress, hosts=hosts, at_most=1)
+                deltas = deltas_of(back, world, hosts=hosts, moves=moves)
                 own_plan = wiring.plan(own, record.plan)
                 yield carry_back.BackParts(
                     site=known,
@@ -201,9 +202,7 @@ def carrying_back(
                     own=own,
                     catalogs=back.closed_catalogs(ledger),
                     scratch=back.scratch,
-                    world=run_world(
-                        back, target, source, lanes, known=known, ledger=ledger, progress=progress, engine=engine
-                    ),
+                    world=world,
                     files=back.run_files(),
                     deltas=replace(deltas, extras=None, reap_lists=wiring.reap_lists()),
                     request=run_request(site, carry_back.PLAN, (record.id,), engine=engine),
@@ -257,17 +256,14 @@ async def cutover_world(
     brick servers at once.
     """
     site = wiring.site
-    engine = pass_engine(site)
     with ExitStack() as stack:
         source = stack.enter_context(wiring.source())
         target = stack.enter_context(wiring.target(known))
         moves = stack.enter_context(wiring.target_moves())
-        async with (
-            reached(site) as hosts,
-            lanes_of(site, source, known, jobs=None, engine=engine, ahead=ahead, hosts=hosts) as lanes,
-        ):
-            deltas = deltas_of(wiring, source, moves=moves, ledger=ledger, progress=progress, hosts=hosts, at_most=1)
-            run = run_world(wiring, source, target, lanes, known=known, ledger=ledger, progress=progress, engine=engine)
+        ports = run_world(
+            wiring, source, target, ledger=ledger, progress=progress, engine=pass_engine(site), ahead=ahead
+        )
+        async with ports as (run, hosts):
             target_side = stack.enter_context(closing(PosixSource(wiring.target_root)))
             # It restores attributes that the source has kept, so no capabilities are given: all attributes are tried.
             source_trees = stack.enter_context(closing(MountedTarget(wiring.source_root)))
@@ -285,7 +281,7 @@ async def cutover_world(
                 verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
                 manifests=wiring.manifests(ledger),
                 policy=policy,
-                deltas=deltas,
+                deltas=deltas_of(wiring, run, hosts=hosts, moves=moves),
                 back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),
                 backup=backing_up(ledger, site.site.state_dir),
                 archive_folders=archive_folders(wiring),

@@ -4,12 +4,12 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.app import Wiring, new_token
-from migrator.app.hosts import host_specs, in_words, local_time
+from migrator.app.hosts import host_specs, in_words, local_time, reached
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.rules_packing import ChunkLimits
 from migrator.core.errors import ToolFailed
@@ -32,6 +32,13 @@ from migrator.native.program import native_program
 from migrator.site.config import Site
 from migrator.transfer.context import World
 from migrator.transfer.engines.direct import DirectEngine
+from migrator.transfer.engines.drivers import (
+    DriverDirectories,
+    Fpsync,
+    Parsyncfp2,
+    locate_fpsync,
+    locate_parsyncfp2,
+)
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
@@ -64,10 +71,8 @@ class Places:
 class WayMaker:
     """Makes the ways of hosts: checks the file systems at their roots, and finds the engines of each host."""
 
-    def __init__(self, site: Site, *, known: SiteRecord | None, volume: Volume) -> None:
-        self._site = site
-        self._source = known.source if known else None
-        self._target = known.target if known else None
+    def __init__(self, *, known: SiteRecord, volume: Volume) -> None:
+        self._known = known
         self._volume = volume
         self._state: VolumeState | None = None
         self._asking = asyncio.Lock()
@@ -108,10 +113,10 @@ class WayMaker:
         roots = await look_at_roots(
             host.processes, python=python, target=places.target, brick=b"" if brick is None else _path_of(brick)
         )
-        problem = target_problem(self._target, roots, os.fsdecode(places.target))
+        problem = target_problem(self._known.target, roots, os.fsdecode(places.target))
         if problem is None and brick is None:
             roots = await look_at_roots(host.processes, python=python, target=places.source, brick=b"")
-            problem = target_problem(self._source, roots, os.fsdecode(places.source), where="the source")
+            problem = target_problem(self._known.source, roots, os.fsdecode(places.source), where="the source")
         if problem is not None:
             raise ToolFailed(problem, hint="see `migrator doctor`")
         if brick is not None and (problem := brick_problem((await self._volume_state()).volume_id, roots, brick)):
@@ -132,41 +137,16 @@ class WayMaker:
             return self._state
 
 
-def driving(site: Site, engine: str) -> Driving | None:
+def driving(wiring: Wiring, engine: str) -> Driving | None:
     """The requested driver; None for engines that copy chunks. Raises ToolFailed if it is missing."""
     if engine not in DRIVERS:
         return None
-    # Imported late: few runs use a driver.
-    from migrator.transfer.engines.drivers import (
-        DriverDirectories,
-        Fpsync,
-        Parsyncfp2,
-        locate_fpsync,
-        locate_parsyncfp2,
-    )
-    from migrator.transfer.executors import LocalExecutor
-
-    program = native_program().path
-
-    async def compiled() -> bytes:
-        return program
-
-    privileged = os.geteuid() == 0
-    driver = (
-        Fpsync(locate_fpsync(), privileged=privileged)
-        if engine == "fpsync"
-        else Parsyncfp2(locate_parsyncfp2(), privileged=privileged)
-    )
-    executor = LocalExecutor(
-        LocalProcesses(),
-        source_root=os.fsencode(site.source.mount),
-        target_root=os.fsencode(site.target.root),
-        compiled=compiled,
-        host=OWN_HOST,
-    )
+    site, privileged = wiring.site, os.geteuid() == 0
     return Driving(
-        driver=driver,
-        executor=executor,
+        driver=Fpsync(locate_fpsync(), privileged=privileged)
+        if engine == "fpsync"
+        else Parsyncfp2(locate_parsyncfp2(), privileged=privileged),
+        executor=wiring.executor(),
         states=DriverDirectories(site.site.state_dir / "drivers"),
         part_files=site.transfer.chunk_files,
         part_bytes=site.transfer.chunk_size_bytes,
@@ -174,113 +154,103 @@ def driving(site: Site, engine: str) -> Driving | None:
 
 
 @asynccontextmanager
-async def lanes_of(
-    site: Site,
+async def run_world(
+    wiring: Wiring,
     source: SourceFileSystem,
-    known: SiteRecord | None,
+    target: MountedTarget,
     *,
-    jobs: int | None,
+    ledger: "Ledger",
+    progress: Progress,
     engine: str,
-    hosts: SiteHosts,
+    jobs: int | None = None,
     ahead: bool = False,
-) -> AsyncIterator[Sequence[HostLane]]:
-    """The lanes of a run: the mount's first, then one for each brick server that has the target. `jobs` from the
-    command line applies to every host. `known` is the site in the ledger. `ahead`: connect to the brick servers at
-    once, because they will be needed. `hosts` are those of site.toml.
+) -> AsyncIterator[tuple[World, SiteHosts]]:
+    """The ports of a run, and the hosts of site.toml, for the length of the block. `jobs` from the command line applies
+    to every host. `ahead`: connect to the brick servers at once, because they will be needed.
 
-    After a driver, all is compared through the mount: the times on a brick are not those that the driver set.
+    The lanes are the mount's first, then one for each brick server that has the target. After a driver, all is compared
+    through the mount: the times on a brick are not those that the driver set. Raises ToolFailed if the requested driver
+    is missing.
     """
-    own = LocalHost(name=OWN_HOST)
+    site, known, own = wiring.site, ledger.site.required(), LocalHost(name=OWN_HOST)
 
     async def volume() -> VolumeState:
         if not isinstance(source, GlusterSource):
             raise ToolFailed("the source has no bricks")
         return await source.state_for_bricks()
 
-    maker = WayMaker(site, known=known, volume=volume)
-    target = os.fsencode(site.target.root)
-    mount = Places(source=os.fsencode(site.source.mount), target=target, own=True)
+    async def here(_name: str) -> Host:
+        return own
+
+    way = WayMaker(known=known, volume=volume).way
+    mount = Places(source=wiring.source_root, target=wiring.target_root, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
-    found = [
-        HostLane(
-            OWN_HOST,
-            # If nodes move the data, this machine only watches.
-            jobs=0 if movers else jobs or site.transfer.jobs,
-            reads_mount=True,
-            hosts=OneHost(own),
-            make_way=partial(maker.way, places=mount),
-        )
-    ]
+    # If nodes move the data, this machine only watches.
+    own_jobs = 0 if movers else jobs or site.transfer.jobs
+    lanes = [HostLane(OWN_HOST, own_jobs, reads_mount=True, reach=here, make_way=partial(way, places=mount))]
     if movers is not None:
         on_nodes = Places(
             source=os.fsencode(site.slurm.source or site.source.mount),
-            target=target if site.slurm.target is None else os.fsencode(site.slurm.target / site.target.path),
+            target=wiring.target_root
+            if site.slurm.target is None
+            else os.fsencode(site.slurm.target / site.target.path),
         )
-        streams = jobs or site.slurm.jobs or site.transfer.jobs
-        found += [
-            HostLane(
-                name,
-                jobs=streams,
-                reads_mount=True,
-                hosts=movers,
-                movers=movers,
-                make_way=partial(maker.way, places=on_nodes),
-            )
+        streams, make_way = jobs or site.slurm.jobs or site.transfer.jobs, partial(way, places=on_nodes)
+        lanes += [
+            HostLane(name, streams, reads_mount=True, reach=movers.reach, movers=movers, make_way=make_way)
             for name in movers.names
         ]
-    brick_hosts = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
-    sections = [(name, section) for section in brick_hosts for name in names(section.name)]
-    for name, section in sections:
-        if section.target is None:
-            continue
-        there = Places(source=b"", target=os.fsencode(section.target / site.target.path))
-        found.append(
-            HostLane(
-                name,
-                jobs=jobs or section.jobs or site.transfer.jobs,
-                reads_mount=False,
-                hosts=hosts,
-                make_way=partial(maker.way, places=there),
+    async with reached(site) as hosts:
+        servers = () if site.source.via == "mount" or engine in DRIVERS else site.source.hosts
+        for section in servers:
+            if section.target is not None:
+                there = Places(source=b"", target=os.fsencode(section.target / site.target.path))
+                streams, make_way = jobs or section.jobs or site.transfer.jobs, partial(way, places=there)
+                lanes += [
+                    HostLane(name, streams, reads_mount=False, reach=hosts.reach, make_way=make_way)
+                    for name in names(section.name)
+                ]
+        try:
+            if ahead:
+                if isinstance(source, GlusterSource):
+                    source.begin()
+                hosts.begin(lane.host for lane in lanes if not lane.reads_mount)
+            world = World(
+                source=source,
+                target=target,
+                lanes=lanes,
+                bricks=VolumeGuard(source) if isinstance(source, GlusterSource) else None,
+                driving=driving(wiring, engine),
+                chunk_lists=wiring.chunk_lists(),
+                documents=wiring.plans(known),
+                ledger=ledger,
+                progress=progress,
+                clock=wiring.clock,
+                activity=activity,
+                blocking=wiring.blocking(),
+                tokens=new_token,
+                storage=wiring.storage_targets(),
             )
-        )
-    try:
-        if ahead:
-            if isinstance(source, GlusterSource):
-                source.begin()
-            hosts.begin(name for name, section in sections if section.target is not None)
-        yield found
-    finally:
-        if movers is not None:
-            await movers.close()
-        await own.close()
+            yield world, hosts
+        finally:
+            if movers is not None:
+                await movers.close()
+            await own.close()
 
 
-def _movers(site: Site, known: SiteRecord | None, jobs: int | None) -> "SlurmHosts":
+def _movers(site: Site, known: SiteRecord, jobs: int | None) -> "SlurmHosts":
     # Imported late, as above, for nodes of a batch system.
     from migrator.hosts.slurm import SlurmHosts
 
     return SlurmHosts(
         LocalProcesses(),
-        site_id=known.site_id if known else site.site.name,
+        site_id=known.site_id,
         nodes=site.slurm.nodes,
         options=site.slurm.options,
         python=site.slurm.python,
         cpus=jobs or site.slurm.jobs or site.transfer.jobs,
         lease_s=site.transfer.lease_s,
     )
-
-
-class OneHost:
-    """The `Hosts` port with one host."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    async def reach(self, name: str) -> Host:  # noqa: ARG002 - there is only one
-        return self._host
-
-    async def close(self) -> None:
-        """The host belongs to the caller."""
 
 
 def _path_of(brick: str) -> bytes:
@@ -308,36 +278,6 @@ def run_request(
         sample_interval_s=transfer.sample_interval_s,
         reserve_bytes=transfer.reserve_bytes,
         inodes_free=site.target.inodes_free,
-    )
-
-
-def run_world(
-    wiring: Wiring,
-    source: SourceFileSystem,
-    target: MountedTarget,
-    lanes: Sequence[HostLane],
-    *,
-    known: SiteRecord | None,
-    ledger: "Ledger",
-    progress: Progress,
-    engine: str,
-) -> World:
-    """The ports of a run. Raises ToolFailed if the requested driver is missing."""
-    return World(
-        source=source,
-        target=target,
-        lanes=lanes,
-        bricks=VolumeGuard(source) if isinstance(source, GlusterSource) else None,
-        driving=driving(wiring.site, engine),
-        chunk_lists=wiring.chunk_lists(),
-        documents=wiring.plans(known),
-        ledger=ledger,
-        progress=progress,
-        clock=wiring.clock,
-        activity=activity,
-        blocking=wiring.blocking(),
-        tokens=new_token,
-        storage=wiring.storage_targets(),
     )
 
 
@@ -382,43 +322,36 @@ def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governin
 SCAN_WORKERS = 8
 
 
-def deltas_of(
-    wiring: Wiring,
-    source: SourceFileSystem,
-    *,
-    moves: MovingTarget,
-    ledger: "Ledger",
-    progress: Progress,
-    hosts: SiteHosts,
-    at_most: int,
-) -> Deltas:
+def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTarget, at_most: int = 1) -> Deltas:
     """The ports of a batch's delta passes; at most `at_most` of them are made."""
-    site = wiring.site
+    site, ledger = wiring.site, world.ledger
     # Imports for scans, only if there is one.
     from migrator.app.scan import bricks, user_map
     from migrator.delta.store import Extras
     from migrator.scan.session import ScanRequest
     from migrator.scan.stage import scan
 
-    request = ScanRequest(
-        trees=site.users.trees,
-        exclude=site.users.exclude,
-        users=user_map(site),
-        via=site.source.via,
-        workers=SCAN_WORKERS,
-    )
+    users, via = user_map(site), site.source.via
 
     async def scan_again(trees: Sequence[bytes]) -> CatalogRecord:
+        request = ScanRequest(
+            trees=site.users.trees,
+            exclude=site.users.exclude,
+            users=users,
+            via=via,
+            workers=SCAN_WORKERS,
+            only=tuple(trees),
+        )
         with wiring.locks().hold("scan", "scan of a delta pass"):
-            async with bricks(site, source, via=request.via, hosts=hosts) as found:
+            async with bricks(site, world.source, via=via, hosts=hosts) as walks:
                 return await scan(
-                    replace(request, only=tuple(trees)),
-                    source=source,
+                    request,
+                    source=world.source,
                     ledger=ledger,
                     catalogs=wiring.catalogs(),
-                    progress=progress,
+                    progress=world.progress,
                     clock=wiring.clock,
-                    walks=found,
+                    walks=walks,
                 )
 
     transfer = site.transfer

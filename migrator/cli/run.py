@@ -7,8 +7,8 @@ from functools import partial
 import click
 
 from migrator import app
-from migrator.app.hosts import probe_world, reached, window_standings
-from migrator.app.transfer import deltas_of, governing_of, lanes_of, run_request, run_world
+from migrator.app.hosts import probe_world, window_standings
+from migrator.app.transfer import deltas_of, governing_of, run_request, run_world
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
@@ -62,7 +62,6 @@ def run_command(
     wiring = app.Wiring(site)
     transfer = site.transfer
     with wiring.ledger(read_only=dry_run) as ledger, wiring.source() as source:
-        known = ledger.site.read()
         plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
         by_batch = choice.trees(plan)
         batches = tuple(by_batch) if choice.users else choice.batches(plan)
@@ -73,25 +72,20 @@ def run_command(
             stripe=site.target.stripe,
             bwlimit_bytes_per_s=bwlimit or transfer.bwlimit_bytes_per_s,
         )
-        with wiring.target(known) as target, wiring.target_moves() as moves:
+        with wiring.target(ledger.site.read()) as target, wiring.target_moves() as moves:
 
             async def work(shown: Progress) -> RunSummary:
-                async with (
-                    reached(site) as hosts,
-                    lanes_of(
-                        site, source, known, jobs=jobs, engine=request.engine, ahead=not dry_run, hosts=hosts
-                    ) as lanes,
-                ):
-                    world = run_world(
-                        wiring,
-                        source,
-                        target,
-                        lanes,
-                        known=known,
-                        ledger=ledger,
-                        progress=shown,
-                        engine=request.engine,
-                    )
+                ports = run_world(
+                    wiring,
+                    source,
+                    target,
+                    ledger=ledger,
+                    progress=shown,
+                    engine=request.engine,
+                    jobs=jobs,
+                    ahead=not dry_run,
+                )
+                async with ports as (world, hosts):
                     at_most = _at_most(deltas, transfer.max_delta_passes, choice.users)
                     return await run_batches(
                         request,
@@ -104,15 +98,7 @@ def run_command(
                         # A driver takes whole trees.
                         deltas=None
                         if not at_most or request.engine in DRIVERS
-                        else deltas_of(
-                            wiring,
-                            source,
-                            moves=moves,
-                            ledger=ledger,
-                            progress=shown,
-                            hosts=hosts,
-                            at_most=at_most,
-                        ),
+                        else deltas_of(wiring, world, hosts=hosts, moves=moves, at_most=at_most),
                     )
 
             try:

@@ -12,7 +12,7 @@ from migrator.core.tasks import SharedCall
 from migrator.gluster.model import VolumeState
 from migrator.gluster.rules import volume_fingerprint
 from migrator.gluster.volume import GlusterSource
-from migrator.hosts.ports import Host, HostLost, Hosts
+from migrator.hosts.ports import Host, HostLost
 from migrator.scan.rules import reasons_against_bricks, task_changes
 from migrator.transfer.context import Invocation
 from migrator.transfer.ports import BrickLook, Way
@@ -38,7 +38,7 @@ class HostLane:
     host: str
     jobs: int
     reads_mount: bool
-    hosts: Hosts
+    reach: Callable[[str], Awaitable[Host]]
     make_way: MakeWay
     movers: "SlurmHosts | None" = None
     """The batch system of the host, which reports the remaining processes there after a loss."""
@@ -62,7 +62,7 @@ class HostLane:
         ToolFailed.
         """
         async with self._making:
-            host = await self.hosts.reach(self.host)
+            host = await self.reach(self.host)
             # A new connection: the files placed on the host for the old one are gone.
             connection = (id(host), (await host.identity()).process_id)
             if connection != self._connection:
@@ -78,7 +78,7 @@ class HostLane:
         """
         if self.movers is not None:
             return await self.movers.end_orphans(self.host, tokens)
-        host = await self.hosts.reach(self.host)
+        host = await self.reach(self.host)
         return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
 
 
