@@ -149,11 +149,9 @@ def rollbacks(wiring: Wiring) -> Path:
     return wiring.site.site.state_dir / "back"
 
 
-def carrying_back(
-    wiring: Wiring, *, own: Ledger, known: SiteRecord, progress: Progress, policy: DigestPolicy
-) -> carry_back.CarryingBack:
-    """The rollbacks of a site, whose ledger is `own`; `known` is the site in that ledger."""
-    engine = pass_engine(wiring.site)
+def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: DigestPolicy) -> carry_back.CarryingBack:
+    """The rollbacks of a site, whose ledger is `own`."""
+    engine, known = pass_engine(wiring.site), own.site.required()
 
     @asynccontextmanager
     async def opened(record: CutoverRecord) -> AsyncIterator[carry_back.BackParts]:
@@ -247,15 +245,12 @@ async def cutover_world(
     wiring: app.Wiring,
     *,
     ledger: Ledger,
-    known: SiteRecord,
     policy: DigestPolicy,
     progress: Progress,
     ahead: bool,
 ) -> AsyncIterator[CutoverWorld]:
-    """The ports of a cutover, for the length of the block; `known` is the site in the ledger. `ahead`: connect to the
-    brick servers at once.
-    """
-    site = wiring.site
+    """The ports of a cutover, for the length of the block. `ahead`: connect to the brick servers at once."""
+    site, known = wiring.site, ledger.site.required()
     with ExitStack() as stack:
         source = stack.enter_context(wiring.source())
         target = stack.enter_context(wiring.target(known))
@@ -282,7 +277,7 @@ async def cutover_world(
                 manifests=wiring.manifests(ledger),
                 policy=policy,
                 deltas=deltas_of(wiring, run, hosts=hosts, moves=moves),
-                back=carrying_back(wiring, own=ledger, known=known, progress=progress, policy=policy),
+                back=carrying_back(wiring, ledger, progress=progress, policy=policy),
                 backup=backing_up(ledger, site.site.state_dir),
                 archive_folders=archive_folders(wiring),
                 archived=lambda: proven_archives(wiring, ledger),

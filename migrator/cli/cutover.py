@@ -83,7 +83,6 @@ def _move(
     wiring = app.Wiring(site)
     policy = DigestPolicy(algorithm=site.verify.digest, share=site.verify.sample, seed=SAMPLE_SEED)
     with wiring.ledger(read_only=dry_run) as ledger:
-        known = ledger.site.required()
         plan = wiring.plan(ledger, choice.plan_name or active_plan(ledger))
         chosen = _chosen(ledger, plan, choice, back=back)
         name_plans(ledger, chosen)
@@ -104,9 +103,8 @@ def _move(
             )
 
             async def work(shown: Progress, request: CutoverRequest = request) -> CutoverSummary:
-                async with cutover_world(
-                    wiring, ledger=ledger, known=known, policy=policy, progress=shown, ahead=not dry_run
-                ) as world:
+                ports = cutover_world(wiring, ledger=ledger, policy=policy, progress=shown, ahead=not dry_run)
+                async with ports as world:
                     return await CutoverCall(request=request, world=world, back=back).make()
 
             summaries.append(run_shown(wiring, work))

@@ -106,7 +106,7 @@ def _verify_carried(
     wiring: app.Wiring, ledger: "Ledger", record: CutoverRecord, shown: Progress, policy: DigestPolicy
 ) -> VerificationRecord:
     """Compare the tree of a user who works on the target with the kept source, after an aborted rollback."""
-    back = carrying_back(wiring, own=ledger, known=ledger.site.required(), progress=shown, policy=policy)
+    back = carrying_back(wiring, ledger, progress=shown, policy=policy)
     found = call.run_to_end(
         beside_probes(wiring, ledger, back.compare(record)), when_interrupted="run the command again: it starts over"
     )
