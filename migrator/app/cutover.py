@@ -15,7 +15,7 @@ from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
 from migrator.app.transfer import deltas_of, run_request, run_world
 from migrator.beegfs.tool import NoStorageTargets
-from migrator.bench.tree_timing import ConfinedTreeTiming
+from migrator.bench.tree_timing import visit_tree
 from migrator.catalog.queries import CatalogFileSamples
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -280,7 +280,6 @@ async def cutover_world(
                 back=carrying_back(wiring, ledger, progress=progress, policy=policy),
                 backup=backing_up(ledger, site.site.state_dir),
                 archive_folders=archive_folders(wiring),
-                archived=lambda: proven_archives(wiring, ledger),
                 to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
             )
@@ -297,9 +296,8 @@ def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
     if not cutover.compare:
         return None
     return Comparing(
-        timing=ConfinedTreeTiming(wiring.executor()).visit,
+        visit=partial(visit_tree, wiring.executor()),
         samples=CatalogFileSamples(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
-        records=ledger.speed_ups,
         limit_s=float(cutover.compare_limit_s),
     )
 

@@ -1,9 +1,9 @@
-"""The `TreeTiming` port: runs a script confined to the tree and the installed programs."""
+"""Measures a user tree, by a script confined to the tree and the installed programs."""
 
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import msgspec
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import show
 from migrator.core.units import MIB
-from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisit, TreeVisited
+from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.far_source import far_argv, far_source
 from migrator.hosts.ports import Command
@@ -39,54 +39,57 @@ class _Answer(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class ConfinedTreeTiming:
-    """For the trees of one site."""
-
-    def __init__(self, executor: LocalExecutor, *, python: str | None = None) -> None:
-        """`python` None: the interpreter of this process if it is an installed one, otherwise `/usr/bin/python3`."""
-        self._executor = executor
-        self._python = python or _python()
-
-    async def visit(self, visit: TreeVisit, now_s: Callable[[], float]) -> TreeVisited:
-        """Run the measurement. On cancellation everything is ended first. `directory` is made if it is missing. Raises
-        OSError, ToolFailed.
-        """
-        os.makedirs(visit.directory, mode=0o700, exist_ok=True)
-        view = self._executor.driver_view(visit.tree, Path(visit.directory))
-        here, there = view.source_tree, view.target_tree
-        if visit.side is Side.TARGET:
-            here, there = there, here
-        question = {
-            "tree": _text(here),
-            "other": _text(there) if visit.side is Side.SOURCE else None,
-            "files": [_text(name) for name in visit.files],
-            "limit_s": visit.limit_s,
-            "most_bytes": MOST_BYTES,
-            "file_bytes": FILE_BYTES,
-        }
-        command = Command(
-            argv=far_argv(os.fsencode(self._python), _script()),
-            stdin=json.dumps(question).encode(),
-            timeout_s=visit.limit_s + _SPARE_S,
-            token=visit.token,
-        )
-        reader = _Reader(side=visit.side, now_s=now_s)
-        errors = bytearray()
-        completed = await self._executor.drive(
-            command,
-            files=(),
-            tree=visit.tree,
-            directory=Path(visit.directory),
-            on_start=lambda _: None,
-            on_stdout=reader.take,
-            on_stderr=errors.extend,
-        )
-        problem = ""
-        if completed.timed_out:
-            problem = f"no answer within {visit.limit_s:.0f} s"
-        elif completed.exit_code:
-            problem = f"exit code {completed.exit_code}: {show(bytes(errors[-300:]).strip()) or 'nothing was said'}"
-        return TreeVisited(measurements=tuple(reader.measurements), files=tuple(reader.files), problem=problem)
+async def visit_tree(
+    executor: LocalExecutor,
+    *,
+    side: Side,
+    tree: bytes,
+    directory: str,
+    files: Sequence[bytes],
+    limit_s: float,
+    token: str,
+    now_s: Callable[[], float],
+) -> TreeVisited:
+    """Measure a tree on one side, for `limit_s` at most. `files` are names relative to the tree: on the source all
+    candidates for the sample, in order; on the target those that were read on the source. On cancellation everything is
+    ended first. `directory` is made if it is missing. Raises OSError, ToolFailed.
+    """
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    view = executor.driver_view(tree, Path(directory))
+    here, there = view.source_tree, view.target_tree
+    if side is Side.TARGET:
+        here, there = there, here
+    question = {
+        "tree": _text(here),
+        "other": _text(there) if side is Side.SOURCE else None,
+        "files": [_text(name) for name in files],
+        "limit_s": limit_s,
+        "most_bytes": MOST_BYTES,
+        "file_bytes": FILE_BYTES,
+    }
+    command = Command(
+        argv=far_argv(os.fsencode(_python()), _script()),
+        stdin=json.dumps(question).encode(),
+        timeout_s=limit_s + _SPARE_S,
+        token=token,
+    )
+    reader = _Reader(side=side, now_s=now_s)
+    errors = bytearray()
+    completed = await executor.drive(
+        command,
+        files=(),
+        tree=tree,
+        directory=Path(directory),
+        on_start=lambda _: None,
+        on_stdout=reader.take,
+        on_stderr=errors.extend,
+    )
+    problem = ""
+    if completed.timed_out:
+        problem = f"no answer within {limit_s:.0f} s"
+    elif completed.exit_code:
+        problem = f"exit code {completed.exit_code}: {show(bytes(errors[-300:]).strip()) or 'nothing was said'}"
+    return TreeVisited(measurements=tuple(reader.measurements), files=tuple(reader.files), problem=problem)
 
 
 class _Reader:

@@ -617,20 +617,6 @@ class TreeMeasurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeVisit:
-    """The measurements to make in one tree on one side, for `limit_s` at most. `files` are names relative to the tree:
-    on the source all candidates for the sample, in order; on the target those that were read on the source.
-    """
-
-    side: Side
-    tree: bytes
-    directory: str
-    files: tuple[bytes, ...]
-    limit_s: float
-    token: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TreeVisited:
     """The measurements, in order; `files` are those that were read. `problem` says what failed; the measurements before
     it still count.

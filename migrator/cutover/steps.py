@@ -53,7 +53,7 @@ from migrator.verify.model import DigestPolicy, VerificationRecord
 if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.ledger.ledger import Ledger
-    from migrator.ledger.operations import CutoverRecords, SpeedUpRecords
+    from migrator.ledger.operations import CutoverRecords
 
 # What a cutover touches, and the call that it belongs to.
 
@@ -71,9 +71,8 @@ VerifyTree = Callable[[Plan, int, bytes], Awaitable[VerificationRecord]]
 class Comparing:
     """Everything that measuring a user's tree before and after needs. Each side takes at most `limit_s`."""
 
-    timing: Callable[[model.TreeVisit, Callable[[], float]], Awaitable[model.TreeVisited]]
+    visit: Callable[..., Awaitable[model.TreeVisited]]
     samples: CatalogFileSamples
-    records: "SpeedUpRecords"
     limit_s: float
 
 
@@ -86,8 +85,7 @@ class CutoverWorld:
     write. `manifests` are those that `verify` writes. `policy` defines the content to compare. `backup` keeps a copy of
     the ledger under a name; the copy is durable on return.
 
-    `archive_folders` are those of the trees on the target, `archived` the present content of proven archives,
-    `to_archive` the rows of a plan's reap list to archive from a tree (blocking; raises Refused). `comparing` measures
+    `archive_folders` are those of the trees on the target, `to_archive` the rows of a plan's reap list to archive from a tree (blocking; raises Refused). `comparing` measures
     users' trees before and after; None if the site does not enable that.
     """
 
@@ -108,7 +106,6 @@ class CutoverWorld:
     back: CarryingBack
     backup: Callable[[str], None]
     archive_folders: MountedArchiveFolders
-    archived: Callable[[], ProvenArchives]
     to_archive: Callable[[Plan, bytes], Iterable[Sequence[ReapRow]]]
     comparing: Comparing | None = None
 
@@ -349,7 +346,7 @@ def lacking_archives(sight: Sight, tree: UserTree) -> tuple[str, ...] | None:
     count, archived = 0, None
     try:
         for rows in sight.world.to_archive(sight.plan, tree.path):
-            archived = archived or sight.world.archived()
+            archived = archived or ProvenArchives(sight.ledger.archives, sight.world.archive_folders)
             known = archived.of_block(tree.path, [row.path for row in rows])
             count += sum(_lacks_archive(sight.run, row, known.get(row.path)) for row in rows)
             if count >= COUNTED:
@@ -859,8 +856,8 @@ class TreeComparison:
         """Record the measurements on the source, replacing those of an earlier call."""
         comparing = self.cutting.world.comparing
         if comparing is not None and self._before is not None:
-            comparing.records.forget(record.id, Side.SOURCE)
-            comparing.records.add(record.id, self._before.measurements)
+            self.cutting.ledger.speed_ups.forget(record.id, Side.SOURCE)
+            self.cutting.ledger.speed_ups.add(record.id, self._before.measurements)
 
     async def after(
         self, machine: TreeMachine, outcome: model.TreeOutcome, record: model.CutoverRecord
@@ -872,12 +869,12 @@ class TreeComparison:
         if comparing is None or state not in model.SETTLED_STATES or machine.interrupted:
             return outcome
         try:
-            if not comparing.records.of(record.id):
+            if not self.cutting.ledger.speed_ups.of(record.id):
                 return outcome
             files = () if self._before is None else self._before.files
             visited = await self._visit(comparing, record.tree, Side.TARGET, files)
-            comparing.records.add(record.id, visited.measurements)
-            found = speed_ups(comparing.records.of(record.id))
+            self.cutting.ledger.speed_ups.add(record.id, visited.measurements)
+            found = speed_ups(self.cutting.ledger.speed_ups.of(record.id))
             if words := user_words(record.tree.user, found):
                 self.cutting.say(EventKind.TREE_COMPARED, Severity.INFO, record.tree, words)
         except asyncio.CancelledError:
@@ -892,17 +889,17 @@ class TreeComparison:
         self, comparing: Comparing, tree: UserTree, side: Side, files: tuple[bytes, ...]
     ) -> model.TreeVisited:
         cutting = self.cutting
-        visit = model.TreeVisit(
+        message = f"measuring listings and reads on the {side.value}, {format_duration(comparing.limit_s)} at most"
+        cutting.say(EventKind.CUTOVER_STEP, Severity.INFO, tree, message)
+        visited = await comparing.visit(
             side=side,
             tree=tree.path,
             directory=f"{cutting.invocation.directory.path}/compared",
             files=files,
             limit_s=comparing.limit_s,
             token=cutting.run.tokens(),
+            now_s=cutting.now_s,
         )
-        message = f"measuring listings and reads on the {side.value}, {format_duration(comparing.limit_s)} at most"
-        cutting.say(EventKind.CUTOVER_STEP, Severity.INFO, tree, message)
-        visited = await comparing.timing(visit, cutting.now_s)
         if visited.problem:
             self._failed(tree, side, visited.problem)
         return visited

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from migrator.bench import tree_timing
-from migrator.bench.tree_timing import ConfinedTreeTiming
-from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisit, TreeVisited
+from migrator.bench.tree_timing import visit_tree
+from migrator.cutover.model import TreeMeasurement, TreeTest, TreeVisited
 from migrator.fs.model import Side
 from migrator.hosts.process import LocalProcesses
 from migrator.transfer.executors import LocalExecutor
@@ -48,15 +48,17 @@ def visit(trees: Path, side: Side, files: tuple[bytes, ...], limit_s: float = 12
         target_root=os.fsencode(trees / "target"),
         compiled=placing(),
     )
-    wanted = TreeVisit(
+    visited = visit_tree(
+        executor,
         side=side,
         tree=TREE,
         directory=str(trees / "work" / "own"),
         files=files,
         limit_s=limit_s,
         token="0123456789abcdef",
+        now_s=time.time,
     )
-    return asyncio.run(ConfinedTreeTiming(executor).visit(wanted, time.time))
+    return asyncio.run(visited)
 
 
 def of(found: TreeVisited, test: TreeTest) -> list[TreeMeasurement]:
