@@ -294,13 +294,10 @@ def chunk_limits(site: Site) -> ChunkLimits:
 # The governor
 
 
-def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governing:
+def governing_of(wiring: Wiring, hosts: SiteHosts) -> Governing:
     """The ports of the governor, with the limits of site.toml."""
     governor, transfer = wiring.site.governor, wiring.site.transfer
     return Governing(
-        controls=ledger.controls,
-        records=ledger.governor,
-        probes=ledger.probes,
         load_of=partial(load_of, hosts=hosts, names=host_specs(wiring.site), own=(OWN_HOST,)),
         limits=Limits(
             bwlimit_bytes_per_s=transfer.bwlimit_bytes_per_s,
@@ -310,8 +307,6 @@ def governing_of(wiring: Wiring, ledger: "Ledger", hosts: SiteHosts) -> Governin
         windows=transfer.windows,
         local_time=local_time,
         in_words=in_words,
-        measured_cost=ledger.samples.measured_cost,
-        cost=ledger.samples.measured_cost(),
         by=StreamsBy(governor.streams),
     )
 

@@ -94,7 +94,7 @@ def run_command(
                         files=wiring.run_files(),
                         hooks=wiring.hooks(),
                         probes=probe_world(wiring, ledger),
-                        governing=governing_of(wiring, ledger, hosts),
+                        governing=governing_of(wiring, hosts),
                         # A driver takes whole trees.
                         deltas=None
                         if not at_most or request.engine in DRIVERS

@@ -19,7 +19,6 @@ from migrator.transfer.rules_governor import Flow, GovernorState, Settings
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
-    from migrator.ledger.measures import ControlRecords, GovernorRecords, ProbeRecords
 
 # The operators' settings, and the allowance by the governor of the newest run, for `status` and `tune`.
 
@@ -78,20 +77,13 @@ _FELT = frozenset({transfer.Bound.LATENCY, transfer.Bound.LOAD})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Governing:
-    """The ports, and the settings at the start. `cost` is the measured cost of a stream (None: unknown);
-    `measured_cost` returns the latest measurement. `in_words` formats a time for display.
-    """
+    """The ports, and the settings at the start. `in_words` formats a time for display."""
 
-    controls: "ControlRecords"
-    records: "GovernorRecords"
-    probes: "ProbeRecords"
     load_of: Callable[[str], Awaitable[float | None]]
     limits: transfer.Limits
     windows: Sequence[Window]
     local_time: LocalTime
     in_words: Callable[[float], str]
-    measured_cost: Callable[[], TransferCost | None]
-    cost: TransferCost | None = None
     by: transfer.StreamsBy = transfer.StreamsBy.MEASURED
     settle_s: float = 60.0
 
@@ -106,6 +98,7 @@ class Governor:
     """
 
     governing: Governing
+    ledger: "Ledger"
     hosts: Mapping[str, int]
     run_id: int
     clock: Clock
@@ -113,6 +106,7 @@ class Governor:
     state: GovernorState = field(init=False)
     decision: transfer.GovernorRecord = field(init=False)
     chunk_cost: TransferCost | None = field(init=False)
+    _first_cost: TransferCost | None = field(init=False)
     _settings: Settings = field(init=False)
     _controls: transfer.Controls = field(init=False)
     _kept: transfer.GovernorRecord | None = None
@@ -125,11 +119,12 @@ class Governor:
 
     def __post_init__(self) -> None:
         """Make the first decision."""
-        self._controls = self.governing.controls.now()
+        self._controls = self.ledger.controls.now()
         self._settings = self._settings_now()
         self.state = rules.first_state(self._settings, self.governing.by)
-        self._probed = self.governing.probes.last()
-        self.chunk_cost, self._cost_s = self.governing.cost, self.clock.monotonic_s()
+        self._probed = self.ledger.probes.last()
+        self.chunk_cost = self._first_cost = self.ledger.samples.measured_cost()
+        self._cost_s = self.clock.monotonic_s()
         self._decide()
 
     @property
@@ -160,13 +155,13 @@ class Governor:
 
     async def _look(self) -> None:
         """Read controls and new probes, and decide again."""
-        self._controls = self.governing.controls.now()
+        self._controls = self.ledger.controls.now()
         before, self._settings = self._settings, self._settings_now()
         if before != self._settings:
             self.state = rules.changed(self.state, before, self._settings)
         at_work = self._at_work()
         # The cursor is the probe's number: a clock that was set back must not hide new probes.
-        for number, probe in self.governing.probes.after(self._probed):
+        for number, probe in self.ledger.probes.after(self._probed):
             self._probed = number
             if probe.latency_s is not None:
                 self.state = rules.after_probe(self.state, probe.side, probe.latency_s, self._settings, at_work=at_work)
@@ -174,7 +169,7 @@ class Governor:
         now_s = self.clock.monotonic_s()
         if now_s - self._cost_s >= COST_EVERY_S:
             self._cost_s = now_s
-            self.chunk_cost = self.governing.measured_cost() or self.chunk_cost
+            self.chunk_cost = self.ledger.samples.measured_cost() or self.chunk_cost
         self._decide()
 
     def flowed(self, moved: transfer.StreamCounters, interval_s: float) -> None:
@@ -186,7 +181,7 @@ class Governor:
         allowed = self.allowed
         if at_work != before or any(count != allowed.get(host, 0) for host, count in at_work.items()) or not at_work:
             return
-        cost = self.governing.cost
+        cost = self._first_cost
         work = (
             float(moved.size_bytes + moved.files * _BYTES_OF_A_FILE)
             if cost is None
@@ -264,7 +259,7 @@ class Governor:
             self.state = rules.after_load(self.state, host, load, self._settings, at_work=at_work)
         self._decide()
         at_s = self.clock.now_s()
-        self.governing.records.keep_loads(
+        self.ledger.governor.keep_loads(
             [transfer.HostLoad(host=host, at_s=at_s, load=load) for host, load in loads.items()]
         )
 
@@ -279,7 +274,7 @@ class Governor:
         if before is not None and before.same(self.decision):
             return
         self._kept = self.decision
-        self.governing.records.add(self.decision)
+        self.ledger.governor.add(self.decision)
         self._tell(before, self.decision)
         for call in tuple(self._watchers):
             call()

@@ -456,6 +456,7 @@ async def governed(invocation: Invocation, governing: Governing | None) -> Async
 
     invocation.governor = Governor(
         governing=replace(governing, limits=replace(governing.limits, bwlimit_bytes_per_s=request.bwlimit_bytes_per_s)),
+        ledger=world.ledger,
         hosts={lane.host: lane.jobs for lane in world.lanes},
         run_id=invocation.run_id,
         clock=world.clock,

@@ -99,18 +99,13 @@ class Governed:
         self.world.governing = self.governing
 
     def governing(self) -> Governing:
-        ledger = self.world.ledger
+        self.world.ledger.samples.measured_cost = lambda: self.cost  # type: ignore[method-assign]
         return Governing(
-            controls=ledger.controls,
-            records=ledger.governor,
-            probes=ledger.probes,
             load_of=no_load,
             limits=self.limits,
             windows=self.windows,
             local_time=utc,
             in_words=lambda at_s: f"minute {utc(at_s)[1]}",
-            measured_cost=lambda: None,
-            cost=self.cost,
             by=StreamsBy.FIXED,
         )
 
