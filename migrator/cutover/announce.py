@@ -23,7 +23,7 @@ from migrator.cutover.model import (
     AnnounceSummary,
     begins_words,
 )
-from migrator.cutover.rules_guards import state_words
+from migrator.cutover.rules import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks

@@ -26,7 +26,7 @@ from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import BatchState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.model import SourceChange, SourceChangeKind
-from migrator.cutover.rules_guards import newest_attempts
+from migrator.cutover.rules import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts, final_passes
 from migrator.delta.model import ChangeKind
 from migrator.fs.model import TargetCapabilities, trash_place
@@ -41,10 +41,10 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.plan.model import Plan
 from migrator.reap.model import ARCHIVE_DIRECTORY
+from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import BatchSummary, RunRequest
-from migrator.transfer.recovery import recover
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 

@@ -15,11 +15,16 @@ from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
 from migrator.cutover import model, steps
-from migrator.cutover.rules import BACK, THERE, begin_rollback, closed_already, missing_freeze_hook, not_closed
-from migrator.cutover.rules_guards import (
+from migrator.cutover.rules import (
+    BACK,
     READY,
+    THERE,
+    begin_rollback,
+    closed_already,
     cutover_problems,
+    missing_freeze_hook,
     newest_attempts,
+    not_closed,
     outcome_of,
     state_words,
 )
@@ -33,13 +38,13 @@ from migrator.plan.model import Plan
 from migrator.plan.rules_forecast import choose_cost
 from migrator.site.rules_guards import capacity_problems, health_problems
 from migrator.site.rules_links import check_switch_hooks, leads_elsewhere
+from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, Invocation
 from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
 from migrator.transfer.hooks import Hooking
 from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
-from migrator.transfer.recovery import recover
 from migrator.transfer.rules_convergence import predict
 from migrator.transfer.run import VERB as RUN_LOCK
 from migrator.transfer.run import moves_of

@@ -22,8 +22,7 @@ from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, proofs_of
 from migrator.cutover.files import MountedTops, SymlinkedPaths
-from migrator.cutover.rules import next_step
-from migrator.cutover.rules_guards import freeze_words, outcome_of, state_words
+from migrator.cutover.rules import freeze_words, next_step, outcome_of, state_words
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
 from migrator.delta.delta import DeltaPass, Deltas, final_passes, note_equal

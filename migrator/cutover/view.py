@@ -6,7 +6,7 @@ from migrator.core.entry import UserTree
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_factor, format_rate, several
 from migrator.cutover import model, rules_speed
-from migrator.cutover.rules_guards import freed_words, freezes_words, places_words, state_words
+from migrator.cutover.rules import freed_words, freezes_words, places_words, state_words
 from migrator.cutover.rules_speed import SECONDS, factor_words
 from migrator.render import document
 

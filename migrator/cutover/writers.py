@@ -150,7 +150,7 @@ async def known_endpoints(
     """The connections of that mount and of Gluster on this machine and on hosts, by local end (`IP:PORT`), and
     sentences about hosts that did not answer. Any other connection belongs to another client.
     """
-    question = {"volume": volume, "mount": os.fsdecode(mount)}
+    question = {"way": "connections", "volume": volume, "mount": os.fsdecode(mount)}
 
     async def here() -> tuple[Processes, bytes]:
         return processes, os.fsencode(sys.executable)
@@ -161,7 +161,7 @@ async def known_endpoints(
 
     async def ends_of(name: str, place: Awaitable[tuple[Processes, bytes]]) -> tuple[frozenset[str], str]:
         try:
-            said = await _run(*await place, _script(), question, _CLIENTS_TIMEOUT_S)
+            said = await _run(*await place, script(), question, _CLIENTS_TIMEOUT_S)
             return frozenset(end for _, end in json.loads(said)), ""
         except MigratorError as error:
             return frozenset(), f"{name}: {error.message}"
@@ -172,11 +172,6 @@ async def known_endpoints(
         ends_of("this machine", here()), *(ends_of(name, there(name)) for name in sorted(names))
     )
     return frozenset().union(*(ends for ends, _ in looks)), tuple(problem for _, problem in looks if problem)
-
-
-@cache
-def _script() -> bytes:
-    return far_source(__package__, ("far_clients",))
 
 
 # Open files on bricks.

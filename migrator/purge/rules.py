@@ -9,7 +9,7 @@ from migrator.core.paths import percent_escape, show
 from migrator.core.probe import ProbeSide
 from migrator.core.units import NS_PER_S, format_duration, several
 from migrator.cutover import model as cutover
-from migrator.cutover.rules_guards import NO_BACKUP, state_words
+from migrator.cutover.rules import NO_BACKUP, state_words
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import floored_time_ns
 from migrator.operations.model import Finished, Halt

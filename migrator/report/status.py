@@ -13,7 +13,7 @@ from migrator.core.errors import UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import MINUTE_S
 from migrator.cutover.model import CutoverRecord, CutoverState
-from migrator.cutover.rules_guards import cutover_blockers, newest_attempts
+from migrator.cutover.rules import cutover_blockers, newest_attempts
 from migrator.delta.model import ChangeKind
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import TransferCost

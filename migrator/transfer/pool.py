@@ -18,13 +18,12 @@ from migrator.core.states import AttemptState, ChunkKind, ChunkState
 from migrator.core.tasks import task_group
 from migrator.hosts.ports import HostLost
 from migrator.plan.model import Chunk, ListedPath
-from migrator.transfer.attempt import Attempt, OpenAttempt, Result, Unended, intend, look_at_all
+from migrator.transfer.attempt import LEASE_MARGIN_S, Attempt, OpenAttempt, Result, Unended, intend, look_at_all
 from migrator.transfer.context import LOG, LOOK_EVERY_S, PassUnderWay
 from migrator.transfer.lanes import HostLane, Routes
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
 from migrator.transfer.ports import BrickRefused, Engine, Way
-from migrator.transfer.recovery import LEASE_MARGIN_S
 from migrator.transfer.rules import LONGEST_S, MOST_INTERRUPTIONS, TRIES, delay_s, expected_s
 
 _SHOWN_STDERR_BYTES = 300

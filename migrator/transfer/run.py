@@ -23,13 +23,13 @@ from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
 from migrator.transfer import passes as transfer_passes
+from migrator.transfer.attempt import recover
 from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan
 from migrator.transfer.hooks import Hooking, Place, is_seeded, preview_hooks
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
-from migrator.transfer.recovery import recover
 from migrator.transfer.run_files import RunFiles
 
 VERB = "run"

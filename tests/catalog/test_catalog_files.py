@@ -20,8 +20,8 @@ from migrator.catalog.ports import OpenCatalog, Scratch
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree, XattrKinds, xattr_digest
 from migrator.core.errors import Refused, UsageError
-from migrator.scan.mount import Walk
 from migrator.scan.rules import TreeIndex
+from migrator.scan.stage import Walk
 from tests.support.catalogs import invented, whole_catalog
 from tests.support.scan_site import ScanSite
 

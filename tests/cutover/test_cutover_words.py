@@ -9,8 +9,7 @@ import pytest
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverRecord, CutoverRequest, CutoverState
-from migrator.cutover.rules import not_closed
-from migrator.cutover.rules_guards import cutover_blockers, cutover_problems, freeze_words
+from migrator.cutover.rules import cutover_blockers, cutover_problems, freeze_words, not_closed
 from migrator.transfer.model import RunRequest
 from tests.support.entries import entry
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from migrator.core.entry import EntryType
+from migrator.delta.delta import Moved, apply_moves
 from migrator.delta.model import Gone, Rename, WrittenMoves
-from migrator.delta.moving import Moved, apply_moves
 from migrator.fs.model import TRASH_NAME, TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
 from migrator.transfer.context import HealthNow

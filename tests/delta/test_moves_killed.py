@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import EntryType
+from migrator.delta.delta import Moved
 from migrator.delta.model import Gone, Rename
-from migrator.delta.moving import Moved
 from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Inode, Source, Step, change
 from tests.delta.move_world import TREE, Killed, MoveWorld

@@ -44,7 +44,6 @@ ARGUMENTS = {
     "benchmark": benchmark_script(b"python3")[-1],
     "tree": tree_timing._script(),
     "writers": writers.script(),
-    "clients": writers._script(),
     "leftovers": looks._script(("far_open", "far_leftovers")),
     "directories": looks._script(("far_directories",)),
     "bare": looks._script(("far_bare",)),

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.bricks.retire.model import ClientSeen
 from migrator.core.errors import ToolFailed
-from migrator.cutover.far_clients import address_of, kind_of, local_ends
+from migrator.cutover.far_search import address_of, kind_of, local_ends
 from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.volume import GlusterCommands
 from migrator.hosts.ports import Completed
