@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
 
 T = TypeVar("T")
@@ -111,6 +112,13 @@ def _one_of(error: BaseException) -> BaseException:
         return error
     leaves = [_one_of(one) for one in error.exceptions]
     return next((leaf for leaf in leaves if isinstance(leaf, MigratorError)), leaves[0])
+
+
+async def again_and_again(call: Callable[[], object], clock: Clock, every_s: float) -> None:
+    """Call it until cancelled."""
+    while True:
+        call()
+        await clock.sleep(every_s)
 
 
 def drop_error(future: "asyncio.Future[Any]") -> None:

@@ -760,16 +760,11 @@ def target_top(
 
 
 def _same(now: Entry, wanted: model.FrozenTop) -> bool:
-    facts = (now.uid, now.gid, now.mode) == (wanted.uid, wanted.gid, wanted.mode)
     return (
-        facts
-        and _same_acl(now.xattrs.get(ACL_ACCESS), wanted.acl_access)
-        and (now.xattrs.get(ACL_DEFAULT) == wanted.acl_default)
+        (now.uid, now.gid, now.mode) == (wanted.uid, wanted.gid, wanted.mode)
+        and _plain(now.xattrs.get(ACL_ACCESS)) == _plain(wanted.acl_access)
+        and now.xattrs.get(ACL_DEFAULT) == wanted.acl_default
     )
-
-
-def _same_acl(now: bytes | None, wanted: bytes | None) -> bool:
-    return now == wanted or _plain(now) == _plain(wanted)
 
 
 def _plain(acl: bytes | None) -> object:

@@ -84,8 +84,9 @@ class CutoverWorld:
     write. `manifests` are those that `verify` writes. `policy` defines the content to compare. `backup` keeps a copy of
     the ledger under a name; the copy is durable on return.
 
-    `archive_folders` are those of the trees on the target, `to_archive` the rows of a plan's reap list to archive from a tree (blocking; raises Refused). `comparing` measures
-    users' trees before and after; None if the site does not enable that.
+    `archive_folders` are those of the trees on the target, `to_archive` the rows of a plan's reap list to archive from a
+    tree (blocking; raises Refused). `comparing` measures users' trees before and after; None if the site does not enable
+    that.
     """
 
     run: World

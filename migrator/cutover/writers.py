@@ -67,7 +67,7 @@ async def _ask(
         "filesystem": question.filesystem,
     }
     try:
-        answer = msgspec.json.decode(await _run(processes, python, script(), document, _TIMEOUT_S), type=_Answer)
+        answer = msgspec.json.decode(await _run(processes, python, document, _TIMEOUT_S), type=_Answer)
     except (ToolFailed, msgspec.DecodeError) as error:
         raise ToolFailed(f"open files cannot be looked for on {host}: {error}", cause="its Python fails") from error
     if not answer.served:
@@ -92,12 +92,10 @@ async def _ask(
     )
 
 
-async def _run(
-    processes: Processes, python: bytes, source: bytes, question: Mapping[str, object], timeout_s: float
-) -> bytes:
+async def _run(processes: Processes, python: bytes, question: Mapping[str, object], timeout_s: float) -> bytes:
     """Run the script on a host and return its answer. Raises HostLost, ToolFailed."""
     stdin = json.dumps(question).encode()
-    done = await processes.run(Command(argv=far_argv(python, source), stdin=stdin, timeout_s=timeout_s))
+    done = await processes.run(Command(argv=far_argv(python, script()), stdin=stdin, timeout_s=timeout_s))
     if done.exit_code != 0 or done.timed_out:
         said = show(done.stderr.strip()[-300:]) or f"exit code {done.exit_code}"
         raise ToolFailed(f"no answer within {timeout_s:.0f} s" if done.timed_out else said)
@@ -152,25 +150,19 @@ async def known_endpoints(
     """
     question = {"way": "connections", "volume": volume, "mount": os.fsdecode(mount)}
 
-    async def here() -> tuple[Processes, bytes]:
-        return processes, os.fsencode(sys.executable)
-
-    async def there(name: str) -> tuple[Processes, bytes]:
-        host = await hosts.reach(name)
-        return host.processes, (await host.identity()).python
-
-    async def ends_of(name: str, place: Awaitable[tuple[Processes, bytes]]) -> tuple[frozenset[str], str]:
+    async def ends_of(name: str) -> tuple[frozenset[str], str]:
         try:
-            said = await _run(*await place, script(), question, _CLIENTS_TIMEOUT_S)
-            return frozenset(end for _, end in json.loads(said)), ""
+            host = await hosts.reach(name) if name else None
+            place = (
+                (host.processes, (await host.identity()).python) if host else (processes, os.fsencode(sys.executable))
+            )
+            return frozenset(end for _, end in json.loads(await _run(*place, question, _CLIENTS_TIMEOUT_S))), ""
         except MigratorError as error:
-            return frozenset(), f"{name}: {error.message}"
+            return frozenset(), f"{name or 'this machine'}: {error.message}"
         except ValueError:
-            return frozenset(), f"{name}: the answer is no JSON"
+            return frozenset(), f"{name or 'this machine'}: the answer is no JSON"
 
-    looks = await asyncio.gather(
-        ends_of("this machine", here()), *(ends_of(name, there(name)) for name in sorted(names))
-    )
+    looks = await asyncio.gather(*map(ends_of, ("", *sorted(names))))
     return frozenset().union(*(ends for ends, _ in looks)), tuple(problem for _, problem in looks if problem)
 
 

@@ -16,7 +16,7 @@ from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import join, show
 from migrator.core.progress import BrickProgress, Progress, ScanProgress
-from migrator.core.tasks import task_group
+from migrator.core.tasks import again_and_again, task_group
 from migrator.core.units import format_count, several
 from migrator.cutover.model import CutoverState
 from migrator.fs.ports import FileSystem, SourceFileSystem
@@ -158,18 +158,16 @@ class Session:
     ) -> AsyncIterator[None]:
         """Report progress and poll the source during the block. Raises the errors of both."""
 
-        async def keep_showing() -> None:
-            while True:
-                show()
-                await self.clock.sleep(_SHOW_EVERY_S)
-
         async def keep_looking() -> None:
             while True:
                 await self.clock.sleep(every_s)
                 await look()
 
         async with task_group() as group:
-            around = (group.create_task(keep_showing()), group.create_task(keep_looking()))
+            around = (
+                group.create_task(again_and_again(show, self.clock, _SHOW_EVERY_S)),
+                group.create_task(keep_looking()),
+            )
             yield
             for task in around:
                 task.cancel()

@@ -189,7 +189,7 @@ class MountWay:
         opened = await asyncio.to_thread(self._open)
         walk = self._new_walk(opened)
         self.session.event(EventKind.SCAN_STARTED, Severity.INFO, opened.record.name, _started(opened))
-        if _changed_between_sessions(opened.record, self.before):
+        if len({opened.record.health_fingerprint, self.before.fingerprint} - {"", None}) > 1:
             self._note(walk, ("the volume's bricks or options changed between two sessions of this scan",))
         self._note(walk, self.before.problems)
         began_s = self.session.elapsed_s()
@@ -293,11 +293,6 @@ class MountWay:
             times=ScanTimes(checks_s=began_s + checked_s - walked_s, walk_s=walked_s - began_s),
         )
         return await session.close(record, opened.writer, against=found, trees=self.trees, totals=walk.totals)
-
-
-def _changed_between_sessions(record: CatalogRecord, before: SourceHealth) -> bool:
-    """Whether the volume has changed between the start of a scan and its resume."""
-    return bool(record.health_fingerprint and before.fingerprint) and record.health_fingerprint != before.fingerprint
 
 
 def _started(opened: OpenCatalog) -> str:

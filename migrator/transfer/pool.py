@@ -275,7 +275,7 @@ class ChunkQueue:
                 if self._governor is not None:
                     self._governor.begin(chunk.id, lane.host, hosts=self._routes.hosts)
                 return chunk
-            if not self._taken and not self._delayed and self._nothing_waits():
+            if not self._taken and not self._delayed and not self._pending(1):
                 self.finished.set()
                 self.wake()
                 return None
@@ -353,9 +353,6 @@ class ChunkQueue:
             if not ahead:
                 self._exhausted.add(brick)
         return ahead[0] if ahead else None
-
-    def _nothing_waits(self) -> bool:
-        return not self._pending(1)
 
     def _pending(self, limit: int, bricks: Collection[str | None] | None = None) -> list[ChunkRecord]:
         """The first pending chunks of all kinds together; the first of each kind suffice for that."""

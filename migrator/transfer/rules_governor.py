@@ -269,7 +269,9 @@ def changed(state: GovernorState, before: Settings, now: Settings) -> GovernorSt
 
 def after_flow(state: GovernorState, flow: Flow, settings: Settings, *, settle_s: float) -> GovernorState:
     """The state after a sample of throughput with all allowed streams. A sample under a brake does not count."""
-    if state.by is StreamsBy.FIXED or settings.gate is not Gate.OPEN or _braked_now(state, settings):
+    free = replace(state, latencies={}, loads={})
+    braked_now = streams_on_hosts(state, settings) != streams_on_hosts(free, settings)
+    if state.by is StreamsBy.FIXED or settings.gate is not Gate.OPEN or braked_now:
         return state
     return replace(state, climb=climbed(state.climb, flow, ceiling=settings.ceiling, settle_s=settle_s))
 
@@ -392,11 +394,6 @@ def _why(state: GovernorState, settings: Settings, hosts: Mapping[str, int]) -> 
     if state.climb.trying:
         return Bound.TRYING, f"measuring what {several(highest, 'stream')} on a host bring"
     return Bound.THROUGHPUT, f"more than {several(highest, 'stream')} on a host bring little"
-
-
-def _braked_now(state: GovernorState, settings: Settings) -> bool:
-    free = replace(state, latencies={}, loads={})
-    return streams_on_hosts(state, settings) != streams_on_hosts(free, settings)
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.core.paths import parent, show
 from migrator.core.progress import Progress, VerifyProgress
 from migrator.core.states import BatchState
+from migrator.core.tasks import again_and_again
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import SourceFileSystem, TargetFileSystem
@@ -54,12 +55,13 @@ async def compare_with_catalogs(
     Walk a directory that the walk missed now, and query the rest again: the directory may hold more than any scan saw.
     """
     catalogs = [scan.name for scan in scans]
-    kept = [scan.name for scan in scans if scan.finished_at_s is not None or not _is_taken_away(scan)]
+    # A scan that cannot be resumed discards its catalog when it is interrupted.
+    kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
     problems = await asyncio.to_thread(draft.catalog_problems, kept)
     while True:
         tally.proven_gone = 0
         pieces = draft.unaccounted(catalogs, trees)
-        while piece := await asyncio.to_thread(_next_piece, pieces):
+        while piece := await asyncio.to_thread(next, pieces, ()):
             await _account_piece(piece, comparison, tally, workers)
         if not comparison.late_directories:
             return problems
@@ -90,15 +92,6 @@ def _account(paths: Sequence[bytes], comparison: walk.TreeComparison, tally: wal
             words = f"cannot be looked at: {problem_of(path, 'look', error).reason}"
             seen = "an earlier scan saw it"
             tally.note([Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target=seen)])
-
-
-def _is_taken_away(scan: CatalogRecord) -> bool:
-    """Whether an interrupted scan discards its catalog, because it cannot be resumed."""
-    return bool(scan.scope) or scan.via == "bricks"
-
-
-def _next_piece(pieces: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
-    return next(pieces, ())
 
 
 def _has_above(path: bytes, directories: Container[bytes]) -> bool:
@@ -371,7 +364,7 @@ class Verification:
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
-        ticker = asyncio.create_task(self._show_again_and_again(batch, tally))
+        ticker = asyncio.create_task(again_and_again(lambda: self._show(batch, tally), self.clock, _SHOW_EVERY_S))
         try:
             await comparison.run()
             scans = await asyncio.to_thread(self.ledger.scans.all)
@@ -460,12 +453,6 @@ class Verification:
         event = Event(at_s=self.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
         self.ledger.events.add(event)
         self.progress.event(event)
-
-    async def _show_again_and_again(self, batch: Batch, tally: walk.Tally) -> None:
-        """Report progress until cancelled."""
-        while True:
-            self._show(batch, tally)
-            await self.clock.sleep(_SHOW_EVERY_S)
 
     def _show(self, batch: Batch, tally: walk.Tally) -> None:
         """Report progress."""

@@ -450,10 +450,6 @@ class Absences:
             for tree in sorted(self.trees):
                 self.archived.of_block(tree, ())
 
-    def is_archive(self, path: bytes) -> bool:
-        """Whether a path of the target is in an archive directory, and so not from the source."""
-        return any(is_archive_path(tree, path) for tree in self.trees)
-
     def impossible(self, source: Entry) -> Loss | None:
         """Why the target cannot keep a path at all."""
         return absence(source, self.capabilities)
@@ -680,7 +676,8 @@ class TreeComparison:
                 self._compare_pair(source, target, files)
             if source is not None or not known:
                 return
-        if self.absences.is_archive(target.path):
+        # A path in an archive directory is not from the source.
+        if any(is_archive_path(tree, target.path) for tree in self.absences.trees):
             return
         self.tally.note([_difference(target.path, model.DifferenceKind.EXTRA, "none", _extra_words(target))])
         if target.type is EntryType.DIRECTORY:

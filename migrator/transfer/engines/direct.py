@@ -90,7 +90,8 @@ def judge_direct(ended: EndedDirect) -> Outcome:
         return cut
     if ended.exit_code != _LIST_DONE or ended.garbled:
         return ended.outcome(Verdict.RETRY, description)
-    return ended.outcome(Verdict.DONE, suspects=_suspects(ended))
+    suspects = tuple(_problem(ended.paths[event.index], event) for event in ended.events)
+    return ended.outcome(Verdict.DONE, suspects=suspects)
 
 
 def _stop(ended: EndedDirect) -> Outcome | None:
@@ -115,10 +116,6 @@ def _stop_reason(event: PathEvent) -> StopReason | None:
         # A file system also reports ENOSPC for an attribute that is too big for it. The source is never written to.
         return reason if event.on_target and "xattr" not in event.operation else None
     return reason
-
-
-def _suspects(ended: EndedDirect) -> tuple[FileProblem, ...]:
-    return tuple(_problem(ended.paths[event.index], event) for event in ended.events)
 
 
 def _problem(path: bytes, event: PathEvent) -> FileProblem:

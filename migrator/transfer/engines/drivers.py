@@ -214,11 +214,6 @@ def rsync_words(
     return [word for wanted, words in optional if wanted for word in words]
 
 
-def is_plain(path: bytes) -> bool:
-    """Whether a path needs no quoting in a shell script."""
-    return _PLAIN_PATH.fullmatch(path) is not None
-
-
 def search_path(programs: Sequence[bytes]) -> str:
     """PATH for a driver: the directories of its programs, then the usual ones."""
     own = [os.fsdecode(os.path.dirname(program)) for program in programs]
@@ -241,7 +236,7 @@ class Driver(ABC):
         """Why the driver cannot take a tree: it pastes the paths of both trees and of its directory into shell
         commands.
         """
-        if all(map(is_plain, (view.source_tree, view.target_tree, view.work, *self.files))):
+        if all(map(_PLAIN_PATH.fullmatch, (view.source_tree, view.target_tree, view.work, *self.files))):
             return None
         return f"{self.name} can take no tree whose path holds anything but letters, digits and ._/+@%-"
 

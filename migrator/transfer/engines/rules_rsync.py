@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from migrator.core.paths import join, show
-from migrator.fs.model import syncfs_reaches_disks
+from migrator.fs.model import Side, syncfs_reaches_disks
 from migrator.transfer.model import (
     FileProblem,
     FileProblemKind,
@@ -125,13 +125,6 @@ _LONG_NAME_BYTES = 230
 """rsync cuts longer names for its temporary files: to 246 bytes, or as far back as there are bytes above 127 before."""
 
 
-class Side(StrEnum):
-    """The file system that a message is about."""
-
-    SOURCE = "source"
-    TARGET = "target"
-
-
 class MessageKind(StrEnum):
     """The kind of a line."""
 
@@ -157,17 +150,6 @@ class Message:
     names: tuple[bytes, ...] = ()
     step: str = ""
     error: bytes = b""
-
-    @property
-    def sets_attributes(self) -> bool:
-        """Whether it is about an extended attribute or an ACL: such errors do not concern the whole file system."""
-        before_names = self.text.partition(b'"')[0]
-        return any(call in before_names for call in _ATTRIBUTE_CALLS)
-
-    @property
-    def is_from_listing(self) -> bool:
-        """Whether rsync met the error while it built its file list: then the list does not have the file."""
-        return self.text.startswith(b"link_stat ")
 
 
 def unescape(name: bytes) -> bytes:
@@ -425,8 +407,9 @@ def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Mess
         if not names:
             unexplained = True
         for name in names:
-            # The first complaint about a file is the cause of later ones.
-            if name not in suspects and message.is_from_listing:
+            # The first complaint about a file is the cause of later ones. If rsync met it while it built its file list,
+            # the list does not have the file.
+            if name not in suspects and message.text.startswith(b"link_stat "):
                 never_listed.add(name)
             suspects.setdefault(name, _problem(ended, name, message))
     if ended.exit_code != _SUCCESS and (unexplained or not suspects):
@@ -474,8 +457,11 @@ def _stop_reason(message: Message) -> StopReason | None:
         return None if message.side is Side.SOURCE else StopReason.DISCONNECTED
     reason = stop_reason(message.errno)
     if reason in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY):
-        # A file system also reports ENOSPC for an attribute that is too big for it. The source is never written to.
-        return None if message.side is Side.SOURCE or message.sets_attributes else reason
+        # A file system also reports ENOSPC for an attribute or an ACL that is too big for it. The source is never written
+        # to.
+        before_names = message.text.partition(b'"')[0]
+        of_attribute = any(call in before_names for call in _ATTRIBUTE_CALLS)
+        return None if message.side is Side.SOURCE or of_attribute else reason
     return reason
 
 
