@@ -89,7 +89,6 @@ def _move(
         summaries: list[CutoverSummary] = []
         for name, trees in chosen.items():
             request = CutoverRequest(
-                plan=name,
                 trees=trees,
                 run=run_request(site, name, tuple(trees), engine=pass_engine(site), dry_run=dry_run),
                 vouched=site.cutover.freeze == "hook",
@@ -99,13 +98,13 @@ def _move(
                 wants_backup=site.cutover.wait_for_backup,
                 require_rollback=site.cutover.require_rollback,
                 overwrite_source=overwrite_source,
-                dry_run=dry_run,
+                back=back,
             )
 
             async def work(shown: Progress, request: CutoverRequest = request) -> CutoverSummary:
                 ports = cutover_world(wiring, ledger=ledger, policy=policy, progress=shown, ahead=not dry_run)
                 async with ports as world:
-                    return await CutoverCall(request=request, world=world, back=back).make()
+                    return await CutoverCall(request=request, world=world).make()
 
             summaries.append(run_shown(wiring, work))
     whole = CutoverSummary(

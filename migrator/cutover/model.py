@@ -745,7 +745,7 @@ class BackupTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverRequest:
-    """The trees of a plan to move, by batch. `run` has the options of passes.
+    """The trees to move, by batch; `back`: by a rollback. `run` has the plan and the options of passes.
 
     `vouched`: the site's freeze hook guarantees that no process writes where this program cannot look. `accept_freeze`:
     move users even if the predicted freeze exceeds `max_freeze_s`, or there is no prediction. `settle_s`: how long
@@ -754,9 +754,9 @@ class CutoverRequest:
     rollback overwrites changes on the retained source.
     """
 
-    plan: str
     trees: Mapping[int, tuple[UserTree, ...]]
     run: RunRequest
+    back: bool = False
     vouched: bool
     max_freeze_s: float
     settle_s: float = 0.0
@@ -764,7 +764,10 @@ class CutoverRequest:
     wants_backup: bool = False
     require_rollback: bool = True
     overwrite_source: bool = False
-    dry_run: bool = False
+
+    @property
+    def verb(self) -> str:
+        return "rollback" if self.back else "cutover"
 
 
 class Ending(StrEnum):

@@ -192,7 +192,7 @@ def cutover_problems(
     command does not include. `checked` maps the name of each other check to its problems; None: not known.
     """
     again = f"`migrator run --user-batch {batch}`"
-    yield from _before(tree, before, plan=request.plan, batch=batch)
+    yield from _before(tree, before, plan=request.run.plan, batch=batch)
     for other in elsewhere:
         if other.under_way:
             verb = "rollback" if other.state in model.ROLLBACK_STATES else "cutover"

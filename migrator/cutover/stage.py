@@ -388,7 +388,7 @@ def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutoverCall:
-    """One call of `cutover`, or (`back`) of `rollback`: its request, and everything outside the program.
+    """One call of `cutover` or `rollback`: its request, and everything outside the program.
 
     A cutover is permanent unless a rollback follows. A rollback also carries back the user's changes on the target; it
     is possible until the source is purged. After a kill, the same call resumes or aborts what is in flight.
@@ -396,7 +396,6 @@ class CutoverCall:
 
     request: model.CutoverRequest
     world: steps.CutoverWorld
-    back: bool = False
 
     async def make(self) -> model.CutoverSummary:
         """Move one user after the other. A failed user is thawed, and the others are still moved.
@@ -408,19 +407,19 @@ class CutoverCall:
         self.world.run.ledger.cutovers.require_apart(
             tree.path for trees in self.request.trees.values() for tree in trees
         )
-        if self.request.dry_run:
+        if self.request.run.dry_run:
             return await self._preview(plan, site)
         users = ", ".join(tree.user for trees in self.request.trees.values() for tree in trees)
-        purpose = f"{self._verb} of {users}"
+        purpose = f"{self.request.verb} of {users}"
         world, run = self.world, self.world.run
-        with world.locks.hold(RUN_LOCK, purpose), world.files.open(self._verb, run.clock.now_s()) as directory:
+        with world.locks.hold(RUN_LOCK, purpose), world.files.open(self.request.verb, run.clock.now_s()) as directory:
             # The latest run, of any verb, may have left streams and hook calls.
             earlier = run.ledger.runs.latest()
             try:
                 async with recorded_run(
                     run.ledger.runs,
                     run.clock,
-                    verb=self._verb,
+                    verb=self.request.verb,
                     pid=self.request.run.pid,
                     directory=directory.path,
                     log=LOG,
@@ -438,9 +437,7 @@ class CutoverCall:
                         plan=plan,
                         site=site,
                         capabilities=await first.capabilities(),
-                        invocation=invocation,
                         hooking=hooking,
-                        verb=self._verb,
                     )
                     summary = await self._all_trees(cutting)
                     recorded.exit_code = summary.exit_code
@@ -450,17 +447,13 @@ class CutoverCall:
             except MigratorError as error:
                 raise self._with_frozen(error) from error
 
-    @property
-    def _verb(self) -> str:
-        return "rollback" if self.back else "cutover"
-
     async def _all_trees(self, cutting: steps.Cutting) -> model.CutoverSummary:
-        beginning = Beginning(sight=cutting, no_way_back="" if self.back else await cutting.against_rollback())
+        beginning = Beginning(sight=cutting, no_way_back="" if self.request.back else await cutting.against_rollback())
         outcomes: list[model.TreeOutcome] = []
         for batch, trees in self.request.trees.items():
             for tree in trees:
-                machine = steps.TreeMachine(cutting=cutting, back=self.back)
-                begin = beginning.roll_back if self.back else beginning.cut_over
+                machine = steps.TreeMachine(cutting=cutting)
+                begin = beginning.roll_back if self.request.back else beginning.cut_over
                 outcomes.append(await begin(machine, tree, batch))
                 if machine.interrupted:
                     raise self._interrupted(outcomes[-1])
@@ -475,14 +468,14 @@ class CutoverCall:
             site=site,
             capabilities=site.capabilities or TargetCapabilities(),
         )
-        beginning = Beginning(sight=sight, no_way_back="" if self.back else await sight.against_rollback())
-        preview = beginning.preview_back if self.back else beginning.preview
+        beginning = Beginning(sight=sight, no_way_back="" if self.request.back else await sight.against_rollback())
+        preview = beginning.preview_back if self.request.back else beginning.preview
         outcomes = [await preview(tree, batch) for batch, trees in self.request.trees.items() for tree in trees]
         return self._summary(sight, outcomes)
 
     def _summary(self, sight: steps.Sight, outcomes: list[model.TreeOutcome]) -> model.CutoverSummary:
         return model.CutoverSummary(
-            plan=sight.plan.name, back=self.back, dry_run=self.request.dry_run, outcomes=tuple(outcomes)
+            plan=sight.plan.name, back=self.request.back, dry_run=self.request.run.dry_run, outcomes=tuple(outcomes)
         )
 
     def _with_frozen(self, error: MigratorError) -> MigratorError:
@@ -500,7 +493,7 @@ class CutoverCall:
         )
 
     def _interrupted(self, last: model.TreeOutcome | None = None) -> Interrupted:
-        words = f"the {self._verb} was interrupted"
+        words = f"the {self.request.verb} was interrupted"
         return Interrupted(
             f"{words}: {last.words}" if last else f"{words}: nobody was frozen by it",
             hint="the same command goes on with those that are left",

@@ -307,13 +307,15 @@ class Sight:
 class Cutting(Sight):
     """A call that makes changes: its run in the ledger, and the hooks."""
 
-    invocation: Invocation
     hooking: Hooking
-    verb: str
+
+    @property
+    def invocation(self) -> Invocation:
+        return self.hooking.invocation
 
     def say(self, kind: EventKind, severity: Severity, tree: UserTree, message: str) -> None:
         """Record an event about one user."""
-        self.invocation.say(kind, severity, f"{tree.user}: {self.verb}", message)
+        self.invocation.say(kind, severity, f"{tree.user}: {self.request.verb}", message)
 
 
 # Archives of reaped files: handed over with the tree, taken back with it, and checked before the freeze.
@@ -470,7 +472,6 @@ class TreeMachine(
     events = Events(step=EventKind.CUTOVER_STEP, failed=EventKind.CUTOVER_FAILED)
 
     cutting: Cutting
-    back: bool = False
     shielded: bool = True
     _turned: bool = False
     _not_switched: bool = False
@@ -504,7 +505,11 @@ class TreeMachine(
         self._turned = self._turned or rules.turned_back(record.state)
         if self._not_switched and seen.link is model.LinkSeen.UNTOLD:
             seen = replace(seen, link=_BEFORE_SWITCH.get(record.state, seen.link))
-        return rules.begin_rollback(record, seen) if self.back and not self._turned else next_step(record, seen)
+        return (
+            rules.begin_rollback(record, seen)
+            if self.cutting.request.back and not self._turned
+            else next_step(record, seen)
+        )
 
     def failing(self, record: model.CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
         """Raise nothing: a user who may be frozen must be moved on or back."""
@@ -568,13 +573,17 @@ class TreeMachine(
         )
 
     async def finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
-        good = {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED} if self.back else model.SETTLED_STATES
+        good = (
+            {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED}
+            if self.cutting.request.back
+            else model.SETTLED_STATES
+        )
         # A rollback that was given up leaves the user on the target, which is what `cutover` asks for.
         moved = record.state in good
         words = step.words
-        if self.back and not moved:
+        if self.cutting.request.back and not moved:
             words += f": {record.failure or 'no reason was recorded'}"
-        if not self.back and (frozen := freeze_words(record)):
+        if not self.cutting.request.back and (frozen := freeze_words(record)):
             words += f". {frozen}"
         if moved:
             self.say(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)

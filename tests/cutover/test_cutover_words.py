@@ -26,7 +26,6 @@ RECORD = CutoverRecord(
     predicted_freeze_s=100.0,
 )
 REQUEST = CutoverRequest(
-    plan="p",
     trees={3: (TREE,)},
     run=RunRequest(plan="p", batches=(3,), jobs=1, pid=1),
     vouched=False,
