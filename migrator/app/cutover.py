@@ -52,14 +52,9 @@ from migrator.verify.stage import Verification
 # Archives of reaped files
 
 
-def archive_folders(wiring: Wiring) -> MountedArchiveFolders:
-    """The archive directories of the trees on the target."""
-    return MountedArchiveFolders(wiring.target_root)
-
-
 def proven_archives(wiring: Wiring, ledger: Ledger) -> ProvenArchives:
     """Archived paths, for verification and purge."""
-    return ProvenArchives(ledger.archives, archive_folders(wiring))
+    return ProvenArchives(ledger.archives, MountedArchiveFolders(wiring.target_root))
 
 
 def archiving_world(
@@ -70,7 +65,7 @@ def archiving_world(
         source=source,
         target=target,
         members=MemberReader(source, algorithm=wiring.site.verify.digest),
-        folders=archive_folders(wiring),
+        folders=MountedArchiveFolders(wiring.target_root),
         rows=reap_rows(wiring, plan, ReapAction.ARCHIVE),
         ledger=ledger,
         progress=progress,
@@ -88,7 +83,7 @@ def restoring_world(
     if to is not None and not to.is_dir():
         raise UsageError(f"{to} is no directory", hint="make it first: files are restored below it")
     return RestoringWorld(
-        folders=archive_folders(wiring),
+        folders=MountedArchiveFolders(wiring.target_root),
         destination=ReadingFileSystem(wiring.target_root if to is None else os.fsencode(to)),
         capabilities=(capabilities if to is None else None) or TargetCapabilities(),
         ledger=ledger,
@@ -279,7 +274,7 @@ async def cutover_world(
                 deltas=deltas_of(wiring, run, hosts=hosts, moves=moves),
                 back=carrying_back(wiring, ledger, progress=progress, policy=policy),
                 backup=backing_up(ledger, site.site.state_dir),
-                archive_folders=archive_folders(wiring),
+                archive_folders=MountedArchiveFolders(wiring.target_root),
                 to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
             )

@@ -23,11 +23,11 @@ from migrator.core.durable import sync, temporary_name, write_durably
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, parent, show
-from migrator.core.states import BatchState, PassKind, PassState
+from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover import model
 from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.cutover.rules import newest_attempts
-from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_pass_facts, final_passes
+from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
 from migrator.delta.model import ChangeKind
 from migrator.fs.model import TargetCapabilities, trash_place
 from migrator.fs.moving import MovingTarget
@@ -44,7 +44,8 @@ from migrator.reap.model import ARCHIVE_DIRECTORY
 from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
-from migrator.transfer.model import BatchSummary, RunRequest
+from migrator.transfer.model import BatchSummary, FileProblemKind, RunRequest
+from migrator.transfer.passes import probed_capabilities
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
@@ -377,10 +378,6 @@ class BackParts:
         """The ledger of the rollback."""
         return self.world.ledger
 
-    def now_s(self) -> float:
-        """The time."""
-        return self.world.clock.now_s()
-
 
 def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
     """The site of a rollback, with source and target exchanged. `known` has what a probe found that the source keeps."""
@@ -478,14 +475,17 @@ def proofs_of(
     if made is None:
         return None, None
     scan = next((one for one in ledger.scans.all() if one.name == made.catalog), None)
-    facts = final_pass_facts(ledger, made.id)
+    counts, totals = ledger.passes.problem_counts(made.id), ledger.passes.totals(made.id)
+    # An unfinished chunk without files counts as one file.
+    left = sum(count for state, count in totals.chunks.items() if state not in (ChunkState.DONE, ChunkState.SPLIT))
+    not_there = counts.get(FileProblemKind.BAD, 0) + counts.get(FileProblemKind.MOVED, 0)
     done = made.state is PassState.DONE
     copied = model.PassSeen(
         id=made.id,
         finished_at_s=made.finished_at_s if done else None,
-        changed=facts.changed,
-        vanished=facts.vanished,
-        failed=facts.failed,
+        changed=counts.get(FileProblemKind.CHANGED, 0),
+        vanished=counts.get(FileProblemKind.VANISHED, 0),
+        failed=not_there + max(totals.files - totals.done_files, left),
         whole=done and scan is not None and scan.whole,
     )
     found = ledger.verifications.of_tree(plan, batch, tree)
@@ -584,7 +584,7 @@ def _start_pass(parts: BackParts, record: model.CutoverRecord, catalog: CatalogR
         catalog=catalog.name,
         chunk_list=written.chunk_list,
         chunks=(),
-        at_s=parts.now_s(),
+        at_s=parts.world.clock.now_s(),
     )
 
 
@@ -685,7 +685,7 @@ class CarryingBack:
         # Opened again, so attributes that the source cannot keep are not tried there.
         async with self.open(record) as parts:
             parts.ledger.site.update_identities(parts.site.target, parts.site.source)
-            with parts.files.open(VERB, parts.now_s()) as directory:
+            with parts.files.open(VERB, parts.world.clock.now_s()) as directory:
                 runs, pid = parts.ledger.runs, parts.request.pid
                 try:
                     async with recorded_run(
@@ -731,15 +731,7 @@ async def _learn_what_the_source_keeps(parts: BackParts) -> None:
             cause="what is written while a brick or a mount is not as it has to be may go astray",
             hint="see `migrator doctor`, then run the same command again",
         )
-    try:
-        probed = await parts.world.blocking(parts.source.probe, timeout_s=parts.request.stall_timeout_s)
-    except (OSError, TimeoutError) as error:
-        raise Refused(
-            f"the source cannot be written: {error}",
-            cause="it is full or mounted read-only, or does not answer",
-            hint="see `migrator doctor`, then run the same command again",
-        ) from error
-    parts.ledger.site.record_capabilities(probed, parts.now_s())
+    await probed_capabilities(parts.world, timeout_s=parts.request.stall_timeout_s, side="source")
 
 
 async def _carry(
@@ -754,7 +746,7 @@ async def _carry(
     if noted is None or noted.state is not PassState.DONE:
         now = await _scan_whole(parts, record)
         noted = noted or _start_pass(parts, record, await _write_catalog(parts, record, now))
-        ledger.passes.set_state(noted.id, PassState.DONE, parts.now_s())
+        ledger.passes.set_state(noted.id, PassState.DONE, parts.world.clock.now_s())
         deltas = replace(deltas, scan=_first(now, deltas.scan))
     plan = plan_of(parts, record)
     (batch,) = plan.batches

@@ -15,7 +15,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, parent, show
-from migrator.core.states import ChunkState, PassKind, PassState
+from migrator.core.states import PassKind, PassState
 from migrator.core.units import format_count, format_duration, format_size, several
 from migrator.delta.model import ChangeKind, Changes, ExtrasOfTree, Gone, Rename, TreeChanges, WrittenMoves
 from migrator.fs.model import STAGED_NAME, TRASH_NAME, Need, trash_place
@@ -608,35 +608,6 @@ def found_to_differ(
             paths = differing.differing(newest.manifest, digest=newest.differences_digest)
             found.update(path for path in paths if is_beneath(path, tree))
     return sorted(found)
-
-
-# Facts of a final pass that determine whether to switch.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinalPassFacts:
-    """Files that `changed` or `vanished` while a pass copied them, and files that did not arrive (`failed`; includes
-    the files of unfinished chunks, and counts an unfinished chunk without files as one).
-    """
-
-    changed: int
-    vanished: int
-    failed: int
-
-
-def final_pass_facts(ledger: "Ledger", pass_id: int) -> FinalPassFacts:
-    """Read the facts from the ledger. Raises LedgerCorrupt if it has no such pass."""
-    passes = ledger.passes
-    passes.read(pass_id)
-    counts, totals = passes.problem_counts(pass_id), passes.totals(pass_id)
-    left = sum(count for state, count in totals.chunks.items() if state not in (ChunkState.DONE, ChunkState.SPLIT))
-    return FinalPassFacts(
-        changed=counts.get(FileProblemKind.CHANGED, 0),
-        vanished=counts.get(FileProblemKind.VANISHED, 0),
-        failed=counts.get(FileProblemKind.BAD, 0)
-        + counts.get(FileProblemKind.MOVED, 0)
-        + max(totals.files - totals.done_files, left),
-    )
 
 
 # One delta or final pass over a batch, or over some of its trees. A delta pass resumes; a final pass is always new.

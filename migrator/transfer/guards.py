@@ -64,9 +64,18 @@ def read_plan(world: World, request: RunRequest) -> tuple[Plan, SiteRecord]:
 
 
 async def find_problems(
-    world: World, request: RunRequest, site: SiteRecord, batch: Batch, need: Need
-) -> tuple[tuple[GuardFinding, ...], SourceHealth]:
-    """All guards of one batch, and the health of the source now."""
+    world: World,
+    request: RunRequest,
+    site: SiteRecord,
+    plan: Plan,
+    batch: Batch,
+    *,
+    need: Need,
+    left: Sequence[TreeWork],
+) -> tuple[tuple[GuardFinding, ...], SourceHealth, Sequence[str]]:
+    """All guards of one batch, the health of the source now, and warnings. The quotas of the users must have room for
+    the work that is `left`; they are read only if no other guard fails.
+    """
     timeout_s = request.stall_timeout_s
     health = await world.source.health()
     storage = await look_at_storage(world.storage)
@@ -75,7 +84,7 @@ async def find_problems(
         findings.append(GuardFinding(guard="storage targets", problems=storage_problems(storage, request)))
     if storage.problems:
         # A look-up on the mount would hang if a storage target is lost.
-        return tuple(findings), health
+        return tuple(findings), health, ()
     findings += [
         GuardFinding(guard="source mount", problems=await mount_findings(world, world.source, site.source, timeout_s)),
         GuardFinding(guard="target mount", problems=await mount_findings(world, world.target, site.target, timeout_s)),
@@ -101,7 +110,12 @@ async def find_problems(
     if capacity is not None:
         unwritable = ("the target is mounted read-only",) if capacity.read_only else ()
     findings.append(GuardFinding(guard="target writable", problems=unwritable))
-    return tuple(findings), health
+    words = QuotaWords()
+    if not any(found.problems for found in findings):
+        words = await _look_at_limits(world, plan, left)
+        if words.problems:
+            findings.append(GuardFinding(guard=TARGET_QUOTAS, problems=words.problems))
+    return tuple(findings), health, words.warnings
 
 
 def storage_problems(storage: StorageLook, request: RunRequest) -> tuple[str, ...]:
@@ -186,7 +200,7 @@ def list_problems(world: World, batch: Batch) -> tuple[str, ...]:
 TARGET_QUOTAS = "target quotas"
 
 
-async def look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
+async def _look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> QuotaWords:
     """Quota problems of the remaining work on these trees. Files that earlier plans copied are replaced, and need no
     more room.
 
@@ -211,11 +225,6 @@ async def look_at_limits(world: World, plan: Plan, left: Sequence[TreeWork]) -> 
         meant = any(one.kind is SurpriseKind.QUOTA for one in plan.surprises)
         return QuotaWords(warnings=(f"the users' limits on the target are not known: {look.failure}",) if meant else ())
     return quota_words(needs, look.quotas, spread=look.spread)
-
-
-def quota_finding(words: QuotaWords) -> tuple[GuardFinding, ...]:
-    """The guard as a finding, if it has problems."""
-    return (GuardFinding(guard=TARGET_QUOTAS, problems=words.problems),) if words.problems else ()
 
 
 # Stripe settings of new user trees on the target.

@@ -485,12 +485,11 @@ class Copying:
     async def ready(self, need: Need, left: Sequence[transfer.TreeWork] = ()) -> Ready:
         """Evaluate all guards of a pass. Raises Refused with every reason."""
         world, request = self.world, self.invocation.request
-        findings, health = await guards.find_problems(world, request, self.site, self.batch, need)
-        if not any(found.problems for found in findings):
-            words = await guards.look_at_limits(world, self.plan, left)
-            findings = (*findings, *guards.quota_finding(words))
-            for warning in words.warnings:
-                self.say(EventKind.QUOTA_NEAR, Severity.WARNING, warning)
+        findings, health, warnings = await guards.find_problems(
+            world, request, self.site, self.plan, self.batch, need=need, left=left
+        )
+        for warning in warnings:
+            self.say(EventKind.QUOTA_NEAR, Severity.WARNING, warning)
         for problem in (problem for found in findings for problem in found.problems):
             self.say(EventKind.GUARD_REFUSED, Severity.ERROR, problem)
         of_batch = [usage for usage in self.plan.ranking if usage.tree in self.batch.trees]
@@ -499,15 +498,7 @@ class Copying:
 
     async def capabilities(self) -> TargetCapabilities:
         """The recorded capabilities of the target; probed now if there is no record."""
-        if self.site.capabilities is not None:
-            return self.site.capabilities
-        world = self.world
-        try:
-            probed = await world.blocking(world.target.probe, timeout_s=self.timeout_s)
-        except (OSError, TimeoutError) as error:
-            raise _unwritable(str(error)) from error
-        world.ledger.site.record_capabilities(probed, world.clock.now_s())
-        return probed
+        return self.site.capabilities or await probed_capabilities(self.world, timeout_s=self.timeout_s)
 
     async def make_trees(self) -> None:
         """Create the directories above each tree, and the trees, without access for users. This also proves that the
@@ -688,10 +679,20 @@ class Copying:
         self.say(EventKind.PASS_FINISHED, severity, message)
 
 
-def _unwritable(detail: str, code: int | None = None) -> Refused:
+async def probed_capabilities(world: World, *, timeout_s: float, side: str = "target") -> TargetCapabilities:
+    """Probe the target of this world, and record the result. `side` names it for people. Raises Refused."""
+    try:
+        probed = await world.blocking(world.target.probe, timeout_s=timeout_s)
+    except (OSError, TimeoutError) as error:
+        raise _unwritable(str(error), side=side) from error
+    world.ledger.site.record_capabilities(probed, world.clock.now_s())
+    return probed
+
+
+def _unwritable(detail: str, code: int | None = None, side: str = "target") -> Refused:
     full = stop_reason(code) in (transfer.StopReason.TARGET_FULL, transfer.StopReason.TARGET_QUOTA)
     return Refused(
-        f"the target cannot be written: {detail}",
+        f"the {side} cannot be written: {detail}",
         cause="it is full, or a quota is used up" if full else "it is mounted read-only, or does not answer",
         hint="see `migrator doctor`, then run the same command again",
     )

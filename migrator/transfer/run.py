@@ -27,7 +27,7 @@ from migrator.transfer.attempt import recover
 from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
-from migrator.transfer.guards import find_problems, look_at_limits, quota_finding, read_plan
+from migrator.transfer.guards import find_problems, read_plan
 from migrator.transfer.hooks import Hooking, Place, is_seeded, preview_hooks
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
 from migrator.transfer.run_files import RunFiles
@@ -420,9 +420,9 @@ async def _preview(
         left = transfer_passes.remaining(world, plan, batch, seed, left_alone=chosen.left_alone)
     else:
         left = transfer_passes.Remaining(record=None)
-    findings, _ = await find_problems(world, request, site, batch, left.need)
-    if begun is None and not any(found.problems for found in findings):
-        findings = (*findings, *quota_finding(await look_at_limits(world, plan, left.trees)))
+    findings, _, _ = await find_problems(
+        world, request, site, plan, batch, need=left.need, left=() if begun else left.trees
+    )
     if problem := bases.problem_of_part(world.ledger, plan, chosen):
         findings = (*findings, transfer.GuardFinding(guard="seed pass", problems=(problem,)))
     finished = left.record is not None and not left.chunks and not at_most

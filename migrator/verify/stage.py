@@ -45,10 +45,8 @@ async def compare_with_catalogs(
     scans: Sequence[CatalogRecord],
     draft: "ParquetDraft",
     comparison: walk.TreeComparison,
-    tally: walk.Tally,
     *,
     trees: tuple[bytes, ...],
-    workers: int,
 ) -> tuple[str, ...]:
     """Account for every path that any scan saw in the trees; return why catalogs could not be used.
 
@@ -59,39 +57,37 @@ async def compare_with_catalogs(
     kept = [one.name for one in scans if one.finished_at_s is not None or not (one.scope or one.via == "bricks")]
     problems = await asyncio.to_thread(draft.catalog_problems, kept)
     while True:
-        tally.proven_gone = 0
+        comparison.tally.proven_gone = 0
         pieces = draft.unaccounted(catalogs, trees)
         while piece := await asyncio.to_thread(next, pieces, ()):
-            await _account_piece(piece, comparison, tally, workers)
+            await _account_piece(piece, comparison)
         if not comparison.late_directories:
             return problems
         comparison.late_directories.clear()
         await comparison.run()
 
 
-async def _account_piece(
-    piece: Sequence[bytes], comparison: walk.TreeComparison, tally: walk.Tally, workers: int
-) -> None:
+async def _account_piece(piece: Sequence[bytes], comparison: walk.TreeComparison) -> None:
     """Proceed from the outermost paths inwards: paths in a directory that is walked now wait for that walk."""
     left = set(piece)
     while left := {path for path in left if not _has_above(path, comparison.late_directories)}:
         outermost = sorted(path for path in left if not _has_above(path, left))
-        share = -(-len(outermost) // max(workers, 1))
+        share = -(-len(outermost) // max(comparison.workers, 1))
         parts = [outermost[start : start + share] for start in range(0, len(outermost), share)]
-        await asyncio.gather(*(asyncio.to_thread(_account, part, comparison, tally) for part in parts))
+        await asyncio.gather(*(asyncio.to_thread(_account, part, comparison) for part in parts))
         left.difference_update(outermost)
 
 
-def _account(paths: Sequence[bytes], comparison: walk.TreeComparison, tally: walk.Tally) -> None:
+def _account(paths: Sequence[bytes], comparison: walk.TreeComparison) -> None:
     """Compare each path, or prove that it is gone; record it as unproven otherwise."""
     for path in paths:
         try:
             if not comparison.compare_late(path):
-                tally.gone()
+                comparison.tally.gone()
         except OSError as error:
             words = f"cannot be looked at: {problem_of(path, 'look', error).reason}"
             seen = "an earlier scan saw it"
-            tally.note([Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target=seen)])
+            comparison.tally.note([Difference(path=path, kind=DifferenceKind.UNPROVEN, source=words, target=seen)])
 
 
 def _has_above(path: bytes, directories: Container[bytes]) -> bool:
@@ -363,14 +359,12 @@ class Verification:
             absences=await asyncio.to_thread(self._absences, batch, capabilities),
             storage=self._waiting,
         )
-        trees = await asyncio.to_thread(self._find_trees, batch, comparison, tally)
+        trees = await asyncio.to_thread(self._find_trees, batch, comparison)
         ticker = asyncio.create_task(again_and_again(lambda: self._show(batch, tally), self.clock, _SHOW_EVERY_S))
         try:
             await comparison.run()
             scans = await asyncio.to_thread(self.ledger.scans.all)
-            self._reasons += await compare_with_catalogs(
-                scans, draft, comparison, tally, trees=trees, workers=self.workers
-            )
+            self._reasons += await compare_with_catalogs(scans, draft, comparison, trees=trees)
             # Last, because paths found through a catalog may be further names of a file.
             await asyncio.to_thread(walk.compare_links, draft, tally, capabilities)
             manifest = await asyncio.to_thread(draft.close)
@@ -386,14 +380,14 @@ class Verification:
         reaped = self.reap_lists.index(self.plan.reap, trees=trees) if self.reap_lists else None
         return walk.Absences(capabilities=capabilities, trees=trees, reaped=reaped, archived=self.archived)
 
-    def _find_trees(self, batch: Batch, comparison: walk.TreeComparison, tally: walk.Tally) -> tuple[bytes, ...]:
+    def _find_trees(self, batch: Batch, comparison: walk.TreeComparison) -> tuple[bytes, ...]:
         """The trees that exist on the source. A missing one makes the verification not whole."""
         found: list[bytes] = []
         for tree in batch.trees:
             try:
                 root = self.source.look(tree.path)
             except OSError as error:
-                tally.unreadable(problem_of(tree.path, "look", error), on_source=True)
+                comparison.tally.unreadable(problem_of(tree.path, "look", error), on_source=True)
                 continue
             if root is None:
                 self._reasons.append(
