@@ -163,7 +163,7 @@ def walk(walker_argv: list[str]) -> Walk:
 @pytest.fixture
 def brick(make_xfs: MakeXfs) -> HandBrick:
     """An empty brick on a fresh XFS."""
-    made = HandBrick(root=make_xfs().path / "brick")
+    made = HandBrick(root=make_xfs().path / "a brick")
     made.make_root()
     return made
 

@@ -1,21 +1,29 @@
-"""Storage targets that are lost, full or short while a run goes on: over fakes of everything but the ledger."""
+"""Storage targets that are lost, full or short during a run, and whether room and quotas suffice for what is to come."""
 
 import asyncio
 import errno
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.beegfs import model as beegfs
+from migrator.beegfs.model import CapacityPool, Reachability, StorageTarget, TargetKind, TreeOwner, UserQuota
+from migrator.beegfs.rules import OwnerNeed, QuotaWords, even_room, low_limit, owner_needs, quota_words, room_to_work
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
 from migrator.core.states import ChunkState
+from migrator.core.units import GIB, TIB
+from migrator.fs.model import Need
 from migrator.plan.model import SurpriseKind
+from migrator.reap.model import PlanReap, ReapAction, ReapedTree, Savings
 from migrator.transfer.model import RunStopped, StopReason
-from tests.support.fake_filesystem import GIB
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, World, in_loop
+from tests.support.usages import usage
 
 Change = Callable[[beegfs.StorageTarget], beegfs.StorageTarget]
 HANGING = ALICE + b"/sub/f03"
@@ -260,3 +268,172 @@ def test_limits_that_cannot_be_asked_are_told_where_the_source_has_some(
     asyncio.run(world.run())
     assert [one.message.endswith("no answer") for one in events(world, EventKind.QUOTA_NEAR)] == [True] * meant
     assert world.is_copied()
+
+
+ANN, SHARED = usage(b"alice", size_bytes=10 * GIB, files=1000), usage(b"shared", size_bytes=4 * GIB, files=400)
+OWNERS = (
+    TreeOwner(tree=b"alice", uid=1001, size_bytes=9 * GIB, files=900),
+    TreeOwner(tree=b"alice", uid=1002, size_bytes=1 * GIB, files=50),
+    TreeOwner(tree=b"shared", uid=1001, size_bytes=2 * GIB, files=200),
+)
+ALL = {one.tree.path: Need(size_bytes=one.size_bytes, inodes=one.files + one.directories) for one in (ANN, SHARED)}
+QUOTA = UserQuota(uid=1001, used_bytes=GIB, used_chunk_files=100, limit_bytes=20 * GIB, limit_chunk_files=10_000)
+
+
+def needs(left: Mapping[bytes, Need] = ALL, reap: PlanReap | None = None) -> dict[int, OwnerNeed]:
+    return {one.uid: one for one in owner_needs(OWNERS, (ANN, SHARED), left, reap=reap)}
+
+
+def judged(*, spread: int = 1, left: Mapping[bytes, Need] = ALL, **limits: Any) -> QuotaWords:
+    quota = replace(QUOTA, **limits)
+    return quota_words(needs(left).values(), {1001: quota}, spread=spread)
+
+
+def reaping(action: ReapAction) -> PlanReap:
+    tree = ReapedTree(
+        tree=ANN.tree,
+        action=action,
+        rule="old",
+        files=300,
+        size_bytes=3 * GIB,
+        allocated_bytes=3 * GIB,
+        oldest_ns=0,
+    )
+    return PlanReap(reap_list=None, digest=None, trees=(tree,), saved=Savings(), listed=Savings())
+
+
+def test_what_a_user_owns_is_counted_over_all_trees_by_what_is_left_and_not_reaped() -> None:
+    assert needs()[1001].need == Need(size_bytes=11 * GIB, inodes=1100)
+    assert needs()[1001].users == ("alice", "shared")
+    half = {b"alice": Need(size_bytes=5 * GIB, inodes=500)}
+    assert needs(half)[1001].need == Need(size_bytes=9 * GIB // 2, inodes=450)
+    assert needs({}) == {}
+    assert needs(reap=reaping(ReapAction.SKIP))[1001].need == Need(size_bytes=8 * GIB, inodes=800)
+    assert needs(reap=reaping(ReapAction.ARCHIVE))[1002].need == Need()
+    assert needs(reap=reaping(ReapAction.LIST)) == needs()
+
+
+@pytest.mark.parametrize(
+    ("limits", "problems", "warnings"),
+    [
+        ({}, 0, 0),
+        ({"limit_bytes": 12 * GIB}, 0, 1),
+        ({"limit_bytes": 12 * GIB - 1}, 1, 0),
+        ({"limit_chunk_files": 1200}, 0, 1),
+        ({"limit_chunk_files": 1199}, 1, 0),
+        ({"limit_bytes": 1, "limit_chunk_files": 1}, 2, 0),
+        ({"limit_bytes": None, "limit_chunk_files": None}, 0, 0),
+        ({"limit_chunk_files": 1, "used_chunk_files": None}, 0, 0),
+        ({"uid": 1001, "used_bytes": 30 * GIB}, 1, 0),
+    ],
+)
+def test_what_does_not_fit_is_a_problem_and_what_hardly_does_a_warning(
+    limits: dict[str, Any], problems: int, warnings: int
+) -> None:
+    found = judged(**limits)
+    assert (len(found.problems), len(found.warnings)) == (problems, warnings)
+    assert all("uid 1001" in words and "alice" in words for words in (*found.problems, *found.warnings))
+
+
+def test_files_that_are_spread_may_take_more_chunk_files_than_they_are() -> None:
+    assert judged(limit_chunk_files=4000) == QuotaWords()
+    (warning,) = judged(limit_chunk_files=4000, spread=4).warnings
+    assert "up to 4 chunk files" in warning
+    assert not judged(limit_chunk_files=4000, spread=4).problems
+
+
+@given(used=st.integers(0, 20), limit=st.integers(1, 20), count=st.booleans())
+def test_one_at_his_limit_cannot_work(used: int, limit: int, count: bool) -> None:
+    quota = UserQuota(uid=7, used_bytes=0 if count else used, used_chunk_files=used if count else 0)
+    quota = replace(quota, limit_chunk_files=limit) if count else replace(quota, limit_bytes=limit)
+    found = room_to_work([OwnerNeed(uid=7, users=("ann",))], {7: quota})
+    assert bool(found.problems) == (used >= limit)
+    assert bool(found.warnings) == (0.9 * limit < used < limit)
+
+
+NORMAL, LOW, EMERGENCY = CapacityPool
+
+
+def filled(
+    free: int | None, pool: CapacityPool | None = NORMAL, state: Reachability = Reachability.ONLINE
+) -> StorageTarget:
+    return StorageTarget(
+        kind=TargetKind.STORAGE,
+        number=1,
+        name="t",
+        node="n",
+        reachability=state,
+        consistency=None,
+        pool=pool,
+        total_bytes=40 * TIB,
+        free_bytes=free,
+    )
+
+
+@pytest.mark.parametrize(
+    ("targets", "limit"),
+    [
+        # The default of version 7, of version 8, and neither: then nobody can tell.
+        ([filled(2 * TIB), filled(30 * TIB)], TIB),
+        ([filled(700 * GIB), filled(30 * TIB)], 512 * GIB),
+        ([filled(100 * GIB), filled(30 * TIB)], 0),
+        # One that is passed over tells more than a default.
+        ([filled(3 * TIB, LOW), filled(30 * TIB)], 3 * TIB),
+        ([filled(100 * GIB, LOW), filled(30 * TIB)], TIB),
+        ([filled(80 * GIB, EMERGENCY), filled(100 * GIB)], 80 * GIB),
+        # It lacks inodes, not room.
+        ([filled(3 * TIB, LOW), filled(2 * TIB)], 0),
+        ([filled(5 * GIB, LOW), filled(6 * GIB, LOW)], 0),
+        ([filled(2 * TIB, None), filled(30 * TIB, None)], 0),
+        ([filled(2 * TIB), filled(None)], 0),
+        ([filled(GIB, NORMAL, Reachability.OFFLINE), filled(30 * TIB)], TIB),
+        ([], 0),
+    ],
+)
+def test_from_which_room_on_a_target_is_passed_over(targets: Sequence[StorageTarget], limit: int) -> None:
+    assert low_limit(targets) == limit
+
+
+@pytest.mark.parametrize(
+    ("free", "low", "room"),
+    [
+        # Where no limit is known, the fullest one ends it.
+        ([20, 100], 0, 40),
+        ([0, 100], 0, 0),
+        ([], 0, 0),
+        # Otherwise full ones are passed over.
+        ([20, 100], 5, 110),
+        ([4, 100], 5, 95),
+        ([6, 6], 5, 12),
+        ([4, 3], 5, 6),
+    ],
+)
+def test_the_room_of_several_targets(free: list[float], low: float, room: float) -> None:
+    assert even_room(free, low) == room
+
+
+rooms = st.lists(st.integers(0, 1000), min_size=1, max_size=6)
+
+
+def fill(free: Sequence[float], added: float, low: float) -> list[float]:
+    """By pieces, each on all that are not low, or on all where every one is."""
+    left = list(free)
+    while added > 1e-9 and left:
+        normal = [place for place, one in enumerate(left) if low and one > low + 1e-9]
+        piece = min([added / len(normal), *(left[place] - low for place in normal)]) if normal else added / len(left)
+        for place in normal or range(len(left)):
+            left[place] -= piece
+        added = added - piece * len(normal) if normal else 0.0
+    return left
+
+
+@given(rooms, st.integers(0, 300), st.floats(0, 1))
+def test_what_is_said_to_fit_fits_and_still_does_on_the_way(free: list[int], low: int, share: float) -> None:
+    """To look again never shows less than was promised, and no more either as long as nothing is passed over."""
+    whole = even_room(free, low)
+    left = fill(free, whole * share, low)
+    assert all(one >= -1e-6 for one in left)
+    again = even_room(left, low)
+    assert again >= whole * (1 - share) - 1e-5
+    if not low:
+        assert again == pytest.approx(whole * (1 - share), abs=1e-6)

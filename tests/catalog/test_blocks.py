@@ -1,8 +1,9 @@
-"""Rows and frames of a walk: what is right is read, whatever is wrong is an error with words and never a crash."""
+"""Rows and frames of a walk, queries out of core, and samples of files."""
 
 import io
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.catalog.brick_parts import decode_rows
+from migrator.catalog.database import connect, sorted_parts
 from migrator.catalog.files import ROW_SCHEMA
-from migrator.core.errors import MigratorError
+from migrator.catalog.ports import Scratch
+from migrator.catalog.queries import CatalogFileSamples
+from migrator.core.entry import Entry
+from migrator.core.errors import MigratorError, Refused, UsageError
+from migrator.core.units import KIB, MIB
 from migrator.gluster import walks as frames
 from migrator.gluster.walks import FrameKind, FrameReader
 from tests.catalog.walker_blocks import block
+from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
 
 TREES = (b"home/a", b"home/b\n")
 
@@ -155,3 +162,58 @@ def test_problems_are_read_as_they_were_written(problems: list[tuple[bytes, str,
         assert [(one.path, one.operation, one.errno or 0, one.reason) for one in found] == [
             (path, operation, number, reason) for path, operation, number, reason, one in problems if one == kind
         ]
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2, 7])
+def test_each_part_is_sorted_after_the_one_before(tmp_path: Path, parts: int) -> None:
+    """A part without rows is passed over, and nothing is left of the parts."""
+    query = "SELECT i, 1 + i * $factor % $parts // 2 * 2 AS part FROM range($count) AS numbers(i)"
+    parameters = {"factor": 7919, "parts": max(parts, 1), "count": 1000 if parts else 0}
+    with connect(Scratch(tmp_path)) as connection:
+        blocks = sorted_parts(connection, query, parameters, parts=parts, order="i DESC", rows_at_once=100)
+        found = [row["i"] for block in blocks for row in block.to_pylist()]
+    if parts:
+        assert found == sorted(range(1000), key=lambda i: (i * 7919 % parts // 2 * 2, -i))
+    assert list(tmp_path.glob("parts-*")) == []
+
+
+def test_what_no_disk_can_hold_is_refused_before_the_query(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"1,000,000,000,000 paths may need .* more room"):
+        connect(Scratch(tmp_path), rows=10**12)
+
+
+TREE = b"home/\xff ann"
+CLASSES = (1, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 17 * MIB)
+
+
+def entries() -> list[Entry]:
+    found = [directory(TREE), symlink(TREE + b"/away", b"/etc"), invented(TREE + b"/empty")]
+    for number in range(300):
+        found.append(invented(TREE + b"/small %d\n" % number, size_bytes=10 + number))
+    for size_bytes in CLASSES[2:]:
+        found.append(invented(TREE + b"/of %d" % size_bytes, size_bytes=size_bytes))
+    return found
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> CatalogFileSamples:
+    others = [directory(b"home/ben"), invented(b"home/ben/x", size_bytes=9)]
+    write_catalog(tmp_path / "catalogs", [*entries(), *others], [TREE, b"home/ben"], name="one")
+    return CatalogFileSamples(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "temp"))
+
+
+def test_every_class_of_size_is_there_at_once_and_the_same_seed_draws_the_same(samples: CatalogFileSamples) -> None:
+    drawn = list(samples.draw("one", TREE, count=50, seed=7))
+    assert len(drawn) == len(set(drawn)) == 50
+    assert {b"of %d" % size for size in CLASSES[2:]} <= set(drawn[:5]), "one of each class before any class comes again"
+    assert all(name.startswith((b"small ", b"of ")) for name in drawn), (
+        "neither empty files nor links, nor those of others"
+    )
+    assert drawn == list(samples.draw("one", TREE, count=50, seed=7))
+    assert drawn != list(samples.draw("one", TREE, count=50, seed=8))
+
+
+def test_a_tree_without_files_and_a_catalog_that_is_not_there(samples: CatalogFileSamples) -> None:
+    assert list(samples.draw("one", b"home/nobody", count=50, seed=7)) == []
+    with pytest.raises(UsageError):
+        samples.draw("two", TREE, count=50, seed=7)

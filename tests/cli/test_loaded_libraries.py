@@ -1,4 +1,4 @@
-"""What scan, plan and run load on a site: each only what it works with. The rest is time before the first file."""
+"""What verbs load: each only what it works with. The rest is time before the first file."""
 
 import ast
 import re
@@ -34,35 +34,42 @@ def site_file(tmp_path: Path) -> Path:
     (site.source / "home/alice/letter").write_text("content")
     site.target.mkdir()
     site.write()
-    loaded(site.file, "init")
+    loaded(site.file, "init", "--json")
     return site.file
 
 
 def loaded(site_file: Path, *words: str) -> set[str]:
     """The modules that were loaded when the verb had done its work."""
     modules = site_file.with_name("modules")
-    argv = [sys.executable, "-c", _THEN_WRITE_MODULES, str(modules), "--site", str(site_file), *words, "--json"]
+    argv = [sys.executable, "-c", _THEN_WRITE_MODULES, str(modules), "--site", str(site_file), *words]
     subprocess.run(argv, check=True, capture_output=True)
     return set(modules.read_text().splitlines())
 
 
 def test_each_verb_loads_what_it_works_with_and_no_more(site_file: Path) -> None:
-    scan = loaded(site_file, "scan")
+    scan = loaded(site_file, "scan", "--json")
     assert {"sqlalchemy", "pyarrow.parquet", "migrator.scan.stage"} <= scan
     assert not scan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.transfer.run"})
 
-    plan = loaded(site_file, "plan", "--accept-unknown-inodes")
+    plan = loaded(site_file, "plan", "--accept-unknown-inodes", "--json")
     assert {"sqlalchemy", "duckdb", "migrator.plan.stage"} <= plan
     assert not plan & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"migrator.transfer.run", "migrator.scan.stage"})
 
-    run = loaded(site_file, "run", "--all", "--deltas", "0")
+    run = loaded(site_file, "run", "--all", "--deltas", "0", "--json")
     assert (site_file.parent / "target/home/alice/letter").read_text() == "content"
     assert {"sqlalchemy", "pyarrow.parquet", "migrator.transfer.run"} <= run
     assert not run & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS | {"duckdb", "migrator.scan.stage"})
 
-    delta = loaded(site_file, "run", "--all", "--deltas", "1")
+    delta = loaded(site_file, "run", "--all", "--deltas", "1", "--json")
     assert {"duckdb", "migrator.scan.stage"} <= delta
     assert not delta & (_NEVER | _REPORTS | _SLURM_AND_DRIVERS)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["run", "--help"], ["scan", "--help"], ["status", "--help"]])
+def test_a_verb_that_does_nothing_loads_no_large_library(tmp_path: Path, words: list[str]) -> None:
+    modules = loaded(tmp_path / "site.toml", *words)
+    assert {"migrator", "click"} <= modules
+    assert not modules & {"jinja2", "duckdb", "pyarrow", "sqlalchemy", "rich", "pygments"}
 
 
 def test_views_that_are_loaded_late_exist() -> None:

@@ -1,19 +1,119 @@
-"""What a comparison of two catalogs says: of single changes, of renames and link groups, of what the plan archives or skips."""
+"""What a comparison of two catalogs says, of single changes and of any history: it makes the target the same again."""
 
-from collections.abc import Sequence
+import copy
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
-from migrator.delta.store import Comparisons
+from migrator.core.states import ChunkKind
+from migrator.core.units import NS_PER_S
+from migrator.delta.model import ChangeKind, Changes
+from migrator.delta.store import Comparison, Comparisons
 from migrator.reap.model import PlanReap, ReapAction, ReapRow, Savings
 from migrator.reap.store import ReapListFiles
-from tests.delta.changing_trees import Source
-from tests.delta.comparison_world import FILE, SETTLED_NS, SYMLINK, TREES, A, B, World, change, one_file
+from tests.delta import changing_trees
+from tests.delta.changing_trees import Source, Step, Target
 from tests.support.catalogs import closed_catalogs, write_catalog
+
+A, B = b"home/a", b"home/b"
+TREES = (A, B)
+FILE, DIRECTORY, SYMLINK = EntryType.FILE, EntryType.DIRECTORY, EntryType.SYMLINK
+SETTLED_NS = 998 * NS_PER_S
+"""Catalogs of `write_catalog` begin at 1000 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that a comparison says."""
+
+    changes: Changes
+    renames: list[tuple[bytes, bytes]]
+    gone: list[tuple[bytes, int]]
+    files: set[bytes]
+    directories: set[bytes]
+
+    def kinds(self) -> dict[str, int]:
+        """How many paths of every kind there are."""
+        counted = {kind.value: self.changes.tally(kind).paths for kind in ChangeKind}
+        return {kind: paths for kind, paths in counted.items() if paths}
+
+
+class World:
+    """A source that is scanned twice."""
+
+    def __init__(self, catalogs: Path) -> None:
+        self.source = Source(TREES)
+        self._catalogs = catalogs
+        self._base: Sequence[Entry] = ()
+        self._times = 0
+
+    def files(self, *paths: bytes, size_bytes: int = 10) -> None:
+        for path in paths:
+            self.source.make(path, FILE, size_bytes)
+
+    def directories(self, *paths: bytes) -> None:
+        for path in paths:
+            self.source.make(path, DIRECTORY)
+
+    def scan(self, **options: bool) -> None:
+        """The scan that the target was made from."""
+        self._base = copy.deepcopy(self.source).entries(**options)
+
+    @contextmanager
+    def _open(
+        self, base: Sequence[Entry], now: Sequence[Entry], trees: Sequence[bytes], **settings: Any
+    ) -> Iterator[Comparison]:
+        self._times += 1
+        catalogs = self._catalogs / str(self._times)
+        for name, entries in (("base", base), ("now", now)):
+            write_catalog(catalogs, entries, TREES, name=name)
+        comparisons = Comparisons(closed_catalogs(catalogs), scratch=Scratch(self._catalogs / "tmp"), threads=1)
+        with comparisons.open("base", "now", trees=trees, **settings) as comparison:
+            yield comparison
+
+    def compare(
+        self,
+        *,
+        base: Sequence[Entry] | None = None,
+        now: Sequence[Entry] | None = None,
+        trees: Sequence[bytes] = TREES,
+        **settings: Any,
+    ) -> Seen:
+        """Scan again and compare; or compare other rows."""
+        before, after = base or self._base, now or self.source.entries()
+        with self._open(before, after, trees, **settings) as comparison:
+            listings = list(comparison.listings([trees]))
+            return Seen(
+                changes=comparison.changes,
+                renames=[(one.old, one.new) for one in comparison.renames()],
+                gone=[(one.path, one.names) for one in comparison.gone()],
+                files={path for one in listings if one.kind is not ChunkKind.DIRECTORIES for path in one.paths},
+                directories={path for one in listings if one.kind is ChunkKind.DIRECTORIES for path in one.paths},
+            )
+
+
+def change(entries: Sequence[Entry], path: bytes, **facts: object) -> list[Entry]:
+    """The rows with other facts of one path."""
+    assert any(entry.path == path for entry in entries)
+    return [replace(entry, **facts) if entry.path == path else entry for entry in entries]  # type: ignore[arg-type]
+
+
+def one_file(world: World) -> list[Entry]:
+    world.directories(A + b"/d")
+    world.files(A + b"/d/f", A + b"/d/other", B + b"/f")
+    world.scan()
+    return world.source.entries()
+
 
 F, OTHER = A + b"/d/f", A + b"/d/other"
 
@@ -150,3 +250,101 @@ def test_what_is_reaped_is_sent_only_when_it_is_unsettled_by_name(world: World, 
     assert world.compare(reap_list=reaped).changes.nothing
     assert world.compare(reap_list=reaped, unsettled_trees=[A]).files == {OTHER}
     assert world.compare(reap_list=reaped, unsettled=[F]).files == {F}
+
+
+_OPERATIONS = (
+    *("file", "directory", "directory", "symlink", "remove", "link", "write", "write_back", "mode"),
+    *("rename", "rename", "rename", "exchange", "time_back"),
+)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(_OPERATIONS), st.integers(0, 40), st.integers(0, 40), st.integers(0, 4)), max_size=30
+)
+SEED_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["file", "file", "directory", "directory", "symlink", "link", "time_back"]),
+        st.integers(0, 40),
+        st.integers(0, 40),
+        st.integers(0, 4),
+    ),
+    max_size=30,
+)
+
+
+def show_hidden_writes(before: Source, after: Source) -> None:
+    """Give a time to writes that nobody can see: to a file that was also renamed, with size and mtime put back. A rename
+    changes ctime by itself.
+    """
+    olds = {inode.number: (path, inode) for path, inode in before.names.items()}
+    for path, inode in after.names.items():
+        old_path, old = olds.get(inode.number, (path, inode))
+        if path != old_path and (inode.size_bytes, inode.mtime_ns) == (old.size_bytes, old.mtime_ns):
+            inode.mtime_ns += inode.content - old.content
+
+
+def unchanged_but_sent(before: Source, after: Source, target: Target, unsettled: Sequence[bytes]) -> list[bytes]:
+    """Files with one name that are sent although nothing was done to them."""
+    found = []
+    for path in target.sent:
+        inode = after.names[path]
+        if inode.type is EntryType.DIRECTORY or after.nlink(inode) > 1 or path in unsettled:
+            continue
+        was = before.names.get(path)
+        if was is not None and (was.number, was.ctime_ns) == (inode.number, inode.ctime_ns):
+            found.append(path)
+    return found
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=SEED_STEPS,
+    steps=STEPS,
+    gfids=st.sampled_from([(False, False), (True, True), (False, True), (True, False)]),
+    doubt=st.sets(st.integers(0, 40), max_size=3),
+    doubtful_tree=st.booleans(),
+)
+def test_applying_a_comparison_makes_the_target_the_same(
+    tmp_path: Path,
+    *,
+    seed: list[Step],
+    steps: list[Step],
+    gfids: tuple[bool, bool],
+    doubt: set[int],
+    doubtful_tree: bool,
+) -> None:
+    source = Source(TREES)
+    for step in seed:
+        changing_trees.change(source, step)
+    before, target = copy.deepcopy(source), Target(source)
+    paths = sorted(set(source.names) - set(TREES))
+    unsettled = sorted({paths[index % len(paths)] for index in doubt}) if paths else []
+    unsettled_trees = TREES[1:] if doubtful_tree else ()
+    for path, held in target.names.items():
+        if path in unsettled or any(path.startswith(tree + b"/") for tree in unsettled_trees):
+            held.content, held.mode = -5, 0
+    for step in steps:
+        changing_trees.change(source, step)
+    show_hidden_writes(before, source)
+
+    shutil.rmtree(tmp_path / "catalogs", ignore_errors=True)
+    for name, state, gfid in (("base", before, gfids[0]), ("now", source, gfids[1])):
+        write_catalog(tmp_path / "catalogs", state.entries(gfids=gfid), TREES, name=name)
+    comparisons = Comparisons(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "tmp"), threads=1)
+    with comparisons.open(
+        "base", "now", trees=TREES, unsettled=unsettled, unsettled_trees=unsettled_trees
+    ) as comparison:
+        renames, gone = list(comparison.renames()), list(comparison.gone())
+        listings = list(comparison.listings([TREES]))
+        changes = comparison.changes
+
+    target.move(renames, gone)
+    target.receive(source, listings)
+    assert target.differences(source) == []
+    assert len(target.sent) == len(set(target.sent))
+    assert changes.tally(ChangeKind.RENAMED).paths == len(renames)
+    assert changes.tally(ChangeKind.VANISHED).paths == sum(one.names for one in gone)
+    if not doubtful_tree:
+        # What lay in a directory that moved, or that was renamed besides, is under another path or was changed.
+        assert unchanged_but_sent(before, source, target, unsettled) == []
+    if before.entries() == source.entries() and not unsettled and not doubtful_tree:
+        assert changes.nothing
+        assert not listings

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from migrator.core.errors import Refused
 from tests.conftest import MakeXfs
 from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, standing, write
 from tests.support.run_site import RealSite
@@ -154,3 +155,58 @@ def test_what_may_only_look_deleted_is_refused_and_the_target_stays_as_it_is(
     assert sorted(site.target.path.rglob("*")) == names
     status = json.loads(site.migrator("status", "--json").stdout)
     assert [one["kind"] for one in status["batches"][0]["passes"]] == ["seed"]
+
+
+@pytest.fixture
+def damaged(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
+    """A damaged whose one user has been copied by a seed pass."""
+    made = RealSite(scratch / "damaged", make_xfs(), make_xfs())
+    home = made.source.path / "home" / "ann"
+    home.mkdir(parents=True)
+    for name in ("damaged", "gone", "kept"):
+        write(home / name, name * 100)
+    let_settle()
+    made.prepare()
+    assert made.run("--deltas", "0").returncode == 0
+    yield made
+    made.kill_streams()
+
+
+def verified(damaged: RealSite, code: int) -> dict[str, int]:
+    done = damaged.migrator("verify", "--all", "--json")
+    assert done.returncode == code, done.stderr
+    (found,) = json.loads(done.stdout)
+    return dict(found["differences"])
+
+
+def sent(damaged: RealSite) -> int:
+    done = damaged.run("--deltas", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    (delta,) = json.loads(done.stdout)["batches"][0]["deltas"]
+    return int(delta["files"])
+
+
+def test_what_was_found_to_differ_is_sent_once_more(damaged: RealSite) -> None:
+    target = damaged.target.path / "home" / "ann"
+    facts = (target / "damaged").stat()
+    content = (target / "damaged").read_bytes()
+    (target / "damaged").write_bytes(content[:-1] + b"!")
+    os.utime(target / "damaged", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    (target / "gone").unlink()
+    (target / "extra").write_bytes(b"of nobody")
+    assert sent(damaged) == 0, "no pass looks at what the target holds"
+    found = verified(damaged, 3)
+    assert (found["content"], found["missing"], found["extra"]) == (1, 1, 1)
+    (differences,) = damaged.directory.rglob("differences.parquet")
+    whole = differences.read_bytes()
+    differences.write_bytes(whole[:20] + bytes([whole[20] ^ 1]) + whole[21:])
+    refused = damaged.run("--deltas", "1")
+    assert refused.returncode == Refused.exit_code, refused.stderr
+    assert "differences.parquet" in refused.stderr
+    assert "verify the batch again" in refused.stderr
+    assert not (target / "gone").exists()
+    assert verified(damaged, 3) == found, "the remedy"
+    assert sent(damaged) == 2
+    assert (target / "damaged").read_bytes() == content
+    assert verified(damaged, 3).keys() == {"extra"}
+    assert sent(damaged) == 0, "sent again once, and not for ever"

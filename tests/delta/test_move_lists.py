@@ -1,14 +1,23 @@
-"""What move lists on disk do."""
+"""Move lists on disk, what forbids deletions, and the trees that a delta pass scans."""
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from migrator.core.entry import EntryType
-from migrator.core.errors import Refused, UsageError
-from migrator.delta.model import Gone, Rename
+from migrator.core.errors import LedgerCorrupt, Refused, UsageError
+from migrator.core.states import PassKind, PassState
+from migrator.delta.delta import deletion_problems, unfinished_places
+from migrator.delta.model import ChangeKind, Changes, ChangeTally, Gone, Rename, TreeChanges
 from migrator.delta.store import MoveListFiles
+from migrator.ledger.ledger import Ledger
+from migrator.transfer.bases import base_catalog
+from tests.support.plans import small_plan
+from tests.support.records import SITE
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
 NAME = "batch-0001-delta-0001"
@@ -75,3 +84,151 @@ def test_names_that_lead_elsewhere_are_refused(lists: MoveListFiles, name: str) 
         lists.write(name, [], [])
     with pytest.raises(Refused, match="cannot be a move list"):
         list(lists.renames(name))
+
+
+def tree(
+    *, names: int = 101, size: int = 1000, gone: int = 0, lost: int = 0, name: bytes = b"home/a", **others: int
+) -> TreeChanges:
+    by_kind = {ChangeKind(kind): ChangeTally(paths=count, size_bytes=count * 10) for kind, count in others.items()}
+    by_kind[ChangeKind.VANISHED] = ChangeTally(paths=gone, size_bytes=lost)
+    return TreeChanges(tree=name, names_before=names, bytes_before=size, by_kind=by_kind)
+
+
+def problems(*trees: TreeChanges, **changes: Any) -> tuple[str, ...]:
+    facts: dict[str, Any] = {
+        "base_whole": True,
+        "base_fingerprint": "f",
+        "now_fingerprint": "f",
+        "source_fingerprint": "f",
+        "source_problems": (),
+        "mount_problems": (),
+        "max_shrink": 0.5,
+    }
+    return deletion_problems(Changes(base="scan-1", now="scan-2", trees=trees), **(facts | changes))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        tree(),
+        tree(gone=50, lost=500),
+        tree(renamed=100),
+        tree(new=1000, grown=50),
+        tree(names=2, gone=0, rewritten=1),
+        # Everything was replaced by something else: the tree is not empty, and within a larger share.
+        tree(names=5, size=0, gone=2, new=7),
+    ],
+)
+def test_nothing_speaks_against_ordinary_changes(one: TreeChanges) -> None:
+    assert problems(one) == ()
+    assert problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"base_whole": False}, "the catalog scan-1 is not whole"),
+        ({"base_whole": None}, "whether the catalog scan-1 is whole is not known"),
+        ({"base_fingerprint": "e"}, "changed between the catalogs scan-1 and scan-2"),
+        ({"base_fingerprint": ""}, "when it was scanned is not known"),
+        ({"now_fingerprint": None}, "when it was scanned is not known"),
+        ({"source_fingerprint": "g"}, "changed since the catalog scan-2"),
+        ({"source_fingerprint": None}, "which bricks the source has now is not known"),
+        ({"source_problems": ("brick 1 is down",)}, "brick 1 is down"),
+        ({"source_problems": ("a task is under way",)}, "a task is under way"),
+        ({"mount_problems": ("the target is not mounted",)}, "the target is not mounted"),
+    ],
+)
+def test_each_guard_trips_alone(changes: dict[str, Any], said: str) -> None:
+    (problem,) = problems(tree(), **changes)
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (tree(gone=51), "has lost 51 of 101 names since"),
+        (tree(gone=1, lost=501), "has lost 501 B of 1000 B since"),
+        (tree(gone=90, lost=900), "has lost 90 of 101 names and 900 B of 1000 B"),
+        (tree(gone=90, lost=900, new=90), "has lost 90 of 101 names and 900 B of 1000 B"),
+        (tree(gone=60, lost=1, renamed=40), "has lost 60 of 101 names since"),
+        (tree(gone=101, lost=1000), "is empty now, or gone"),
+        (tree(gone=100, lost=1000), "has lost 100 of 101 names and 1000 B of 1000 B"),
+        (tree(names=3, size=0, gone=2), "has lost 2 of 3 names since"),
+        (tree(names=1, size=0, gone=1), "is empty now, or gone"),
+        (tree(gone=102), "cannot be judged"),
+        (tree(gone=1, lost=1001), "cannot be judged"),
+        (tree(names=0, size=0, gone=1), "cannot be judged"),
+    ],
+)
+def test_a_tree_that_shrank_too_much(one: TreeChanges, said: str) -> None:
+    (problem,) = problems(tree(name=b"home/b"), one)
+    assert problem.startswith("the user tree home/a ")
+    assert said in problem
+    assert len(problems(tree(gone=1), max_shrink=math.nan)) == 1
+
+
+ANN, BOB = b"home/ann", b"home/bob"
+
+
+def passed(ledger: Ledger, kind: PassKind, number: int, trees: Sequence[bytes]) -> None:
+    """A pass over some trees; the seed has no base."""
+    name, seed = f"{kind.value}-{number}", kind is PassKind.SEED
+    found = tuple(TreeChanges(tree=tree, names_before=1, bytes_before=1, by_kind={}) for tree in trees)
+    ledger.passes.start(
+        plan="p",
+        batch=1,
+        kind=kind,
+        number=number,
+        catalog=name,
+        base_catalog=None if seed else "base",
+        chunk_list=name,
+        changes=None if seed else Changes(base="base", now=name, trees=found),
+        chunks=(),
+        at_s=1.0,
+    )
+
+
+def test_the_base_of_a_tree_is_the_catalog_of_the_latest_pass_over_it(ledger: Ledger) -> None:
+    def base(*trees: bytes) -> str:
+        return base_catalog(ledger.passes, "p", 1, trees)
+
+    with pytest.raises(LedgerCorrupt, match="no pass"):
+        base(ANN)
+    passed(ledger, PassKind.SEED, 0, ())
+    assert base(ANN, BOB) == "seed-0"
+    passed(ledger, PassKind.DELTA, 1, (ANN, BOB))
+    passed(ledger, PassKind.FINAL, 1, (ANN,))
+    assert (base(ANN), base(BOB)) == ("final-1", "delta-1")
+    with pytest.raises(LedgerCorrupt, match="different passes"):
+        base(ANN, BOB)
+    passed(ledger, PassKind.FINAL, 2, (BOB,))
+    assert (base(ANN), base(BOB)) == ("final-1", "final-2")
+    passed(ledger, PassKind.DELTA, 2, (ANN, BOB))
+    assert base(ANN) == base(BOB) == base(BOB, ANN) == "delta-2"
+
+
+def test_the_trash_of_a_pass_that_was_killed_is_kept_until_it_has_ended(ledger: Ledger) -> None:
+    """Renamed files lie in it and nowhere else, however old it is."""
+    ledger.site.create(SITE)
+    ledger.plans.record(small_plan(), path="plan.json", checksum="c")
+    begun = ledger.passes.start(
+        plan="plan",
+        batch=1,
+        kind=PassKind.DELTA,
+        number=3,
+        catalog="now",
+        base_catalog="base",
+        chunk_list="c",
+        move_list="m",
+        move_list_digest="d",
+        changes=Changes(base="base", now="now", trees=()),
+        chunks=(),
+        at_s=1577836800.0,
+    )
+    assert unfinished_places(ledger) == {"20200101T000000Z-batch-0001-delta-0003"}
+    ledger.passes.set_state(begun.id, PassState.STOPPED, 1.0)
+    assert unfinished_places(ledger)
+    ledger.passes.set_state(begun.id, PassState.RUNNING, 1.0)
+    ledger.passes.set_state(begun.id, PassState.DONE, 2.0)
+    assert not unfinished_places(ledger)

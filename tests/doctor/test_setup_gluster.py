@@ -1,6 +1,7 @@
-"""`init` and `doctor` on a real volume: unmounted, with a brick down, mounted without ACLs."""
+"""`init` and `doctor` on a real volume: unmounted, with a brick down, mounted without ACLs, and with hosts that are fit."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,9 @@ from migrator.site.config import Site
 from migrator.site.load import load_site
 from tests.doctor.test_doctor import doctor as doctor_of
 from tests.site.test_init import init as init_site
+from tests.support.cluster.fixtures import with_ssh
 from tests.support.cluster.handle import LabHandle
+from tests.support.cluster.site import lab_site
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
@@ -83,3 +86,22 @@ def test_a_brick_that_is_down_is_named(lab: LabHandle, site: Site) -> None:
     with lab.brick_down(brick):
         said = messages(doctor(site), "source health", FindingStatus.FAILURE)
     assert f"brick {brick.name} is down" in said
+
+
+def test_hosts_that_are_fit(lab: LabHandle, tmp_path: Path) -> None:
+    with_ssh(lab)
+    target = lab.target / "doctor"
+    target.mkdir()
+    try:
+        with lab_site(lab, tmp_path / "site", target, via="auto", hosts=True) as site:
+            site.json("init")
+            findings = site.json("doctor", code=0)
+    finally:
+        shutil.rmtree(target)
+    findings = [finding for finding in findings if finding["check"].startswith(("host", "bricks"))]
+    assert {finding["check"]: finding["status"] for finding in findings} == {
+        "bricks": "ok",
+        **{f"host {host.address}": "ok" for host in lab.state.hosts},
+    }
+    assert "6 bricks on 3 hosts" in findings[-1]["message"]
+    assert all("2 bricks of the volume" in finding["message"] for finding in findings[:-1])

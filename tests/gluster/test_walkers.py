@@ -1,15 +1,30 @@
-"""What every walker of bricks finds: the same suite for the release, and for the program under sanitizers."""
+"""What every walker of bricks finds, what it cannot read, and which copies lack something (as GlusterFS 10.3 marks them)."""
 
+import asyncio
+import errno
 import os
+import shutil
+import struct
+import subprocess
+import uuid
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from migrator.bricks.drain.model import PlaceSeen
+from migrator.gluster import far_blamed
+from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_places
+from migrator.gluster.model import Brick, VolumeState
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
+from tests.conftest import MakeXfs
 from tests.gluster.walks import Walk
-from tests.support.hand_brick import GFID, LINKTO, HandBrick
+from tests.support.hand_brick import GFID, LINKTO, MDATA, HandBrick, mdata
+from tests.support.one_host import OneHost
+from tests.support.xfs import run_tool
 
 pytestmark = pytest.mark.needs_root
 
@@ -199,3 +214,271 @@ def test_what_the_program_keeps_in_the_root_is_listed_where_that_is_asked_for(br
         walked = walk(brick.root, own=asked)
         files = {path for path, row in walked.rows.items() if row["type"] != "directory"}
         assert files == {b"home/file"} | (own if asked else set())
+
+
+def test_times_that_cannot_be_told_are_problems(brick: HandBrick, walk: Walk) -> None:
+    for name in ("short", "version", "nanoseconds", "far", "early", "good"):
+        brick.file(name)
+    brick.adopt()
+    good = mdata(-1, -2_000_000_001, 3)
+    values = {
+        "short": good[:-1],
+        "version": b"\2" + good[1:],
+        "nanoseconds": good[:-8] + struct.pack(">Q", 1_000_000_000),
+        "far": struct.pack(">BQ6q", 1, 0, *[2**62, 0] * 3),
+        "early": struct.pack(">BQ6q", 1, 0, *[-(2**62), 5] * 3),
+        "good": good,
+    }
+    for name, value in values.items():
+        os.setxattr(brick.root / name, MDATA, value)
+    walked = walk(brick.root)
+    row = walked.rows[b"good"]
+    assert (row["ctime_ns"], row["mtime_ns"], row["atime_ns"]) == (-1, -2_000_000_001, 3)
+    for name in ("short", "version", "nanoseconds"):
+        assert walked.rows[name.encode()]["mtime_ns"] == (brick.root / name).stat().st_mtime_ns
+    assert walked.rows[b"far"]["mtime_ns"] == 2**63 - 1
+    assert walked.rows[b"early"]["mtime_ns"] == -(2**63)
+    unknown = "trusted.glusterfs.mdata has a form that is not known"
+    outside = "a time lies outside the years 1677 to 2262"
+    assert sorted((problem.path, problem.operation, problem.reason) for problem in walked.failed) == [
+        (b"early", "times", outside),
+        (b"far", "times", outside),
+        (b"nanoseconds", "times", unknown),
+        (b"short", "times", unknown),
+        (b"version", "times", unknown),
+    ]
+
+
+def test_what_is_mounted_beneath_is_told_and_not_entered(brick: HandBrick, walk: Walk) -> None:
+    other, bound = brick.root / "home" / "other file system", brick.root / "home" / "bound"
+    other.mkdir(parents=True)
+    bound.mkdir()
+    brick.file("home/elsewhere/inside")
+    brick.adopt()
+    with ExitStack() as stack:
+        for place, argv in (
+            (other, ("-t", "tmpfs", "none")),
+            (bound, ("--bind", str(brick.root / "home" / "elsewhere"))),
+        ):
+            run_tool("mount", *argv, str(place))
+            stack.callback(run_tool, "umount", str(place))
+        (other / "foreign").write_text("x")
+        walked = walk(brick.root)
+    assert set(walked.rows) == {b"home", b"home/elsewhere", b"home/elsewhere/inside"}
+    assert {(problem.path, problem.errno) for problem in walked.failed} == {
+        (b"home/bound", errno.EXDEV),
+        (b"home/other file system", errno.EXDEV),
+    }
+
+
+def test_a_root_that_is_no_bricks_is_refused(brick: HandBrick, walk: Walk) -> None:
+    brick.file("file")
+    brick.adopt()
+    for spoil in (
+        lambda: (brick.root / ".glusterfs").rename(brick.root / "moved"),
+        lambda: os.removexattr(brick.root, "trusted.glusterfs.volume-id"),
+    ):
+        spoil()
+        walked = walk(brick.root)
+        assert (walked.exit_code, walked.rows, walked.end) == (3, {}, None)
+        assert "is its file system mounted?" in walked.stderr
+    assert walked.hello is not None
+    assert (walked.hello.volume_id, walked.hello.root_gfid) == (None, bytes(15) + b"\1")
+
+
+def failures_by_strace(call: str, injected: str) -> list[str]:
+    """Makes calls of a program fail; where strace is."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    return ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:{injected}"]
+
+
+# The leak sanitizer traces its own process, and so does strace.
+not_sanitized = pytest.mark.parametrize("walker_argv", ["native"], indirect=True)
+
+
+@not_sanitized
+@pytest.mark.parametrize(
+    "case",
+    [("llistxattr", "xattrs", b"d/file"), ("readlink", "readlink", b"d/link"), ("fchdir", "open", b"d/file")],
+    ids=lambda case: case[0],
+)
+def test_an_error_is_a_row_of_its_own_and_the_walk_goes_on(
+    brick: HandBrick, walk: Walk, case: tuple[str, str, bytes]
+) -> None:
+    call, operation, lost = case
+    brick.file("d/file")
+    (brick.root / "d" / "link").symlink_to("file")
+    brick.adopt()
+    # Every call of its kind fails: only what needs none is left.
+    walked = walk(brick.root, workers=1, wrapper=failures_by_strace(call, "error=EIO"))
+    assert walked.exit_code == 0
+    assert walked.end is not None
+    assert lost not in walked.rows
+    assert {(problem.operation, problem.errno, problem.reason) for problem in walked.failed} >= {
+        (operation, errno.EIO, os.strerror(errno.EIO))
+    }
+    assert walked.end.problems == len(walked.failed)
+
+
+@not_sanitized
+def test_what_gluster_is_just_making_is_looked_at_again(brick: HandBrick, walk: Walk) -> None:
+    """As between the two calls by which a brick makes a file: it has its gfid only at the second look."""
+    brick.file("new")
+    brick.adopt()
+    walked = walk(brick.root, workers=1, wrapper=failures_by_strace("llistxattr", "retval=0:when=1"))
+    assert walked.end is not None
+    assert (set(walked.rows), walked.strange, walked.failed) == ({b"new"}, [], [])
+    walked = walk(brick.root, workers=1, wrapper=failures_by_strace("llistxattr", "retval=0"))
+    assert [problem.path for problem in walked.strange] == [b"new"]
+
+
+@not_sanitized
+def test_what_is_gone_when_it_is_looked_at_is_counted_and_no_problem(brick: HandBrick, walk: Walk) -> None:
+    for number in range(5):
+        brick.file(f"file-{number}")
+    brick.adopt()
+    walked = walk(brick.root, workers=1, wrapper=failures_by_strace("llistxattr", "error=ENOENT:when=2+2"))
+    assert walked.end is not None
+    assert (walked.failed, walked.end.vanished, len(walked.rows)) == ([], 2, 3)
+
+
+def test_a_wrong_call_is_refused_with_words(brick: HandBrick, walker_argv: list[str]) -> None:
+    right = ["walk", "--brick", str(brick.root), "--times", "mdata"]
+    for argv, given in (
+        (["walk"], b""),
+        ([*right[:-1], "guessed"], b""),
+        ([*right, "--workers", "0"], b""),
+        ([*right, "--workers", "x"], b""),
+        ([*right, "--block-rows", "-1"], b""),
+        ([*right, "more"], b""),
+        ([*right, "--unknown"], b""),
+        ([*right, "--only-trees=home"], b""),
+        ([*right, "--only-trees"], b"home/cut"),
+        (right, b"home/cut"),
+    ):
+        done = subprocess.run([*walker_argv, *argv], input=given, capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (2, b""), argv
+        assert done.stderr
+    gone = subprocess.run(
+        [*walker_argv, *right[:2], "/no/such", *right[3:]], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert (gone.returncode, gone.stdout) == (1, b"")
+    assert b"/no/such: No such file or directory" in gone.stderr
+
+
+CLIENTS = {b"vol1-client-0": "gl1:/srv/b", b"vol1-client-7": "gl2:/srv/b", b"vol1-client-2": "gl3:/srv/b"}
+DATA, ENTRY, NOTHING = b"\0\0\0\1" + bytes(8), bytes(8) + b"\0\0\0\2", bytes(12)
+
+
+def waits(brick: HandBrick, path: Path, pending: dict[str, bytes]) -> str:
+    """Have an entry wait to be healed, as Gluster does: in the index by its identity, and on itself what which copy lacks."""
+    gfid = str(uuid.uuid4())
+    store = brick.root / ".glusterfs" / gfid[:2] / gfid[2:4]
+    store.mkdir(parents=True)
+    if path.is_dir() and not path.is_symlink():
+        (store / gfid).symlink_to(f"../../00/00/{uuid.UUID(int=1)}/{path.name}")
+    else:
+        os.link(path, store / gfid, follow_symlinks=False)
+    for name, value in pending.items():
+        os.setxattr(path, f"trusted.afr.{name}", value, follow_symlinks=False)
+    (brick.root / ".glusterfs/indices/xattrop" / gfid).touch()
+    return gfid
+
+
+def blamed(brick: HandBrick) -> dict[str, int]:
+    return far_blamed.blamed(os.fsencode(brick.root), CLIENTS, "gl1:/srv/b")
+
+
+def test_what_is_held_against_each_copy_is_counted_by_entry(brick: HandBrick) -> None:
+    root = brick.root / ".glusterfs" / "00" / "00"
+    root.mkdir(parents=True)
+    (root / str(uuid.UUID(int=1))).symlink_to("../../..")
+    (brick.root / ".glusterfs/indices/xattrop" / f"xattrop-{uuid.uuid4()}").touch()
+    assert blamed(brick) == {}
+    (brick.root / "home").mkdir()
+    (brick.root / "a").write_text("a")
+    (brick.root / "b").write_text("b")
+    # A symlink of a user: what it leads to is nobody's copy.
+    (brick.root / "outside").mkdir()
+    os.setxattr(brick.root / "outside", "trusted.afr.vol1-client-2", DATA)
+    (brick.root / "link").symlink_to("outside")
+    waits(brick, brick.root / "home", {"vol1-client-0": ENTRY, "vol1-client-2": NOTHING})
+    waits(brick, brick.root / "a", {"vol1-client-0": DATA, "vol1-client-7": DATA})
+    waits(brick, brick.root / "b", {"dirty": DATA})
+    waits(brick, brick.root / "link", {"vol1-client-0": DATA})
+    gone = waits(brick, brick.root / "a", {})
+    (brick.root / ".glusterfs" / gone[:2] / gone[2:4] / gone).unlink()
+    assert blamed(brick) == {"gl1:/srv/b": 3, "gl2:/srv/b": 1}
+
+
+def test_a_copy_that_glusterd_does_not_know_is_no_answer(brick: HandBrick) -> None:
+    (brick.root / "a").write_text("a")
+    waits(brick, brick.root / "a", {"vol1-client-5": DATA})
+    with pytest.raises(ValueError, match="knows no brick vol1-client-5"):
+        blamed(brick)
+
+
+def test_names_of_copies_are_those_that_glusterd_keeps(tmp_path: Path) -> None:
+    kept = tmp_path / "vol1" / "bricks"
+    kept.mkdir(parents=True)
+    for client, name in CLIENTS.items():
+        host, _, path = name.partition(":")
+        lines = [f"hostname={host}", f"path={path}", "listen-port=0", f"brick-id={client.decode()}", "mount_dir=/b"]
+        (kept / name.replace("/", "-")).write_text("\n".join([*lines, ""]))
+    assert far_blamed.clients_of("vol1", str(tmp_path)) == CLIENTS
+
+
+def test_nobody_knows_where_a_brick_that_is_up_does_not_tell(brick: HandBrick) -> None:
+    names = ("gl1:/b", "gl2:/b", "gl3:/b")
+    path = os.fsencode(brick.root)
+    state = VolumeState(
+        volume="a-volume-of-no-glusterd",
+        volume_id=str(uuid.UUID(int=brick.seed)),
+        type="Replicate",
+        started=True,
+        bricks=tuple(Brick(name=name, host=name[:3], path=path, online=False) for name in names),
+        options=(),
+        tasks=(),
+        replica_count=3,
+    )
+    assert asyncio.run(blamed_in_set(OneHost(), state, "gl1:/b")) == {}
+    up = tuple(Brick(name=name, host=name[:3], path=path, online=name == "gl2:/b") for name in names)
+    asked = VolumeState(**{**{name: getattr(state, name) for name in state.__slots__}, "bricks": up})
+    assert asyncio.run(blamed_in_set(OneHost(), asked, "gl1:/b")) is None
+    assert asyncio.run(blamed_in_set(OneHost(), state, "gl9:/b")) is None
+
+
+def test_a_file_system_is_told_by_its_uuid(make_xfs: MakeXfs) -> None:
+    """Not by its device, which may have another file system tomorrow."""
+    mount = make_xfs()
+    told = subprocess.run(["xfs_admin", "-u", mount.device], capture_output=True, check=True, text=True).stdout.split()[
+        -1
+    ]
+    name = f"gl1:{mount.path}/data"
+    assert asyncio.run(look_at_new_places(OneHost(), [name]))[name].filesystem_id == told.replace("-", "")
+
+
+def test_what_lies_where_a_brick_was_is_told(make_xfs: MakeXfs) -> None:
+    mount = make_xfs()
+    path, volume_id = mount.path / "bricks" / "data", str(uuid.UUID(int=7))
+    brick = Brick(name=f"gl1:{path}", host="gl1", path=os.fsencode(path), online=None)
+
+    def place() -> PlaceSeen:
+        return asyncio.run(look_at_places(OneHost(), [brick], volume_id=volume_id))[brick.name]
+
+    assert place() is PlaceSeen.EMPTY
+    path.parent.mkdir()
+    assert place() is PlaceSeen.UNMOUNTED, "as where the mount point of the brick is a directory of another file system"
+    path.mkdir()
+    assert place() is PlaceSeen.EMPTY
+    (mount.path / "lost+found").mkdir()
+    assert place() is PlaceSeen.EMPTY
+    for other in (mount.path / "other", path / "file", path / ".glusterfs"):
+        other.mkdir()
+        assert place() is PlaceSeen.OTHER
+        other.rmdir()
+    os.setxattr(path, "trusted.glusterfs.volume-id", uuid.UUID(int=8).bytes)
+    assert place() is PlaceSeen.OTHER
+    os.setxattr(path, "trusted.glusterfs.volume-id", uuid.UUID(int=7).bytes)
+    assert place() is PlaceSeen.BRICK

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,14 +12,17 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.core.errors import ToolFailed, UsageError
-from migrator.hosts.local import LocalHost
+from migrator.fs.model import SENTINEL_NAME, MountIdentity
+from migrator.hosts.local import LocalHost, load_of
+from migrator.hosts.model import HostRoots, brick_problem, target_problem
 from migrator.hosts.ports import Command, Host, HostLost
 from migrator.hosts.proc import boot_id, carriers
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
-from migrator.hosts.site import HostSpec, SiteHosts, expand
+from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots
 from tests.hosts.local_pipe import LocalPipe
 from tests.support.sshd import Sshd
+from tests.support.xfs import XfsMount
 
 OTHER_PYTHONS_VARIABLE = "MIGRATOR_TEST_PYTHONS"
 """Further interpreters (3.9 or later) to run the far end with, separated by colons."""
@@ -249,3 +253,82 @@ def test_sections_that_name_no_host_or_one_twice(sections: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         expand({section: HostSpec() for section in sections})
     assert caught.value.hint
+
+
+class OnlyOne:
+    """The hosts of a site, of which `gl1` answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def reach(self, name: str) -> Host:
+        self.asked.append(name)
+        if name != "gl1":
+            raise HostLost(f"host {name} does not answer")
+        return LocalHost(name=name)
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_nothing() -> None:
+    hosts = OnlyOne()
+
+    async def work() -> list[float | None]:
+        asked = ("localhost", "gl1", "gl2", "slurm-1")
+        return [await load_of(name, hosts=hosts, names=("gl1", "gl2"), own=("localhost",)) for name in asked]
+
+    own, there, lost, unknown = asyncio.run(work())
+    assert own is not None
+    assert there == pytest.approx(os.getloadavg()[0], abs=5.0)
+    assert (lost, unknown) == (None, None)
+    assert hosts.asked == ["gl1", "gl2"]
+
+
+PYTHON = os.fsencode(sys.executable)
+RECORDED = MountIdentity(filesystem="xfs", mounted_from="/dev/sdb", device=1, fsid=1, root_ino=128, sentinel="site one")
+RECORDED = MountIdentity(filesystem="xfs", mounted_from="/dev/sdb", device=1, fsid=1, root_ino=128, sentinel="site one")
+VOLUME = "0a1b2c3d-0000-1111-2222-333344445555"
+
+
+def look(target: Path | None, brick: Path | None, python: bytes = PYTHON) -> HostRoots:
+    roots = [os.fsencode(path) if path else b"" for path in (target, brick)]
+    return asyncio.run(look_at_roots(LocalProcesses(), python=python, target=roots[0], brick=roots[1]))
+
+
+@pytest.mark.needs_root
+def test_sentinel_and_volume(xfs_source: XfsMount) -> None:
+    root = xfs_source.path
+    found = look(root / "gone", root)
+    assert (found.sentinel, found.target_error) == (None, "No such file or directory")
+    assert found.volume_id is None
+    assert found.brick_error
+    (root / os.fsdecode(SENTINEL_NAME)).write_text("site one\n")
+    os.setxattr(root, "trusted.glusterfs.volume-id", bytes(range(16)))
+    found = look(root, root)
+    assert (found.sentinel, found.volume_id) == ("site one", bytes(range(16)).hex())
+    with pytest.raises(ToolFailed, match="cannot be looked at"):
+        look(root, None, b"/bin/false")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found", "problem"),
+    [
+        (RECORDED, HostRoots(sentinel="site one"), None),
+        (RECORDED, HostRoots(target_error="No such file or directory"), "not mounted at /mnt/t"),
+        (RECORDED, HostRoots(sentinel="site two"), "site two"),
+        (None, HostRoots(sentinel="site one"), ""),
+    ],
+)
+def test_only_the_recorded_sentinel_is_the_target(
+    recorded: MountIdentity | None, found: HostRoots, problem: str | None
+) -> None:
+    told = target_problem(recorded, found, "/mnt/t")
+    assert told is None if problem is None else told is not None and problem in told
+
+
+def test_a_brick_carries_its_volumes_id() -> None:
+    assert brick_problem(VOLUME, HostRoots(volume_id=VOLUME.replace("-", "")), "gl1:/b") is None
+    assert "another volume" in (brick_problem(VOLUME, HostRoots(volume_id="00" * 16), "gl1:/b") or "")
+    assert "no brick" in (brick_problem(VOLUME, HostRoots(brick_error="No data available"), "gl1:/b") or "")
+    assert brick_problem(None, HostRoots(volume_id="00" * 16), "gl1:/b") is not None

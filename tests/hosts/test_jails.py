@@ -1,18 +1,114 @@
 """What a stream's confinement is."""
 
+import asyncio
+import contextlib
 import os
 import select
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from migrator.hosts.local import LocalHost
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED, jail_message
-from tests.hosts.jails import BASH, ENVIRONMENT, Inside, JailWorld, only_child, said
+from tests.support.native_builds import built
+from tests.support.streams import make_trees
 from tests.support.waiting import wait_for
+
+BASH = os.path.realpath(b"/bin/bash")
+TREE = b"home/al ice\n"
+"""Any name may be one of a tree."""
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TOKEN": "t"}
+
+
+def said(step: str, code: int, text: str) -> bytes:
+    """The one line of a confinement that could not be set up."""
+    reason = os.strerror(code) if code else "refused"
+    return f"migrator-jail: {step}: {code}: {text}: {reason}\n".encode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """A program that is confined now. `pid` is its number out here."""
+
+    popen: "subprocess.Popen[bytes]"
+    pid: int
+
+    @property
+    def proc(self) -> Path:
+        """What the kernel says of it."""
+        return Path("/proc") / str(self.pid)
+
+    def status(self) -> Mapping[str, str]:
+        """/proc/PID/status."""
+        lines = (self.proc / "status").read_text().splitlines()
+        return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+    def capabilities(self, name: str) -> set[int]:
+        """One of its sets."""
+        mask = int(self.status()[name], 16)
+        return {number for number in range(64) if mask >> number & 1}
+
+    def go_on(self) -> int:
+        """Let it read a line, and wait for its end."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write(b"on\n")
+        self.popen.stdin.close()
+        return self.popen.wait()
+
+
+class JailWorld:
+    """One tree on both sides, and the program that confines."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.argv = (os.fsencode(built()), b"confine")
+        self.scratch = scratch
+        self.source_root, self.target_root = scratch / "source", scratch / "target"
+        self.source, self.target = make_trees(self.source_root, self.target_root, tree=TREE)
+        files = asyncio.run(LocalHost().files_of(BASH))
+        self.files = tuple(word for path in files for word in (b"--file", path))
+
+    def options(self, *, tree: bytes = TREE) -> tuple[bytes, ...]:
+        """Both roots and the tree."""
+        roots = (b"--source-root", os.fsencode(self.source_root), b"--target-root", os.fsencode(self.target_root))
+        return (*roots, b"--tree", tree)
+
+    def ask(self, *words: bytes, before: Sequence[str] = ()) -> "subprocess.CompletedProcess[bytes]":
+        """Run the program with these words, to its end."""
+        return subprocess.run(
+            [*before, *self.argv, *words], env=ENVIRONMENT, capture_output=True, check=False, stdin=subprocess.DEVNULL
+        )
+
+    def run(self, script: str, *, tree: bytes = TREE) -> "subprocess.CompletedProcess[bytes]":
+        """Run a script of bash, confined."""
+        return self.ask(*self.options(tree=tree), *self.files, b"--", BASH, b"-c", script.encode())
+
+    @contextlib.contextmanager
+    def running(self, script: str = "echo up; read line", *, before: Sequence[str] = ()) -> Iterator[Inside]:
+        """While a script runs that says `up` and waits for a line."""
+        argv: list[str | bytes] = [*before, *self.argv, *self.options(), *self.files]
+        argv += [b"--", BASH, b"-c", script.encode()]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            argv, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, cwd=self.scratch
+        ) as popen:
+            try:
+                assert popen.stdout is not None
+                assert popen.stdout.readline() == b"up\n", popen.communicate()[1]
+                yield Inside(popen=popen, pid=only_child(popen.pid))
+            finally:
+                popen.kill()
+
+
+def only_child(pid: int) -> int:
+    """The one process that another one has started."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
 
 pytestmark = pytest.mark.needs_root
 
@@ -32,15 +128,6 @@ def test_it_reads_one_tree_and_writes_the_other(world: JailWorld) -> None:
     ran = world.run('read line < /source/file; echo "$line" > /target/copy; exit 23')
     assert (ran.returncode, ran.stderr) == (23, b"")
     assert (world.target / "copy").read_bytes() == b"content\n"
-
-
-@pytest.mark.guarantee("confined")
-def test_the_source_cannot_be_changed(world: JailWorld) -> None:
-    (world.source / "file").write_bytes(b"content")
-    ran = world.run("for path in /source/file /source/new /new /dev/new /etc/new; do echo x > $path; done; true")
-    assert ran.stderr.count(b"Read-only file system") >= 3
-    assert (world.source / "file").read_bytes() == b"content"
-    assert [path.name for path in world.source.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -182,23 +269,6 @@ def test_without_root_nothing_runs(world: JailWorld) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (JAIL_FAILED, b"", said("namespace", 1, "unshare"))
 
 
-def test_scripts_see_the_installed_programs_their_directory_and_nothing_else_of_the_machine(world: JailWorld) -> None:
-    script = b"ls -A /; ls -A /etc; cut -d' ' -f5-6 /proc/self/mountinfo; echo written > /work/file"
-    work = world.scratch / "work"
-    work.mkdir()
-    system = (b"--system", os.fsencode(work), b"--", b"/bin/sh", b"-c", script)
-    ran = world.ask(*world.options(), *system)
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    assert (work / "file").read_text() == "written\n"
-    lines = ran.stdout.decode().splitlines()
-    mounts = dict(line.split(" ") for line in lines if line.startswith("/"))
-    top = {*("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"), *("etc", "dev", "proc", "tmp", "source")}
-    assert {line for line in lines if line[0] != "/"} <= {*top, "target", "work", "alternatives", "perl", "ld.so.cache"}
-    assert {place for place, options in mounts.items() if options.startswith("rw")} == {"/target", "/work", "/tmp"}
-    assert all("nosuid" in options for options in mounts.values())
-    assert {place for place, options in mounts.items() if "nodev" not in options} == {"/dev/null", "/dev/urandom"}
-    assert {"/", "/source", "/target", "/work", "/tmp", "/proc"} <= {
-        place for place, options in mounts.items() if "noexec" in options
-    }
+def test_scripts_without_their_directory_do_not_run(world: JailWorld) -> None:
     ran = world.ask(b"--system", b"/no/such/directory", b"--", b"/bin/sh")
     assert (ran.returncode, ran.stderr[:28]) == (JAIL_FAILED, b"migrator-jail: namespace: 2:")

@@ -8,19 +8,22 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from migrator.core.errors import ToolFailed
-from migrator.hosts import far_end
+from migrator.hosts import far_end, far_looks, process
 from migrator.hosts.connection import Transport
-from migrator.hosts.far_looks import look_at, token_of
+from migrator.hosts.far_end import predecessors
+from migrator.hosts.far_looks import Look, Snapshot, look_at, looks, token_of
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Processes
-from migrator.hosts.proc import TOKEN_VARIABLE, carriers
+from migrator.hosts.proc import TOKEN_VARIABLE, carriers, was_at_work
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from tests.hosts.local_pipe import LocalPipe
@@ -367,3 +370,97 @@ async def _written_until_it_waits(token: str) -> int:
             return written
         before = written
         await asyncio.sleep(0.2)
+
+
+WAIT_S, LOOK_S = 0.05, 0.2
+EndAll = Callable[[Callable[[Snapshot], list[Look]], float], bool]
+
+
+@pytest.fixture(params=["here", "far end"])
+def end_all(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EndAll:
+    monkeypatch.setattr(far_end, "KILL_WAIT_S", WAIT_S)
+    monkeypatch.setattr(far_end, "reap", lambda: None)
+    if request.param == "far end":
+        return far_end.end_all
+    return lambda find, grace_s: asyncio.run(process.end_all(find, grace_s))
+
+
+@pytest.fixture
+def stubborn() -> Iterator[subprocess.Popen[bytes]]:
+    """A process, the leader of its session, that only KILL ends."""
+    script = "trap '' TERM; echo ready; while :; do sleep 1000; done"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_slow_look(stubborn: subprocess.Popen[bytes], end_all: EndAll) -> None:
+    def find(snapshot: Snapshot) -> list[Look]:
+        found = snapshot.of_session(stubborn.pid)
+        time.sleep(LOOK_S)
+        return found
+
+    assert end_all(find, 0.0)
+    assert [look for look in looks() if look.session == stubborn.pid] == []
+
+
+FAR_END = """
+import os, subprocess, sys
+# Starts another one, and ends, as soon as it is told to.
+environment = {**os.environ, sys.argv[2]: sys.argv[3]}
+child = subprocess.Popen(["sh", "-c", "read line; sleep 1000 & exit"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+print("up", flush=True)
+sys.stdin.readline()
+child.stdin.close()
+child.wait()
+"""
+
+
+def test_a_lost_far_end_and_all_that_it_started_are_found_and_no_others() -> None:
+    token = secrets.token_hex(16)
+    prefix = f"migrator-test-predecessor-{token}-"
+
+    def find(own: str, prefix: str, tokens: list[bytes]) -> set[int]:
+        return {look.pid for look in predecessors(own.encode(), prefix.encode(), tokens)(Snapshot())}
+
+    argv = (sys.executable, "-c", FAR_END, f"{prefix}1", TOKEN_VARIABLE, token)
+    lost = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert lost.stdout is not None
+        assert lost.stdout.readline() == b"up\n"
+        (started,) = far_looks.carriers([token])[token]
+        assert find(f"{prefix}2", prefix, []) == {lost.pid, started.pid}
+        assert find(f"{prefix}1", prefix, []) == find("another-2", "another-", []) == set()
+        # What was started starts another one, and ends; then the far end ends itself.
+        lost.communicate(b"go\n")
+        (left,) = far_looks.carriers([token])[token]
+        assert find(f"{prefix}2", prefix, [token.encode()]) == {left.pid}
+    finally:
+        lost.kill()
+        lost.communicate()
+        for look in far_looks.carriers([token]).get(token, ()):
+            with suppress(ProcessLookupError):
+                os.kill(look.pid, 9)
+
+
+def test_this_process_is_at_work_now_and_was_not_long_before_it_began() -> None:
+    assert was_at_work(os.getpid(), time.time())
+    assert not was_at_work(os.getpid(), 1_000_000_000.0)
+
+
+def test_a_killed_process_is_gone_before_and_after_it_is_reaped() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        at_s = time.time()
+        assert was_at_work(child.pid, at_s)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert not was_at_work(child.pid, at_s)
+    finally:
+        child.kill()
+        child.communicate()
+    assert not was_at_work(child.pid, at_s)

@@ -1,7 +1,8 @@
-"""The lab of plain directories, and users at work: everything that differs afterwards is in the journal."""
+"""What a lab is derived from, its odd files, the lab of plain directories, and users at work."""
 
 import asyncio
 import os
+import stat
 import subprocess
 import sys
 import tomllib
@@ -13,10 +14,11 @@ import pytest
 
 from migrator.core.clock import SystemClock
 from migrator.core.errors import Refused, UsageError
+from migrator.core.units import MIB
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.churn import ChurnSummary, lab_churn
 from migrator.lab.down import aside_name, lab_down
-from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState
+from migrator.lab.model import LabKind, LabPhase, LabSpec, LabState, OddFiles, OddKind, VolumeType
 from migrator.lab.record import read_record
 from migrator.lab.up import lab_up
 from tests.support.snapshots import snapshot
@@ -177,3 +179,34 @@ def test_a_churn_of_a_missing_tree_or_journal_directory_is_a_usage_error(scratch
 
 def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-m", "migrator", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.needs_root
+def test_every_kind_is_really_there(odd_tree: tuple[Path, OddFiles]) -> None:
+    tree, made = odd_tree
+    assert made.skipped == {}
+    facts = snapshot(os.fsencode(tree))
+    assert set(made.paths) == set(OddKind)
+    assert all(set(paths) <= set(facts) for paths in made.paths.values())
+    assert max(map(len, facts)) > 5000
+    assert not [path for path, fact in facts.items() if fact[0] == stat.filemode(stat.S_IFREG | 0o1000)]
+
+
+GLUSTER_SPEC = LabSpec(directory=b"/tmp/lab", users=6, files=1000, data_bytes=64 * MIB)
+NOW_S = 1_750_000_000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        (replace(GLUSTER_SPEC, directory=b"relative"), "absolute"),
+        (replace(GLUSTER_SPEC, directory=b"/tmp/a,b"), "commas"),
+        (replace(GLUSTER_SPEC, hosts=0), "hosts"),
+        (replace(GLUSTER_SPEC, brick_size_bytes=MIB), "300 MiB"),
+        (replace(GLUSTER_SPEC, users=0), "users"),
+        (replace(GLUSTER_SPEC, hosts=2, volume_type=VolumeType.REPLICA3), "multiple of 3"),
+    ],
+)
+def test_what_cannot_be_built_is_said(wrong: LabSpec, word: str) -> None:
+    assert len(wrong.mistakes()) == 1
+    assert word in wrong.mistakes()[0]

@@ -1,15 +1,30 @@
-"""The packer: partition exact, limits hold, link groups whole, directories together, big files in ranges."""
+"""Batches and the packer: partition exact, limits hold, link groups whole, directories together, big files in ranges."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.catalog.rules_packing import ChunkLimits, Listing, PackedChunk, pack, ranges_of
+from migrator.catalog.rules_packing import (
+    ChunkLimits,
+    Listing,
+    PackedChunk,
+    divisible,
+    halves,
+    pack,
+    ranges_of,
+    set_apart,
+    total_bytes,
+    units,
+)
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
+from migrator.plan.model import ListedPath, TreeUsage
+from migrator.plan.rules import BatchLimits, LinkSpan, SpanMember, batch_trees
+from tests.support.usages import usage
 
 Row = tuple[bytes, int, int | None]
 
@@ -180,12 +195,6 @@ def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_a
     assert chunk.sizes_bytes == [10, 20, 0]
 
 
-def test_a_brick_ends_a_chunk() -> None:
-    bricks = ("one:/b", "one:/b", "two:/b")
-    chunks = packed([listing([(b"t/d/%d" % number, 1, None)], brick=brick) for number, brick in enumerate(bricks)])
-    assert [(one.brick, one.paths) for one in chunks] == [("one:/b", [b"t/d/0", b"t/d/1"]), ("two:/b", [b"t/d/2"])]
-
-
 # Big files in ranges.
 
 
@@ -231,16 +240,91 @@ def test_big_files_with_one_name_are_in_ranges_and_nothing_else_is(listings: lis
     assert {key: list(ranges_of(size, bound.range_size_bytes)) for key, size in big.items()} == ranges
 
 
-def test_a_big_file_among_small_ones_and_one_with_several_names() -> None:
-    rows: list[Row] = [(b"t/d/a", 1, None), (b"t/d/big", 90, None), (b"t/d/edge", 60, None), (b"t/d/b", 1, None)]
-    chunks = packed([listing(rows, brick="one:/b")], range_size_bytes=30)
-    assert [(one.number, one.kind, one.paths, one.files, one.range_offset_bytes, one.size_bytes) for one in chunks] == [
-        (1, ChunkKind.RANGES, [b"t/d/big"], 0, 0, 30),
-        (2, ChunkKind.RANGES, [b"t/d/big"], 0, 30, 30),
-        (3, ChunkKind.RANGES, [b"t/d/big"], 0, 60, 30),
-        (4, ChunkKind.RANGED_FILES, [b"t/d/big"], 1, None, 0),
-        (5, ChunkKind.FILES, [b"t/d/a", b"t/d/edge", b"t/d/b"], 3, None, 62),
+def span(*trees: bytes | None, size_bytes: int = 1, groups: int = 1) -> LinkSpan:
+    members = tuple(SpanMember(tree=tree, names=groups, examples=()) for tree in trees)
+    return LinkSpan(members=members, groups=groups, size_bytes=size_bytes)
+
+
+def names(batches: object) -> list[list[bytes]]:
+    assert isinstance(batches, tuple)
+    return [[member.tree.path for member in batch] for batch in batches]
+
+
+usages = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30), st.integers(0, 30)), min_size=0, max_size=12).map(
+    lambda rows: [
+        usage(b"t%02d" % number, size_bytes=size, files=files, directories=directories)
+        for number, (size, files, directories) in enumerate(rows)
     ]
-    assert {one.brick for one in chunks} == {"one:/b"}
-    (chunk,) = packed([listing([(b"t/a", 90, 1), (b"t/b", 90, 1)], grouped=True)], range_size_bytes=10)
-    assert (chunk.kind, chunk.size_bytes) == (ChunkKind.FILES, 90)
+)
+bounds = st.builds(
+    BatchLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 80), max_users=st.integers(1, 5)
+)
+spans_of = st.lists(
+    st.tuples(st.sets(st.integers(0, 13), min_size=2, max_size=4), st.integers(0, 100)).map(
+        lambda found: span(*(b"t%02d" % number for number in sorted(found[0])), size_bytes=found[1])
+    ),
+    max_size=5,
+)
+
+
+@given(usages, spans_of, bounds)
+def test_every_tree_is_in_one_batch_within_the_limits(
+    ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
+) -> None:
+    batches = batch_trees(ranking, spans, bound)
+    assert sorted(path for batch in names(batches) for path in batch) == [one.tree.path for one in ranking]
+    for batch in batches:
+        within = (
+            sum(one.size_bytes for one in batch) <= bound.max_bytes
+            and sum(one.files + one.directories for one in batch) <= bound.max_files
+            and len(batch) <= bound.max_users
+        )
+        assert len(batch) == 1 or (within and batch)
+    assert batch_trees(ranking, spans[::-1], bound) == batches, "the order of the spans does not matter"
+    # Without shared links the ranking is kept.
+    flat = [path for batch in names(batch_trees(ranking, [], bound)) for path in batch]
+    assert flat == [one.tree.path for one in ranking]
+
+
+def test_chains_of_shared_links_are_one_cluster() -> None:
+    ranking = [usage(name, size_bytes=200) for name in (b"a", b"x", b"y", b"b", b"c")]
+    spans = [span(b"a", b"b"), span(b"b", b"c", None)]
+    limits = BatchLimits(max_bytes=600, max_files=10, max_users=3)
+    assert names(batch_trees(ranking, spans, limits)) == [[b"a", b"b", b"c"], [b"x", b"y"]]
+
+
+LISTS = st.lists(st.none() | st.integers(min_value=1, max_value=4), max_size=30).map(
+    lambda groups: [
+        ListedPath(path=b"p%d" % number, size_bytes=number, link_group=group) for number, group in enumerate(groups)
+    ]
+)
+
+
+def group_is_whole(part: tuple[ListedPath, ...], rest: tuple[ListedPath, ...]) -> bool:
+    here = {listed.link_group for listed in part} - {None}
+    return not here & {listed.link_group for listed in rest}
+
+
+@given(LISTS)
+def test_halves_are_a_partition_with_groups_whole(paths: list[ListedPath]) -> None:
+    if not divisible(paths):
+        with pytest.raises(ValueError, match="single unit"):
+            halves(paths)
+        return
+    first, second = halves(paths)
+    assert first
+    assert second
+    assert sorted(listed.path for listed in (*first, *second)) == sorted(listed.path for listed in paths)
+    assert group_is_whole(first, second)
+    assert total_bytes(first) + total_bytes(second) == total_bytes(paths)
+
+
+@given(LISTS, st.sets(st.integers(min_value=0, max_value=29)))
+def test_what_is_set_apart_takes_its_group_along(paths: list[ListedPath], chosen: set[int]) -> None:
+    names = {b"p%d" % number for number in chosen}
+    rest, apart = set_apart(paths, names)
+    assert sorted((*rest, *apart), key=lambda listed: listed.path) == sorted(paths, key=lambda listed: listed.path)
+    assert not names & {listed.path for listed in rest}
+    assert group_is_whole(apart, rest)
+    for unit in units(apart):
+        assert any(listed.path in names for listed in unit)

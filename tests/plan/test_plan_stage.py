@@ -1,4 +1,4 @@
-"""The planning stage with real catalogs, plan files and ledger."""
+"""The planning stage with real catalogs, plan files and ledger, and the states of batches."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -15,12 +15,13 @@ from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused, UsageError
-from migrator.core.states import ChunkKind
+from migrator.core.states import BATCH_TRANSITIONS, BatchState, ChunkKind, PassKind
 from migrator.fs.model import Capacity, MountIdentity, TargetCapabilities
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Order, Plan, SurpriseKind
+from migrator.plan.rules import after_delta, after_verification, unverified
 from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan, no_limits
 from migrator.plan.store import CatalogQueryFiles
 from migrator.schedule.stage import PlanScheduling
@@ -254,3 +255,29 @@ def test_who_would_be_beyond_his_limit_on_the_target_is_named(ready: World) -> N
 def test_limits_that_cannot_be_asked_are_a_problem_where_the_source_has_some(ready: World, meant: bool) -> None:
     plan = ready.plan(limits=lambda _: QuotaLook(failure="no answer"), quotas=[(ALICE, MIB)] if meant else []).plan
     assert ["no answer" in problem for problem in plan.problems] == [True] * meant
+
+
+PLANNED, SEEDING, SEEDED, CONVERGING, VERIFIED = BatchState
+SEED, MORE = (PassKind.SEED,), (PassKind.SEED, PassKind.FINAL)
+
+
+@pytest.mark.parametrize(
+    ("now", "after"),
+    [
+        (PLANNED, [PLANNED] * 5),
+        (SEEDING, [SEEDING] * 5),
+        (SEEDED, [CONVERGING, CONVERGING, SEEDED, SEEDED, VERIFIED]),
+        (CONVERGING, [CONVERGING, CONVERGING, CONVERGING, CONVERGING, VERIFIED]),
+        (VERIFIED, [VERIFIED, CONVERGING, SEEDED, CONVERGING, VERIFIED]),
+    ],
+)
+def test_what_follows_a_pass_or_a_verification_and_is_allowed(now: BatchState, after: list[BatchState]) -> None:
+    assert after == [
+        after_delta(now, sent=False),
+        after_delta(now, sent=True),
+        after_verification(now, SEED, proven=False),
+        after_verification(now, MORE, proven=False),
+        after_verification(now, MORE, proven=True),
+    ]
+    assert set(after) <= {now, *BATCH_TRANSITIONS[now]}
+    assert (unverified(MORE), unverified(())) == (CONVERGING, SEEDED)

@@ -1,16 +1,25 @@
-"""The fit of costs per file and per byte."""
+"""The fit of costs per file and per byte, ranking, forecast and room."""
+
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from migrator.fs.model import Capacity, Need
 from migrator.plan.model import (
     ASSUMED_RATE_BYTES_PER_S,
     ASSUMED_S_PER_FILE,
     ENOUGH_ATTEMPTS,
     CostSums,
+    Order,
+    TransferCost,
     fit_cost,
 )
+from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
+from migrator.plan.rules_forecast import still_needed, which_fit
+from tests.support.usages import usage
 
 Attempt = tuple[float, float, float]
 
@@ -72,3 +81,81 @@ def test_no_other_cost_fits_better(attempts: list[Attempt]) -> None:
         for factor_b in (0.9, 1.0, 1.1):
             other = error(attempts, cost.s_per_file * factor_a + 1e-6 * (factor_a > 1), cost.s_per_byte * factor_b)
             assert best <= other * (1 + 1e-6) + 1e-6
+
+
+ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
+TREES = (
+    usage(b"big", size_bytes=900, files=10, age_s=50.0),
+    usage(b"old", size_bytes=30, files=20, age_s=5000.0),
+    usage(b"many", size_bytes=70, files=800, age_s=10.0),
+    usage(b"empty"),
+)
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (Order.HEAVIEST, [b"big", b"many", b"old", b"empty"]),
+        (Order.SMALLEST, [b"empty", b"old", b"many", b"big"]),
+        (Order.COLDEST, [b"old", b"big", b"many", b"empty"]),
+        (Order.MOST_FILES, [b"many", b"old", b"big", b"empty"]),
+    ],
+)
+def test_orders(order: Order, expected: list[bytes]) -> None:
+    assert [found.tree.path for found in rank(TREES, order)] == expected
+    assert [found.tree.path for found in rank(TREES[::-1], order)] == expected
+    tied = [usage(name, size_bytes=5, files=5, age_s=5.0) for name in (b"c", b"a", b"b")]
+    assert [found.tree.path for found in rank(tied, order)] == [b"a", b"b", b"c"]
+
+
+@given(st.integers(0, 400))
+def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
+    trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]
+    points = emptying_curve(trees, Order.HEAVIEST, ONE).points
+    assert len(points) <= MAX_POINTS
+    assert (points[0].users_done, points[-1].users_done) == (0, count)
+    assert all(first.users_done < second.users_done for first, second in pairwise(points))
+
+
+def capacity(free_bytes: int = 100, free_inodes: int | None = 100, *, read_only: bool = False) -> Capacity:
+    return Capacity(
+        total_bytes=1000, free_bytes=free_bytes, total_inodes=free_inodes, free_inodes=free_inodes, read_only=read_only
+    )
+
+
+NEEDS = (Need(size_bytes=40, inodes=10), Need(size_bytes=40, inodes=80), Need(size_bytes=40, inodes=80))
+
+
+@pytest.mark.parametrize(
+    ("room", "inodes_free", "reserve_bytes", "expected"),
+    [
+        (capacity(120, 170), None, 0, (True, True, True)),
+        (capacity(119, 170), None, 0, (True, True, False)),
+        (capacity(120, 170), None, 1, (True, True, False)),
+        (capacity(120, 169), None, 0, (True, True, False)),
+        (capacity(120, 89), None, 0, (True, False, False)),
+        (capacity(39, 170), None, 0, (False, False, False)),
+        (capacity(120, None), 89, 0, (True, False, False)),
+        (capacity(120, None), None, 0, (True, True, True)),
+        (capacity(120, 170), 5, 0, (True, True, True)),
+        (capacity(120, 170, read_only=True), None, 0, (False, False, False)),
+    ],
+)
+def test_batches_fit_one_after_the_other(
+    room: Capacity, inodes_free: int | None, reserve_bytes: int, expected: tuple[bool, ...]
+) -> None:
+    assert which_fit(NEEDS, room, inodes_free=inodes_free, reserve_bytes=reserve_bytes) == expected
+
+
+def test_what_an_earlier_plan_brought_is_replaced_and_not_added_to() -> None:
+    needs = {b"a": Need(size_bytes=100, inodes=10), b"b": Need(size_bytes=50, inodes=5)}
+    assert still_needed(needs, {}) == Need(size_bytes=150, inodes=15)
+    arrived = {b"a": Need(size_bytes=90, inodes=20), b"c": Need(size_bytes=1000, inodes=1000)}
+    assert still_needed(needs, arrived) == Need(size_bytes=60, inodes=5), "no tree makes up for another"
+
+
+def test_holes_take_no_room_and_compression_is_not_taken_for_them() -> None:
+    sparse, packed = (replace(usage(b"t", size_bytes=1000), allocated_bytes=blocks) for blocks in (200, 300))
+    assert (sparse.room_bytes, packed.room_bytes) == (200, 1000)
+    assert still_needed({b"t": Need(size_bytes=900)}, {}, {b"t": sparse.room_bytes}) == Need(size_bytes=200)
+    assert still_needed({b"t": Need(size_bytes=100)}, {}, {b"t": sparse.room_bytes}) == Need(size_bytes=100)

@@ -1,15 +1,29 @@
-"""`report` as its users call it: files, the comparison with the report before, PDF, and sending."""
+"""`report` as its users call it: files, CSV, the comparison with the report before, PDF, and sending."""
 
+import csv
+import io
 import json
 import re
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from migrator.core.errors import UsageError
+from migrator.core.paths import show
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.render.text import plain, to_json, to_markdown
+from migrator.report.model import ReportFacts, Standing
+from migrator.report.report import read_earlier, read_report
+from migrator.report.view import report_document, to_csv
+from tests.render.test_hostile import HOSTILE, assert_safe_text, text_of
 from tests.support.cli_site import Site
+from tests.support.facts import report
 from tests.support.hook_site import HookSite
+from tests.support.report_world import BEGAN_S, DAY_S, OnePlan, Weeks
 
 FILES = ["report.csv", "report.html", "report.json", "report.md"]
 
@@ -97,3 +111,100 @@ class TestSend:
             assert facts(newest)["since"]["earlier"]["at_s"] == facts(Path(directory))["status"]["at_s"]
         finally:
             hook.unlink()
+
+
+def rows(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+class TestCsv:
+    def test_every_value_of_the_json_form_has_a_row(self) -> None:
+        facts = report()
+        found = {(table, row, column): value for table, row, column, value in rows(to_csv(facts))[1:]}
+        assert found["", "", "status.overall.done_bytes"] == "620"
+        assert found["status.trees", "2", "tree.user"] == "alice2"
+        assert found["days", "5", "size_bytes"] == str(2**40 + 1)
+        assert found["forecast.cone", "1", "left_bytes"] == "880.0"
+
+        def leaves(value: object) -> int:
+            if isinstance(value, dict):
+                return sum(map(leaves, value.values()))
+            if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+                return sum(map(leaves, value))
+            return 1
+
+        assert len(found) == leaves(plain(facts))
+
+    @pytest.mark.parametrize("name", HOSTILE)
+    def test_names_are_one_cell_and_no_formula(self, name: bytes) -> None:
+        text = to_csv(report(name, text_of(name)))
+        assert_safe_text(text)
+        assert all(len(row) == 4 for row in rows(text))
+
+    @pytest.mark.parametrize("name", ["=1+1", "+1", "-rf", "@SUM(A1)", "\tx"])
+    def test_a_formula_is_text(self, name: str) -> None:
+        found = {column: value for _, _, column, value in rows(to_csv(report(b"home/x", name)))}
+        shown = show(name.encode()) if name.isprintable() else "\\x09x"
+        assert found["status.site"] == (f"'{shown}" if name.isprintable() else shown)
+
+    def test_negative_numbers_are_numbers(self) -> None:
+        assert to_csv({"moved_s": -1.5}).splitlines()[1] == ",,moved_s,-1.5"
+
+
+class TestEarlier:
+    def test_one_without_a_forecast(self, tmp_path: Path) -> None:
+        document = json.loads(to_json(report()))
+        del document["forecast"]
+        (tmp_path / "report.json").write_text(json.dumps(document))
+        found = read_earlier(tmp_path)
+        assert found.likely_at_s is None
+
+    @pytest.mark.parametrize("content", ["", "[]", "{}", '{"status": 7}', "\x00", '{"status": {"at_s": null}}'])
+    def test_what_is_no_report(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "other.json").write_text(content)
+        with pytest.raises(UsageError, match="is not a report of migrator"):
+            read_earlier(tmp_path / "other.json")
+
+    def test_what_is_not_there(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="cannot be read"):
+            read_earlier(tmp_path)
+
+
+WEEKS = Weeks()
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+    file = tmp_path_factory.mktemp("weeks") / "ledger.db"
+    WEEKS.fill(file, share=0.6)
+    with open_ledger(file, read_only=True) as opened:
+        yield opened
+
+
+def read(ledger: Ledger, now_s: float = WEEKS.now_s) -> ReportFacts:
+    return read_report(ledger, OnePlan(WEEKS.plan), now_s=now_s)
+
+
+def test_a_pause_makes_it_later_and_the_next_report_says_so(ledger: Ledger, tmp_path: Path) -> None:
+    before = read(ledger)
+    (tmp_path / "report.json").write_text(to_json(before))
+    later = read_report(ledger, OnePlan(WEEKS.plan), now_s=WEEKS.now_s + 10 * DAY_S, earlier=read_earlier(tmp_path))
+    assert later.since is not None
+    assert later.since.standing is Standing.BEHIND
+    assert later.since.end_moved_s is not None
+    assert later.since.end_moved_s > 10 * DAY_S
+    assert later.since.expected_bytes == pytest.approx(before.status.overall.left_bytes / 2, rel=0.35)
+    assert "no stream has run since then" in later.since.reasons
+    text = to_markdown(report_document(later))
+    assert "behind: the expected end is" in text
+
+
+def test_nothing_is_forecast_of_what_is_done_or_was_not_begun(ledger: Ledger, tmp_path: Path) -> None:
+    assert read(ledger, BEGAN_S).forecast is None
+    WEEKS.fill(tmp_path / "ledger.db", share=1.01)
+    with open_ledger(tmp_path / "ledger.db", read_only=True) as done:
+        facts = read(done)
+        assert facts.forecast is None
+        assert "everything that is planned was copied" in to_markdown(report_document(facts))
+        few = replace(facts, plan=None, plan_problem="gone")
+        assert "gone" in to_markdown(report_document(few))

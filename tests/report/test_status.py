@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -28,15 +27,7 @@ from tests.support.records import SITE, attempt, end, files, verification
 from tests.support.report_world import OnePlan
 
 T0_S = 1_763_600_000.0
-
-
 PLAN = small_plan("week1")
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as made:
-        yield made
 
 
 def scanned(ledger: Ledger) -> None:

@@ -11,6 +11,7 @@ from migrator.catalog.ports import CatalogTotals
 from migrator.gluster.model import Brick, BrickRules, VolumeState
 from migrator.gluster.walks import BrickHello, BrickListener, BrickLost, BrickTotals
 from migrator.scan.bricks import BrickTeam
+from tests.support.fakes import VirtualClock
 
 VOLUME_ID = "f9855758-fe85-4982-b480-bec8dcb39254"
 RULES = BrickRules(times_from_mdata=True, distributed=True)
@@ -72,24 +73,9 @@ class Written:
         self.noted.extend(problems)
 
 
-class Hands:
-    """A clock that is moved by hand."""
-
-    now = 0.0
-
-    def now_s(self) -> float:
-        return self.now
-
-    def monotonic_s(self) -> float:
-        return self.now
-
-    async def sleep(self, duration_s: float) -> None:
-        raise AssertionError("nothing sleeps here")
-
-
 def run(walks: Walks, then: Callable[[BrickTeam, tuple[str, ...]], Awaitable[None]]) -> None:
     async def all_of_it() -> None:
-        team = BrickTeam(walks, BRICKS, STATE, rules=RULES, clock=Hands())  # type: ignore[arg-type]
+        team = BrickTeam(walks, BRICKS, STATE, rules=RULES, clock=VirtualClock())  # type: ignore[arg-type]
         try:
             await then(team, await team.greet([b"home/a"], only_trees=True))
         finally:
@@ -183,8 +169,8 @@ def test_one_that_hangs_is_given_up() -> None:
             await asyncio.sleep(0)
         team.end_stalled()
         assert not going.done()
-        assert isinstance(team.clock, Hands)
-        team.clock.now = 4000.0
+        assert isinstance(team.clock, VirtualClock)
+        team.clock.at_s += 4000.0
         team.end_stalled()
         await going
         assert "sent nothing for" in (team.walkers[1].failure or "")

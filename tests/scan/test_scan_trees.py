@@ -1,4 +1,4 @@
-"""Scans of some user trees alone: what they hold, what makes them not whole, and that nothing takes one for the site's."""
+"""Globs to user trees, scans of some trees alone, whether the bricks may be read, and what their rows say of a scan."""
 
 import asyncio
 import os
@@ -8,10 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from migrator.catalog.model import ScanTimes
+from migrator.catalog.model import BrickFindings, PathFinding, ScanTimes, StrangeFiles
+from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, UsageError
-from migrator.gluster.model import SourceHealth
+from migrator.core.paths import is_beneath
+from migrator.gluster.model import Brick, BrickHeal, BrickRules, SourceHealth, VolumeState
+from migrator.gluster.rules import brick_rules, subvolumes
+from migrator.scan import rules as scan_rules
+from migrator.scan.rules import (
+    BrickDoubts,
+    choose_way,
+    judge_bricks,
+    reasons_against_bricks,
+    still_strange,
+    task_changes,
+)
 from tests.support.scan_site import Lying, ScanSite, cancelled
 
 ALICE = b"home/alice"
@@ -123,3 +137,267 @@ def test_one_that_was_closed_and_not_told_is_told_and_not_taken_for_another(site
     site.forget_the_end()
     (site.catalogs_dir / record.name / record.parts[0]).unlink()
     assert site.scan(only=(b"home/bob",)).whole, "a damaged one is in nobody's way"
+
+
+def brick(host: str, number: int = 1, *, online: bool | None = True, arbiter: bool = False) -> Brick:
+    path = f"/srv/b{number}"
+    return Brick(name=f"{host}:{path}", host=host, path=path.encode(), online=online, arbiter=arbiter)
+
+
+def volume(*bricks: Brick, replica_count: int = 1, **changes: object) -> VolumeState:
+    state = VolumeState(
+        volume="vol1",
+        volume_id="f9855758-fe85-4982-b480-bec8dcb39254",
+        type="Distribute",
+        started=True,
+        bricks=bricks,
+        options=(("nfs.disable", "on"), ("transport.address-family", "inet")),
+        tasks=(),
+        replica_count=replica_count,
+        heals=tuple(BrickHeal(brick=brick.name, status="Connected", entries=0) for brick in bricks),
+        peers_down=(),
+    )
+    return replace(state, **changes)  # type: ignore[arg-type]
+
+
+DISTRIBUTE = volume(*(brick(f"h{host}", number) for number in (1, 2) for host in (1, 2, 3)))
+COPIED = volume(
+    *(brick(f"h{host}", number) for number in (1, 2) for host in (1, 2, 3)),
+    replica_count=3,
+    type="Distributed-Replicate",
+)
+HOSTS = ("h1", "h2", "h3")
+
+
+def test_a_quiet_distributed_volume_is_read_from_all_its_bricks() -> None:
+    way = choose_way(DISTRIBUTE, reachable=HOSTS)
+    assert (way.reasons, way.bricks, way.rules) == ((), DISTRIBUTE.bricks, brick_rules(DISTRIBUTE))
+    for value, kept in (("enable", True), ("off", False), ("no", False)):
+        state = replace(DISTRIBUTE, options=(("features.ctime", value),))
+        assert brick_rules(state) == BrickRules(times_from_mdata=kept, distributed=True)
+    one_set = replace(COPIED, bricks=COPIED.bricks[:3])
+    assert [brick_rules(state).distributed for state in (DISTRIBUTE, COPIED, one_set)] == [True, True, False]
+
+
+def test_of_copies_a_reachable_one_is_read_and_the_hosts_share_the_work() -> None:
+    assert [len(bricks) for bricks in subvolumes(COPIED)] == [3, 3]
+    for reachable in (HOSTS, ("h2", "h3")):
+        bricks = choose_way(COPIED, reachable=reachable, unreachable={"h1": "host h1 cannot be reached"}).bricks
+        assert [brick in copies for brick, copies in zip(bricks, subvolumes(COPIED), strict=True)] == [True, True]
+        assert len({brick.host for brick in bricks} & set(reachable)) == 2
+
+
+def test_of_copies_one_that_is_down_or_no_whole_set_is_a_reason() -> None:
+    for online in (False, None):
+        bricks = (replace(COPIED.bricks[0], online=online), *COPIED.bricks[1:])
+        reasons = choose_way(replace(COPIED, bricks=bricks), reachable=HOSTS).reasons
+        assert any("h1:/srv/b1" in reason for reason in reasons)
+    (reason,) = choose_way(replace(COPIED, bricks=COPIED.bricks[:4]), reachable=HOSTS).reasons
+    assert "sets of 3" in reason
+
+
+def test_an_arbiter_is_never_read() -> None:
+    state = volume(brick("h1"), brick("h2"), brick("h3", arbiter=True), replica_count=3, type="Replicate")
+    assert choose_way(state, reachable=["h2", "h3"]).bricks == (state.bricks[1],)
+    (reason,) = choose_way(state, reachable=["h3"]).reasons
+    assert "h1:/srv/b1 or h2:/srv/b1" in reason
+    assert "h3" not in reason
+
+
+def test_a_host_that_is_not_reached_or_not_named_is_a_reason() -> None:
+    reasons = choose_way(DISTRIBUTE, reachable=["h1"], unreachable={"h2": "host h2 cannot be reached"}).reasons
+    assert len(reasons) == 4
+    assert sum("host h2 cannot be reached" in reason for reason in reasons) == 2
+    assert sum('[source.hosts."h3"]' in reason for reason in reasons) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"started": False}, "not started"),
+        ({"disperse_count": 3, "type": "Disperse"}, "dispersed"),
+        ({"type": "Distributed-Disperse"}, "dispersed"),
+        ({"stripe_count": 2}, "striped"),
+        ({"type": "Striped-Replicate"}, "striped"),
+        ({"type": "Tier"}, "tiered"),
+        ({"options": (("features.shard", "on"),)}, "sharded"),
+        ({"options": (("features.encryption", "enable"),)}, "encrypted"),
+        ({"options": (("encryption.block-size", "4096"),)}, "encryption.block-size"),
+        ({"options": (("network.compression", "on"),)}, "network.compression"),
+        ({"options": (("cluster.dht-xattr-name", "trusted.mine"),)}, "cluster.dht-xattr-name"),
+        ({"options": (("features.trash", "on"),)}, "features.trash"),
+        ({"options": (("features.next-year", "42"),)}, "features.next-year (42)"),
+        ({"options": (("features.ctime", "maybe"),)}, "features.ctime"),
+        ({"tasks": ("Rebalance (in progress)",)}, "Rebalance"),
+        ({"tasks": ("Remove brick (completed) of h1:/srv/b1",)}, "waits for its commit"),
+        ({"peers_down": ("h2",)}, "h2"),
+        ({"peers_down": None}, "is not known"),
+        ({"heals": None}, "is not known"),
+    ],
+)
+def test_whatever_changes_what_a_brick_holds_is_a_reason(changes: dict[str, object], said: str) -> None:
+    way = choose_way(replace(DISTRIBUTE, **changes), reachable=HOSTS)  # type: ignore[arg-type]
+    assert way.bricks == ()
+    assert any(said in reason for reason in way.reasons), way.reasons
+
+
+@pytest.mark.parametrize(
+    ("heal", "said"),
+    [
+        (BrickHeal(brick="h1:/srv/b1", status="Connected", entries=2), "2 entries"),
+        (BrickHeal(brick="h1:/srv/b1", status="Connected", entries=None), "not known"),
+        (BrickHeal(brick="h1:/srv/b1", status="Transport endpoint is not connected", entries=None), "Transport"),
+    ],
+)
+def test_heals_that_are_due_or_unknown_are_reasons(heal: BrickHeal, said: str) -> None:
+    assert COPIED.heals is not None
+    (reason,) = reasons_against_bricks(replace(COPIED, heals=(heal, *COPIED.heals[1:])))
+    assert said in reason
+    (missing,) = reasons_against_bricks(replace(COPIED, heals=COPIED.heals[1:]))
+    assert "1 bricks" in missing
+
+
+def test_a_task_that_came_and_went_is_told_by_its_id() -> None:
+    before = replace(DISTRIBUTE, task_ids=("a",))
+    assert task_changes(before, replace(before, task_ids=())) == ()
+    assert task_changes(before, replace(before, task_ids=("a", "b")))
+
+
+def globs_found(**globs: list[bytes]) -> list[tuple[scan_rules.TreePattern, list[bytes]]]:
+    """Globs given as `home__x=[...]` for `home/*`: the name does not matter, the paths do."""
+    return [
+        (scan_rules.TreePattern(text=text, components=(b"*",) * (paths[0].count(b"/") + 1 if paths else 2)), paths)
+        for text, paths in globs.items()
+    ]
+
+
+def test_excluded_trees_are_left_out_and_may_end_an_overlap() -> None:
+    exclude = scan_rules.parse_patterns(["home/old*"], "[users] exclude")
+    trees = scan_rules.choose_trees(globs_found(one=[b"home/old1", b"home/new"], two=[b"home/old1/x"]), exclude, {})
+    assert [tree.path for tree in trees] == [b"home/new"]
+
+
+@pytest.mark.parametrize("text", ["/home/*", "home/../x", "", ".", "home//x", "home/./x", "home/**"])
+def test_globs_that_leave_the_mount_or_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"\[users\] trees"):
+        scan_rules.parse_patterns([text], "[users] trees")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "component", "matches"),
+    [
+        (b"*", b"alice", True),
+        (b"*", b".hidden", False),
+        (b".*", b".hidden", True),
+        (b"*", b"new\nline", True),
+        (b"*", b"\xff\xfe", True),
+        (b"a?c", b"abc", True),
+        (b"[ab]c", b"bc", True),
+        (b"A*", b"abc", False),
+    ],
+)
+def test_components_match_as_in_a_shell(pattern: bytes, component: bytes, matches: bool) -> None:
+    assert scan_rules.component_matches(pattern, component) is matches
+
+
+_NAMES = st.sampled_from([b"a", b"b", b"a-", b"a.", b"ab", b"z", b"\xff"])
+_PATHS = st.lists(_NAMES, min_size=1, max_size=4).map(b"/".join)
+
+
+@given(st.sets(_PATHS, max_size=8), _PATHS)
+def test_the_index_agrees_with_looking_at_every_tree(paths: set[bytes], asked: bytes) -> None:
+    apart = [path for path in paths if not any(other != path and is_beneath(path, other) for other in paths)]
+    index = scan_rules.TreeIndex(UserTree(path=path, user="u") for path in apart)
+    expected = next((path for path in apart if is_beneath(asked, path)), None)
+    assert index.of(asked) == expected
+    assert index.is_root(asked) == (asked in apart)
+    assert index.of(b"") is None
+
+
+def test_the_map_of_users_is_read_by_column_name() -> None:
+    content = b'tree,group,user\nhome/a,x,alice\n"home/b,c",x,bob\n/home/\xff/,x,carol\n'
+    assert scan_rules.parse_user_map(content) == {b"home/a": "alice", b"home/b,c": "bob", b"home/\xff": "carol"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no columns"),
+        (b"home/a,alice\n", "no columns"),
+        (b"tree,user\nhome/a\n", "line 2"),
+        (b"tree,user\nhome/a,\n", "line 2"),
+        (b"tree,user\nhome/a,alice\nhome/a,bob\n", "line 3"),
+        (b'tree,user\n"home/a,alice\n', "line"),
+    ],
+)
+def test_a_broken_map_of_users_is_refused_with_the_line(content: bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        scan_rules.parse_user_map(content)
+
+
+NOTHING = BrickFindings()
+SOME = PathFinding(count=5, paths=(b"home/a", b"home/\xff", b"home/c", b"home/d"))
+
+
+def judged(globs_found: BrickFindings = NOTHING, **changes: Any) -> BrickDoubts:
+    facts: dict[str, Any] = {
+        "migrating": 0,
+        "filling": 0,
+        "vanished": 0,
+        "hidden_marks": 0,
+        "strange": (),
+        "limit": 100,
+    }
+    return judge_bricks(globs_found, **{**facts, **changes})
+
+
+@pytest.mark.parametrize("fact", ["doubled_paths", "doubled_inodes", "conflicting"])
+def test_what_cannot_be_at_rest_makes_the_scan_not_whole(fact: str) -> None:
+    (doubt,) = judged(BrickFindings(**{fact: SOME})).doubts
+    assert doubt.startswith("5 ")
+    assert r"home/a, home/\xff, home/c, ..." in doubt
+    named = judged(BrickFindings(**{fact: PathFinding(count=1, paths=(b"home/a",))}))
+    assert ([one.path for one in named.unread], named.doubts) == ([b"home/a"], ())
+
+
+@pytest.mark.parametrize("fact", ["migrating", "filling"])
+def test_a_file_in_motion_makes_it_not_whole(fact: str) -> None:
+    assert judged(NOTHING, **{fact: 1}).doubts[0].startswith("1 file was")
+
+
+@pytest.mark.parametrize("fact", ["differing", "incomplete"])
+def test_copies_of_directories_that_differ_are_told_and_no_doubt(fact: str) -> None:
+    result = judged(BrickFindings(**{fact: SOME}))
+    assert result.doubts == ()
+    assert result.findings[0].startswith("5 directories")
+
+
+def test_more_than_the_mount_is_asked_for_is_a_doubt() -> None:
+    assert judged(BrickFindings(differing=PathFinding(count=101))).doubts
+    assert not judged(BrickFindings(differing=PathFinding(count=100))).doubts
+
+
+def test_bits_that_the_mount_hides_are_told() -> None:
+    assert judged(hidden_marks=2).findings[0].startswith("2 files have both the setgid and the sticky bit")
+
+
+def test_what_vanished_is_told() -> None:
+    assert "3 paths vanished" in judged(vanished=3).findings[0]
+
+
+FOUND = StrangeFiles(brick="gl3:/b", files=5, paths=(b"a", b"b\n", b"c", b"d"))
+
+
+@pytest.mark.parametrize(
+    ("known", "still", "left"),
+    [
+        (FOUND, {b"a", b"b\n", b"c", b"d"}, 5),
+        # One was counted and not kept by name: only another scan tells.
+        (FOUND, set(), 1),
+        (StrangeFiles(brick="b", files=2, paths=(b"a", b"b")), {b"b"}, 1),
+    ],
+)
+def test_what_was_taken_away_counts_no_more(known: StrangeFiles, still: set[bytes], left: int) -> None:
+    globs_found = still_strange(known, still)
+    assert globs_found is not None
+    assert (globs_found.files, set(globs_found.paths)) == (left, still)

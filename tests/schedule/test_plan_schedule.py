@@ -1,24 +1,38 @@
-"""The conversion schedule in a plan, from a real catalog of bricks and an invented volume."""
+"""The conversion schedule in a plan: what it is computed from, and its tables."""
 
+import io
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace as change
+from rich.console import Console
 
 from migrator.bricks.model import BrickRoom
-from migrator.core.entry import Entry
-from migrator.core.units import DAY_S, MIB
-from migrator.fs.model import Capacity, CapacitySample, Side
+from migrator.core.entry import Entry, UserTree
+from migrator.core.units import DAY_S, MIB, TIB, YEAR_S
+from migrator.fs.model import Capacity, CapacitySample, Need, Side
 from migrator.gluster.volume import VolumeOverview
+from migrator.plan.model import AgeBucket, Batch, TransferCost
+from migrator.plan.rules_forecast import Growth
 from migrator.plan.stage import PlanResult
-from migrator.schedule.model import Schedule, ScheduleFacts
-from migrator.schedule.rules import make_schedule
+from migrator.reap.model import ReapAction, ReapedTree
+from migrator.render.document import Document, Section
+from migrator.render.terminal import print_document
+from migrator.schedule.model import OldFiles, Placed, Schedule, ScheduleFacts, TreeOnBrick
+from migrator.schedule.rules import NoSchedule, Placement, assumptions, batch_facts, make_schedule, volume_facts
+from migrator.schedule.rules_drains import SlowerInDrains, assumed_drain_cost
 from migrator.schedule.stage import PlanScheduling
+from migrator.schedule.view import schedule_blocks
 from migrator.site.config import CapacitySection
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
+from tests.schedule.schedules import batch, facts, field_example, subvolume
 from tests.support.catalogs import directory, invented
 from tests.support.operations import CHECK, START, WATCH, cut_over, do
-from tests.support.volumes import drain_sample, volume
+from tests.support.usages import usage
+from tests.support.volumes import brick, drain_sample, volume
 
 __all__ = ["world"]
 
@@ -148,3 +162,151 @@ def test_users_who_moved_before_hold_their_bricks_until_they_are_purged(scanned:
     outcome = schedule_of(result).orders[0].outcome
     assert len(outcome.batches) == 2
     assert outcome.subvolumes[0].drain_begins_day == pytest.approx(20, abs=0.01)
+
+
+ALICE_TREE = UserTree(path=b"home/alice", user="alice")
+
+
+def room(total: int, free: int) -> BrickRoom:
+    return BrickRoom(total_bytes=total, free_bytes=free)
+
+
+def test_a_set_has_the_room_of_its_fullest_copy_and_gives_all_its_disks() -> None:
+    bricks = (brick("a:/b"), brick("b:/b"), brick("c:/b", arbiter=True))
+    state = volume(bricks=bricks, replica_count=3)
+    (found,) = volume_facts(state, {"a:/b": room(100, 40), "b:/b": room(90, 20), "c:/b": room(5, 1)})
+    assert (found.number, found.total_bytes, found.free_bytes, found.added_bytes) == (1, 90, 20, 195)
+    assert found.hosts == ("a", "b", "c")
+
+
+def test_what_is_not_known_makes_no_schedule() -> None:
+    with pytest.raises(NoSchedule, match="room on b:/b"):
+        volume_facts(volume("a:/b", "b:/b"), {"a:/b": room(1, 1)})
+    with pytest.raises(NoSchedule, match="pieces"):
+        volume_facts(volume("a:/b", "b:/b", "c:/b", disperse_count=3), {})
+    with pytest.raises(NoSchedule, match="do not divide"):
+        volume_facts(volume("a:/b", "b:/b", "c:/b", replica_count=2), {})
+
+
+def test_where_users_are() -> None:
+    sets = (subvolume(1), subvolume(2))
+    found = Placement(
+        sets,
+        [
+            TreeOnBrick(brick="gl1:/b1", tree=ALICE_TREE.path, files=3, allocated_bytes=30),
+            TreeOnBrick(brick="gl2:/b2", tree=ALICE_TREE.path, files=1, allocated_bytes=10),
+            TreeOnBrick(brick="gone:/b", tree=ALICE_TREE.path, files=2, allocated_bytes=5),
+            TreeOnBrick(brick=None, tree=ALICE_TREE.path, files=1, allocated_bytes=1),
+            TreeOnBrick(brick="gl2:/b2", tree=None, files=7, allocated_bytes=70),
+        ],
+    )
+    alice = found.of([ALICE_TREE.path, b"home/nobody"])
+    assert alice == Placed(size_bytes=(34, 14), files=(5, 3))
+    assert (alice.all_bytes, alice.all_files) == (48, 8)
+    assert found.of([None]).size_bytes == (0, 70)
+
+
+def reaped(action: ReapAction) -> ReapedTree:
+    return ReapedTree(
+        tree=ALICE_TREE, action=action, rule="", files=30, size_bytes=900, allocated_bytes=300, oldest_ns=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "arrived", "size_bytes", "inodes", "old"),
+    [
+        (None, None, 1000, 120, 400),
+        (ReapAction.LIST, None, 1000, 120, 400),
+        (ReapAction.ARCHIVE, None, 1000, 90, 400),
+        (ReapAction.SKIP, None, 700, 90, 100),
+        (None, Need(size_bytes=100, inodes=21), 900, 99, 400),
+        (None, Need(size_bytes=10**9, inodes=10**9), 0, 0, 0),
+    ],
+)
+def test_what_a_batch_takes(
+    action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int, old: int
+) -> None:
+    ages = (
+        AgeBucket(label="young", max_age_s=YEAR_S, files=1, size_bytes=600),
+        AgeBucket(label="old", max_age_s=None, files=1, size_bytes=400),
+    )
+    alice = replace(
+        usage(ALICE_TREE.path, size_bytes=5000, files=100), allocated_bytes=1000, directories=20, by_mtime=ages
+    )
+    batch = Batch(
+        number=4,
+        trees=(ALICE_TREE,),
+        size_bytes=5000,
+        files=100,
+        directories=20,
+        chunks=1,
+        chunk_list="",
+        chunk_list_digest="",
+        forecast_s=DAY_S,
+        fits=True,
+    )
+    found = batch_facts(
+        batch,
+        {ALICE_TREE.path: alice},
+        Placement((subvolume(1),), []),
+        arrived={} if arrived is None else {ALICE_TREE.path: arrived},
+        reaped={} if action is None else {ALICE_TREE.path: reaped(action)},
+        archived_s=DAY_S / 2,
+        cost=TransferCost(s_per_file=0.001, s_per_byte=0.0, streams=1, basis=""),
+        slower=SlowerInDrains(share=0.25, basis=""),
+    )
+    assert (found.number, found.target_bytes, found.target_inodes, found.copy_days) == (4, size_bytes, inodes, 1.5)
+    assert found.copy_days_in_drain == 6.0
+    assert found.old == (OldFiles(user="alice", size_bytes=old),)
+
+
+GOLDEN = Path(__file__).parents[1] / "fixtures" / "schedules"
+BEGINS_AT_S = 20_000 * DAY_S
+COST = TransferCost(s_per_file=0.0, s_per_byte=1e-9, streams=1, basis="measured here: 1 GB/s")
+
+RATES: Any = {
+    "copying": COST,
+    "slower": SlowerInDrains(share=0.4, basis="measured here, 40%"),
+    "drains": assumed_drain_cost(),
+    "growth": Growth(),
+    "reaped": {},
+}
+
+
+def field_schedule(target_bytes: int) -> Schedule:
+    site = field_example(target_bytes)
+    return make_schedule(site, assumptions=assumptions(site, **RATES))
+
+
+def shown(schedule: Schedule, width: int = 132) -> str:
+    stream = io.StringIO()
+    section = Section(title="When bricks can be cleared", blocks=tuple(schedule_blocks(schedule, BEGINS_AT_S)))
+    print_document(Console(file=stream, width=width), Document(title="t", subtitle="", sections=(section,)))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+@pytest.mark.parametrize(("name", "target_bytes"), [("possible", 85 * TIB), ("impossible", 60 * TIB)])
+def test_the_field_example(name: str, target_bytes: int) -> None:
+    assert shown(field_schedule(target_bytes)) == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_it_fits_the_terminal(width: int) -> None:
+    assert all(len(line) <= width for line in shown(field_schedule(60 * TIB), width).splitlines())
+
+
+def test_another_order_is_a_way() -> None:
+    # Batch 1 fits only when brick 1 has joined the target, which batch 2 makes possible.
+    volumes = [subvolume(1, free=10), subvolume(2, free=10)]
+    batches = [batch(1, [50, 50], days=1), batch(2, [40, 40], days=1)]
+    site = facts(volumes, batches, target=90)
+    text = shown(make_schedule(site))
+    assert "Impossible, with drains in every order" in text
+    assert "the batches in another order (bricks free soonest)" in text
+
+
+def test_that_nothing_is_known_of_growth_is_an_alert() -> None:
+    schedule = field_schedule(85 * TIB)
+    unknown = "It is not known what users add meanwhile"
+    assert unknown in shown(schedule)
+    assert unknown not in shown(replace(schedule, growth_basis="[capacity] growth"))

@@ -1,13 +1,21 @@
-"""The conversion schedule: worked examples, and every obstacle by itself."""
+"""The conversion schedule: worked examples, every obstacle by itself, what drains cost, and what holds for every schedule."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
-from migrator.core.units import TIB
-from migrator.schedule import model, rules
+from migrator.bricks.drain.model import CopyTally, DrainCopying
+from migrator.core.units import DAY_S, TIB
+from migrator.plan.model import TransferCost
+from migrator.schedule import model, rules, rules_drains
+from migrator.schedule.model import KeptFacts, Outcome, Placed, ScheduleFacts
+from migrator.schedule.rules import best_outcome, drain_orders, is_possible, with_room
+from migrator.schedule.rules_drains import ASSUMED_SHARE, ENOUGH_S, slower_in_drains
 from migrator.schedule.rules_play import play
 from tests.schedule.schedules import Replay, batch, facts, subvolume
+from tests.support.volumes import drain_sample
 
 
 def outcome(site: model.ScheduleFacts) -> model.Outcome:
@@ -142,3 +150,217 @@ def test_orders_stand_side_by_side() -> None:
     assert schedule.every_drain_order
     assert rules.schedule_problem(schedule, 0.0) is None
     assert rules.make_schedule(site) == schedule
+
+
+COST = TransferCost(s_per_file=0.002, s_per_byte=1e-8, streams=4, basis="measured here")
+
+
+def tally(*, files: int = 0, size_bytes: int = 0, busy_s: float = ENOUGH_S) -> CopyTally:
+    return CopyTally(files=files, size_bytes=size_bytes, busy_s=busy_s)
+
+
+def test_files_and_bytes_are_weighed_by_what_they_cost() -> None:
+    # 2,000 s of one stream's work in an hour, by small files; 8,000 s otherwise, by big ones.
+    seen = DrainCopying(in_drains=tally(files=10**6), outside=tally(size_bytes=8 * 10**11))
+    found = slower_in_drains(seen, COST)
+    assert found.share == pytest.approx(0.25)
+    assert "measured here, 25%" in found.basis
+    assert found.days_in_drain(2.0, files=1, size_bytes=1, cost=COST) == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(("files", "share"), [(0, 0.01), (10**9, 1.0)])
+def test_a_drain_neither_stops_copying_nor_makes_it_faster(files: int, share: float) -> None:
+    seen = DrainCopying(in_drains=tally(files=files), outside=tally(files=10**6))
+    assert slower_in_drains(seen, COST).share == share
+
+
+ENOUGH = DrainCopying(in_drains=tally(files=10), outside=tally(files=10))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        replace(ENOUGH, in_drains=tally(files=10, busy_s=ENOUGH_S - 1)),
+        replace(ENOUGH, outside=tally(files=10, busy_s=ENOUGH_S - 1)),
+        replace(ENOUGH, outside=tally()),
+    ],
+    ids=["short-in-drains", "short-outside", "nothing-outside"],
+)
+def test_too_little_is_no_measurement(seen: DrainCopying) -> None:
+    found = slower_in_drains(seen, COST)
+    assert found.share == ASSUMED_SHARE
+    assert found.basis.startswith("assumed")
+
+
+def drain(files: int, size_bytes: int, *, s_per_file: float, s_per_byte: float) -> rules_drains.DrainTally:
+    return rules_drains.DrainTally(
+        files=files, size_bytes=size_bytes, moving_s=files * s_per_file + size_bytes * s_per_byte
+    )
+
+
+def test_a_drain_is_counted_by_its_last_looks() -> None:
+    samples = [
+        drain_sample(1, 10, at_s=10, runtime_s=10),
+        drain_sample(5, 50, at_s=20, runtime_s=20),
+        drain_sample(2, 20, at_s=20, host="b", runtime_s=18),
+        # Begun again after a failure, an hour later.
+        drain_sample(3, 30, at_s=3600, task_id="u", runtime_s=7),
+    ]
+    assert rules_drains.drain_tally(samples) == rules_drains.DrainTally(files=10, size_bytes=100, moving_s=27)
+    assert rules_drains.drain_tally([]) == rules_drains.DrainTally(files=0, size_bytes=0, moving_s=0)
+
+
+drain_tally = st.builds(
+    rules_drains.DrainTally,
+    files=st.integers(0, 10**8),
+    size_bytes=st.integers(1, 10**14),
+    moving_s=st.floats(rules_drains.ENOUGH_S, 100 * DAY_S),
+)
+
+
+@given(st.lists(drain_tally, min_size=1, max_size=6))
+def test_in_sum_it_gives_what_was_measured(tallies: list[rules_drains.DrainTally]) -> None:
+    found = rules_drains.drain_cost(tallies)
+    assert found.s_per_file > 0
+    assert found.s_per_byte > 0
+    told = sum(one.files * found.s_per_file + one.size_bytes * found.s_per_byte for one in tallies)
+    assert told == pytest.approx(sum(one.moving_s for one in tallies))
+
+
+@st.composite
+def sites(draw: st.DrawFn, *, growth: bool = True, most: int = 3) -> ScheduleFacts:
+    """Small sites, mostly tight ones. Nothing takes no time, so what happens when is never in doubt."""
+    count = draw(st.integers(1, most))
+    held = st.lists(st.integers(0, 30), min_size=count, max_size=count)
+    slower = draw(st.sampled_from([1, 3, 20]))
+    batches = []
+    for number in range(1, draw(st.integers(1, 4)) + 1):
+        days = draw(st.integers(0, 5)) + 0.13
+        batches.append(batch(number, draw(held), files=draw(held), days=days, in_drain=days * slower))
+    outside = [draw(st.integers(0, 5)) for _ in range(count)]
+    kept = tuple(
+        KeptFacts(
+            placed=Placed(size_bytes=tuple(draw(held)), files=tuple(draw(held))),
+            freed_day=draw(st.integers(0, 9)) + 0.011,
+        )
+        for _ in range(draw(st.integers(0, 2)))
+    )
+    volumes = []
+    for place in range(count):
+        used = sum(one.placed.size_bytes[place] for one in batches) + outside[place]
+        used += sum(one.placed.size_bytes[place] for one in kept) + draw(st.integers(0, 3))
+        total = used + draw(st.integers(0, 60))
+        volumes.append(subvolume(place + 1, total=max(total, 1), free=max(total, 1) - used))
+    return facts(
+        volumes,
+        batches,
+        target=draw(st.integers(0, 300)),
+        target_used=draw(st.integers(0, 60)),
+        target_inodes=draw(st.none() | st.integers(0, 300)),
+        reserve=draw(st.sampled_from([0, 0, 10])),
+        kept=kept,
+        outside=outside,
+        max_fill=draw(st.sampled_from([0.5, 0.8, 0.9, 1.0])),
+        growth=draw(st.sampled_from([0.0, 0.1, 1.0, 5.0])) if growth else 0.0,
+        retain=draw(st.integers(0, 10)) + 0.029,
+        trash_keep=draw(st.integers(0, 3)),
+        drain=draw(st.sampled_from([0.001, 0.01, 0.3])),
+        handover=draw(st.integers(0, 2)) + 0.0071,
+        bricks_join=draw(st.booleans()),
+    )
+
+
+def every_batch(site: ScheduleFacts) -> tuple[int, ...]:
+    return tuple(range(len(site.batches)))
+
+
+@given(sites())
+def test_no_instant_passes_a_limit(site: ScheduleFacts) -> None:
+    for order in drain_orders(site):
+        outcome = play(site, every_batch(site), order)
+        event("possible" if outcome.obstacle is None else outcome.obstacle.kind.value)
+        assert Replay(site, outcome).run().worst == []
+        if outcome.obstacle is None:
+            assert [step.batch for step in outcome.batches] == [one.number for one in site.batches]
+            assert [step.retired for step in outcome.subvolumes] == [False] * (len(site.subvolumes) - 1) + [True]
+            assert outcome.done_day is not None
+            assert all(host.free_day is not None and host.free_day <= outcome.done_day for host in outcome.hosts)
+
+
+@given(sites(growth=False))
+def test_what_is_called_impossible_is_so_and_nothing_else(site: ScheduleFacts) -> None:
+    possible = is_possible(site, every_batch(site))
+    event(f"possible: {possible}")
+    assert possible is any_way(site)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How far a way through is: batches moved, places drained, places that joined."""
+
+    moved: int
+    drained: frozenset[int]
+    joined: frozenset[int]
+
+
+def any_way(site: ScheduleFacts) -> bool:
+    """Whether any sequence of moves, drains and joins leads to the end, with all the time in the world: every one is tried."""
+    goal = len(site.subvolumes) - 1
+    seen = set()
+    waiting = [Way(0, frozenset(), frozenset())]
+    while waiting:
+        way = waiting.pop()
+        if way in seen:
+            continue
+        seen.add(way)
+        if way.moved == len(site.batches) and len(way.drained) == goal:
+            return True
+        if way.moved < len(site.batches) and target_takes(site, way):
+            waiting.append(replace(way, moved=way.moved + 1))
+        for place in set(range(len(site.subvolumes))) - way.drained:
+            if len(way.drained) < goal and others_take(site, way.moved, way.drained | {place}):
+                waiting.append(replace(way, drained=way.drained | {place}))
+        for place in way.drained - way.joined if site.bricks_join else ():
+            waiting.append(replace(way, joined=way.joined | {place}))
+    return False
+
+
+def target_takes(site: ScheduleFacts, way: Way) -> bool:
+    """Whether the next batch fits, by plain sums."""
+    added = sum(site.subvolumes[place].added_bytes for place in way.joined)
+    whole, free = site.target_total_bytes + added, site.target_free_bytes + added
+    used = sum(one.target_bytes for one in site.batches[: way.moved + 1])
+    room = max(min(whole * site.max_fill - (whole - free), free - site.reserve_bytes), 0)
+    inodes = site.target_inodes_free
+    need_inodes = sum(one.target_inodes for one in site.batches[: way.moved + 1])
+    return used <= room + 1e-5 and (inodes is None or need_inodes <= inodes)
+
+
+def others_take(site: ScheduleFacts, moved: int, drained: frozenset[int]) -> bool:
+    """Whether what stays keeps every limit of the others."""
+    every = [*(one.placed for one in site.batches), *(one.placed for one in site.kept), site.outside]
+    stays = [*(one.placed for one in site.batches[moved:]), site.outside]
+    stay = set(range(len(site.subvolumes))) - drained
+    whole = sum(site.subvolumes[place].total_bytes for place in stay)
+    moving_bytes = sum(placed.size_bytes[place] for placed in stays for place in drained)
+    for place in stay:
+        one = site.subvolumes[place]
+        share = one.total_bytes / whole
+        overhead = one.total_bytes - one.free_bytes - sum(placed.size_bytes[place] for placed in every)
+        held = sum(placed.size_bytes[place] for placed in stays) + moving_bytes * share
+        if held + max(overhead, 0) > one.total_bytes * site.max_fill + 1e-6:
+            return False
+    return True
+
+
+@given(sites(), st.integers(1, 200))
+def test_more_space_is_never_later(site: ScheduleFacts, more: int) -> None:
+    order = every_batch(site)
+    before, after = best_outcome(site, order), best_outcome(with_room(site, more, more), order)
+    if before.obstacle is None:
+        assert after.obstacle is None
+        assert sum_of_days(after) <= sum_of_days(before) + 1e-6
+
+
+def sum_of_days(outcome: Outcome) -> float:
+    return sum(step.cleared_day for step in outcome.subvolumes if step.cleared_day is not None)

@@ -22,20 +22,10 @@ from migrator.site import init as site_init
 from migrator.site.config import Site
 from migrator.site.load import load_site
 from migrator.site.rules_guards import mount_problems
+from tests.support.fakes import VirtualClock
 from tests.support.xfs import XfsMount
 
 SENTINEL = os.fsdecode(SENTINEL_NAME)
-
-
-class FixedClock:
-    def now_s(self) -> float:
-        return 1000.0
-
-    def monotonic_s(self) -> float:
-        return 0.0
-
-    async def sleep(self, duration_s: float) -> None:
-        raise AssertionError(duration_s)
 
 
 def make_site(directory: Path, *, source: Path | None = None, target: Path | None = None, path: str = "") -> Site:
@@ -67,7 +57,7 @@ def init(
     try:
         with ledger_of(site) as ledger:
             return site_init.record_site(
-                site, source=source, target=target, ledger=ledger, clock=FixedClock(), new_site_id=lambda: site_id
+                site, source=source, target=target, ledger=ledger, clock=VirtualClock(), new_site_id=lambda: site_id
             )
     finally:
         source.close()

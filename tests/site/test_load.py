@@ -1,15 +1,25 @@
-"""Reading site.toml."""
+"""site.toml: read, its quantities, and the commented one that `init` writes."""
 
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.windows import Window
 from migrator.reap.model import ReapAction, ReapRule
+from migrator.site import quantities
 from migrator.site.config import SECTIONS, HostSection, Section
 from migrator.site.load import load_site, parse_site
+from migrator.site.render import SiteDraft, render_site
+from tools.reference_pages import render_reference
 
 FILE = Path("/etc/migrator/site.toml")
 
@@ -169,13 +179,6 @@ def test_what_is_no_toml_is_told_with_its_line(text: str, line: int) -> None:
     assert f"is no valid TOML, line {line}: " in caught.value.message
 
 
-def test_no_site_file_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        load_site(tmp_path / "site.toml")
-    assert "there is no site file" in caught.value.message
-    assert "migrator init" in caught.value.hint
-
-
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         load_site(tmp_path)
@@ -244,3 +247,127 @@ def test_rules_that_cannot_be_are_told(more: str, sentence: str) -> None:
         parse_site(MINIMAL + more, FILE)
     assert sentence in caught.value.message
     assert "has one mistake:" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        *((quantities.parse_size, f"1{unit}", factor) for unit, factor in quantities.SIZE_UNITS.items()),
+        *((quantities.parse_duration, f"1{unit}", float(each)) for unit, each in quantities.DURATION_UNITS.items()),
+        (quantities.parse_size, "10G", 10 * 2**30),
+        (quantities.parse_size, 4096, 4096),
+        (quantities.parse_size, " 1.5 TiB ", 3 * 2**39),
+        (quantities.parse_size, "1.0001K", 1024),
+        (quantities.parse_duration, "1.5 h", 5400),
+        (quantities.parse_rate, "200MiB/s", 200 * 2**20),
+        (quantities.parse_rate, "200MiB", 200 * 2**20),
+        (quantities.parse_growth, "7GiB/w", 2**30),
+        (quantities.parse_growth, "1GiB", 2**30),
+        (quantities.parse_share, 1, 1.0),
+        (quantities.parse_share, "5%", 0.05),
+        (quantities.parse_share, "0.5", 0.5),
+    ],
+)
+def test_quantities(parse: Callable[[str | float], float], text: str | float, value: float) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "said"),
+    [
+        *((quantities.parse_size, text, "size") for text in ("", "GiB", "-1GiB", "1,5GiB", "٣GiB", "1" * 40, -1)),
+        (quantities.parse_size, "10GX", 'unknown size unit "GX"; valid units: B, KiB, .*PB.* "G" is the'),
+        (quantities.parse_duration, "10m", '"min" is the nearest'),
+        (quantities.parse_duration, "30", "has no unit"),
+        (quantities.parse_duration, "soon", "is no duration"),
+        (quantities.parse_rate, "200MiB/min", "is no size"),
+        (quantities.parse_growth, "1GiB/s", "unknown growth unit"),
+        *((quantities.parse_share, text, "share") for text in ("", "101%", 1.01, -0.1, "half", float("nan"))),
+    ],
+)
+def test_what_is_no_quantity(parse: Callable[[str | float], float], text: str | float, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse(text)
+
+
+@given(st.text(max_size=12))
+def test_no_text_gives_anything_but_a_size_or_a_usage_error(text: str) -> None:
+    with suppress(UsageError):
+        assert quantities.parse_size(text) >= 0
+
+
+# Characters that a path may hold; surrogates stand for bytes that are no UTF-8, which TOML cannot hold.
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
+    lambda name: name not in (".", "..")
+)
+
+
+def draft(**changes: object) -> SiteDraft:
+    facts: dict[str, object] = {
+        "name": "one",
+        "source_kind": "gluster",
+        "source_mount": Path("/mnt/gl"),
+        "volume": "vol1",
+        "target_kind": "beegfs",
+        "target_mount": Path("/mnt/beegfs"),
+    }
+    return SiteDraft(**(facts | changes))  # type: ignore[arg-type]
+
+
+def test_what_is_written_is_read_back() -> None:
+    site = parse_site(
+        render_site(
+            draft(
+                state_dir=Path("/var/lib/migrator"),
+                target_path="archive",
+                trees=("home/*", "p/*"),
+            )
+        ),
+        FILE,
+    )
+    assert (site.site.name, site.site.state_dir) == ("one", Path("/var/lib/migrator"))
+    assert (site.source.kind, site.source.mount) == ("gluster", Path("/mnt/gl"))
+    assert site.source.volume == "vol1"
+    assert (site.target.kind, site.target.root) == ("beegfs", Path("/mnt/beegfs/archive"))
+    assert site.users.trees == ("home/*", "p/*")
+    assert (site.source.hosts, site.reap.users) == ((), ())
+
+
+@given(source=NAMES, target=NAMES)
+def test_any_path_is_read_back(source: str, target: str) -> None:
+    text = render_site(draft(source_mount=Path("/s", source), target_mount=Path("/t", target)))
+    site = parse_site(text, FILE)
+    assert (site.source.mount, site.target.mount) == (Path("/s", source), Path("/t", target))
+
+
+def test_a_path_that_toml_cannot_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match="not UTF-8"):
+        render_site(draft(source_mount=Path("/mnt/\udcff")))
+
+
+def test_what_stands_there_as_a_comment_is_valid_too() -> None:
+    """A reader takes the mark away from any line, and the file still loads."""
+    head, _, rest = render_site(draft()).partition("\n\n")
+    assert all(line.startswith("# ") for line in head.splitlines())
+    site = parse_site(rest.replace("# ", "", 1) if rest.startswith("# ") else rest.replace("\n# ", "\n"), FILE)
+    assert site.governor.max_load == 32
+    assert [host.name for host in site.source.hosts] == ["NAME"]
+
+
+def test_every_example_is_valid() -> None:
+    """The examples in the reference, each in its section."""
+    for section in SECTIONS:
+        body = render_reference().split(f"## {section.header}\n")[1].split("\n## ")[0]
+        for name, example in re.findall(r"^\| `(\w+)` .* Example: `(.*)`\. \|$", body, re.MULTILINE):
+            document = tomllib.loads(render_site(draft()))
+            table = document
+            for part in (*section.path, "NAME") if section.parent else section.path:
+                table = table.setdefault(part, {})
+            table[name] = tomllib.loads(f"x = {example}")["x"]
+            parse_site("\n".join(f"{part} = {_inline(value)}" for part, value in document.items()), FILE)
+
+
+def _inline(value: object) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    return "{" + ", ".join(f"{name} = {_inline(held)}" for name, held in value.items()) + "}"

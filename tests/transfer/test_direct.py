@@ -1,7 +1,9 @@
-"""Whole trees through the engine of our own, confined, as a pass does it: as rsync would have copied them."""
+"""The engine of our own, confined: whole trees as rsync would have copied them, bricks, bad input and failing file systems."""
 
 import asyncio
+import errno
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,19 +13,21 @@ import pytest
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB
 from migrator.fs.model import TargetCapabilities
+from migrator.gluster.model import BrickRules
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import OddFiles
 from migrator.plan.model import ListedPath
 from migrator.transfer.executors import LocalExecutor
-from migrator.transfer.model import Outcome, StreamCounters, Verdict
+from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
 from migrator.transfer.ports import ChunkWork
+from migrator.transfer.rules import copy_name, part_name
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
-from tests.support.native_builds import placing
+from tests.support.native_builds import SANITIZED, built, placing
 from tests.support.snapshots import names_of, snapshot
 from tests.support.streams import Streams, copy_tree, engine_of, make_trees
 from tests.support.xfs import XfsMount
-from tests.transfer.native_copy import direct_engine
+from tests.transfer.native_copy import direct_engine, listed, run_copy
 
 pytestmark = pytest.mark.needs_root
 
@@ -110,8 +114,8 @@ def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target
         replace(whole, range_offset_bytes=at, range_length_bytes=min(4 * MIB, seen.st_size - at))
         for at in range(0, seen.st_size, 4 * MIB)
     ]
-    for kind, listed in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.RANGED_FILES, [whole])):
-        outcome = asyncio.run(copied(xfs_source.root, xfs_target.root, kind, listed))
+    for kind, rows in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.RANGED_FILES, [whole])):
+        outcome = asyncio.run(copied(xfs_source.root, xfs_target.root, kind, rows))
         assert (outcome.verdict, outcome.suspects) == (Verdict.DONE, ())
     assert outcome.counters == StreamCounters(files=1), "the content came by ranges"
     assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
@@ -136,3 +140,230 @@ async def copied(source_root: bytes, target_root: bytes, kind: ChunkKind, listed
     finally:
         await executor.close()
     return reader.outcome(completed)
+
+
+@pytest.fixture
+def sides(scratch: Path) -> tuple[Path, Path, Streams]:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    return source, target, Streams(direct_engine(), scratch / "s", scratch / "t")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [b":", b"file\0", b":/etc/passwd\0", b":../file\0", b":a/../b\0", b":a//b\0", b":.\0", b":a/\0", b":\0", b"\0",
+     b"q1:file\0", b"s:file\0", b"s-1:file\0", b"s1,:file\0", b"o99999999999999999999,n1:file\0", b":no end",
+     b":" + b"n" * 256 + b"\0", b"r1:file\0", b"m:file\0"],
+)  # fmt: skip
+@pytest.mark.parametrize("flags", [(), SANITIZED])
+def test_a_malformed_list_is_refused_as_a_whole(scratch: Path, names: bytes, flags: tuple[str, ...]) -> None:
+    (scratch / "s").mkdir()
+    (scratch / "t").mkdir()
+    (scratch / "s" / "good").write_text("good")
+    done = run_copy(scratch / "s", scratch / "t", listed(b"good") + names, flags=flags)
+    assert done.returncode == 65
+    assert b"malformed" in done.stderr
+    assert not list((scratch / "t").iterdir())
+
+
+def test_odd_names_under_the_sanitizers(odd_tree: tuple[Path, object], xfs_target: XfsMount) -> None:
+    tree, _ = odd_tree
+    directories, others = names_of(os.fsencode(tree))
+    target = xfs_target.path / "t"
+    target.mkdir()
+    for kind, names in (("directories", directories), ("files", others), ("directory-times", directories)):
+        for _ in range(2):
+            done = run_copy(tree, target, listed(*names), kind=kind, flags=SANITIZED)
+            assert (done.returncode, done.stderr) == (0, b"")
+            assert b"F " not in done.stdout
+    assert {name: facts[:8] for name, facts in snapshot(os.fsencode(target)).items()} == {
+        name: facts[:8] for name, facts in snapshot(os.fsencode(tree)).items()
+    }
+
+
+def test_a_full_target_stops_everything_and_leaves_nothing_half(scratch: Path, tiny_xfs: XfsMount) -> None:
+    source, target = make_trees(scratch / "s", tiny_xfs.path, tree=TREE)
+    (source / "a").write_text("fits")
+    (source / "b").write_bytes(os.urandom(60 << 20))
+    (source / "c").write_text("fits")
+    ran = Streams(direct_engine(), scratch / "s", tiny_xfs.path).run(
+        [TREE + b"/" + name for name in (b"a", b"b", b"c")], tree=TREE
+    )
+    assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.TARGET_FULL)
+    assert "home/odd/b: write failed on the target" in ran.outcome.message
+    assert not ran.outcome.suspects
+    assert {path.name for path in target.iterdir()} == {"a"}
+
+
+def test_what_is_in_the_way(sides: tuple[Path, Path, Streams]) -> None:
+    source, target, streams = sides
+    for name in ("over-empty", "over-full", "over-link"):
+        (source / name).write_text("file")
+    (source / "link").symlink_to("x")
+    (target / "over-empty").mkdir()
+    (target / "over-full").mkdir()
+    (target / "over-full" / "kept").write_text("kept")
+    (target / "over-link").symlink_to("/etc/passwd")
+    (target / "link").write_text("a file")
+    (source / "directory").mkdir()
+    (target / "directory").write_text("a file")
+    ran = streams.run([TREE + b"/" + path.name.encode() for path in source.iterdir()], tree=TREE)
+    assert ran.outcome.verdict is Verdict.DONE
+    (bad,) = ran.outcome.suspects
+    assert (bad.path, bad.kind, bad.errno) == (TREE + b"/over-full", FileProblemKind.BAD, errno.ENOTEMPTY)
+    assert (target / "over-full" / "kept").read_text() == "kept"
+    assert (target / "over-empty").read_text() == (target / "over-link").read_text() == "file"
+    assert not (target / "over-link").is_symlink()
+    assert (target / "link").is_symlink()
+    assert (target / "directory").is_dir()
+    assert Path("/etc/passwd").read_text() != "file"
+
+
+def test_leftovers_are_replaced_and_never_written_to(sides: tuple[Path, Path, Streams]) -> None:
+    source, target, streams = sides
+    names = [b"file", b"n" * 255, b"\xff\n", b"gone"]
+    for name in names[:-1]:
+        Path(os.fsdecode(os.path.join(os.fsencode(source), name))).write_text("new")
+    precious = target / "precious"
+    precious.write_text("precious")
+    for name in names:
+        (target / os.fsdecode(copy_name(name))).hardlink_to(precious)
+    (target / os.fsdecode(part_name(b"gone"))).write_text("part")
+    streams.recopy = True
+    ran = streams.run([TREE + b"/" + name for name in names], tree=TREE)
+    assert [suspect.kind for suspect in ran.outcome.suspects] == [FileProblemKind.VANISHED]
+    assert precious.read_text() == "precious"
+    assert sorted(os.listdir(os.fsencode(target))) == sorted([*names[:-1], b"precious"])
+
+
+def test_without_root_it_does_what_it_may(scratch: Path) -> None:
+    source, target = make_trees(scratch / "s", scratch / "t", tree=TREE)
+    (source / "file").write_text("content")
+    (source / "closed").mkdir()
+    (source / "closed" / "inner").write_text("inner")
+    (source / "closed").chmod(0o555)
+    os.chown(target, 1234, 1234)
+    built()
+    streams = Streams(direct_engine(privileged=False), scratch / "s", scratch / "t", as_uid=1234)
+    for kind, names in (
+        (ChunkKind.DIRECTORIES, [b"closed"]),
+        (ChunkKind.FILES, [b"file", b"closed/inner"]),
+        (ChunkKind.DIRECTORY_TIMES, [b"closed"]),
+    ):
+        ran = streams.run([TREE + b"/" + name for name in names], tree=TREE, kind=kind)
+        assert (ran.outcome.verdict, ran.outcome.suspects) == (Verdict.DONE, ())
+    assert (target / "closed" / "inner").read_text() == "inner"
+    assert (target / "closed").stat().st_mode & 0o7777 == 0o555
+    assert (target / "file").stat().st_uid == 1234
+
+
+@pytest.mark.parametrize("gone", ["s", "t"])
+def test_a_tree_that_is_gone(scratch: Path, gone: str) -> None:
+    roots = [scratch / side for side in ("s", "t")]
+    make_trees(*roots, tree=TREE)
+    (scratch / gone / os.fsdecode(TREE)).rmdir()
+    ran = Streams(direct_engine(), roots[0], roots[1]).run([TREE + b"/file"], tree=TREE)
+    if gone == "s":
+        assert ran.outcome.verdict is Verdict.DONE
+        assert [suspect.kind for suspect in ran.outcome.suspects] == [FileProblemKind.VANISHED]
+    else:
+        assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
+
+
+MDATA = "trusted.glusterfs.mdata"
+LINKTO = "trusted.glusterfs.dht.linkto"
+MTIME_NS = 1_234_567_890_123_456_789
+BEFORE_1970_NS = -1_500_000_001
+BRICK = BrickRules(times_from_mdata=True, distributed=True)
+
+
+def mdata(mtime_ns: int) -> bytes:
+    """The attribute's value: version, flags, then ctime, mtime and atime."""
+    pair = divmod(mtime_ns, 1_000_000_000)
+    return struct.pack(">BQ6q", 1, 7, 1_700_000_000, 1, *pair, 1_700_000_000, 2)
+
+
+def on_brick(path: Path, *, mtime_ns: int | None = MTIME_NS, link_to: bool = False) -> None:
+    """Give a path what Gluster keeps on a brick."""
+    os.setxattr(path, "trusted.gfid", os.urandom(16), follow_symlinks=False)
+    if mtime_ns is not None:
+        os.setxattr(path, MDATA, mdata(mtime_ns), follow_symlinks=False)
+    if link_to:
+        os.setxattr(path, LINKTO, b"vol1-client-5\0")
+
+
+def suspects_of(found: tuple[FileProblem, ...]) -> dict[bytes, FileProblemKind]:
+    return {problem.path.rpartition(b"/")[2]: problem.kind for problem in found}
+
+
+@pytest.fixture
+def brick_sides(xfs_source: XfsMount, xfs_target: XfsMount) -> tuple[Path, Path, Streams]:
+    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
+    return source, target, Streams(direct_engine(), xfs_source.path, xfs_target.path, brick=BRICK)
+
+
+def full(*names: str) -> list[bytes]:
+    return [TREE + b"/" + name.encode() for name in names]
+
+
+@pytest.mark.parametrize(("distributed", "mode"), [(True, 0o755), (False, 0o3755)])
+def test_bits_that_the_mount_hides_stay_behind(
+    xfs_source: XfsMount, xfs_target: XfsMount, distributed: bool, mode: int
+) -> None:
+    source, target = make_trees(xfs_source.path, xfs_target.path, tree=TREE)
+    rules = BrickRules(times_from_mdata=True, distributed=distributed)
+    streams = Streams(direct_engine(), xfs_source.path, xfs_target.path, brick=rules)
+    for name in ("both", "one"):
+        (source / name).write_text("content")
+        on_brick(source / name)
+    (source / "both").chmod(0o3755)
+    (source / "one").chmod(0o2755)
+    for _ in range(2):
+        assert not streams.run(full("both", "one"), tree=TREE).outcome.suspects
+        assert [(target / name).stat().st_mode & 0o7777 for name in ("both", "one")] == [mode, 0o2755]
+
+
+@pytest.mark.guarantee("gluster-attributes")
+def test_times_are_the_volume_s_and_its_attributes_stay_behind(brick_sides: tuple[Path, Path, Streams]) -> None:
+    source, target, streams = brick_sides
+    (source / "file").write_text("content")
+    (source / "old").write_text("content")
+    (source / "without").write_text("content")
+    (source / "link").symlink_to("nowhere")
+    os.mkfifo(source / "fifo")
+    (source / "directory").mkdir()
+    for name in ("file", "link", "fifo", "directory"):
+        on_brick(source / name)
+    on_brick(source / "old", mtime_ns=BEFORE_1970_NS)
+    on_brick(source / "without", mtime_ns=None)
+    os.setxattr(source / "file", "user.mine", b"1")
+    names = ("file", "old", "without", "link", "fifo")
+    assert not streams.run(full("directory"), tree=TREE, kind=ChunkKind.DIRECTORIES).outcome.suspects
+    assert not streams.run(full(*names), tree=TREE).outcome.suspects
+    assert not streams.run(full("directory"), tree=TREE, kind=ChunkKind.DIRECTORY_TIMES).outcome.suspects
+    times = {name: (target / name).lstat().st_mtime_ns for name in (*names, "directory")}
+    expected = dict.fromkeys((*names, "directory"), MTIME_NS)
+    assert times == expected | {"old": BEFORE_1970_NS, "without": (source / "without").stat().st_mtime_ns}
+    assert os.listxattr(target / "file") == ["user.mine"]
+    for name in ("link", "fifo", "directory"):
+        assert not os.listxattr(target / name, follow_symlinks=False)
+
+
+def test_what_is_no_data_overwrites_nothing(brick_sides: tuple[Path, Path, Streams]) -> None:
+    source, target, streams = brick_sides
+    modes = {"link-to": 0o1000, "moving": 0o3644, "unclear": 0o644}
+    for name, mode in modes.items():
+        (source / name).write_text("half" if name == "moving" else "")
+        (source / name).chmod(mode)
+        on_brick(source / name, link_to=True)
+        (target / name).write_text("whole")
+    # A stale attribute on a file with content means nothing, nor does the mode alone.
+    for name, mode in {"stale": 0o644, "sticky": 0o1000}.items():
+        (source / name).write_text("content")
+        (source / name).chmod(mode)
+        on_brick(source / name, link_to=name == "stale")
+    ran = streams.run(full(*modes, "stale", "sticky"), tree=TREE)
+    assert ran.outcome.verdict is Verdict.DONE
+    assert suspects_of(ran.outcome.suspects) == {name.encode(): FileProblemKind.MOVED for name in modes}
+    assert {(target / name).read_text() for name in modes} == {"whole"}
+    assert (target / "stale").read_text() == (target / "sticky").read_text() == "content"
+    assert {path.name for path in target.iterdir()} == {*modes, "stale", "sticky"}

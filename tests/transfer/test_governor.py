@@ -90,24 +90,6 @@ def test_a_knee_that_moves_is_found_again() -> None:
     assert machine.streams >= 11
 
 
-def test_streams_go_while_probes_pass_the_limit_and_come_back_when_they_do_not() -> None:
-    machine = Machine(curve=knee_at(100), now=settings(16, max_latency_s=0.05)).minutes(5)
-    assert machine.streams == 16
-    machine.latency_s = lambda _: 0.2
-    machine.minutes(4)
-    assert machine.streams == 11
-    assert machine.decision.bound is Bound.LATENCY
-    assert "small operations on the target take long: the newest probe took 200 ms, the limit is 50 ms" in (
-        machine.decision.reason
-    )
-    machine.minutes(60)
-    assert machine.streams == 1
-    machine.latency_s = lambda _: 0.001
-    machine.minutes(90)
-    assert machine.streams == 16
-    assert machine.decision.bound is not Bound.LATENCY
-
-
 def test_the_load_of_a_host_counts_there_alone() -> None:
     hosts = {"gl1": 4, "gl2": 4, "watcher": 0}
     now = rules.settings_now(hosts, Limits(max_load=8.0), NO_CONTROLS, Opening(open=True))

@@ -1,5 +1,6 @@
 """The real program over real file systems that fail: kills, signals, full, read-only, frozen, cut off from power."""
 
+import os
 import random
 import signal
 import subprocess
@@ -122,3 +123,45 @@ def came_so_far(site: RealSite, process: "subprocess.Popen[str]", attempts: int)
 
 def has_no_streams(site: RealSite) -> bool:
     return not site.streams()
+
+
+@pytest.fixture
+def unplanned(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[RealSite]:
+    made = RealSite(scratch / "unplanned", xfs_source, xfs_target)
+    try:
+        yield made
+    finally:
+        made.kill_streams()
+
+
+def test_a_stream_that_is_killed_alone_leaves_no_file_behind(unplanned: RealSite) -> None:
+    tree, there = unplanned.source.path / "home" / "alice", unplanned.target.path / "home" / "alice"
+    tree.mkdir(parents=True)
+    (tree / "big").write_bytes(os.urandom(20_000_000))
+    unplanned.prepare()
+    with unplanned.started("--bwlimit", "4MiB") as process:
+        wait_for(lambda: list(there.glob(".big.*")) or process.poll() is not None, "a temporary file")
+        unplanned.kill_streams()
+        _, said = process.communicate(timeout=600)
+        assert process.returncode == 0, said
+    assert os.listdir(there) == ["big"]
+
+
+@pytest.mark.guarantee("source-read-only")
+def test_scans_passes_and_verifications_write_nothing_to_the_source(unplanned: RealSite) -> None:
+    tree = unplanned.source.path / "home" / "alice"
+    fill_tree(tree, files=20, size_bytes=100)
+    unplanned.write()
+    assert unplanned.migrator("init").returncode == 0
+    unplanned.source.remount("ro")
+    for words in (["scan"], ["plan", "--activate"]):
+        assert unplanned.migrator(*words).returncode == 0
+    assert unplanned.run().returncode == 0
+    unplanned.source.remount("rw")
+    (tree / "later").write_text("later")
+    (tree / "d0" / "f0007").rename(tree / "renamed")
+    unplanned.source.remount("ro")
+    done = unplanned.run("--deltas", "1")
+    assert done.returncode == 0, done.stderr
+    assert unplanned.migrator("verify", "--user-batch", "1").returncode == 0
+    assert unplanned.differences() == ""

@@ -135,15 +135,6 @@ class Governed:
         self.world.ledger.controls.tune(limits, by="anna", at_s=0.0)
 
     @property
-    def paused(self) -> tuple[tuple[float, Callable[[], object]], ...]:
-        """A pause by another process, from second 50 to second 400."""
-        controls = self.world.ledger.controls
-        return (
-            (50.0, lambda: controls.hold(by="anna", reason="exams", at_s=0.0)),
-            (400.0, lambda: controls.resume(by="anna", at_s=0.0)),
-        )
-
-    @property
     def records(self) -> list[GovernorRecord]:
         run = self.world.ledger.runs.latest("run")
         assert run is not None
@@ -190,19 +181,6 @@ async def test_at_the_end_of_a_window_what_is_at_work_ends_and_the_rest_waits_fo
     assert len(tonight) == 4
     assert max(one.ended_s or 0.0 for one in governed.streams.work[:4]) > BEGIN_S + 2 * MINUTE_S
     assert min(begun[4:]) >= 5 * MINUTE_S
-
-
-@in_loop
-async def test_a_pause_of_another_process_holds_a_run_until_it_is_resumed(governed: Governed) -> None:
-    await governed.run(*governed.paused)
-    assert governed.world.is_copied()
-    begun = [one.began_s - BEGIN_S for one in governed.streams.work]
-    assert not [after_s for after_s in begun if 53.0 < after_s < 400.0]
-    assert min(after_s for after_s in begun if after_s > 53.0) < 403.0
-    assert governed.said == [
-        "no chunk is begun until it is resumed: paused by anna: exams",
-        "chunks are begun again: up to 2 streams",
-    ]
 
 
 @in_loop

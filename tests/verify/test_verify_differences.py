@@ -1,26 +1,38 @@
-"""Each kind of difference, injected into a faithful copy, is found: it alone, at its path."""
+"""Each kind of difference in a faithful copy is found alone, at its path; odd trees verify; the command line."""
 
 import errno
+import json
 import os
 import shutil
 import socket
+import subprocess
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
+from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, EntryType
 from migrator.core.errors import ExitCode
+from migrator.core.paths import show
 from migrator.core.states import BatchState
-from migrator.core.units import MIB
+from migrator.core.units import MIB, NS_PER_S
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest
+from migrator.fs.reading import ReadingFileSystem
+from migrator.fs.writing import MountedTarget
+from migrator.lab.model import OddFiles
+from migrator.lab.odd import odd_files
 from migrator.plan.model import SurpriseKind
-from migrator.verify.model import DifferenceKind
+from migrator.verify.model import CTIME_MARGIN_NS, DifferenceKind
 from migrator.verify.stage import exit_code
-from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world
+from tests.conftest import MakeXfs
+from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
+from tests.support.cli_site import Site
+from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
 
 pytestmark = pytest.mark.needs_root
 
@@ -304,3 +316,112 @@ def test_only_the_sampled_share_is_read_and_the_manifest_says_which(
     assert 20 < record.digested_files < 110
     again = world.verify(share=0.3)
     assert sorted(row["path"] for row in world.manifest_rows(again) if row["digest"] is not None) == digested
+
+
+def verified(site: Site, *arguments: str) -> list[dict[str, Any]]:
+    done = site.call("verify", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_trees_of_a_user_are_verified_and_what_was_read_is_not_read_again(planned: Site) -> None:
+    planned.works("run", "--user-batch", "1", "--deltas", "0")
+    user = json.loads(planned.call("status", "--json").stdout)["batches"][0]["users"][0]
+    time.sleep(CTIME_MARGIN_NS / NS_PER_S + 0.5)
+    (whole,) = verified(planned, "--user-batch", "1")
+    (again,) = verified(planned, "--user", user, "--carry")
+    assert again["digested_files"] == 0
+    assert again["carried_files"] == whole["digested_files"] > 0
+    assert (again["proven_bytes"], again["percent_content"]) == (whole["digested_bytes"], 100.0)
+    # The only tree of its batch is all of it.
+    assert (again["batch"], again["trees"]) == (1, [])
+    text = planned.call("verify", "--user", user, "--carry").stdout
+    assert "content read before, and nothing changed since" in text
+    assert json.loads(planned.call("status", "--json").stdout)["batches"][0]["state"] == "verified"
+
+
+def test_mistakes_are_told(planned: Site) -> None:
+    planned.fails(2, "verify", "--user", "nobody-at-all", says=("no tree of nobody-at-all", "migrator status"))
+    planned.fails(2, "verify", "--carry", says=("which batches?",))
+
+
+def make_odd(world: World) -> OddFiles:
+    neighbour = world.source_path / os.fsdecode(OTHER_TREE)
+    world.tree.mkdir(parents=True)
+    neighbour.mkdir()
+    return odd_files(os.fsencode(world.tree), neighbour=os.fsencode(neighbour), source_mount=world.source_root)
+
+
+def test_copied_by_descriptor_to_xfs(make_xfs: MakeXfs, scratch: Path) -> None:
+    source, target = make_xfs(), make_xfs()
+    with verify_world(scratch, source.path, target.path) as world:
+        made = make_odd(world)
+        assert not made.skipped
+        world.set_trees((TREE, OTHER_TREE))
+        world.copy_trees(TREE, OTHER_TREE)
+        record = world.verify()
+        examples = world.manifests.examples(record.manifest or "")
+        assert examples.differences == ()
+        assert record.expected == {}
+        assert record.whole
+        assert record.reasons == ()
+        assert exit_code(record) is ExitCode.DONE
+        assert world.batch_state() is BatchState.VERIFIED
+        rows = world.manifest_rows(record)
+        assert len(rows) == record.paths > 100
+        files = [row for row in rows if row["type"] == "file"]
+        assert record.digested_files == len(files)
+        assert all(row["digest"] is not None and row["algorithm"] == "xxh3_128" for row in files)
+
+
+@pytest.mark.guarantee("target-losses")
+def test_copied_by_rsync_to_a_file_system_like_beegfs(make_xfs: MakeXfs, scratch: Path) -> None:
+    if reason := missing_for_fuse():
+        pytest.skip(f"needs FUSE: {reason}")
+    source = make_xfs()
+    with beegfs_like(scratch) as target, verify_world(scratch, source.path, target) as world:
+        site = world.ledger.site.read()
+        assert site is not None
+        assert site.capabilities == BEEGFS_CAPABILITIES
+        made = make_odd(world)
+        assert not made.skipped
+        os.setxattr(world.tree / "odd", b"user.big", b"b" * 4001)
+        copy_by_rsync(world)
+        record = world.verify()
+        examples = world.manifests.examples(record.manifest or "")
+        assert [(show(difference.path)[:200], difference.kind) for difference in examples.differences] == []
+        assert record.whole, record.reasons
+        assert exit_code(record) is ExitCode.DONE
+        assert world.batch_state() is BatchState.VERIFIED
+        assert set(record.expected) == {
+            SurpriseKind.LOSS_TIME,
+            SurpriseKind.LOSS_DEVICE,
+            SurpriseKind.LOSS_SYMLINK_MODE,
+            SurpriseKind.LOSS_XATTR_NAMESPACE,
+            SurpriseKind.LOSS_XATTR_SIZE,
+            SurpriseKind.HARD_LINKS_BROKEN,
+        }
+        assert record.expected[SurpriseKind.LOSS_DEVICE] == 2
+        too_big = [loss for loss in examples.losses if loss.kind is SurpriseKind.LOSS_XATTR_SIZE]
+        assert [(loss.path, loss.detail) for loss in too_big] == [(TREE + b"/odd", "user.big of 4001 bytes")]
+        assert len(world.manifest_rows(record)) == record.paths
+
+
+def copy_by_rsync(world: World) -> None:
+    """What a run does for such a target; paths beyond what rsync can take go by descriptor, times come last."""
+    world.target.make_parents(TREE, ())
+    options = ["-aHAXS", "--numeric-ids", "--filter=-x! user.*", "--filter=-x user.big", "--modify-window=1"]
+    subprocess.run(["rsync", *options, f"{world.tree}/.", f"{world.copy}/."], check=False, capture_output=True)
+    target = MountedTarget(world.target_root, BEEGFS_CAPABILITIES)
+    source = ReadingFileSystem(world.source_root)
+    entries = list(walk_tree(source, TREE))
+    for entry in entries:
+        if target.look(entry.path) is None:
+            target.copy_from(world.source_root, entry)
+    for entry in reversed(entries):
+        if entry.type is EntryType.DIRECTORY:
+            target.copy_from(world.source_root, entry)
+    target.make_parents(TREE, ())
+    source.close()
+    target.close()

@@ -1,4 +1,4 @@
-"""What earlier catalogs saw, the guards, the states of batches, and a source that is not what it was."""
+"""What earlier catalogs saw, the guards, the states of batches, a source that changed, and some trees of a batch alone."""
 
 import asyncio
 import os
@@ -218,12 +218,6 @@ def test_a_batch_that_has_not_been_run_is_refused(world: World) -> None:
         world.verify(2)
 
 
-def test_a_batch_that_does_not_exist_is_a_usage_error(world: World) -> None:
-    with pytest.raises(UsageError, match="no batch 9") as raised:
-        world.verify(9)
-    assert "1 to 1" in raised.value.hint
-
-
 def test_a_plan_of_another_site_is_refused(world: World) -> None:
     world.plan = replace(world.plan, site_id="other")
     with pytest.raises(Refused, match="another site"):
@@ -309,3 +303,52 @@ def test_a_scan_that_was_stopped_and_took_its_catalog_away_is_no_catalog_that_is
     record = world.verify()
     assert not record.whole
     assert any("of everything" in reason for reason in record.reasons)
+
+
+@pytest.fixture
+def two_trees(scratch: Path) -> Iterator[World]:
+    """A batch of two trees, which share one hard-linked file."""
+    with verify_world(scratch) as made:
+        for tree in (TREE, OTHER_TREE):
+            (made.source_path / os.fsdecode(tree) / "sub").mkdir(parents=True)
+            (made.source_path / os.fsdecode(tree) / "sub" / "file").write_bytes(tree)
+        os.link(made.tree / "sub" / "file", made.source_path / os.fsdecode(OTHER_TREE) / "linked")
+        made.set_trees((OTHER_TREE, TREE))
+        made.copy_trees(OTHER_TREE, TREE)
+        yield made
+
+
+def verify_trees(two_trees: World, *trees: bytes) -> VerificationRecord:
+    return two_trees.verify(trees=trees)
+
+
+def test_only_the_chosen_trees_are_compared(two_trees: World) -> None:
+    (two_trees.target_path / os.fsdecode(OTHER_TREE) / "sub" / "file").unlink()
+    record = verify_trees(two_trees, TREE)
+    assert (record.trees, record.paths, dict(record.differences), record.whole) == ((TREE,), 3, {}, True)
+    assert {row["path"] for row in two_trees.manifest_rows(record)} == {TREE, TREE + b"/sub", TREE + b"/sub/file"}
+    assert exit_code(record) is ExitCode.DONE
+    last = two_trees.progress.snapshots[-1]
+    assert getattr(last, "paths", None) == 3
+    other = verify_trees(two_trees, OTHER_TREE)
+    assert other.differences[DifferenceKind.MISSING.value] == 1
+    records = two_trees.ledger.verifications
+    assert list(records.of_tree(two_trees.plan.name, 1, TREE)) == [record]
+    assert list(records.of_tree(two_trees.plan.name, 1, OTHER_TREE)) == [other]
+    assert records.latest(two_trees.plan.name, 1) is None
+
+
+def test_a_difference_in_one_tree_takes_verified_away_from_the_batch(two_trees: World) -> None:
+    two_trees.verify()
+    assert dict(verify_trees(two_trees, TREE).differences) == {}
+    assert two_trees.batch_state() is BatchState.VERIFIED
+    (two_trees.copy / "sub" / "file").write_bytes(b"elsewhere")
+    assert exit_code(verify_trees(two_trees, OTHER_TREE)) is ExitCode.ATTENTION
+    assert two_trees.batch_state() is BatchState.SEEDED
+
+
+@pytest.mark.parametrize("tree", [b"home/carol", b"home/alice/sub", b"home/alice/", b""])
+def test_a_tree_that_the_batch_does_not_have_is_a_usage_error(two_trees: World, tree: bytes) -> None:
+    with pytest.raises(UsageError, match="has no user tree"):
+        verify_trees(two_trees, TREE, tree)
+    assert list(two_trees.ledger.verifications.all()) == []

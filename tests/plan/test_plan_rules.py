@@ -1,18 +1,23 @@
-"""What users add in a day, by how full the source was."""
+"""How the source grows, which user trees are left alone, and what surprises a plan names."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.catalog.model import CatalogRecord
-from migrator.core.entry import UserTree
+from migrator.core.entry import ACL_ACCESS, Entry, EntryType, UserTree
 from migrator.core.units import DAY_S, GIB, HOUR_S, TIB
-from migrator.cutover.model import CutoverRecord, CutoverState
+from migrator.cutover.model import ENDED_STATES, SETTLED_STATES, UNDER_WAY_STATES, CutoverRecord, CutoverState
 from migrator.fs.model import CapacitySample, Side
+from migrator.plan import rules as plan_rules
+from migrator.plan import rules_surprises as plan_rules_surprises
+from migrator.plan.model import SurpriseKind
+from migrator.plan.rules import LinkSpan, SpanMember
 from migrator.plan.rules_forecast import Growth, Look, choose_growth, measure, moved_since, purge_times
-from tests.support.catalogs import whole_catalog
+from tests.support.catalogs import directory, whole_catalog
 
 DAY = float(DAY_S)
 ALICE, BOB = b"home/alice", b"home/bob"
@@ -46,17 +51,6 @@ def cutover(tree: bytes, state: CutoverState, **days: float) -> CutoverRecord:
 
 def growing(days: int, *, by: int = GIB) -> list[CapacitySample]:
     return [sample(day, 10 * TIB + day * by) for day in range(days + 1)]
-
-
-def test_a_week_of_looks_tells() -> None:
-    found = choose_growth(growing(8), [], [], {ALICE: 10 * TIB}, configured_bytes_per_day=5)
-    # Of what was there then: a little more is there now.
-    assert found.bytes_per_day == pytest.approx(GIB, rel=1e-3)
-    assert found.basis == "measured here by looks at the source over 8 days"
-    # Three quarters of what lay on the source are users'.
-    assert choose_growth(
-        growing(8), [], [], {ALICE: 30 * TIB}, configured_bytes_per_day=5
-    ).bytes_per_day == pytest.approx(3 * GIB, rel=1e-3)
 
 
 def test_less_than_a_week_and_the_target_tell_nothing_and_users_who_take_away_add_nothing() -> None:
@@ -131,3 +125,115 @@ def test_steady_growth_is_found_again(size: int, days: int, share: float) -> Non
     assert found.days == pytest.approx(days)
     mean = size * TIB * (1 + share * (days - 1) / 2)
     assert found.share_per_day == pytest.approx(share * size * TIB / mean, abs=1e-9)
+
+
+ANN_TREE, BOB_TREE = UserTree(path=b"home/ann", user="ann"), UserTree(path=b"home/bob\xff", user="bob")
+
+
+def record(state: CutoverState, tree: UserTree = ANN_TREE) -> CutoverRecord:
+    return CutoverRecord(
+        id=1, plan="p", batch=1, tree=tree, attempt=1, state=state, times={state: 1.0}, predicted_freeze_s=None
+    )
+
+
+@pytest.mark.parametrize("state", list(CutoverState))
+def test_a_tree_is_copied_before_its_cutover_begins_and_after_it_has_ended_on_the_source(state: CutoverState) -> None:
+    newest = {ANN_TREE.path: record(state)}
+    copied = state is CutoverState.PLANNED or state in ENDED_STATES
+    assert plan_rules.movable_trees((ANN_TREE, BOB_TREE), newest) == (
+        ((ANN_TREE, BOB_TREE), ()) if copied else ((BOB_TREE,), (ANN_TREE,))
+    )
+    assert plan_rules.moved_trees(newest) == (frozenset() if copied else {ANN_TREE.path})
+    assert copied == (state not in SETTLED_STATES | UNDER_WAY_STATES)
+    # It is planned unless its user works on the target for good.
+    assert plan_rules.settled_trees(newest) == ({ANN_TREE.path} if state in SETTLED_STATES else frozenset())
+
+
+def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees() -> None:
+    def span(*trees: bytes | None) -> plan_rules.LinkSpan:
+        members = tuple(plan_rules.SpanMember(tree=tree, names=1, examples=()) for tree in trees)
+        return plan_rules.LinkSpan(members=members, groups=1, size_bytes=5)
+
+    spans = [span(ANN_TREE.path, BOB_TREE.path), span(ANN_TREE.path, None), span(BOB_TREE.path, None)]
+    assert list(plan_rules.without_trees(spans, {ANN_TREE.path})) == [
+        span(None, BOB_TREE.path),
+        span(BOB_TREE.path, None),
+    ]
+    assert list(plan_rules.without_trees(spans, ())) == spans
+
+
+def top(uid: int, mode: int, **changes: Any) -> Entry:
+    return replace(directory(ANN_TREE.path), uid=uid, mode=mode, **changes)
+
+
+FROZEN, OPEN, CLOSED = top(0, 0o2500), top(1001, 0o2770), top(0, 0o700)
+
+
+def test_a_tree_that_is_frozen_on_the_source_and_open_on_the_target_was_moved_whatever_the_ledger_says() -> None:
+    for target in (OPEN, top(0, 0o755), top(0, 0o700, xattrs={ACL_ACCESS: b"named"})):
+        assert "works on the target" in (plan_rules.moved_unknown(ANN_TREE, FROZEN, target) or "")
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (OPEN, CLOSED),
+        (OPEN, OPEN),
+        (OPEN, None),
+        (FROZEN, CLOSED),
+        (FROZEN, None),
+        (None, OPEN),
+        (CLOSED, OPEN),
+        (top(0, 0o755), OPEN),
+        (FROZEN, top(1001, 0o644, type=EntryType.FILE)),
+    ],
+)
+def test_no_other_tree_was(source: Entry | None, target: Entry | None) -> None:
+    assert plan_rules.moved_unknown(ANN_TREE, source, target) is None
+
+
+TREES = frozenset({b"home/alice", b"home/bob", b"scratch"})
+ANY_TREE = b"home/alice"
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"beside", None),
+        (b"", None),
+        (b"./c//d/", None),
+        (b"\xff/\n", None),
+        (b"../alice/x", None),
+        (b"../alicex", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"../..", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"../bob/x", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"..", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"../../../etc", SurpriseKind.SYMLINK_CROSSES_TREE),
+        (b"/usr/lib", None),
+        (b"/mnt/glusterx", None),
+        (b"/mnt/gluster", SurpriseKind.SYMLINK_INTO_SOURCE),
+        (b"/mnt/gluster/home/alice/x", SurpriseKind.SYMLINK_INTO_SOURCE),
+        (b"//mnt/./gluster/x", SurpriseKind.SYMLINK_INTO_SOURCE),
+        (b"/mnt/gluster/../other", None),
+    ],
+)
+def test_symlinks_are_judged_by_where_they_lead(target: bytes, expected: SurpriseKind | None) -> None:
+    row = plan_rules_surprises.SymlinkRow(path=b"home/alice/link", tree=ANY_TREE, target=target)
+    assert plan_rules_surprises.judge_symlink(row, TREES, b"/mnt/gluster/") is expected
+
+
+def span(*trees: bytes | None) -> LinkSpan:
+    members = tuple(SpanMember(tree=tree, names=3, examples=((tree or b"x") + b"/n",)) for tree in trees)
+    return LinkSpan(members=members, groups=2, size_bytes=50)
+
+
+@pytest.mark.parametrize(
+    ("trees", "batches"), [((ANY_TREE, b"home/bob"), {ANY_TREE: 1, b"home/bob": 2}), ((ANY_TREE, None), {ANY_TREE: 1})]
+)
+def test_groups_that_cannot_stay_whole_are_listed_as_broken(
+    trees: tuple[bytes | None, ...], batches: dict[bytes, int]
+) -> None:
+    found = plan_rules_surprises.link_surprises([span(*trees)], batches)
+    assert [one.kind for one in found] == [SurpriseKind.HARD_LINKS_BROKEN] * 2
+    assert [one.tree for one in found] == list(trees)
+    assert all("a copy of its own" in one.detail for one in found)

@@ -1,5 +1,8 @@
-"""Windows over simulated clocks: edges, nights, the hours that clocks skip and repeat, and clocks that are set."""
+"""Windows over simulated clocks, units, statistics of repeated runs, and calls beside the event loop."""
 
+import asyncio
+import random
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -8,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.core.units import MINUTE_S
+from migrator.core.statistics import factor_between, series
+from migrator.core.tasks import DaemonThreads, SharedCall
+from migrator.core.units import DAY_S, HOUR_S, MINUTE_S, YEAR_S, by_numbers, format_age, format_factor
 from migrator.core.windows import Opening, Window, opening, opens_at, standings
+from tests.support.run_world import in_loop
 
 WORKDAYS = (0, 1, 2, 3, 4)
 NIGHTS = Window(days=WORKDAYS, start_minute=19 * 60, end_minute=7 * 60)
@@ -58,23 +64,6 @@ def test_of_several_that_hold_the_smallest_limits_count() -> None:
     noon = Window(days=tuple(range(7)), start_minute=720, end_minute=780, jobs=2)
     assert opening((day, noon), at("2026-11-20 12:30"), BERLIN) == Opening(open=True, jobs=2, bwlimit_bytes_per_s=100)
     assert opening((day, noon), at("2026-11-20 13:00"), BERLIN) == Opening(open=True, jobs=8, bwlimit_bytes_per_s=100)
-
-
-@pytest.mark.parametrize(
-    ("now", "then"),
-    [
-        ("2026-11-20 12:00:30", "2026-11-20 19:00"),
-        ("2026-11-23 07:00:00", "2026-11-23 19:00"),
-        ("2026-11-23 18:59:59.999", "2026-11-23 19:00"),
-    ],
-)
-def test_when_it_opens(now: str, then: str) -> None:
-    assert opens_at((NIGHTS, WEEKEND), at(now), BERLIN) == at(then)
-
-
-def test_a_window_of_one_day_is_a_week_away() -> None:
-    mondays = (Window(days=(0,), start_minute=600, end_minute=660),)
-    assert opens_at(mondays, at("2026-11-23 11:00"), BERLIN) == at("2026-11-30 10:00")
 
 
 def test_a_window_within_the_hour_that_the_clock_skips_is_not_there_on_that_day() -> None:
@@ -148,3 +137,136 @@ def test_the_first_that_begins_is_when_it_opens(windows: list[Window], at_s: flo
     if not any(one.holds for one in found):
         begins = min(one.changes_at_s for one in found if one.changes_at_s is not None)
         assert begins == opens_at(windows, at_s, local_time)
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (by_numbers([3], "batch", "batches"), "batch 3"),
+        (by_numbers([1, 2, 10], "batch", "batches"), "batches 1, 2, 10"),
+        (by_numbers([], "batch", "batches"), "batches "),
+        (by_numbers([1, 2], "drain"), "drains 1, 2"),
+        (format_factor(0.854), "0.85"),
+        (format_factor(2.237), "2.24"),
+        (format_factor(17.43), "17.4"),
+        (format_factor(174.22), "174"),
+        (format_factor(1391.12), "1,391"),
+        (format_age(5.0), "5.0 s"),
+        (format_age(3 * HOUR_S), "3 h"),
+        (format_age(34.4 * DAY_S), "34 d"),
+        (format_age(729 * DAY_S), "729 d"),
+        (format_age(3.72 * YEAR_S), "3.7 y"),
+    ],
+)
+def test_a_figure_in_words(shown: str, words: str) -> None:
+    assert shown == words
+
+
+def test_a_series_is_summed_up() -> None:
+    found = series([4.0, 1.0, 3.0, 2.0, 10.0])
+    assert (found.median, found.least, found.most, found.count) == (3.0, 1.0, 10.0, 5)
+    assert found.values == (4.0, 1.0, 3.0, 2.0, 10.0)
+    with pytest.raises(ValueError, match="nothing"):
+        series([])
+
+
+def test_series_of_different_times_differ_where_their_ranges_lie_apart() -> None:
+    found = factor_between([1.0, 1.1, 0.9, 1.0], [3.0, 3.2, 2.9])
+    assert found is not None
+    assert (found.low, found.factor, found.high) == pytest.approx((2.9 / 1.1, 3.0, 3.2 / 0.9))
+    assert found.beyond_noise
+    assert found.count == 3
+    assert factor_between([1.0], []) is None
+    assert factor_between([1.0, 0.0], [1.0]) is None
+    mixed = factor_between([1.0, 3.0, 2.0], [1.1, 2.9, 2.2])
+    assert mixed is not None
+    assert mixed.beyond_noise is False
+    few = factor_between([1.0, 1.0], [9.0, 9.0, 9.0])
+    assert few is not None
+    assert few.beyond_noise is None
+
+
+@pytest.mark.parametrize("runs", [5, 8, 12, 40])
+def test_of_file_systems_that_are_alike_at_most_one_in_ten_is_told_to_differ(runs: int) -> None:
+    source = random.Random(runs)
+    rounds, told = 1000, 0
+    for _ in range(rounds):
+        burden = [source.lognormvariate(0, 1) for _ in range(runs)]
+        one, two = ([each * source.lognormvariate(0, 0.2) for each in burden] for _ in range(2))
+        found = factor_between(one, two)
+        told += bool(found and found.beyond_noise)
+    assert told / rounds < 0.12
+
+
+@in_loop
+async def test_results_and_errors_come_back() -> None:
+    call = DaemonThreads()
+    assert await call(lambda: 7, timeout_s=60) == 7
+    with pytest.raises(OSError, match="broken"):
+        await call(_broken, timeout_s=60)
+
+
+@in_loop
+async def test_a_call_that_hangs_is_given_up() -> None:
+    forever = threading.Event()
+    with pytest.raises(TimeoutError):
+        await DaemonThreads()(forever.wait, timeout_s=0.01)
+    forever.set()
+
+
+@in_loop
+async def test_who_asks_gets_a_call_that_began_afterwards() -> None:
+    began: list[int] = []
+    gates = [asyncio.Event() for _ in range(3)]
+
+    beginning = asyncio.Event()
+
+    async def call() -> int:
+        number = len(began)
+        began.append(number)
+        beginning.set()
+        await gates[number].wait()
+        return number
+
+    shared = SharedCall(call)
+    first = asyncio.create_task(shared.begun_after_now())
+    await beginning.wait()
+    later = [asyncio.create_task(shared.begun_after_now()) for _ in range(5)]
+    await asyncio.sleep(0)
+    gates[0].set()
+    assert await first == 0
+    gates[1].set()
+    assert await asyncio.gather(*later) == [1] * 5
+    assert began == [0, 1]
+
+
+@in_loop
+async def test_an_error_reaches_all_who_share_the_call() -> None:
+    async def call() -> None:
+        await asyncio.sleep(0)
+        raise OSError(5, "injected")
+
+    shared = SharedCall(call)
+    answers = await asyncio.gather(*(shared.begun_after_now() for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [OSError] * 3
+
+
+@in_loop
+async def test_who_is_cancelled_does_not_cancel_the_others() -> None:
+    gate = asyncio.Event()
+
+    async def call() -> str:
+        await gate.wait()
+        return "done"
+
+    shared = SharedCall(call)
+    one, other = (asyncio.create_task(shared.begun_after_now()) for _ in range(2))
+    await asyncio.sleep(0)
+    one.cancel()
+    gate.set()
+    assert await other == "done"
+    assert one.cancelled()
+
+
+def _broken() -> None:
+    raise OSError(5, "broken")
