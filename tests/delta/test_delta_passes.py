@@ -159,8 +159,8 @@ def test_what_may_only_look_deleted_is_refused_and_the_target_stays_as_it_is(
 
 @pytest.fixture
 def damaged(scratch: Path, make_xfs: MakeXfs) -> Iterator[RealSite]:
-    """A damaged whose one user has been copied by a seed pass."""
-    made = RealSite(scratch / "damaged", make_xfs(), make_xfs())
+    """A site whose one user has been copied by a seed pass."""
+    made = RealSite(scratch / "site", make_xfs(), make_xfs())
     home = made.source.path / "home" / "ann"
     home.mkdir(parents=True)
     for name in ("damaged", "gone", "kept"):

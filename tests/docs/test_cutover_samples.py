@@ -5,14 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.docs.test_hook_samples import HOOKS, document
-from tests.support.slurm import Slurm, missing_for_slurm, running_slurm
+from tests.support.slurm import Slurm
 
 TELL = ("post-announce.d/50-tell-user", "pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
 LOCK, UNLOCK, UNFREEZE = (f"{stage}.d/10-lock-account" for stage in ("pre-freeze", "post-thaw", "post-freeze"))
@@ -158,14 +157,6 @@ def test_what_is_no_account_is_not_locked(accounts: Accounts) -> None:
         assert (done.returncode, bool(done.stderr)) == (1, True)
     assert (accounts.etc / "shadow").read_bytes() == before
     assert not (accounts.site / "locked").exists()
-
-
-@pytest.fixture(scope="module")
-def slurm() -> Iterator[Slurm]:
-    if reason := missing_for_slurm():
-        pytest.skip(f"needs a Slurm cluster: {reason}")
-    with running_slurm() as made:
-        yield made
 
 
 def call_with_slurm(slurm: Slurm, hook: str, site: Path, state: str = "") -> "subprocess.CompletedProcess[str]":

@@ -24,22 +24,30 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
+def exchange(one: Path, other: Path) -> None:
+    """Swap two names atomically."""
+    if _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
 class Swaps:
-    """Exchanges two names, atomically, again and again, until the block ends."""
+    """Exchanges two names again and again, until the block ends."""
 
     def __init__(self, first: Path, second: Path) -> None:
-        self._names = (os.fsencode(first), os.fsencode(second))
+        self._names = (first, second)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._swap)
         self.count = 0
-        self.failure = 0
+        self.failure: OSError | None = None
 
     def _swap(self) -> None:
-        while not self._ended.is_set():
-            if _libc.renameat2(_AT_FDCWD, self._names[0], _AT_FDCWD, self._names[1], _RENAME_EXCHANGE) != 0:
-                self.failure = ctypes.get_errno()
-                return
-            self.count += 1
+        try:
+            while not self._ended.is_set():
+                exchange(*self._names)
+                self.count += 1
+        except OSError as error:
+            self.failure = error
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -48,7 +56,7 @@ class Swaps:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        assert self.failure == 0
+        assert self.failure is None
 
 
 @contextmanager

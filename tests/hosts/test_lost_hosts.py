@@ -25,6 +25,7 @@ from migrator.hosts.remote import RemoteHost
 from migrator.hosts.ssh import Ssh
 from migrator.transfer.executors import Executor
 from tests.hosts.local_pipe import LocalPipe
+from tests.hosts.test_hosts import wrapper
 from tests.support.native_builds import placing
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.waiting import DEADLINE_S, until
@@ -126,13 +127,6 @@ def refusal(transport: Transport) -> HostLost:
     assert caught.value.hint
     assert not caught.value.in_doubt
     return caught.value
-
-
-def wrapper(directory: Path, text: str) -> str:
-    path = directory / "python-here"
-    path.write_text("#!/bin/sh\n" + text)
-    path.chmod(0o755)
-    return str(path)
 
 
 def key_refused(sshd: Sshd) -> tuple[Transport, str]:

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import stat
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from migrator.catalog.model import ScanProblem, ScanTimes
 from migrator.core.errors import Interrupted, Refused, UsageError
 from migrator.gluster.model import SourceHealth
 from migrator.lab.model import OddFiles
+from tests.fs.test_swaps import Swaps
 from tests.support.scan_site import Lying, ScanSite, cancelled
 
 
@@ -235,28 +235,12 @@ def test_a_directory_swapped_for_a_symlink_never_leads_outside(site: ScanSite, t
     home = site.root / "home" / "alice"
     victim, other = home / "d1", home / "swap"
     other.symlink_to(outside)
-    stop, swaps = threading.Event(), 0
-
-    def swap() -> None:
-        nonlocal swaps
-        aside = tmp_path / "aside"
-        while not stop.is_set():
-            victim.rename(aside)
-            other.rename(victim)
-            aside.rename(other)
-            swaps += 1
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        scans = 0
-        while swaps < 1000 or scans < 10:
+    scans = 0
+    with Swaps(victim, other) as swaps:
+        while swaps.count < 1000 or scans < 10:
             record = site.scan(restart=True)
             scans += 1
             for row in site.rows(record):
                 assert b"secret" not in row["path"]
                 assert row["symlink_target"] in (None, os.fsencode(outside))
-    finally:
-        stop.set()
-        thread.join()
     assert stat.S_ISDIR(outside.lstat().st_mode)

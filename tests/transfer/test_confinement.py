@@ -1,11 +1,8 @@
 """Users who swap directories for symlinks while root copies their tree."""
 
-import ctypes
 import errno
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 from migrator.transfer.engines.rsync import RsyncEngine
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED
 from migrator.transfer.model import Verdict
+from tests.fs.test_swaps import Swaps, exchange
 from tests.support.snapshots import snapshot
 from tests.support.streams import Streams, engine_of, make_trees, rsync_programs
 
@@ -26,39 +24,6 @@ OWN = b"mallory's own\n"
 SWAPS = 1000
 ROUNDS = 4
 FILES = 40
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def exchange(one: Path, other: Path) -> None:
-    """Swap two names atomically (renameat2)."""
-    result = _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
-    if result:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-
-
-@contextmanager
-def swapping(one: Path, other: Path) -> Iterator[Callable[[], int]]:
-    """Swap two names again and again until the end of the block; gives how often so far."""
-    count = 0
-    done = threading.Event()
-
-    def swap() -> None:
-        nonlocal count
-        while not done.is_set():
-            exchange(one, other)
-            count += 1
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        yield lambda: count
-    finally:
-        done.set()
-        thread.join()
 
 
 @pytest.fixture
@@ -95,10 +60,10 @@ def link_to(request: pytest.FixtureRequest, trees: tuple[Path, Path]) -> str:
     return outside(trees)[request.param]
 
 
-def until(swaps: Callable[[], int]) -> Iterator[int]:
+def until(swaps: Swaps) -> Iterator[int]:
     """Rounds, until there were enough of them and of swaps."""
     rounds = 0
-    while swaps() < SWAPS or rounds < ROUNDS:
+    while swaps.count < SWAPS or rounds < ROUNDS:
         rounds += 1
         yield rounds
 
@@ -127,7 +92,7 @@ def test_a_swapped_source_directory_leads_nowhere(
     link.symlink_to(link_to)
     os.chown(link, owner, owner, follow_symlinks=False)
     streams = Streams(engine_of(program), source.parents[1], target.parents[1])
-    with swapping(source / "d", link) as swaps:
+    with Swaps(source / "d", link) as swaps:
         for _ in until(swaps):
             ran = streams.run(names(), tree=TREE)
             assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
@@ -151,15 +116,15 @@ def test_a_swapped_directory_above_the_tree_leads_nowhere(trees: tuple[Path, Pat
     link.symlink_to("beside")
     streams = Streams(engine_of(), source.parents[1], target.parents[1])
     began, refused, line = 0, 0, b"migrator-jail: %s-tree: %d: " % (side.encode(), errno.ENOTDIR)
-    with swapping(above, link) as swaps:
-        while swaps() < SWAPS or not began or not refused:
+    with Swaps(above, link) as swaps:
+        while swaps.count < SWAPS or not began or not refused:
             ran = streams.run(names(), tree=TREE)
             if ran.completed.exit_code != JAIL_FAILED:
                 began += 1
                 continue
             refused += 1
             assert ran.stderr.startswith(line), ran.stderr
-    if swaps() % 2:
+    if swaps.count % 2:
         exchange(above, link)
     assert set(everything_in(target)) <= {OWN}
     assert snapshot(os.fsencode(beside)) == before
@@ -175,10 +140,10 @@ def test_a_swapped_target_directory_leads_nowhere(trees: tuple[Path, Path], link
     link = target / "link"
     link.symlink_to(link_to)
     streams = Streams(engine_of(), source.parents[1], target.parents[1])
-    with swapping(target / "d", link) as swaps:
+    with Swaps(target / "d", link) as swaps:
         for _ in until(swaps):
             for number in range(FILES):
-                os.utime(source / "d" / f"f{number}", ns=(swaps(), swaps()))
+                os.utime(source / "d" / f"f{number}", ns=(swaps.count, swaps.count))
             ran = streams.run(names(), tree=TREE)
             assert ran.outcome.verdict in (Verdict.DONE, Verdict.RETRY), (ran.completed, ran.stderr)
     assert (snapshot(os.fsencode(hidden)), snapshot(os.fsencode(target.parents[2] / VICTIM))) == before

@@ -27,10 +27,13 @@ def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[
     yield from made_site(scratch, xfs_source, xfs_target)
 
 
-def made_site(scratch: Path, source: XfsMount, target: XfsMount, transfer: str = "") -> Iterator[RealSite]:
+def made_site(
+    scratch: Path, source: XfsMount, target: XfsMount, transfer: str = "", **environment: str
+) -> Iterator[RealSite]:
     fill_tree(source.path / "home" / "alice", files=400, size_bytes=20_000)
     fill_tree(source.path / "home" / "bob", files=100, size_bytes=20_000, uid=60002)
     made = RealSite(scratch / "site", source, target)
+    made.environment |= environment
     made.prepare(transfer=transfer)
     try:
         yield made
@@ -127,7 +130,7 @@ def has_no_streams(site: RealSite) -> bool:
 
 @pytest.fixture
 def unplanned(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[RealSite]:
-    made = RealSite(scratch / "unplanned", xfs_source, xfs_target)
+    made = RealSite(scratch / "site", xfs_source, xfs_target)
     try:
         yield made
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.beegfs_tool import FakeTool, fake_tool, targets
-from tests.support.run_site import RealSite, fill_tree, unfreeze
+from tests.support.run_site import RealSite, unfreeze
 from tests.support.slurm import Slurm
 from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
@@ -28,25 +28,9 @@ jobs = 1
 
 
 @pytest.fixture
-def slurm(cluster: Slurm) -> Iterator[Slurm]:
-    """The cluster, with nothing running and all nodes idle."""
-    yield cluster
-    cluster.calm()
-    assert not cluster.far_ends()
-
-
-@pytest.fixture
 def site(slurm: Slurm, scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[RealSite]:
-    """Two users with about 8 MiB together, planned; streams belong on nodes."""
-    fill_tree(xfs_source.path / "home" / "alice", files=300, size_bytes=20_000)
-    fill_tree(xfs_source.path / "home" / "bob", files=100, size_bytes=20_000, uid=60002)
-    made = RealSite(scratch / "site", xfs_source, xfs_target)
-    made.environment |= {"SLURM_CONF": os.fspath(slurm.config)}
-    made.prepare(transfer=_MOVERS)
-    try:
-        yield made
-    finally:
-        made.kill_streams()
+    """Streams belong on nodes."""
+    yield from made_site(scratch, xfs_source, xfs_target, _MOVERS, SLURM_CONF=os.fspath(slurm.config))
 
 
 def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, slurm: Slurm) -> None:
