@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,18 +17,18 @@ from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.model import TaskKind
 from migrator.gluster.rules import known_faults, parse_version
 from migrator.gluster.volume import GlusterCommands, GlusterShell, GlusterSource, VolumeOverview
-from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver, OnOutput, OnStart
-from migrator.hosts.process import LocalConversation
+from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver
+from migrator.hosts.process import LocalConversation, LocalProcesses
 from tests.support.fakes import VirtualClock
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "gluster"
 
 
-class Recorded:
+class Recorded(LocalProcesses):
     """Answers with recordings, in order, and keeps what was asked."""
 
     def __init__(self, *answers: str | Completed) -> None:
+        super().__init__()
         self._answers = list(answers)
         self.asked: list[tuple[bytes, ...]] = []
 
@@ -39,17 +39,6 @@ class Recorded:
             return answer
         # The exit code means nothing: real failures gave 0, 1, 2 and 234.
         return Completed(exit_code=0, stdout=(RECORDED / answer).read_bytes(), stderr=b"", timed_out=False)
-
-    async def stream(
-        self, command: Command, *, on_start: OnStart, on_stdout: OnOutput, on_stderr: OnOutput
-    ) -> Completed:
-        raise AssertionError("not asked for here")
-
-    async def survivors(self, tokens: Sequence[str]) -> Mapping[str, tuple[ProcessIdentity, ...]]:
-        raise AssertionError("not asked for here")
-
-    async def end(self, token: str, *, grace_s: float) -> bool:
-        raise AssertionError("not asked for here")
 
 
 def commands(recorded: Recorded, *, volume: str = "vol1", clock: VirtualClock | None = None) -> GlusterCommands:

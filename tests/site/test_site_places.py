@@ -16,11 +16,6 @@ GLUSTER = MountIdentity(
     filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel=None
 )
 LOCAL = MountIdentity(filesystem="ext4", mounted_from="/dev/sda1", device=1, fsid=1, root_ino=9, sentinel=None)
-MOUNTS = (
-    Mount(point=b"/", filesystem="ext4", source=b"/dev/sda1"),
-    Mount(point=b"/mnt/gl", filesystem="fuse.glusterfs", source=b"gl1:/vol1"),
-    Mount(point=b"/mnt/xfs", filesystem="xfs", source=b"/dev/sdb1"),
-)
 ROOTS = (("source", b"/mnt/gl"), ("target", b"/mnt/xfs/new"))
 
 
