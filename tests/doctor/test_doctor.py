@@ -44,6 +44,13 @@ Answer = TypeVar("Answer")
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE
 
 
+def present() -> VirtualClock:
+    """No clock is set to a time before this program was written."""
+    made = VirtualClock()
+    made.set_by_s = 100_000_000.0
+    return made
+
+
 Change = Callable[[DoctorWorld], DoctorWorld]
 
 
@@ -66,7 +73,7 @@ def doctor(
             target=target,
             ledger=ledger,
             processes=processes,
-            clock=VirtualClock(),
+            clock=present(),
             blocking=DaemonThreads(),
             mounts=read_mounts(),
             confinement_problem=executor.problem,
@@ -114,7 +121,7 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
         assert record is not None
         assert record.capabilities is not None
         assert record.capabilities.keeps_acls
-        assert record.capabilities_probed_at_s == VirtualClock().now_s()
+        assert record.capabilities_probed_at_s == present().now_s()
         assert ledger.events.latest(1)[0].kind is EventKind.CAPABILITIES_PROBED
     doctor(site)
     with open_ledger(site.ledger_file) as ledger:

@@ -468,7 +468,7 @@ def copied(ledger: Ledger, record: PassRecord, at_s: float) -> None:
 
 
 def delta_pass(ledger: Ledger, number: int, *, at_s: float, files: int) -> float:
-    """A delta_pass pass with a scan of 50 s, 10 s of copying, and 2 paths renamed; returns when it ended."""
+    """A delta pass with a scan of 50 s, 10 s of copying, and 2 paths renamed; returns when it ended."""
     scanned(ledger, number, at_s, 45.0)
     by_kind = {
         ChangeKind.NEW: ChangeTally(paths=files, size_bytes=files * MIB),
@@ -524,7 +524,7 @@ def test_a_delta_pass_is_judged_and_its_prediction_recorded_and_shown(ledger: Le
     assert [one.tree for one in found.trees] == [TREE]
     assert 50 < found.next_pass_s < 60
     assert decision.sentence.startswith(
-        "batch 1, delta_pass pass 1: 400 files, 400.0 MiB, 2 renamed in 10 s; 200 files/h, 200.0 MiB/h are changing; a freeze"
+        "batch 1, delta pass 1: 400 files, 400.0 MiB, 2 renamed in 10 s; 200 files/h, 200.0 MiB/h are changing; a freeze"
     )
     (record,) = ledger.predictions.of_batch("plan", 1)
     assert (record.outcome, record.prediction, record.max_freeze_s, record.at_s) == (
