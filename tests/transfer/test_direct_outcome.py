@@ -1,7 +1,6 @@
 """The records that the compiled copying program gets, and how its runs are judged."""
 
 import errno
-import os
 from collections.abc import Sequence
 
 import pytest
@@ -19,7 +18,7 @@ COUNTERS = StreamCounters(files=1, size_bytes=2)
 
 
 def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:
-    events: Sequence[PathEvent] = [event for line in lines if (event := parse_event(line, os.strerror)) is not None]
+    events: Sequence[PathEvent] = [event for line in lines if (event := parse_event(line)) is not None]
     assert len(events) == len(lines)
     return judge_direct(EndedDirect(exit_code=exit_code, events=events, stderr=stderr, paths=PATHS, counters=COUNTERS))
 

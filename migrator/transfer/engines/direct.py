@@ -3,7 +3,7 @@
 import errno
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,23 +13,14 @@ from migrator.core.units import KIB
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
 from migrator.plan.model import ListedPath
+from migrator.transfer import model
 from migrator.transfer.engines import rules_rsync as rules
-from migrator.transfer.engines.rules_rsync import Ended
-from migrator.transfer.model import (
-    FileProblem,
-    FileProblemKind,
-    Outcome,
-    StopReason,
-    StreamCounters,
-    StreamView,
-    Verdict,
-)
 from migrator.transfer.ports import ChunkWork, Lines, StreamReader
 from migrator.transfer.rules import stop_reason
 
 _LIST_DONE = 0
 _UNUSABLE = (1, 2, 64, 126, 127)
-_OF_TARGETS = (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY)
+_OF_TARGETS = (model.StopReason.TARGET_FULL, model.StopReason.TARGET_QUOTA, model.StopReason.TARGET_READ_ONLY)
 _SHOWN_STDERR_BYTES = 300
 
 _EVENT = re.compile(rb"F ([0-9]{1,18}) (vanished|moved|changed|bad) (source|target) ([0-9]{1,9}) ([a-z -]+)")
@@ -42,7 +33,7 @@ class PathEvent:
     """
 
     index: int
-    kind: FileProblemKind
+    kind: model.FileProblemKind
     on_target: bool
     errno: int
     error: str
@@ -50,7 +41,7 @@ class PathEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndedDirect(Ended):
+class EndedDirect(rules.Ended):
     """The end of a stream. `paths` are the listed ones in order, relative to the source root. `stderr` has only the
     beginning. `garbled`: a line of output was no valid event.
     """
@@ -60,22 +51,22 @@ class EndedDirect(Ended):
     garbled: bool = False
 
 
-def parse_event(line: bytes, words: Callable[[int], str]) -> PathEvent | None:
-    """Parse a line about one path; None for every other line. `words` maps an errno to its text (`os.strerror`)."""
+def parse_event(line: bytes) -> PathEvent | None:
+    """Parse a line about one path; None for every other line."""
     match = _EVENT.fullmatch(line)
     if match is None:
         return None
     return PathEvent(
         index=int(match[1]),
-        kind=FileProblemKind(match[2].decode("ascii")),
+        kind=model.FileProblemKind(match[2].decode("ascii")),
         on_target=match[3] == b"target",
         errno=int(match[4]),
-        error=words(int(match[4])),
+        error=os.strerror(int(match[4])),
         operation=match[5].decode("ascii"),
     )
 
 
-def judge_direct(ended: EndedDirect) -> Outcome:
+def judge_direct(ended: EndedDirect) -> model.Outcome:
     """The verdict, and the files that did not arrive, or not as listed.
 
     STOP for errors that no chunk is to blame for; DONE if the list was processed to its end; RETRY if something remains
@@ -89,28 +80,28 @@ def judge_direct(ended: EndedDirect) -> Outcome:
     if (cut := ended.cut_short(description, by_signal=rules.ENDED_BY_SIGNAL, unusable=_UNUSABLE)) is not None:
         return cut
     if ended.exit_code != _LIST_DONE or ended.garbled:
-        return ended.outcome(Verdict.RETRY, description)
+        return ended.outcome(model.Verdict.RETRY, description)
     suspects = tuple(_problem(ended.paths[event.index], event) for event in ended.events)
-    return ended.outcome(Verdict.DONE, suspects=suspects)
+    return ended.outcome(model.Verdict.DONE, suspects=suspects)
 
 
-def _stop(ended: EndedDirect) -> Outcome | None:
+def _stop(ended: EndedDirect) -> model.Outcome | None:
     """The first error that concerns more than single files."""
     for event in ended.events:
         if (reason := _stop_reason(event)) is not None:
-            return ended.outcome(Verdict.STOP, f"{show(ended.paths[event.index])}: {_reason(event)}", reason)
+            return ended.outcome(model.Verdict.STOP, f"{show(ended.paths[event.index])}: {_reason(event)}", reason)
     return None
 
 
-def _stop_reason(event: PathEvent) -> StopReason | None:
-    if event.kind is not FileProblemKind.BAD:
+def _stop_reason(event: PathEvent) -> model.StopReason | None:
+    if event.kind is not model.FileProblemKind.BAD:
         return None
     if event.errno == errno.ESTALE:
         # This concerns a source file: Gluster has just moved it to another brick, or it was replaced. The check before
         # the next try detects a stale mount.
-        return StopReason.DISCONNECTED if event.on_target else None
+        return model.StopReason.DISCONNECTED if event.on_target else None
     reason = stop_reason(event.errno)
-    if reason is StopReason.IO_ERROR and not event.on_target:
+    if reason is model.StopReason.IO_ERROR and not event.on_target:
         return None
     if reason in _OF_TARGETS:
         # A file system also reports ENOSPC for an attribute that is too big for it. The source is never written to.
@@ -118,23 +109,23 @@ def _stop_reason(event: PathEvent) -> StopReason | None:
     return reason
 
 
-def _problem(path: bytes, event: PathEvent) -> FileProblem:
+def _problem(path: bytes, event: PathEvent) -> model.FileProblem:
     kind = event.kind
-    if kind is FileProblemKind.BAD and not event.on_target and event.errno in rules.GONE:
-        kind = FileProblemKind.VANISHED
-    return FileProblem(path=path, kind=kind, errno=event.errno or None, reason=_reason(event))
+    if kind is model.FileProblemKind.BAD and not event.on_target and event.errno in rules.GONE:
+        kind = model.FileProblemKind.VANISHED
+    return model.FileProblem(path=path, kind=kind, errno=event.errno or None, reason=_reason(event))
 
 
 def _reason(event: PathEvent) -> str:
     """The error of a file, without its name: the caller names the file."""
     match event.kind:
-        case FileProblemKind.VANISHED:
+        case model.FileProblemKind.VANISHED:
             return "gone from the source"
-        case FileProblemKind.MOVED:
+        case model.FileProblemKind.MOVED:
             return "not (or not for long) on this brick"
-        case FileProblemKind.CHANGED:
+        case model.FileProblemKind.CHANGED:
             return "changed while it was copied"
-        case FileProblemKind.BAD:
+        case model.FileProblemKind.BAD:
             return f"{event.operation} failed on the {'target' if event.on_target else 'source'}: {event.error}"
 
 
@@ -148,41 +139,6 @@ def _describe(ended: EndedDirect) -> str:
 
 
 _PROGRESS = re.compile(rb"P ([0-9]{1,18}) ([0-9]{1,18})")
-
-
-class DirectProgress:
-    """Takes pieces cut anywhere; `counters` never decrease. Memory is bounded by the number of listed paths."""
-
-    def __init__(self, paths: int) -> None:
-        self._paths = paths
-        self._lines = Lines(self._line)
-        self.take = self._lines.add
-        self.counters = StreamCounters()
-        self._events: dict[int, PathEvent] = {}
-        self._garbled = False
-
-    @property
-    def events(self) -> Sequence[PathEvent]:
-        """Events of paths in order of arrival; the first event of a path counts."""
-        return tuple(self._events.values())
-
-    @property
-    def garbled(self) -> bool:
-        """Whether a line was invalid or truncated."""
-        return self._garbled or self._lines.is_cut
-
-    def _line(self, line: bytes) -> None:
-        if match := _PROGRESS.fullmatch(line):
-            files, size_bytes = int(match[1]), int(match[2])
-            self.counters = StreamCounters(
-                files=max(files, self.counters.files), size_bytes=max(size_bytes, self.counters.size_bytes)
-            )
-        elif (event := parse_event(line, os.strerror)) is not None and event.index < self._paths:
-            self._events.setdefault(event.index, event)
-        else:
-            self._garbled = True
-
-
 _HEAD_BYTES = 64 * KIB
 _GROUP_MASK = (1 << 64) - 1
 
@@ -211,7 +167,7 @@ class DirectEngine:
         """True for every path of a tree: for long paths, the program opens directories component by component."""
         return is_beneath(path, tree)
 
-    def command(self, work: ChunkWork, view: StreamView) -> Command:
+    def command(self, work: ChunkWork, view: model.StreamView) -> Command:
         """The argv, and the records on standard input. Pure.
 
         The command omits the root of the tree, which stays closed on the target. Raises ValueError for chunks of links,
@@ -238,38 +194,52 @@ class DirectEngine:
             timeout_s=None,
         )
 
-    def reader(self, work: ChunkWork, view: StreamView) -> StreamReader:  # noqa: ARG002 (the port's)
+    def reader(self, work: ChunkWork, view: model.StreamView) -> StreamReader:  # noqa: ARG002 (the port's)
         """A new reader for one attempt."""
         return DirectReader(work)
 
 
 class DirectReader(StreamReader):
-    """Follows one run of the native program."""
+    """Follows one run of the native program. `counters` never decrease. Memory is bounded by the number of listed
+    paths; the first event of a path counts.
+    """
 
     def __init__(self, work: ChunkWork) -> None:
         super().__init__(keep_bytes=_HEAD_BYTES)
         self._paths = [listed.path for listed in _listed(work)]
-        self._progress = DirectProgress(len(self._paths))
+        self._lines = Lines(self._line)
+        self._counters = model.StreamCounters()
+        self._events: dict[int, PathEvent] = {}
+        self._garbled = False
 
     def stdout(self, piece: bytes) -> None:
-        self._progress.take(piece)
+        self._lines.add(piece)
 
     @property
-    def counters(self) -> StreamCounters:
-        return self._progress.counters
+    def counters(self) -> model.StreamCounters:
+        return self._counters
 
-    def outcome(self, completed: Completed) -> Outcome:
+    def outcome(self, completed: Completed) -> model.Outcome:
         return judge_direct(
             EndedDirect(
                 exit_code=completed.exit_code,
-                events=self._progress.events,
+                events=tuple(self._events.values()),
                 stderr=self._stderr.head,
                 paths=self._paths,
-                counters=self.counters,
-                garbled=self._progress.garbled,
+                counters=self._counters,
+                garbled=self._garbled or self._lines.is_cut,
                 timed_out=completed.timed_out,
             )
         )
+
+    def _line(self, line: bytes) -> None:
+        if match := _PROGRESS.fullmatch(line):
+            files, size_bytes = max(int(match[1]), self._counters.files), max(int(match[2]), self._counters.size_bytes)
+            self._counters = model.StreamCounters(files=files, size_bytes=size_bytes)
+        elif (event := parse_event(line)) is not None and event.index < len(self._paths):
+            self._events.setdefault(event.index, event)
+        else:
+            self._garbled = True
 
 
 def _listed(work: ChunkWork) -> list[ListedPath]:

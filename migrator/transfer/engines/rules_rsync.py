@@ -8,15 +8,7 @@ from enum import StrEnum
 
 from migrator.core.paths import join, show
 from migrator.fs.model import Side, syncfs_reaches_disks
-from migrator.transfer.model import (
-    FileProblem,
-    FileProblemKind,
-    Outcome,
-    StopReason,
-    StreamCounters,
-    StreamView,
-    Verdict,
-)
+from migrator.transfer import model
 from migrator.transfer.rules import stop_reason
 
 # rsync's version and capabilities, from its own output.
@@ -214,7 +206,7 @@ def _quoted_names(text: bytes) -> tuple[bytes, ...]:
 class ListedNames:
     """The names that a stream was given, relative to the tree, and their forms in messages."""
 
-    def __init__(self, names: Sequence[bytes], view: StreamView) -> None:
+    def __init__(self, names: Sequence[bytes], view: model.StreamView) -> None:
         self._names = dict.fromkeys(names)
         self._prefixes = tuple(tree.rstrip(b"/") + b"/" for tree in (view.source_tree, view.target_tree))
         self._by_directory: Mapping[bytes, Sequence[bytes]] | None = None
@@ -292,27 +284,29 @@ class Ended:
 
     exit_code: int
     stderr: bytes
-    counters: StreamCounters
+    counters: model.StreamCounters
     timed_out: bool = False
 
     def outcome(
         self,
-        verdict: Verdict,
+        verdict: model.Verdict,
         message: str = "",
-        stop: StopReason | None = None,
+        stop: model.StopReason | None = None,
         *,
-        suspects: tuple[FileProblem, ...] = (),
-    ) -> Outcome:
-        return Outcome(verdict=verdict, counters=self.counters, suspects=suspects, stop=stop, message=message)
+        suspects: tuple[model.FileProblem, ...] = (),
+    ) -> model.Outcome:
+        return model.Outcome(verdict=verdict, counters=self.counters, suspects=suspects, stop=stop, message=message)
 
-    def cut_short(self, description: str, *, by_signal: Container[int], unusable: Container[int]) -> Outcome | None:
+    def cut_short(
+        self, description: str, *, by_signal: Container[int], unusable: Container[int]
+    ) -> model.Outcome | None:
         """The outcome if a time limit, a signal or an unusable program explains the end; None otherwise."""
         if self.timed_out:
-            return self.outcome(Verdict.RETRY, "the stream ran into its time limit")
+            return self.outcome(model.Verdict.RETRY, "the stream ran into its time limit")
         if self.exit_code < 0 or self.exit_code in by_signal:
-            return self.outcome(Verdict.INTERRUPTED, description)
+            return self.outcome(model.Verdict.INTERRUPTED, description)
         if self.exit_code in unusable:
-            return self.outcome(Verdict.STOP, description, StopReason.TOOL_MISSING)
+            return self.outcome(model.Verdict.STOP, description, model.StopReason.TOOL_MISSING)
         return None
 
 
@@ -334,23 +328,26 @@ def jail_message(stderr: bytes) -> Message | None:
     return next((message for message in parse_messages(stderr) if message.kind is MessageKind.JAIL), None)
 
 
-def judge_jail(message: Message, paths: Iterable[bytes], counters: StreamCounters) -> Outcome:
+def judge_jail(message: Message, paths: Iterable[bytes], counters: model.StreamCounters) -> model.Outcome:
     """`paths` are those that the stream was given, relative to the source root."""
     text = show(message.text)
-    suspects: tuple[FileProblem, ...] = ()
-    stop = stop_reason(message.errno) or (StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
-    verdict = Verdict.STOP
+    suspects: tuple[model.FileProblem, ...] = ()
+    stop = stop_reason(message.errno) or (model.StopReason.DISCONNECTED if message.errno == errno.ESTALE else None)
+    verdict = model.Verdict.STOP
     if stop is None and message.step == "source-tree":
         # The tree is gone or was replaced by something else: every path needs a look-up.
-        verdict, kind = Verdict.DONE, FileProblemKind.VANISHED if message.errno in GONE else FileProblemKind.BAD
-        suspects = tuple(FileProblem(path=path, kind=kind, errno=message.errno, reason=text) for path in paths)
+        verdict, kind = (
+            model.Verdict.DONE,
+            model.FileProblemKind.VANISHED if message.errno in GONE else model.FileProblemKind.BAD,
+        )
+        suspects = tuple(model.FileProblem(path=path, kind=kind, errno=message.errno, reason=text) for path in paths)
     elif stop is None and message.step in ("source-root", "target-root", "target-tree"):
-        stop = StopReason.MOUNT_CHANGED
+        stop = model.StopReason.MOUNT_CHANGED
     elif stop is None and message.errno in _PASSING:
-        verdict = Verdict.RETRY
+        verdict = model.Verdict.RETRY
     elif stop is None:
-        stop = StopReason.TOOL_MISSING
-    return Outcome(verdict=verdict, counters=counters, suspects=suspects, stop=stop, message=text)
+        stop = model.StopReason.TOOL_MISSING
+    return model.Outcome(verdict=verdict, counters=counters, suspects=suspects, stop=stop, message=text)
 
 
 # The outcome of rsync, from its exit code and its standard error.
@@ -371,12 +368,12 @@ class EndedRsync(Ended):
 
     tree: bytes
     names: Sequence[bytes]
-    view: StreamView
+    view: model.StreamView
     link_groups: Mapping[bytes, int] = field(default_factory=dict)
     stderr_cut: bool = False
 
 
-def judge_rsync(ended: EndedRsync) -> Outcome:
+def judge_rsync(ended: EndedRsync) -> model.Outcome:
     """The verdict, and the files that did not arrive according to rsync.
 
     STOP for errors that no chunk is to blame for; DONE if every complaint is about listed files; RETRY if something
@@ -393,11 +390,13 @@ def judge_rsync(ended: EndedRsync) -> Outcome:
         return cut
     if ended.exit_code == _SUCCESS or ended.exit_code in _PER_FILE:
         return _judge_files(ended, listed, messages, description)
-    return ended.outcome(Verdict.RETRY, description)
+    return ended.outcome(model.Verdict.RETRY, description)
 
 
-def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message], description: str) -> Outcome:
-    suspects: dict[bytes, FileProblem] = {}
+def _judge_files(
+    ended: EndedRsync, listed: ListedNames, messages: Sequence[Message], description: str
+) -> model.Outcome:
+    suspects: dict[bytes, model.FileProblem] = {}
     never_listed: set[bytes] = set()
     unexplained = ended.stderr_cut
     for message in messages:
@@ -413,13 +412,13 @@ def _judge_files(ended: EndedRsync, listed: ListedNames, messages: Sequence[Mess
                 never_listed.add(name)
             suspects.setdefault(name, _problem(ended, name, message))
     if ended.exit_code != _SUCCESS and (unexplained or not suspects):
-        return ended.outcome(Verdict.RETRY, description)
-    return ended.outcome(Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
+        return ended.outcome(model.Verdict.RETRY, description)
+    return ended.outcome(model.Verdict.DONE, suspects=_with_other_names(ended, suspects, never_listed))
 
 
 def _with_other_names(
-    ended: EndedRsync, suspects: Mapping[bytes, FileProblem], never_listed: Container[bytes]
-) -> tuple[FileProblem, ...]:
+    ended: EndedRsync, suspects: Mapping[bytes, model.FileProblem], never_listed: Container[bytes]
+) -> tuple[model.FileProblem, ...]:
     """Rsync sends a hard-linked file under one of its names; if that fails, it does not report the others.
 
     If a name was gone when rsync built its list, rsync sent another one: the others arrive without it.
@@ -437,26 +436,26 @@ def _with_other_names(
     return (*suspects.values(), *others)
 
 
-def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> Outcome | None:
+def _stop(ended: EndedRsync, listed: ListedNames, messages: Sequence[Message]) -> model.Outcome | None:
     """The first error that concerns more than single files. An EIO for a listed source file costs only that file."""
     for message in messages:
         reason = _stop_reason(message)
-        if reason is StopReason.IO_ERROR and message.side is Side.SOURCE and listed.meant_by(message):
+        if reason is model.StopReason.IO_ERROR and message.side is Side.SOURCE and listed.meant_by(message):
             continue
         if reason is not None:
-            return ended.outcome(Verdict.STOP, _shown(ended, message), reason)
+            return ended.outcome(model.Verdict.STOP, _shown(ended, message), reason)
     return None
 
 
-def _stop_reason(message: Message) -> StopReason | None:
+def _stop_reason(message: Message) -> model.StopReason | None:
     if message.kind is not MessageKind.SYSTEM_ERROR:
         return None
     if message.errno == errno.ESTALE:
         # This concerns a source file: Gluster has just moved it to another brick, or a user has replaced it. The
         # look-up of the tree before the next try detects a stale mount.
-        return None if message.side is Side.SOURCE else StopReason.DISCONNECTED
+        return None if message.side is Side.SOURCE else model.StopReason.DISCONNECTED
     reason = stop_reason(message.errno)
-    if reason in (StopReason.TARGET_FULL, StopReason.TARGET_QUOTA, StopReason.TARGET_READ_ONLY):
+    if reason in (model.StopReason.TARGET_FULL, model.StopReason.TARGET_QUOTA, model.StopReason.TARGET_READ_ONLY):
         # A file system also reports ENOSPC for an attribute or an ACL that is too big for it. The source is never written
         # to.
         before_names = message.text.partition(b'"')[0]
@@ -465,10 +464,10 @@ def _stop_reason(message: Message) -> StopReason | None:
     return reason
 
 
-def _problem(ended: EndedRsync, name: bytes, message: Message) -> FileProblem:
+def _problem(ended: EndedRsync, name: bytes, message: Message) -> model.FileProblem:
     gone = message.side is Side.SOURCE and message.errno in GONE
-    kind = FileProblemKind.VANISHED if gone else FileProblemKind.BAD
-    return FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_reason(message))
+    kind = model.FileProblemKind.VANISHED if gone else model.FileProblemKind.BAD
+    return model.FileProblem(path=join(ended.tree, name), kind=kind, errno=message.errno, reason=_reason(message))
 
 
 def _reason(message: Message) -> str:
