@@ -31,14 +31,8 @@ from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.site.config import Site
 from migrator.transfer.context import World
+from migrator.transfer.engines import drivers
 from migrator.transfer.engines.direct import DirectEngine
-from migrator.transfer.engines.drivers import (
-    DriverDirectories,
-    Fpsync,
-    Parsyncfp2,
-    locate_fpsync,
-    locate_parsyncfp2,
-)
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
 from migrator.transfer.executors import Executor, LocalExecutor
@@ -143,11 +137,11 @@ def driving(wiring: Wiring, engine: str) -> Driving | None:
         return None
     site, privileged = wiring.site, os.geteuid() == 0
     return Driving(
-        driver=Fpsync(locate_fpsync(), privileged=privileged)
+        driver=drivers.Fpsync(drivers.locate_fpsync(), privileged=privileged)
         if engine == "fpsync"
-        else Parsyncfp2(locate_parsyncfp2(), privileged=privileged),
+        else drivers.Parsyncfp2(drivers.locate_parsyncfp2(), privileged=privileged),
         executor=wiring.executor(),
-        states=DriverDirectories(site.site.state_dir / "drivers"),
+        states=drivers.DriverDirectories(site.site.state_dir / "drivers"),
         part_files=site.transfer.chunk_files,
         part_bytes=site.transfer.chunk_size_bytes,
     )

@@ -15,14 +15,7 @@ from migrator.core.paths import join, show
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking
 from migrator.core.units import format_duration
-from migrator.cutover.model import (
-    SETTLED_STATES,
-    UNDER_WAY_STATES,
-    Announced,
-    Announcement,
-    AnnounceSummary,
-    begins_words,
-)
+from migrator.cutover import model
 from migrator.cutover.rules import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
@@ -109,7 +102,7 @@ async def hook_calls(
             raise interrupted from None
 
 
-async def announce(request: AnnounceRequest, world: HookWorld) -> AnnounceSummary:
+async def announce(request: AnnounceRequest, world: HookWorld) -> model.AnnounceSummary:
     """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
     users who were told of the same time, unless the request says `again`.
 
@@ -118,7 +111,7 @@ async def announce(request: AnnounceRequest, world: HookWorld) -> AnnounceSummar
     """
     if request.begins_at_s <= world.clock.now_s():
         raise UsageError(
-            f"{begins_words(request.begins_at_s)} is over",
+            f"{model.begins_words(request.begins_at_s)} is over",
             hint="give a time that is ahead, as in --begins '2030-01-31 19:00'; without an offset (+01:00) it is UTC",
         )
     await _require_hooks(world)
@@ -129,7 +122,7 @@ async def announce(request: AnnounceRequest, world: HookWorld) -> AnnounceSummar
         world,
         HookStep.ANNOUNCE,
         verb=VERB,
-        doing=f"announcing {begins_words(request.begins_at_s)}",
+        doing=f"announcing {model.begins_words(request.begins_at_s)}",
         roots=(request.source_root, request.target_root),
         pid=request.pid,
         interrupted=Interrupted(
@@ -143,8 +136,8 @@ async def announce(request: AnnounceRequest, world: HookWorld) -> AnnounceSummar
     return summary
 
 
-def _summary(request: AnnounceRequest, announcements: Sequence[Announcement]) -> AnnounceSummary:
-    return AnnounceSummary(
+def _summary(request: AnnounceRequest, announcements: Sequence[model.Announcement]) -> model.AnnounceSummary:
+    return model.AnnounceSummary(
         plan=request.plan,
         begins_at_s=request.begins_at_s,
         dry_run=request.dry_run,
@@ -163,23 +156,26 @@ async def _require_hooks(world: HookWorld) -> None:
         )
 
 
-def _due(request: AnnounceRequest, world: HookWorld) -> list[Announcement]:
+def _due(request: AnnounceRequest, world: HookWorld) -> list[model.Announcement]:
     """Every tree, and whether its user is to be told. Raises Refused before any hook is called."""
     found, ledger = [], world.ledger
     for batch, trees in request.trees.items():
         predictions = ledger.predictions.of_batch(request.plan, batch)
         freeze_s = predictions[-1].prediction.freeze_s if predictions else None
         for tree in trees:
-            outcome, reason = Announced.WOULD_TELL, ""
+            outcome, reason = model.Announced.WOULD_TELL, ""
             latest, step = ledger.cutovers.latest(tree.path), _hooked(request.plan, tree, request.begins_at_s)
             told = None if request.again else ledger.hooks.latest(step.step, step.key)
-            if latest is not None and latest.state in SETTLED_STATES | UNDER_WAY_STATES:
-                outcome, reason = Announced.NOT_DUE, f"a cutover was begun already: {state_words(latest.state)}"
+            if latest is not None and latest.state in model.SETTLED_STATES | model.UNDER_WAY_STATES:
+                outcome, reason = model.Announced.NOT_DUE, f"a cutover was begun already: {state_words(latest.state)}"
             elif told is not None and told.state == HookState.DONE:
-                outcome, reason = Announced.BEFORE, f"was told of {begins_words(request.begins_at_s)} before"
+                outcome, reason = (
+                    model.Announced.BEFORE,
+                    f"was told of {model.begins_words(request.begins_at_s)} before",
+                )
             else:
                 _link(request, tree)
-            found.append(Announcement(tree=tree, batch=batch, outcome=outcome, freeze_s=freeze_s, reason=reason))
+            found.append(model.Announcement(tree=tree, batch=batch, outcome=outcome, freeze_s=freeze_s, reason=reason))
     return found
 
 
@@ -195,7 +191,7 @@ def _link(request: AnnounceRequest, tree: UserTree) -> bytes | None:
 
 
 def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
-    begins = begins_words(begins_at_s)
+    begins = model.begins_words(begins_at_s)
     return HookedStep(
         step=HookStep.ANNOUNCE,
         key=f"plan {plan}: {begins} announced to {show(tree.path)}",
@@ -205,10 +201,10 @@ def _hooked(plan: str, tree: UserTree, begins_at_s: float) -> HookedStep:
 
 
 async def _tell(
-    request: AnnounceRequest, calls: StepHooks, one: Announcement, planned: PlannedTree | None
-) -> Announcement:
+    request: AnnounceRequest, calls: StepHooks, one: model.Announcement, planned: PlannedTree | None
+) -> model.Announcement:
     """Pass the facts of one user to the hooks. Raises Refused if one of them refuses."""
-    if one.outcome is not Announced.WOULD_TELL:
+    if one.outcome is not model.Announced.WOULD_TELL:
         return one
     tree, step = one.tree, _hooked(request.plan, one.tree, request.begins_at_s)
     facts = HookFacts(
@@ -229,12 +225,12 @@ async def _tell(
     try:
         told = await calls.tell(step, facts)
     except HookSkipped as skipped:
-        return replace(one, outcome=Announced.SKIPPED, reason=skipped.message)
+        return replace(one, outcome=model.Announced.SKIPPED, reason=skipped.message)
     if not told:
         reason = "a hook that tells users failed: see the events of `migrator status`"
-        return replace(one, outcome=Announced.FAILED, reason=reason)
+        return replace(one, outcome=model.Announced.FAILED, reason=reason)
     freeze = "" if one.freeze_s is None else f", with a freeze of {format_duration(one.freeze_s)}"
-    begins = begins_words(request.begins_at_s)
+    begins = model.begins_words(request.begins_at_s)
     message = f"{tree.user} was told that the move of {show(tree.path)} begins at {begins}{freeze}"
     calls.say(EventKind.USER_TOLD, Severity.INFO, step.subject, message)
-    return replace(one, outcome=Announced.TOLD)
+    return replace(one, outcome=model.Announced.TOLD)

@@ -14,20 +14,7 @@ from migrator.core.events import EventKind, FindingStatus, Severity
 from migrator.core.paths import is_beneath, show
 from migrator.core.states import PassKind
 from migrator.core.units import format_duration
-from migrator.cutover import model, steps
-from migrator.cutover.rules import (
-    BACK,
-    READY,
-    THERE,
-    begin_rollback,
-    closed_already,
-    cutover_problems,
-    missing_freeze_hook,
-    newest_attempts,
-    not_closed,
-    outcome_of,
-    state_words,
-)
+from migrator.cutover import model, rules, steps
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
@@ -64,7 +51,7 @@ def attempts_of_users(ledger: "Ledger", users: Sequence[str]) -> Mapping[str, By
     trees is in no plan.
     """
     found: dict[str, dict[int, list[UserTree]]] = {}
-    for record in sorted(newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
+    for record in sorted(rules.newest_attempts(ledger.cutovers.all()), key=lambda one: one.tree.path):
         if record.tree.user in users and record.state not in model.ENDED_STATES:
             found.setdefault(record.plan, {}).setdefault(record.batch, []).append(record.tree)
     return {plan: {batch: tuple(trees) for batch, trees in batches.items()} for plan, batches in found.items()}
@@ -89,8 +76,8 @@ def _steps(record: model.CutoverRecord) -> Iterator[tuple[CutoverPlace, model.Cu
     """The steps that hooks are called around, in order, and whether each was done."""
     state = record.state
     for way, stays in (
-        (THERE, state is model.CutoverState.REVERTED),
-        (BACK, state is not model.CutoverState.ROLLED_BACK),
+        (rules.THERE, state is model.CutoverState.REVERTED),
+        (rules.BACK, state is not model.CutoverState.ROLLED_BACK),
     ):
         for step in (way.freeze, way.switch, way.revert if stays else way.thaw):
             hooked = steps.HOOKED[step]
@@ -119,7 +106,9 @@ class Beginning:
         # A call that was killed immediately after the thaw has not recorded the user as retained.
         comparison = steps.TreeComparison(cutting=cutting)
         if record is not None and own and (record.under_way or record.state is model.CutoverState.THAWED):
-            cutting.say(EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {state_words(record.state)}")
+            cutting.say(
+                EventKind.CUTOVER_STARTED, Severity.INFO, record.tree, f"resumes: {rules.state_words(record.state)}"
+            )
             return await comparison.after(machine, await machine.drive(record), record)
         if record is not None:
             await call_owed(machine, record)
@@ -166,8 +155,10 @@ class Beginning:
         """The preflight checks of a user: refused if there are `problems`. Changes nothing."""
         record = self.sight.ledger.cutovers.latest(tree.path)
         if record is not None and record.state in model.SETTLED_STATES:
-            return outcome_of(
-                record, model.Ending.MOVED, f"{tree.user} works on the target already ({state_words(record.state)})"
+            return rules.outcome_of(
+                record,
+                model.Ending.MOVED,
+                f"{tree.user} works on the target already ({rules.state_words(record.state)})",
             )
         predicted_s = await asyncio.to_thread(self._predicted_freeze_s, tree, batch)
         problems = await self._problems(tree, batch, predicted_freeze_s=predicted_s)
@@ -192,12 +183,12 @@ class Beginning:
             return _on_source(tree, batch, record)
         if record.state in model.SETTLED_STATES and (problem := await self.sight.against_rollback()):
             return _not_back(record, problem, _ASK_AGAIN)
-        step = begin_rollback(record, await self.sight.see(record))
+        step = rules.begin_rollback(record, await self.sight.see(record))
         if isinstance(step, model.CutoverAct):
             words = f"{tree.user} would be moved back: the first step is `{step.step.value}`"
-            return outcome_of(record, model.Ending.PLANNED, words)
+            return rules.outcome_of(record, model.Ending.PLANNED, words)
         hint = step.hint if isinstance(step, Halt) else ""
-        return outcome_of(record, model.Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
+        return rules.outcome_of(record, model.Ending.REFUSED, step.words, hint=hint, problems=(step.words,))
 
     # Preflight checks.
 
@@ -210,7 +201,7 @@ class Beginning:
         chosen = {one.path for trees in sight.request.trees.values() for one in trees}
         paused = () if ledger.controls.now().hold is None else ("the migration is paused: `migrator resume` ends that",)
         capacity = await self._capacity()
-        problems = cutover_problems(
+        problems = rules.cutover_problems(
             tree,
             sight.request,
             batch=batch,
@@ -222,7 +213,9 @@ class Beginning:
             predicted_freeze_s=predicted_freeze_s,
             lacks_backup=sight.lacks_backup(tree.path, batch),
             checked={
-                f"the tree {show(tree.path)} on the target": await self._top(tree, copied=state in (None, *READY)),
+                f"the tree {show(tree.path)} on the target": await self._top(
+                    tree, copied=state in (None, *rules.READY)
+                ),
                 f"the path of {tree.user}": await self._link(tree),
                 "the room on the target": capacity,
                 "the mounts": await self._mounts(),
@@ -274,7 +267,7 @@ class Beginning:
         except OSError:
             return None
         # A batch that is not copied yet already reports that the tree is missing.
-        return not_closed(tree, top, uid=os.geteuid(), gid=os.getegid()) if copied or top is not None else ()
+        return rules.not_closed(tree, top, uid=os.geteuid(), gid=os.getegid()) if copied or top is not None else ()
 
     async def _link(self, tree: UserTree) -> tuple[str, ...] | None:
         links = self.sight.world.links
@@ -344,8 +337,8 @@ class Beginning:
         if found is None or unseen is None:
             return None
         problems = (
-            closed_already(top),
-            missing_freeze_hook(found.hooks) if self.sight.request.vouched else None,
+            rules.closed_already(top),
+            rules.missing_freeze_hook(found.hooks) if self.sight.request.vouched else None,
             *unseen,
         )
         return tuple(one for one in problems if one is not None)
@@ -370,14 +363,14 @@ _ASK_AGAIN = 'put that right, then run the same command again; or have a pre-fre
 
 def _not_back(record: model.CutoverRecord, problem: str, hint: str) -> model.TreeOutcome:
     words = f"{record.tree.user} stays on the target: {problem}"
-    return outcome_of(record, model.Ending.REFUSED, words, hint=hint, problems=(problem,))
+    return rules.outcome_of(record, model.Ending.REFUSED, words, hint=hint, problems=(problem,))
 
 
 def _on_source(tree: UserTree, batch: int, record: model.CutoverRecord | None) -> model.TreeOutcome:
     """A user who was never moved is refused: probably another user was meant. A user who is back is done."""
     if record is not None:
-        return outcome_of(
-            record, model.Ending.MOVED, f"{tree.user} works on the source already ({state_words(record.state)})"
+        return rules.outcome_of(
+            record, model.Ending.MOVED, f"{tree.user} works on the source already ({rules.state_words(record.state)})"
         )
     words = f"{tree.user} was never moved: there is nothing to go back from"
     return model.TreeOutcome(tree=tree, batch=batch, ending=model.Ending.REFUSED, words=words, problems=(words,))
@@ -486,7 +479,7 @@ class CutoverCall:
             return error
         if not frozen:
             return error
-        users = ", ".join(f"{one.tree.user} may be frozen ({state_words(one.state)})" for one in frozen)
+        users = ", ".join(f"{one.tree.user} may be frozen ({rules.state_words(one.state)})" for one in frozen)
         again = "give the same command again, or `migrator rollback`, for each of them"
         return MigratorError(
             f"{error.message}; {users}", cause=error.cause, hint=f"{error.hint}; {again}" if error.hint else again

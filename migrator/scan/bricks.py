@@ -17,14 +17,7 @@ from migrator.core.units import format_count, format_duration, several
 from migrator.gluster.model import Brick, BrickRules, SourceHealth, VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.gluster.walks import BrickHello, BrickTotals, HostBrickWalks
-from migrator.scan.rules import (
-    BrickDoubts,
-    TreeIndex,
-    brick_problem,
-    judge_bricks,
-    reasons_against_bricks,
-    task_changes,
-)
+from migrator.scan import rules
 from migrator.scan.session import Session, catalog_name, trees_in_words
 from migrator.site.rules_guards import health_problems
 
@@ -68,7 +61,7 @@ class Walker:
 
     async def hello(self, hello: BrickHello) -> None:
         """Check the identity of the brick, and wait for the others."""
-        self.failure = brick_problem(
+        self.failure = rules.brick_problem(
             self.brick,
             volume_id=self._team.state.volume_id,
             found_volume_id=hello.volume_id,
@@ -323,8 +316,8 @@ class BrickWay:
         health = await self.session.source.health()
         self.session.note(health.problems)
         if health.state is not None:
-            self.session.note(reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
-            self.session.note(task_changes(self.team.state, health.state))
+            self.session.note(rules.reasons_against_bricks(replace(health.state, peers_down=(), heals=())))
+            self.session.note(rules.task_changes(self.team.state, health.state))
 
     def _show(self) -> None:
         # A directory is on every brick, but is one path of the catalog.
@@ -376,7 +369,7 @@ class BrickWay:
             state = await source.state_for_bricks(after.state)
         except MigratorError as error:
             return [*reasons, f"the volume's state after the scan is not known: {error.message}"]
-        return [*reasons, *reasons_against_bricks(state), *task_changes(self.team.state, state)]
+        return [*reasons, *rules.reasons_against_bricks(state), *rules.task_changes(self.team.state, state)]
 
     def _lost(self) -> list[str]:
         """The bricks whose walk failed, and why."""
@@ -386,7 +379,7 @@ class BrickWay:
             if walker.failure is not None
         ]
 
-    def _unite(self, writer: "BrickPartsWriter") -> tuple[BrickDoubts, CatalogTotals]:
+    def _unite(self, writer: "BrickPartsWriter") -> tuple[rules.BrickDoubts, CatalogTotals]:
         """Merge all rows into one catalog, and look up through the mount what the bricks leave uncertain. Blocking."""
         team = self.team
         findings = writer.unite(bricks=len(team.walkers), limit=_ASK_LIMIT)
@@ -402,7 +395,7 @@ class BrickWay:
                 )
             )
         counted = [walker.totals for walker in team.walkers if walker.totals is not None]
-        doubts = judge_bricks(
+        doubts = rules.judge_bricks(
             findings,
             migrating=sum(totals.migrating for totals in counted),
             filling=sum(totals.filling_links for totals in counted),
@@ -419,7 +412,7 @@ class BrickWay:
         """Look up every path that the bricks leave uncertain; return those that could not be looked up."""
         asked = self.team.may_be_asked(self.team.to_ask)[:_ASK_LIMIT]
         lacking = writer.lacks(asked) if asked else ()
-        trees = TreeIndex(self.trees)
+        trees = rules.TreeIndex(self.trees)
         unread: list[ScanProblem] = []
         rows: dict[bytes, tuple[bytes | None, Entry] | None] = {}
         for path in self.team.may_be_asked((*lacking, *findings.doubled_paths.paths, *findings.differing.paths)):

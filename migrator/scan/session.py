@@ -21,14 +21,7 @@ from migrator.core.units import format_count, several
 from migrator.cutover.model import CutoverState
 from migrator.fs.ports import FileSystem, SourceFileSystem
 from migrator.ledger.model import SiteRecord
-from migrator.scan.rules import (
-    TreeIndex,
-    TreePattern,
-    choose_trees,
-    component_matches,
-    is_literal,
-    parse_patterns,
-)
+from migrator.scan import rules
 from migrator.site.rules_guards import mount_problems
 
 if TYPE_CHECKING:
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
 # Finding the directories that globs name, level by level, and never through a symlink.
 
 
-def find_directories(source: FileSystem, pattern: TreePattern) -> Sequence[bytes]:
+def find_directories(source: FileSystem, pattern: rules.TreePattern) -> Sequence[bytes]:
     """The directories that a glob matches, in order. Blocking. Raises Refused if a directory above is unreadable."""
     level: list[bytes] = [b""]
     for component in pattern.components:
@@ -60,7 +53,7 @@ def is_directory(source: FileSystem, path: bytes) -> bool:
 
 
 def _matching(source: FileSystem, directory: bytes, component: bytes) -> Iterator[bytes]:
-    if is_literal(component):
+    if rules.is_literal(component):
         path = join(directory, component)
         if is_directory(source, path):
             yield path
@@ -70,7 +63,7 @@ def _matching(source: FileSystem, directory: bytes, component: bytes) -> Iterato
             if problem.path == directory and problem.errno != errno.EXDEV:
                 raise _unreadable(directory, problem.reason)
         for entry in block.entries:
-            if entry.type is EntryType.DIRECTORY and component_matches(component, entry.path.rpartition(b"/")[2]):
+            if entry.type is EntryType.DIRECTORY and rules.component_matches(component, entry.path.rpartition(b"/")[2]):
                 yield entry.path
 
 
@@ -208,16 +201,16 @@ class Session:
         Refused, UsageError.
         """
         only = self.request.only
-        patterns = parse_patterns(self.request.trees, "[users] trees")
-        exclude = parse_patterns(self.request.exclude, "[users] exclude")
+        patterns = rules.parse_patterns(self.request.trees, "[users] trees")
+        exclude = rules.parse_patterns(self.request.exclude, "[users] exclude")
         if not only:
             found = [(pattern, find_directories(self.source, pattern)) for pattern in patterns]
             if not any(paths for _, paths in found) and self._all_are_purged():
                 return ()
-            return choose_trees(found, exclude, self.request.users)
+            return rules.choose_trees(found, exclude, self.request.users)
         there = [path for path in only if is_directory(self.source, path)]
         found = [(pattern, [path for path in there if pattern.matches(path)]) for pattern in patterns]
-        return choose_trees(found, exclude, self.request.users) if any(paths for _, paths in found) else ()
+        return rules.choose_trees(found, exclude, self.request.users) if any(paths for _, paths in found) else ()
 
     def _all_are_purged(self) -> bool:
         """Whether all user trees of the newest scan with any were purged: then finding none is expected."""
@@ -232,7 +225,7 @@ class Session:
         unreadable paths, if nothing else is `against` the scan. A requested tree that was not found is not proven to
         be gone.
         """
-        index, reasons = TreeIndex(trees), list(dict.fromkeys(against))
+        index, reasons = rules.TreeIndex(trees), list(dict.fromkeys(against))
         anywhere, shown, count = bool(reasons), list[str](), 0
         lacking = set(self.request.only).difference(tree.path for tree in trees)
         apart = set(lacking)

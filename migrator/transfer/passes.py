@@ -7,21 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.catalog.model import CatalogRecord
+from migrator.core import states
 from migrator.core.entry import Entry
 from migrator.core.errors import MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
-from migrator.core.states import (
-    CHUNK_ORDER,
-    CHUNK_STEPS,
-    CONTENT_KINDS,
-    AttemptState,
-    BatchState,
-    ChunkKind,
-    ChunkState,
-    PassKind,
-    PassState,
-)
 from migrator.core.tasks import SharedCall
 from migrator.core.units import several
 from migrator.delta.model import SENT
@@ -53,7 +43,7 @@ if TYPE_CHECKING:
     from migrator.transfer.engines.drivers import DriverReader
 
 _ALL = 2**31 - 1
-_BROUGHT = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
+_BROUGHT = (states.ChunkKind.RANGES, states.ChunkKind.FILES, states.ChunkKind.RANGED_FILES)
 """Kinds of chunks that a driver copies too."""
 _DOUBTFUL = (StopReason.IO_ERROR, StopReason.DISCONNECTED, StopReason.TARGET_STUCK, StopReason.TARGET_READ_ONLY)
 
@@ -64,14 +54,14 @@ async def run_driver_step(under_way: PassUnderWay, driving: Driving) -> None:
     Raises CancelledError after all processes of the driver have ended.
     """
     passes = under_way.world.ledger.passes
-    meter = Meter(under_way, (ChunkKind.TREE,), passes.totals(under_way.pass_id), activity=stream_activity)
+    meter = Meter(under_way, (states.ChunkKind.TREE,), passes.totals(under_way.pass_id), activity=stream_activity)
     step = _Step(under_way, driving, meter)
     watching = asyncio.create_task(meter.watch())
     try:
         for chunk in passes.add_trees(under_way.pass_id, _trees_to_drive(under_way)):
             if chunk.tree in under_way.left_alone:
                 continue
-            if chunk.state is ChunkState.PENDING and under_way.stop_found is None:
+            if chunk.state is states.ChunkState.PENDING and under_way.stop_found is None:
                 if under_way.governor is not None:
                     await under_way.governor.until_open()
                 await step.drive(chunk)
@@ -85,7 +75,7 @@ def doubtful_trees(under_way: PassUnderWay) -> frozenset[bytes]:
     nothing.
     """
     passes = under_way.world.ledger.passes
-    chunks = passes.pending(under_way.pass_id, ChunkKind.TREE.value, _ALL, but_trees=under_way.left_alone)
+    chunks = passes.pending(under_way.pass_id, states.ChunkKind.TREE.value, _ALL, but_trees=under_way.left_alone)
     return frozenset(chunk.tree for chunk in chunks if passes.attempts_of_chunk(chunk.id))
 
 
@@ -126,10 +116,10 @@ class _Step:
         """The command and its reader; None if the driver cannot take the tree. Raises MigratorError if the driver's
         directory cannot be created.
         """
-        driving, request, states = self._driving, self._pass.request, self._driving.states
+        driving, request = self._driving, self._pass.request
         governor = self._pass.governor
         try:
-            directory = states.fresh(chunk.pass_id, chunk.number)
+            directory = driving.states.fresh(chunk.pass_id, chunk.number)
             view = driving.executor.driver_view(chunk.tree, directory)
             if (refusal := driving.driver.refusal(view)) is not None:
                 self._leave_out(chunk, refusal)
@@ -173,7 +163,7 @@ class _Step:
             ):
                 outcome = replace(outcome, verdict=Verdict.STOP, stop=problem[0], message=problem[1])
         except asyncio.CancelledError:
-            self._finish(stream, AttemptState.INTERRUPTED, ChunkState.PENDING, reader.counters)
+            self._finish(stream, states.AttemptState.INTERRUPTED, states.ChunkState.PENDING, reader.counters)
             raise
         except Unended:
             self._pass.stop(StopReason.TARGET_STUCK, f"{self._name} in {show(chunk.tree)}")
@@ -181,23 +171,22 @@ class _Step:
         return stream, outcome
 
     def _follow(self, chunk: ChunkRecord, stream: Stream, outcome: Outcome) -> None:
-        states = self._driving.states
         said = {"verdict": outcome.verdict.value, "said": outcome.message}
         LOG.info("driver ended", extra={"tree": chunk.tree, "attempt": stream.id, **said})
         if outcome.verdict in (Verdict.STOP, Verdict.INTERRUPTED):
             reason = outcome.stop or StopReason.IO_ERROR
             doubtful = outcome.verdict is Verdict.STOP and reason in _DOUBTFUL
-            state = AttemptState.FAILED if doubtful else AttemptState.INTERRUPTED
-            self._finish(stream, state, ChunkState.PENDING, outcome.counters)
+            state = states.AttemptState.FAILED if doubtful else states.AttemptState.INTERRUPTED
+            self._finish(stream, state, states.ChunkState.PENDING, outcome.counters)
             if outcome.verdict is Verdict.STOP:
                 self._pass.stop(reason, outcome.message)
             else:
                 # Its tree counts as doubtful, so the chunks send everything again.
                 self._leave_out(chunk, outcome.message)
             return
-        state = AttemptState.SUCCEEDED if outcome.verdict is Verdict.DONE else AttemptState.FAILED
-        self._finish(stream, state, ChunkState.DONE, outcome.counters)
-        states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
+        state = states.AttemptState.SUCCEEDED if outcome.verdict is Verdict.DONE else states.AttemptState.FAILED
+        self._finish(stream, state, states.ChunkState.DONE, outcome.counters)
+        self._driving.states.clear(chunk.pass_id, chunk.number, keep_logs=bool(outcome.message))
         brought = f"{several(outcome.counters.files, 'file')} and {several(outcome.counters.size_bytes, 'byte')}"
         message = f"{self._name} brought {brought} of {show(chunk.tree)}; the look at all files follows"
         if outcome.message:
@@ -210,7 +199,9 @@ class _Step:
         """
         process = attempt.process
         return (
-            attempt.state is AttemptState.FAILED or process is None or process.boot_id != self._driving.executor.boot_id
+            attempt.state is states.AttemptState.FAILED
+            or process is None
+            or process.boot_id != self._driving.executor.boot_id
         )
 
     def _leave_out(self, chunk: ChunkRecord, why: str) -> None:
@@ -219,11 +210,13 @@ class _Step:
     async def _clear_leftovers(self, chunk: ChunkRecord) -> None:
         """Remove temporary files of killed rsyncs of earlier tries."""
         for listed in self._world.chunk_lists.chunks(self._pass.chunk_list):
-            if listed.kind in (ChunkKind.FILES, ChunkKind.RANGED_FILES) and listed.tree == chunk.tree:
+            if listed.kind in (states.ChunkKind.FILES, states.ChunkKind.RANGED_FILES) and listed.tree == chunk.tree:
                 paths = self._world.chunk_lists.paths(self._pass.chunk_list, listed.number)
                 await remove_before_stream(self._pass, [path.path for path in paths])
 
-    def _finish(self, stream: Stream, state: AttemptState, chunk_state: ChunkState, counters: StreamCounters) -> None:
+    def _finish(
+        self, stream: Stream, state: states.AttemptState, chunk_state: states.ChunkState, counters: StreamCounters
+    ) -> None:
         stream.counters = counters
         stream.finish(self._world, state, chunk_state)
 
@@ -294,7 +287,7 @@ def _done(ledger: "Ledger", plan: str, batch: int) -> list[tuple[PassRecord, Cat
     """The finished passes whose scan is in the ledger, with that scan. A restored ledger may lack scans."""
     scans = {scan.name: scan for scan in ledger.scans.all()}
     records = ledger.passes.of_batch(plan, batch)
-    return [(one, scans[one.catalog]) for one in records if one.state is PassState.DONE and one.catalog in scans]
+    return [(one, scans[one.catalog]) for one in records if one.state is states.PassState.DONE and one.catalog in scans]
 
 
 def _facts(ledger: "Ledger", record: PassRecord, scan: CatalogRecord, moves_of: MovesOf) -> transfer.PassFacts:
@@ -369,7 +362,7 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
 
 
 _ALL = 2**31 - 1
-_COPIED = (ChunkKind.RANGES, ChunkKind.FILES, ChunkKind.RANGED_FILES)
+_COPIED = (states.ChunkKind.RANGES, states.ChunkKind.FILES, states.ChunkKind.RANGED_FILES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +371,7 @@ class Remaining:
 
     record: PassRecord | None
     trees: tuple[transfer.TreeWork, ...] = ()
-    chunks_by_kind: Mapping[ChunkKind, int] = field(default_factory=dict)
+    chunks_by_kind: Mapping[states.ChunkKind, int] = field(default_factory=dict)
     need: Need = field(default_factory=Need)
 
     @property
@@ -394,7 +387,7 @@ def remaining(
     chunks, and those in flight when a run was killed, count: both are tried again.
     """
     trees: dict[bytes, list[int]] = {tree.path: [0, 0, 0] for tree in batch.trees}
-    by_kind: dict[ChunkKind, int] = {}
+    by_kind: dict[states.ChunkKind, int] = {}
     needs: dict[bytes, Need] = {}
     for chunk in _of_pass(world, record) if record else _of_list(world, batch):
         if chunk.tree in left_alone:
@@ -402,14 +395,14 @@ def remaining(
         sums = trees.setdefault(chunk.tree, [0, 0, 0])
         sums[0] += 1
         by_kind[chunk.kind] = by_kind.get(chunk.kind, 0) + 1
-        if chunk.kind in (*_COPIED, ChunkKind.DIRECTORIES):
+        if chunk.kind in (*_COPIED, states.ChunkKind.DIRECTORIES):
             so_far = needs.get(chunk.tree, Need())
             needs[chunk.tree] = Need(
                 size_bytes=so_far.size_bytes + chunk.size_bytes, inodes=so_far.inodes + chunk.files
             )
-        if chunk.kind in CONTENT_KINDS:
+        if chunk.kind in states.CONTENT_KINDS:
             sums[1] += chunk.files
-            sums[2] += chunk.size_bytes if chunk.kind is not ChunkKind.LINKS else 0
+            sums[2] += chunk.size_bytes if chunk.kind is not states.ChunkKind.LINKS else 0
     return Remaining(
         record=record,
         trees=tuple(
@@ -424,7 +417,7 @@ def remaining(
             needs,
             world.ledger.passes.arrived(before_plan=plan.name),
             {usage.tree.path: usage.room_bytes for usage in plan.ranking}
-            if record is None or record.kind is PassKind.SEED
+            if record is None or record.kind is states.PassKind.SEED
             else None,
         ),
     )
@@ -438,13 +431,13 @@ def _of_list(world: World, batch: Batch) -> Iterable[Chunk]:
 
 def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]:
     passes = world.ledger.passes
-    failed = passes.totals(record.id).chunks.get(ChunkState.FAILED, 0)
-    if record.state is PassState.DONE and not failed:
+    failed = passes.totals(record.id).chunks.get(states.ChunkState.FAILED, 0)
+    if record.state is states.PassState.DONE and not failed:
         return
-    for kind in CHUNK_ORDER:
+    for kind in states.CHUNK_ORDER:
         yield from passes.pending(record.id, kind.value, _ALL)
     under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
-    yield from (chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is ChunkState.RUNNING)
+    yield from (chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is states.ChunkState.RUNNING)
     yield from passes.to_retry(record.id)
 
 
@@ -574,13 +567,13 @@ class Copying:
             guards=ready.findings,
         )
 
-    def set_batch_states(self, states: Sequence[BatchState]) -> None:
+    def set_batch_states(self, states: Sequence[states.BatchState]) -> None:
         """Move the batch on, step by step."""
         for state in states:
             self.world.ledger.plans.set_batch_state(self.plan.name, self.batch.number, state)
 
     @property
-    def batch_state(self) -> BatchState | None:
+    def batch_state(self) -> states.BatchState | None:
         """The state of the batch; None if it is not in the ledger."""
         record = self.world.ledger.plans.read(self.plan.name)
         return record.batches.get(self.batch.number) if record else None
@@ -621,10 +614,10 @@ class Copying:
         untrusted brick, and the file would not be checked again. Times of directories, which change with every file,
         are set after everything else is confirmed. Unconfirmed chunks are copied again, and then the steps after them.
         """
-        in_place, times = CHUNK_STEPS.index((ChunkKind.RANGED_FILES,)), len(CHUNK_STEPS) - 1
+        in_place, times = states.CHUNK_STEPS.index((states.ChunkKind.RANGED_FILES,)), len(states.CHUNK_STEPS) - 1
         passes = under_way.world.ledger.passes
 
-        async def run(steps: Sequence[Sequence[ChunkKind]]) -> None:
+        async def run(steps: Sequence[Sequence[states.ChunkKind]]) -> None:
             while under_way.stop_found is None:
                 for step in steps:
                     if under_way.stop_found is None:
@@ -637,7 +630,7 @@ class Copying:
                 ):
                     return
 
-        for steps in (CHUNK_STEPS[:in_place], CHUNK_STEPS[in_place:times], CHUNK_STEPS[times:]):
+        for steps in (states.CHUNK_STEPS[:in_place], states.CHUNK_STEPS[in_place:times], states.CHUNK_STEPS[times:]):
             await run(steps)
 
     def _routes(self, record: PassRecord) -> Routes:
@@ -665,7 +658,7 @@ class Copying:
 
     def _close(self, under_way: PassUnderWay, title: str, *, whole: bool) -> None:
         world, number = self.world, self.batch.number
-        state = PassState.DONE if whole else PassState.STOPPED
+        state = states.PassState.DONE if whole else states.PassState.STOPPED
         world.ledger.passes.set_state(under_way.pass_id, state, world.clock.now_s())
         tally = under_way.tally
         bad = len(world.ledger.passes.attention(under_way.pass_id))
@@ -709,11 +702,11 @@ class SeedPass(Copying):
     async def run(self) -> transfer.BatchSummary:
         """Raises Refused if a guard fails before anything is copied; a later stop is in the summary."""
         passes = self.world.ledger.passes
-        seed = passes.find(self.plan.name, self.batch.number, PassKind.SEED)
+        seed = passes.find(self.plan.name, self.batch.number, states.PassKind.SEED)
         left = remaining(self.world, self.plan, self.batch, seed, left_alone=self.left_alone)
-        if left.record is not None and left.record.state is PassState.DONE and not left.chunks:
+        if left.record is not None and left.record.state is states.PassState.DONE and not left.chunks:
             # This also repairs the state of the batch after a crash between the two records.
-            self._advance(BatchState.SEEDED)
+            self._advance(states.BatchState.SEEDED)
             return transfer.BatchSummary(
                 batch=self.batch.number,
                 nothing_to_do=True,
@@ -727,7 +720,7 @@ class SeedPass(Copying):
             ready,
             title="seed pass",
             before=self._drive,
-            advance=lambda: self._advance(BatchState.SEEDED),
+            advance=lambda: self._advance(states.BatchState.SEEDED),
         )
 
     def _start(self, left: Remaining) -> PassRecord:
@@ -738,15 +731,15 @@ class SeedPass(Copying):
             record = passes.start(
                 plan=self.plan.name,
                 batch=batch.number,
-                kind=PassKind.SEED,
+                kind=states.PassKind.SEED,
                 catalog=self.plan.catalog,
                 chunk_list=batch.chunk_list,
                 chunks=self.world.chunk_lists.chunks(batch.chunk_list),
                 at_s=now_s,
             )
-        elif record.state is not PassState.RUNNING:
-            passes.set_state(record.id, PassState.RUNNING, now_s)
-        self._advance(BatchState.SEEDING)
+        elif record.state is not states.PassState.RUNNING:
+            passes.set_state(record.id, states.PassState.RUNNING, now_s)
+        self._advance(states.BatchState.SEEDING)
         again = passes.retry_failed(record.id, but_trees=self.left_alone)
         message = f"seed pass over batch {batch.number}: {several(left.chunks, 'chunk')} to do"
         self.say(EventKind.PASS_STARTED, Severity.INFO, message + (f", {again} of them failed before" if again else ""))
@@ -758,16 +751,19 @@ class SeedPass(Copying):
             await run_driver_step(under_way, under_way.world.driving)
         under_way.doubtful_trees = doubtful_trees(under_way)
 
-    def _advance(self, state: BatchState) -> None:
+    def _advance(self, state: states.BatchState) -> None:
         """Advance the state of a batch. One in a later state stays there, except that a verified one with new files has
         to be verified again.
         """
         passes = self.world.ledger.passes.of_batch(self.plan.name, self.batch.number)
         steps = {
-            (BatchState.PLANNED, BatchState.SEEDING): (BatchState.SEEDING,),
-            (BatchState.PLANNED, BatchState.SEEDED): (BatchState.SEEDING, BatchState.SEEDED),
-            (BatchState.SEEDING, BatchState.SEEDED): (BatchState.SEEDED,),
-            (BatchState.VERIFIED, BatchState.SEEDING): (unverified(one.kind for one in passes),),
+            (states.BatchState.PLANNED, states.BatchState.SEEDING): (states.BatchState.SEEDING,),
+            (states.BatchState.PLANNED, states.BatchState.SEEDED): (
+                states.BatchState.SEEDING,
+                states.BatchState.SEEDED,
+            ),
+            (states.BatchState.SEEDING, states.BatchState.SEEDED): (states.BatchState.SEEDED,),
+            (states.BatchState.VERIFIED, states.BatchState.SEEDING): (unverified(one.kind for one in passes),),
         }
         now = self.batch_state
         self.set_batch_states(steps.get((now, state), ()) if now else ())
