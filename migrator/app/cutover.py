@@ -188,10 +188,8 @@ def carrying_back(wiring: Wiring, own: Ledger, *, progress: Progress, policy: Di
                 deltas = deltas_of(back, world, hosts=hosts, moves=moves)
                 own_plan = wiring.plan(own, record.plan)
                 yield carry_back.BackParts(
-                    site=known,
                     plan=own_plan,
                     source=source,
-                    target=target,
                     own=own,
                     catalogs=back.closed_catalogs(ledger),
                     scratch=back.scratch,

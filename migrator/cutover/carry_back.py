@@ -353,17 +353,15 @@ PLAN = "back"
 class BackParts:
     """Everything that carrying back needs for one cutover.
 
-    `site` is the migration's own; `source` and `target` are its sides, whichever way files go. `world` and `deltas`
-    belong to the rollback's site, which exchanges the sides.
+    `source` is the migration's, whichever way files go. `world` and `deltas` belong to the rollback's site, which exchanges
+    the sides.
 
     `own` is the migration's ledger, `plan` the plan of the cutover. `compare` compares both sides by the plan of the
     rollback.
     """
 
-    site: SiteRecord
     plan: Plan
     source: SourceSide
-    target: TargetSide
     own: Ledger
     catalogs: ClosedCatalogs
     scratch: Scratch
@@ -377,17 +375,6 @@ class BackParts:
     def ledger(self) -> Ledger:
         """The ledger of the rollback."""
         return self.world.ledger
-
-
-def exchanged(site: SiteRecord, known: SiteRecord | None) -> SiteRecord:
-    """The site of a rollback, with source and target exchanged. `known` has what a probe found that the source keeps."""
-    return replace(
-        site,
-        source=site.target,
-        target=site.source,
-        capabilities=known.capabilities if known else None,
-        capabilities_probed_at_s=known.capabilities_probed_at_s if known else None,
-    )
 
 
 def switched_pass(ledger: Ledger, record: model.CutoverRecord) -> PassRecord | None:
@@ -410,7 +397,11 @@ def rollback_ledger(directory: Path, site: SiteRecord) -> Iterator[Ledger]:
     """The ledger of a rollback of this site, created if there is none."""
     with open_ledger(directory / "ledger.db", create=True) as ledger:
         if ledger.site.read() is None:
-            ledger.site.create(exchanged(site, None))
+            # What the source keeps is probed later.
+            ledger.site.create(
+                replace(site, source=site.target, target=site.source, capabilities=None, capabilities_probed_at_s=None)
+            )
+        ledger.site.update_identities(site.target, site.source)
         (directory / "made").touch()
         yield ledger
 
@@ -684,7 +675,6 @@ class CarryingBack:
             await _learn_what_the_source_keeps(parts)
         # Opened again, so attributes that the source cannot keep are not tried there.
         async with self.open(record) as parts:
-            parts.ledger.site.update_identities(parts.site.target, parts.site.source)
             with parts.files.open(VERB, parts.world.clock.now_s()) as directory:
                 runs, pid = parts.ledger.runs, parts.request.pid
                 try:
@@ -738,7 +728,7 @@ async def _carry(
     parts: BackParts, invocation: Invocation, record: model.CutoverRecord, *, again: Sequence[bytes]
 ) -> None:
     """Recover from a killed call, then read the target and send the changes, until a pass leaves nothing to retry."""
-    ledger, site = parts.ledger, exchanged(parts.site, parts.ledger.site.required())
+    ledger, site = parts.ledger, parts.ledger.site.required()
     await recover(invocation, site, heard_at_s=0.0)
     await expire_trash(invocation, parts.deltas, site)
     deltas = replace(parts.deltas, again=again)
@@ -758,7 +748,7 @@ async def _carry(
     async for _, made in final_passes(ledger, plan, batch, run):
         # The device number of a server or FUSE mount changes with every mount: such a mount does not pass on a sync of
         # all.
-        if parts.site.source.device is None:
+        if site.target.device is None:
             await _flush(parts, made)
 
 
