@@ -29,12 +29,11 @@ from migrator.transfer.attempt import recover
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, Invocation
 from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
-from migrator.transfer.hooks import Hooking
 from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
 from migrator.transfer.rules_convergence import predict
 from migrator.transfer.run import VERB as RUN_LOCK
-from migrator.transfer.run import moves_of
+from migrator.transfer.run import Hooking, moves_of
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

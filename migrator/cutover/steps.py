@@ -44,8 +44,8 @@ from migrator.site.rules_links import link_path, naming_problem
 from migrator.transfer.bases import part_of, pass_number
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
-from migrator.transfer.hooks import Hooking, Place
 from migrator.transfer.model import BatchSummary
+from migrator.transfer.run import Hooking, Place
 from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
@@ -25,11 +25,13 @@ from migrator.transfer import model
 from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
 from migrator.transfer.executors import Executor
 from migrator.transfer.guards import mounts_changed
-from migrator.transfer.lanes import Routes
 from migrator.transfer.meter import Meter
 from migrator.transfer.model import AttemptRecord
 from migrator.transfer.ports import ChunkWork, Engine, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
+
+if TYPE_CHECKING:
+    from migrator.transfer.pool import Routes
 
 Stop = tuple[model.StopReason, str]
 """The reason for stopping the pool of streams, and the detail."""
@@ -587,7 +589,7 @@ class Attempt(Stream):
     def __init__(
         self,
         under_way: PassUnderWay,
-        routes: Routes,
+        routes: "Routes",
         meter: Meter,
         chunk: model.ChunkRecord,
         paths: Sequence[ListedPath],

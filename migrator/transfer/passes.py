@@ -29,10 +29,9 @@ from migrator.transfer.attempt import Stream, Unended, look, remove_before_strea
 from migrator.transfer.bases import covers
 from migrator.transfer.context import LOG, HealthNow, Invocation, PassUnderWay, StorageWatch, World
 from migrator.transfer.executors import stream_activity
-from migrator.transfer.lanes import Routes
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import AttemptRecord, ChunkRecord, Outcome, StopReason, StreamCounters, Verdict
-from migrator.transfer.pool import run_step
+from migrator.transfer.pool import Routes, run_step
 from migrator.transfer.ports import DriverWork, Driving
 from migrator.transfer.rules import stop_reason
 from migrator.transfer.rules_convergence import FIXED_S, check_cost, decide

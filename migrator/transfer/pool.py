@@ -1,30 +1,276 @@
-"""The pool of streams: the queue of chunks, and one worker for each stream."""
+"""The pool of streams: the lanes over hosts, the queue of chunks, and one worker for each stream."""
 
 import asyncio
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from migrator.catalog.rules_packing import Paths, divisible, halves, set_apart, total_bytes
+from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState
-from migrator.core.tasks import task_group
-from migrator.hosts.ports import HostLost
+from migrator.core.tasks import SharedCall, task_group
+from migrator.gluster.model import VolumeState
+from migrator.gluster.rules import volume_fingerprint
+from migrator.gluster.volume import GlusterSource
+from migrator.hosts.ports import Host, HostLost
 from migrator.plan.model import Chunk, ListedPath
+from migrator.scan.rules import reasons_against_bricks, task_changes
 from migrator.transfer.attempt import LEASE_MARGIN_S, Attempt, OpenAttempt, Result, Unended, intend, look_at_all
-from migrator.transfer.context import LOG, LOOK_EVERY_S, PassUnderWay
-from migrator.transfer.lanes import HostLane, Routes
+from migrator.transfer.context import LOG, LOOK_EVERY_S, Invocation, PassUnderWay
 from migrator.transfer.meter import Meter, cancel_and_wait
 from migrator.transfer.model import ChunkRecord, FileProblem, FileProblemKind, StopReason, Verdict, choose_engine
-from migrator.transfer.ports import BrickRefused, Engine, Way
+from migrator.transfer.ports import BrickLook, BrickRefused, Engine, Way
 from migrator.transfer.rules import LONGEST_S, MOST_INTERRUPTIONS, TRIES, delay_s, expected_s
+
+if TYPE_CHECKING:
+    from migrator.hosts.slurm import SlurmHosts
+
+# Lanes over hosts that are connected to on demand. The caller provides the parts of a connection.
+
+
+_GRACE_S = 5.0
+
+MakeWay = Callable[[Host, str | None], Awaitable[Way]]
+"""The executor and the engines of a host for one brick (None: for the mount there). Raises ToolFailed, HostLost."""
+
+
+@dataclass(eq=False)
+class HostLane:
+    """One host and its streams. It connects on first use, and again after a loss. Each way is created once per
+    connection; concurrent callers share its creation.
+    """
+
+    host: str
+    jobs: int
+    reads_mount: bool
+    reach: Callable[[str], Awaitable[Host]]
+    make_way: MakeWay
+    movers: "SlurmHosts | None" = None
+    """The batch system of the host, which reports the remaining processes there after a loss."""
+    _connection: tuple[int, int] | None = None
+    _ways: dict[str | None, Way] = field(default_factory=dict)
+    _making: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def ends_by_lease(self) -> bool:
+        """Whether the far end on a host ends its streams when the lease expires. If not, a batch system reports the end
+        of its job.
+        """
+        return self.movers is None
+
+    def reads(self, brick: str) -> bool:
+        """Whether the lane reads this brick (`host:/path`, as glusterd writes it) on its own host."""
+        return not self.reads_mount and brick.startswith(self.host + ":/")
+
+    async def way(self, brick: str | None) -> Way:
+        """The way to read a chunk of this brick; None: through the mount. Raises HostLost, BrickRefused, Refused,
+        ToolFailed.
+        """
+        async with self._making:
+            host = await self.reach(self.host)
+            # A new connection: the files placed on the host for the old one are gone.
+            connection = (id(host), (await host.identity()).process_id)
+            if connection != self._connection:
+                self._connection = connection
+                self._ways.clear()
+            if brick not in self._ways:
+                self._ways[brick] = await self.make_way(host, brick)
+            return self._ways[brick]
+
+    async def end_orphans(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Reconnect if needed, and end orphaned processes of attempts there. Returns the tokens of those that could not
+        be ended. Raises HostLost, also while the batch system reports no state.
+        """
+        if self.movers is not None:
+            return await self.movers.end_orphans(self.host, tokens)
+        host = await self.reach(self.host)
+        return [token for token in tokens if not await host.processes.end(token, grace_s=_GRACE_S)]
+
+
+# Assigning chunks to lanes: bricks on their own hosts while the volume is quiet, everything else through the mount.
+
+
+_FRESH_S = 10.0
+"""A chunk may start on a snapshot of the volume of this age: the check after the chunk catches later changes."""
+_REST = 2.0
+"""The minimum pause between two snapshots, as a multiple of the duration of the previous one: `volume status` acquires
+the lock of the whole cluster.
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Routes:
+    """The lanes of a pass, the lost ones, and whether bricks may be read.
+
+    Bricks that became unfit are read again when the volume is well, unless `lasting` is set; `closings` counts how
+    often they became unfit. A `refused` brick stays refused, because its path on its host is something else.
+    """
+
+    invocation: Invocation
+    lanes: Sequence[HostLane]
+    guard: "VolumeGuard | None"
+    catalog_fingerprint: str
+    lost: dict[str, HostLost] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    finds: dict[str, int] = field(default_factory=dict)
+    unfit: tuple[str, ...] = ()
+    lasting: bool = False
+    closings: int = 0
+    watched: bool = False
+    version: int = 0
+    _shared: SharedCall[BrickLook] = field(init=False)
+    _quiet_at_s: float | None = None
+    _rests_until_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A missing guard counts as one that cannot be evaluated."""
+
+        async def look() -> BrickLook:
+            if self.guard is None:
+                return BrickLook(reasons=("the source has no bricks that are known",), fingerprint="")
+            await self._clock.sleep(max(self._rests_until_s - self._clock.monotonic_s(), 0.0))
+            began_s = self._clock.monotonic_s()
+            found = await self.guard.look()
+            ended_s = self._clock.monotonic_s()
+            self._rests_until_s = ended_s + _REST * (ended_s - began_s)
+            return found
+
+        self._shared = SharedCall(look)
+
+    @property
+    def _clock(self) -> Clock:
+        return self.invocation.world.clock
+
+    def eligible(self, lane: HostLane, bricks: Collection[str | None]) -> frozenset[str | None]:
+        """The bricks whose chunks a lane may take now (None: chunks of no brick)."""
+        if lane.reads_mount:
+            return frozenset(brick for brick in (*bricks, None) if not self._is_served(brick))
+        if self.unfit or lane.host in self.lost:
+            return frozenset()
+        return frozenset(
+            brick for brick in bricks if brick is not None and brick not in self.refused and lane.reads(brick)
+        )
+
+    @property
+    def open(self) -> Sequence[HostLane]:
+        """The lanes on which streams may run now."""
+        return [lane for lane in self.lanes if lane.reads_mount or not (self.unfit or lane.host in self.lost)]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Hosts on which streams may run now."""
+        return frozenset(lane.host for lane in self.open)
+
+    def _is_served(self, brick: str | None) -> bool:
+        """Whether a lane of its own host reads the brick, instead of those of the mount."""
+        if brick is None or self.unfit or brick in self.refused:
+            return False
+        return any(lane.reads(brick) for lane in self.lanes if lane.host not in self.lost)
+
+    async def quiet_before(self) -> bool:
+        """Whether a chunk may be read from its brick now."""
+        if self.unfit:
+            return False
+        if self._quiet_at_s is not None and self._clock.monotonic_s() - self._quiet_at_s < _FRESH_S:
+            return True
+        return await self.quiet_now()
+
+    async def quiet_now(self) -> bool:
+        """Check the volume, starting after this call. Reports once that the bricks became unfit, or fit again."""
+        began_s = self._clock.monotonic_s()
+        look = await self._shared.begun_after_now()
+        reasons, lasting = look.reasons, look.lasting
+        if not reasons and self.catalog_fingerprint and look.fingerprint != self.catalog_fingerprint:
+            reasons, lasting = ("the volume's bricks or options were changed since the scan",), True
+        if self.lasting:
+            return False
+        if (bool(reasons), lasting) != (bool(self.unfit), self.lasting):
+            self.version += 1
+            self._say(reasons, lasting=lasting)
+        self.closings += bool(reasons) and not self.unfit
+        self.unfit, self.lasting = reasons, lasting
+        self._quiet_at_s = None if reasons else began_s
+        return not reasons
+
+    def _say(self, reasons: tuple[str, ...], *, lasting: bool) -> None:
+        if not reasons:
+            self.invocation.say(EventKind.BRICKS_FIT, Severity.INFO, "bricks", "the bricks are read again")
+            return
+        until = "any more in this run" if lasting else "until the volume is well"
+        message = f"the bricks are not read {until}, the mount is: {'; '.join(reasons)}"
+        self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, "bricks", message)
+
+    def unwatched(self, lane: HostLane) -> bool:
+        """Whether a lane reads no brick until the volume is well, and no worker polls the volume."""
+        return bool(self.unfit) and not (self.lasting or self.watched or lane.reads_mount)
+
+    def lose(self, lane: HostLane, error: HostLost, *, unfit: bool = False, finds: int | None = None) -> None:
+        """Record that a host no longer answers, or (`unfit`) answers but cannot run streams. `finds` is the number of
+        its reconnections when the failed operation started: a loss before the latest one is ignored.
+        """
+        if lane.host in self.lost or finds not in (None, self.finds.get(lane.host, 0)):
+            return
+        self.lost[lane.host] = error
+        self.version += 1
+        what = "cannot be used" if unfit else "is lost"
+        message = f"host {lane.host} {what}, its chunks are read through the mount: {error.message}"
+        self.invocation.say(EventKind.HOST_LOST, Severity.WARNING, f"host {lane.host}", message)
+
+    def refuse(self, brick: str, error: MigratorError) -> None:
+        """Record that the path of the brick on its host is not that brick."""
+        if brick in self.refused:
+            return
+        self.refused[brick] = error.message
+        self.version += 1
+        message = f"brick {brick} is not read any more in this run, the mount is: {error.message}"
+        self.invocation.say(EventKind.BRICKS_UNFIT, Severity.WARNING, brick, message)
+
+    def find_again(self, lane: HostLane) -> None:
+        """Record that a lost host answers again."""
+        if self.lost.pop(lane.host, None) is not None:
+            self.version += 1
+            self.finds[lane.host] = self.finds.get(lane.host, 0) + 1
+            message = f"host {lane.host} is reached again"
+            self.invocation.say(EventKind.HOST_FOUND, Severity.INFO, f"host {lane.host}", message)
+
+    def abandon(self) -> None:
+        """Abandon the shared check."""
+        self._shared.abandon()
+
+
+# The guard for reading bricks, with the same reasons as for a scan of the bricks.
+
+
+class VolumeGuard:
+    """Decides whether the bricks of the volume may be read. Also reports tasks that started after its first snapshot
+    and have ended since.
+    """
+
+    def __init__(self, volume: GlusterSource) -> None:
+        self._volume = volume
+        self._first: VolumeState | None = None
+
+    async def look(self) -> BrickLook:
+        """Take a snapshot of the volume now. Unknown state is a reason not to read bricks."""
+        try:
+            state = await self._volume.state_for_bricks()
+        except MigratorError as error:
+            return BrickLook(reasons=(f"the volume's state is not known: {error.message}",), fingerprint="")
+        self._first = self._first or state
+        moved = task_changes(self._first, state)
+        reasons = reasons_against_bricks(state) or moved
+        return BrickLook(
+            reasons=reasons, fingerprint=volume_fingerprint(state), lasting=bool(state.tasks) or bool(moved)
+        )
+
 
 _SHOWN_STDERR_BYTES = 300
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
