@@ -45,27 +45,14 @@ class Place:
     kind: PassKind | None = None
     number: int | None = None
 
-    @property
-    def step(self) -> HookStep:
-        """The kind of step for hooks."""
-        return HookStep.BATCH if self.kind is None else HookStep.PASS
-
-    @property
-    def words(self) -> str:
-        """For display."""
-        if self.kind is None:
-            return f"batch {self.batch.number}"
-        number = "" if self.number is None else f" {self.number}"
-        return f"the {self.kind.value} pass{number} over batch {self.batch.number}"
-
     def hooked(self, plan: Plan) -> HookedStep:
         """The step in the form that hooks receive."""
-        return HookedStep(
-            step=self.step,
-            key=f"plan {plan.name}: {self.words}",
-            subject=f"batch {self.batch.number}",
-            words=self.words,
-        )
+        words = subject = f"batch {self.batch.number}"
+        if self.kind is not None:
+            number = "" if self.number is None else f" {self.number}"
+            words = f"the {self.kind.value} pass{number} over {subject}"
+        step = HookStep.BATCH if self.kind is None else HookStep.PASS
+        return HookedStep(step=step, key=f"plan {plan.name}: {words}", subject=subject, words=words)
 
 
 async def preview_hooks(
@@ -123,8 +110,8 @@ class Hooking:
         """Check all hooks, and end orphaned calls of a killed run around these steps. Call it before any other work.
         Raises Refused if a hook is invalid, or an orphaned call cannot be ended.
         """
-        if self.hooks is not None:
-            await self._calls(self.hooks).begin(steps)
+        if (calls := self.steps()) is not None:
+            await calls.begin(steps)
 
     async def around(self, place: Place, work: Work, *, idle: bool) -> BatchSummary:
         """Run the work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only
@@ -133,35 +120,32 @@ class Hooking:
         If a hook skips the step, the summary records it. Raises Refused if a `pre` hook refuses the step. Errors of the
         work propagate after the `post` hooks; on a cancellation these are not called, and the step stays open.
         """
-        if self.hooks is None:
+        if (calls := self.steps()) is None:
             return await work()
         if idle:
             summary = await work()
             await self.catch_up(place, summary)
             return summary
         try:
-            return await self._calls(self.hooks).around(
-                place.hooked(self.plan), work, facts=self._facts(place), after=_after
-            )
+            return await calls.around(place.hooked(self.plan), work, facts=self._facts(place), after=_after)
         except HookSkipped as skipped:
             return BatchSummary(batch=place.batch.number, skipped=skipped.message)
 
     async def catch_up(self, place: Place, summary: BatchSummary | None = None) -> None:
         """Call the overdue `post` hooks of an earlier run after a step that is done. May be called again."""
-        if self.hooks is not None:
+        if (calls := self.steps()) is not None:
             facts = self._facts(place)
             facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
-            await self._calls(self.hooks).catch_up(place.hooked(self.plan), facts)
+            await calls.catch_up(place.hooked(self.plan), facts)
 
     def steps(self) -> StepHooks | None:
-        """Calls the hooks around other steps; None if there are none."""
-        return None if self.hooks is None else self._calls(self.hooks)
-
-    def _calls(self, hooks: Hooks) -> StepHooks:
+        """Calls the hooks around any step; None if there are none."""
         world = self.invocation.world
+        if self.hooks is None:
+            return None
         return StepHooks(
             ports=world,
-            hooks=hooks,
+            hooks=self.hooks,
             site=self.site,
             source_root=world.source.root,
             target_root=world.target.root,
