@@ -9,7 +9,6 @@ from pathlib import Path
 
 from msgspec import structs
 
-from migrator import app
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
@@ -235,7 +234,7 @@ def pass_engine(site: Site) -> str:
 
 @asynccontextmanager
 async def cutover_world(
-    wiring: app.Wiring,
+    wiring: Wiring,
     *,
     ledger: Ledger,
     policy: DigestPolicy,
@@ -278,13 +277,13 @@ async def cutover_world(
             )
 
 
-def _writers(wiring: app.Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> WriterSearch:
+def _writers(wiring: Wiring, source: PosixSource | GlusterSource, hosts: Hosts) -> WriterSearch:
     if isinstance(source, GlusterSource):
         return partial(brick_writers, hosts, host_specs(wiring.site), source, wiring.processes)
     return partial(local_writers, wiring.processes, source)
 
 
-def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
+def _comparing(wiring: Wiring, ledger: Ledger) -> Comparing | None:
     cutover = wiring.site.cutover
     if not cutover.compare:
         return None
@@ -296,7 +295,7 @@ def _comparing(wiring: app.Wiring, ledger: Ledger) -> Comparing | None:
 
 
 def _verifier(
-    wiring: app.Wiring, *, ledger: Ledger, known: SiteRecord, policy: DigestPolicy, progress: Progress
+    wiring: Wiring, *, ledger: Ledger, known: SiteRecord, policy: DigestPolicy, progress: Progress
 ) -> VerifyTree:
     async def verify_tree(plan: Plan, batch: int, tree: bytes) -> VerificationRecord:
         with wiring.source() as source, wiring.target(known) as target:

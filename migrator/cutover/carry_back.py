@@ -25,7 +25,6 @@ from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.paths import is_beneath, join, parent, show
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover import model
-from migrator.cutover.model import SourceChange, SourceChangeKind
 from migrator.cutover.rules import newest_attempts
 from migrator.delta.delta import DeltaPass, Deltas, expire_trash, final_passes
 from migrator.delta.model import ChangeKind
@@ -96,7 +95,7 @@ def changed_source(
     carried: Sequence[ClosedCatalog],
     ctimes: bool,
     scratch: Scratch,
-) -> Sequence[SourceChange]:
+) -> Sequence[model.SourceChange]:
     """Compare the catalog `now` of a tree with `before`; both are of the source.
 
     `carried` are the catalogs of the target that rollbacks have carried back since, oldest first. An entry may be gone
@@ -117,7 +116,9 @@ def changed_source(
         create_entries(connection, carried_files[-1] if carried_files else (), view="last_carried")
         rows = connection.execute(_CHANGED, {"tree": tree, "ctimes": ctimes, "carried": bool(carried)}).fetchall()
     return [
-        SourceChange(path=path, kind=SourceChangeKind(kind), stands=None if stands is None else EntryType(stands))
+        model.SourceChange(
+            path=path, kind=model.SourceChangeKind(kind), stands=None if stands is None else EntryType(stands)
+        )
         for path, stands, kind in rows
     ]
 
@@ -615,7 +616,7 @@ class CarryingBack:
     scratch: Scratch
     open: Callable[[model.CutoverRecord], AbstractAsyncContextManager[BackParts]]
 
-    def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[SourceChange]:
+    def changed_source(self, record: model.CutoverRecord, *, before: str, now: str) -> Sequence[model.SourceChange]:
         """Changes of the retained source between the migration's catalogs `before` and `now`, without those that
         rollbacks carried. Blocking; raises UsageError, Refused.
         """
@@ -633,7 +634,7 @@ class CarryingBack:
             scratch=self.scratch,
         )
 
-    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[SourceChange]) -> int:
+    def give_up_source(self, record: model.CutoverRecord, changes: Sequence[model.SourceChange]) -> int:
         """Let the rollback overwrite changes on the source, and return the number of paths moved to its trash.
 
         First records durably the paths to carry back even if unchanged, then moves the present entries to the trash of
@@ -651,7 +652,7 @@ class CarryingBack:
             moves.open_place(place)
             for change in changes:
                 # A directory that was there before differs only in attributes; its entries are listed themselves.
-                if change.stands is EntryType.DIRECTORY and change.kind is SourceChangeKind.CHANGED:
+                if change.stands is EntryType.DIRECTORY and change.kind is model.SourceChangeKind.CHANGED:
                     continue
                 kept += moves.trash(change.path, place) is not None
         return kept

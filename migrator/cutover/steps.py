@@ -22,7 +22,6 @@ from migrator.cutover import model, rules
 from migrator.cutover.carry_back import PLAN as ROLLBACK_PLAN
 from migrator.cutover.carry_back import CarryingBack, carried_ledger, proofs_of
 from migrator.cutover.files import MountedTops, SymlinkedPaths
-from migrator.cutover.rules import freeze_words, next_step, outcome_of, state_words
 from migrator.cutover.rules_speed import speed_ups, user_words
 from migrator.cutover.writers import WriterSearch
 from migrator.delta.delta import DeltaPass, Deltas, final_passes, note_equal
@@ -35,7 +34,6 @@ from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
-from migrator.operations.model import Finished, Halt
 from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
@@ -508,7 +506,7 @@ class TreeMachine(
         return (
             rules.begin_rollback(record, seen)
             if self.cutting.request.back and not self._turned
-            else next_step(record, seen)
+            else rules.next_step(record, seen)
         )
 
     def failing(self, record: model.CutoverRecord, act: _Act, error: Exception, *, resumed: bool) -> None:
@@ -572,7 +570,7 @@ class TreeMachine(
             started_at_s=record.since_s,
         )
 
-    async def finished(self, record: model.CutoverRecord, step: Finished) -> model.TreeOutcome:
+    async def finished(self, record: model.CutoverRecord, step: operations.Finished) -> model.TreeOutcome:
         good = (
             {model.CutoverState.ROLLED_BACK, model.CutoverState.REVERTED}
             if self.cutting.request.back
@@ -583,28 +581,28 @@ class TreeMachine(
         words = step.words
         if self.cutting.request.back and not moved:
             words += f": {record.failure or 'no reason was recorded'}"
-        if not self.cutting.request.back and (frozen := freeze_words(record)):
+        if not self.cutting.request.back and (frozen := rules.freeze_words(record)):
             words += f". {frozen}"
         if moved:
             self.say(EventKind.CUTOVER_FINISHED, Severity.INFO, record, words)
         else:
             # The reason was reported when it was given up.
-            where = f"{record.tree.user} works {state_words(record.state)}"
+            where = f"{record.tree.user} works {rules.state_words(record.state)}"
             self.say(EventKind.CUTOVER_GIVEN_UP, Severity.WARNING, record, where)
         hint = "" if moved else "put that right, then run the same command again"
-        outcome = outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
+        outcome = rules.outcome_of(record, model.Ending.MOVED if moved else model.Ending.GIVEN_UP, words, hint=hint)
         return replace(outcome, predicted_freeze_s=record.predicted_freeze_s)
 
-    async def halted(self, record: model.CutoverRecord, step: Halt) -> model.TreeOutcome:
-        words = f"{record.tree.user} is not touched ({state_words(record.state)}): {step.words}"
+    async def halted(self, record: model.CutoverRecord, step: operations.Halt) -> model.TreeOutcome:
+        words = f"{record.tree.user} is not touched ({rules.state_words(record.state)}): {step.words}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
-        return outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
+        return rules.outcome_of(record, model.Ending.HALTED, words, hint=step.hint)
 
     def stuck(self, record: model.CutoverRecord, _: model.Seen) -> model.TreeOutcome:
-        words = f"{record.tree.user} is {state_words(record.state)}: {record.failure}"
+        words = f"{record.tree.user} is {rules.state_words(record.state)}: {record.failure}"
         self.say(EventKind.CUTOVER_HALTED, Severity.ERROR, record, words)
         hint = "put that right, then run the same command again: it resumes"
-        return outcome_of(record, model.Ending.STUCK, words, hint=hint)
+        return rules.outcome_of(record, model.Ending.STUCK, words, hint=hint)
 
     # Steps.
 

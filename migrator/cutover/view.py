@@ -7,7 +7,6 @@ from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_factor, format_rate, several
 from migrator.cutover import model, rules_speed
 from migrator.cutover.rules import freed_words, freezes_words, places_words, state_words
-from migrator.cutover.rules_speed import SECONDS, factor_words
 from migrator.render import document
 
 # Cutovers.
@@ -77,7 +76,7 @@ def speed_up_table(
         (document.figure("on the source"), lambda found: _value(found[1].before, found[1].unit)),
         (document.figure("on the target"), lambda found: _value(found[1].after, found[1].unit)),
         (document.figure("runs"), lambda found: format_count(found[1].runs)),
-        (document.wide("the target is"), lambda found: factor_words(found[1])),
+        (document.wide("the target is"), lambda found: rules_speed.factor_words(found[1])),
     )
     found = [(tree, one) for tree, every in users for one in every]
     return document.records(title, cells, found, limit=limit, note=_NOTE)
@@ -89,7 +88,7 @@ def _bars(
     groups = [
         (
             document.shortened(document.clean(user.tree.user), _NAME),
-            [(one.test.words, one.factor, factor_words(one)) for one in user.speed_ups],
+            [(one.test.words, one.factor, rules_speed.factor_words(one)) for one in user.speed_ups],
         )
         for user in users
     ]
@@ -104,7 +103,7 @@ def _bars(
 
 
 def _value(value: float, unit: str) -> str:
-    if unit == SECONDS:
+    if unit == rules_speed.SECONDS:
         return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms"
     return format_rate(value) if unit == "bytes/s" else f"{format_count(round(value))} {unit}"
 

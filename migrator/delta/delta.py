@@ -27,7 +27,6 @@ from migrator.plan.rules import after_delta, moved_trees
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import bases
 from migrator.transfer.attempt import look
-from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, PassUnderWay, World
 from migrator.transfer.guards import mount_findings, mounts_changed
 from migrator.transfer.model import BatchSummary, FileProblem, FileProblemKind, PassLimits, StopReason
@@ -589,7 +588,7 @@ def standing_verification(ledger: "Ledger", plan: str, batch: int, tree: bytes) 
     since_s = newest.finished_at_s
     done = (one for one in ledger.passes.of_batch(plan, batch) if one.state is PassState.DONE)
     later = (one for one in done if one.kind is not PassKind.SEED and one.started_at_s >= since_s)
-    return None if any(covers(ledger.passes, one, (tree,)) for one in later) else newest
+    return None if any(bases.covers(ledger.passes, one, (tree,)) for one in later) else newest
 
 
 # Differences that a verification found: sent again, because size and times may not show them.

@@ -26,7 +26,6 @@ from migrator.transfer.context import LOG, Invocation, PassUnderWay, World
 from migrator.transfer.executors import Executor
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.meter import Meter
-from migrator.transfer.model import AttemptRecord
 from migrator.transfer.ports import ChunkWork, Engine, StreamReader, Way
 from migrator.transfer.rules import is_leftover, is_stream_leftover, marks_name, part_name, stop_reason, temporary_marks
 
@@ -802,13 +801,13 @@ async def _refuse_in_doubt(invocation: Invocation, site: SiteRecord) -> None:
 
 
 async def _end_on_all_hosts(
-    invocation: Invocation, unfinished: Sequence[AttemptRecord], heard_at_s: float
+    invocation: Invocation, unfinished: Sequence[model.AttemptRecord], heard_at_s: float
 ) -> Sequence[str]:
     """The tokens of streams that cannot be ended. An unreachable host ends its streams itself when its lease runs out.
     The lease counts from the last heartbeat of the previous run; raises Refused if it is not over.
     """
     world = invocation.world
-    by_host: dict[str, list[AttemptRecord]] = {}
+    by_host: dict[str, list[model.AttemptRecord]] = {}
     for attempt in unfinished:
         by_host.setdefault(attempt.host, []).append(attempt)
     stuck: list[str] = []

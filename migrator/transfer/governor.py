@@ -15,7 +15,6 @@ from migrator.plan.model import TransferCost
 from migrator.report.model import RunLife, run_life
 from migrator.transfer import model as transfer
 from migrator.transfer import rules_governor as rules
-from migrator.transfer.rules_governor import Flow, GovernorState, Settings
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -103,11 +102,11 @@ class Governor:
     run_id: int
     clock: Clock
     say: Callable[[bool, str], None]
-    state: GovernorState = field(init=False)
+    state: rules.GovernorState = field(init=False)
     decision: transfer.GovernorRecord = field(init=False)
     chunk_cost: TransferCost | None = field(init=False)
     _first_cost: TransferCost | None = field(init=False)
-    _settings: Settings = field(init=False)
+    _settings: rules.Settings = field(init=False)
     _controls: transfer.Controls = field(init=False)
     _kept: transfer.GovernorRecord | None = None
     _grants: dict[int, tuple[str, int | None]] = field(default_factory=dict)
@@ -187,7 +186,7 @@ class Governor:
             if cost is None
             else moved.files * cost.s_per_file + moved.size_bytes * cost.s_per_byte
         )
-        flow = Flow(interval_s=interval_s, work=work)
+        flow = rules.Flow(interval_s=interval_s, work=work)
         self.state = rules.after_flow(self.state, flow, self._settings, settle_s=self.governing.settle_s)
         self._decide()
 
@@ -237,7 +236,7 @@ class Governor:
         equal = limit // max(len(self._grants), 1)
         return limit - sum(equal if share is None else share for _, share in self._grants.values())
 
-    def _settings_now(self) -> Settings:
+    def _settings_now(self) -> rules.Settings:
         governing = self.governing
         now = opening(governing.windows, self.clock.now_s(), governing.local_time)
         return rules.settings_now(self.hosts, governing.limits, self._controls, now)

@@ -26,12 +26,10 @@ from migrator.transfer import bases
 from migrator.transfer import model as transfer
 from migrator.transfer import passes as transfer_passes
 from migrator.transfer.attempt import recover
-from migrator.transfer.bases import BatchRefused, Chosen
 from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, read_plan
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
-from migrator.transfer.model import BatchSummary, GuardFinding
 from migrator.transfer.run_files import RunFiles
 
 # Which hooks belong to a step of a run.
@@ -57,12 +55,12 @@ class Place:
 
 async def preview_hooks(
     world: World, hooks: Hooks | None, plan: Plan, batch: Batch, *, idle: bool
-) -> tuple[tuple[str, ...], GuardFinding]:
+) -> tuple[tuple[str, ...], transfer.GuardFinding]:
     """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
     if hooks is None:
-        return (), GuardFinding(guard="hooks", problems=())
+        return (), transfer.GuardFinding(guard="hooks", problems=())
     found = await find_hooks(hooks, world.blocking)
-    finding = GuardFinding(guard="hooks", problems=problem_words(found))
+    finding = transfer.GuardFinding(guard="hooks", problems=problem_words(found))
     if not idle:
         return would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)), finding
     owed: list[str] = []
@@ -94,7 +92,7 @@ RUN_STEPS = frozenset({HookStep.BATCH, HookStep.PASS})
 """The steps of `run`. Each command cleans up after its own calls."""
 
 T = TypeVar("T")
-Work = Callable[[], Awaitable[BatchSummary]]
+Work = Callable[[], Awaitable[transfer.BatchSummary]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,7 +111,7 @@ class Hooking:
         if (calls := self.steps()) is not None:
             await calls.begin(steps)
 
-    async def around(self, place: Place, work: Work, *, idle: bool) -> BatchSummary:
+    async def around(self, place: Place, work: Work, *, idle: bool) -> transfer.BatchSummary:
         """Run the work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only
         overdue `post` hooks of a killed run are called.
 
@@ -129,9 +127,9 @@ class Hooking:
         try:
             return await calls.around(place.hooked(self.plan), work, facts=self._facts(place), after=_after)
         except HookSkipped as skipped:
-            return BatchSummary(batch=place.batch.number, skipped=skipped.message)
+            return transfer.BatchSummary(batch=place.batch.number, skipped=skipped.message)
 
-    async def catch_up(self, place: Place, summary: BatchSummary | None = None) -> None:
+    async def catch_up(self, place: Place, summary: transfer.BatchSummary | None = None) -> None:
         """Call the overdue `post` hooks of an earlier run after a step that is done. May be called again."""
         if (calls := self.steps()) is not None:
             facts = self._facts(place)
@@ -167,7 +165,7 @@ class Hooking:
         )
 
 
-async def _after(facts: HookFacts, summary: BatchSummary) -> HookFacts:
+async def _after(facts: HookFacts, summary: transfer.BatchSummary) -> HookFacts:
     state = HookState.SKIPPED if summary.skipped else HookState.STOPPED if summary.stopped else HookState.DONE
     return replace(
         facts,
@@ -211,7 +209,7 @@ class BatchRun:
     """
 
     hooking: Hooking
-    chosen: Chosen
+    chosen: bases.Chosen
     deltas: Deltas | None
 
     async def run(self) -> transfer.BatchSummary:
@@ -376,7 +374,7 @@ async def _guarded(work: Callable[[], Awaitable[T]]) -> T:
     try:
         return await work()
     except Refused as refused:
-        raise BatchRefused.by(refused) from refused
+        raise bases.BatchRefused.by(refused) from refused
 
 
 def _once(scan: Scan, trees: Sequence[bytes]) -> Scan:
@@ -452,7 +450,7 @@ async def run_batches(
     numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
     which = by_numbers([batch.number for batch in numbered], "batch", "batches")
 
-    def choose() -> list[Chosen]:
+    def choose() -> list[bases.Chosen]:
         return [bases.choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
 
     if request.dry_run:
@@ -495,7 +493,7 @@ async def run_batches(
     return summary
 
 
-async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | None) -> transfer.RunSummary:
+async def _copy(hooking: Hooking, batches: Sequence[bases.Chosen], deltas: Deltas | None) -> transfer.RunSummary:
     invocation = hooking.invocation
     done: list[transfer.BatchSummary] = []
     whole = transfer.RunSummary(
@@ -504,7 +502,7 @@ async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | No
     for chosen in batches:
         try:
             summary = await _run_one(hooking, chosen, deltas)
-        except BatchRefused as refused:
+        except bases.BatchRefused as refused:
             if len(batches) == 1:
                 raise
             summary = _refused(invocation, chosen, refused)
@@ -515,7 +513,7 @@ async def _copy(hooking: Hooking, batches: Sequence[Chosen], deltas: Deltas | No
     return whole
 
 
-async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> transfer.BatchSummary:
+async def _run_one(hooking: Hooking, chosen: bases.Chosen, deltas: Deltas | None) -> transfer.BatchSummary:
     invocation, batch = hooking.invocation, chosen.batch
     left_alone = tuple(sorted(chosen.left_alone))
     if left_alone:
@@ -526,7 +524,7 @@ async def _run_one(hooking: Hooking, chosen: Chosen, deltas: Deltas | None) -> t
     return replace(await BatchRun(hooking=hooking, chosen=chosen, deltas=deltas).run(), left_alone=left_alone)
 
 
-def _refused(invocation: Invocation, chosen: Chosen, refused: BatchRefused) -> transfer.BatchSummary:
+def _refused(invocation: Invocation, chosen: bases.Chosen, refused: bases.BatchRefused) -> transfer.BatchSummary:
     """The summary of a refused batch. The run continues with the others: the refusal need not concern them."""
     number = chosen.batch.number
     message = f"batch {number} was refused, and the next one follows: {refused.message}"
@@ -544,7 +542,7 @@ async def _preview(
     request: transfer.RunRequest,
     plan: Plan,
     site: SiteRecord,
-    chosen: Chosen,
+    chosen: bases.Chosen,
     *,
     hooks: Hooks | None,
     deltas: Deltas | None,
