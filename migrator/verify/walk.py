@@ -450,15 +450,11 @@ class Absences:
             for tree in sorted(self.trees):
                 self.archived.of_block(tree, ())
 
-    def impossible(self, source: Entry) -> Loss | None:
-        """Why the target cannot keep a path at all."""
-        return absence(source, self.capabilities)
-
     def of(self, source: Entry) -> Absence | None:
         """Why a path may be absent; None: it is missing. Raises Refused if an index of an archive is missing or
         differs.
         """
-        if (lost := self.impossible(source)) is not None:
+        if (lost := absence(source, self.capabilities)) is not None:
             return Absence(loss=lost)
         if self.reaped is None or source.type is not EntryType.FILE:
             return None
@@ -508,25 +504,20 @@ class DirectoryTask:
     on_target: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Share:
-    """The names of a directory that one reading compares: those whose hash modulo `count` is `index`."""
+@dataclass(slots=True, kw_only=True)
+class _SourceSide:
+    """The source's entries of one share of a directory, which one reading compares: the names whose hash modulo `count`
+    is `index`. `whole` is False if parts of the directory were unreadable.
+    """
 
     index: int
     count: int
-
-    def has(self, path: bytes) -> bool:
-        return self.count == 1 or zlib.crc32(path) % self.count == self.index
-
-
-@dataclass(slots=True, kw_only=True)
-class _SourceSide:
-    """The source's entries of a share; `whole` is False if parts of the directory were unreadable."""
-
-    share: _Share
     entries: dict[bytes, Entry] = field(default_factory=dict)
     troubled: set[bytes] = field(default_factory=set)
     whole: bool = True
+
+    def has(self, path: bytes) -> bool:
+        return self.count == 1 or zlib.crc32(path) % self.count == self.index
 
 
 @dataclass(slots=True, kw_only=True)
@@ -594,15 +585,15 @@ class TreeComparison:
         files = _FilesToRead(self._pool.put_narrow)
         index, count = 0, 1
         while index < count and not self._pool.stopped:
-            side = self._read_source(task, _Share(index=index, count=count))
-            count = side.share.count
+            side = self._read_source(task, index, count)
+            count = side.count
             self._compare_with_target(task, side, files)
             index += 1
         files.flush()
 
-    def _read_source(self, task: DirectoryTask, share: _Share) -> _SourceSide:
+    def _read_source(self, task: DirectoryTask, index: int, count: int) -> _SourceSide:
         """The source's entries of a share. The first reading determines the number of shares."""
-        side = _SourceSide(share=share)
+        side = _SourceSide(index=index, count=count)
         if not task.on_source:
             return side
         for block in self.source.read_directory(task.path):
@@ -610,15 +601,15 @@ class TreeComparison:
                 if problem.path == task.path:
                     side.whole = False
                     self.tally.unreadable(problem, on_source=True)
-                elif side.share.has(problem.path):
+                elif side.has(problem.path):
                     side.troubled.add(problem.path)
                     self.tally.unreadable(problem, on_source=True)
             for entry in block.entries:
-                if side.share.has(entry.path) and entry.path not in side.troubled:
+                if side.has(entry.path) and entry.path not in side.troubled:
                     side.entries[entry.path] = entry
-            while side.share.index == 0 and len(side.entries) > self.held_entries:
-                side.share = smaller = _Share(index=0, count=side.share.count * 2)
-                side.entries = {path: entry for path, entry in side.entries.items() if smaller.has(path)}
+            while index == 0 and len(side.entries) > self.held_entries:
+                side.count *= 2
+                side.entries = {path: entry for path, entry in side.entries.items() if side.has(path)}
             if self._pool.stopped:
                 break
         return side
@@ -631,10 +622,10 @@ class TreeComparison:
                 whole = False
                 self.tally.unreadable(problems.pop(task.path), on_source=False)
             for path, problem in problems.items():
-                if side.share.has(path) and path not in side.troubled:
+                if side.has(path) and path not in side.troubled:
                     self._target_trouble(side.entries.pop(path, None), problem)
             for entry in block.entries:
-                if entry.path in problems or entry.path in side.troubled or not side.share.has(entry.path):
+                if entry.path in problems or entry.path in side.troubled or not side.has(entry.path):
                     continue
                 source = side.entries.pop(entry.path, None)
                 if source is not None:
@@ -660,7 +651,7 @@ class TreeComparison:
 
     def _target_trouble(self, source: Entry | None, problem: ScanProblem) -> None:
         """Count an unreadable path of the target; expected for a symlink that is too long to be read there."""
-        loss = None if source is None else self.absences.impossible(source)
+        loss = None if source is None else absence(source, self.capabilities)
         if source is not None and loss is not None:
             self.tally.record(source, None, losses=[loss])
             return
