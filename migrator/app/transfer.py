@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
 
 OWN_HOST = "localhost"
-Volume = Callable[[], Awaitable[VolumeState]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +64,9 @@ class Places:
 class WayMaker:
     """Makes the ways of hosts: checks the file systems at their roots, and finds the engines of each host."""
 
-    def __init__(self, *, known: SiteRecord, volume: Volume) -> None:
+    def __init__(self, known: SiteRecord, source: SourceFileSystem) -> None:
         self._known = known
-        self._volume = volume
+        self._source = source
         self._state: VolumeState | None = None
         self._asking = asyncio.Lock()
         self._rsyncs: dict[tuple[str, str, int], tuple[bytes, RsyncFeatures] | None] = {}
@@ -126,8 +125,10 @@ class WayMaker:
 
     async def _volume_state(self) -> VolumeState:
         async with self._asking:
+            if not isinstance(self._source, GlusterSource):
+                raise ToolFailed("the source has no bricks")
             if self._state is None:
-                self._state = await self._volume()
+                self._state = await self._source.state_for_bricks()
             return self._state
 
 
@@ -168,15 +169,10 @@ async def run_world(
     """
     site, known, own = wiring.site, ledger.site.required(), LocalHost(name=OWN_HOST)
 
-    async def volume() -> VolumeState:
-        if not isinstance(source, GlusterSource):
-            raise ToolFailed("the source has no bricks")
-        return await source.state_for_bricks()
-
     async def here(_name: str) -> Host:
         return own
 
-    way = WayMaker(known=known, volume=volume).way
+    way = WayMaker(known, source).way
     mount = Places(source=wiring.source_root, target=wiring.target_root, own=True)
     movers = _movers(site, known, jobs) if site.transfer.movers == "slurm" and engine not in DRIVERS else None
     # If nodes move the data, this machine only watches.
@@ -275,16 +271,6 @@ def run_request(
     )
 
 
-def chunk_limits(site: Site) -> ChunkLimits:
-    """The limits of chunks in passes after the first."""
-    transfer = site.transfer
-    return ChunkLimits(
-        max_bytes=transfer.chunk_size_bytes,
-        max_files=transfer.chunk_files,
-        range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
-    )
-
-
 # The governor
 
 
@@ -347,13 +333,16 @@ def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTa
     return Deltas(
         scan=scan_again,
         comparisons=wiring.comparisons(ledger),
-        pass_lists=wiring.chunk_lists(),
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),
         differing=wiring.manifests(ledger),
         extras=Extras(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
         moves=moves,
-        chunk_limits=chunk_limits(site),
+        chunk_limits=ChunkLimits(
+            max_bytes=transfer.chunk_size_bytes,
+            max_files=transfer.chunk_files,
+            range_size_bytes=transfer.range_size_bytes if copies_ranges(transfer.engine) else None,
+        ),
         max_shrink=transfer.max_shrink,
         trash_keep_s=transfer.trash_keep_s,
         limits=PassLimits(max_freeze_s=site.cutover.max_freeze_s, max_delta_passes=at_most),

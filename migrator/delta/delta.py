@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from migrator.catalog.manifest import ManifestDirectories
     from migrator.delta.store import Comparisons, Extras, FoundExtras, MoveListFiles
     from migrator.ledger.ledger import Ledger, PassRecords
-    from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.reap.store import ReapListFiles
 
 # A move list is applied in three steps; each may be interrupted anywhere and repeated. First, every renamed path moves
@@ -620,14 +619,13 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 class Deltas:
     """Ports and limits of delta passes, in addition to those of every run.
 
-    A tree may lose at most the share `max_shrink` of its names and bytes between two scans. With `differing`, a pass
-    sends again the paths that a verification found to differ. With `extras`, it moves paths that only the target has to
+    A tree may lose at most the share `max_shrink` of its names and bytes between two scans. `differing` has the manifests
+    of verifications: a pass sends again the paths that were found to differ. With `extras`, it moves paths that only the target has to
     the trash. `again` are paths to send whether they changed or not.
     """
 
     scan: Scan
     comparisons: "Comparisons"
-    pass_lists: "ChunkListFiles"
     move_lists: "MoveListFiles"
     moves: MovingTarget
     chunk_limits: ChunkLimits
@@ -635,7 +633,7 @@ class Deltas:
     trash_keep_s: float
     limits: PassLimits
     reap_lists: "ReapListFiles"
-    differing: "ManifestDirectories | None" = None
+    differing: "ManifestDirectories"
     extras: "Extras | None" = None
     again: Sequence[bytes] = ()
 
@@ -780,11 +778,9 @@ class DeltaPass(Copying):
             for chunk in missing.chunks
             for listed in world.chunk_lists.paths(chunk.chunk_list, chunk.number)
         )
-        differing: Sequence[bytes] = ()
-        if deltas.differing is not None:
-            differing = found_to_differ(
-                world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
-            )
+        differing = found_to_differ(
+            world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
+        )
         # Moving an entry out of a directory changes the directory's times on the target.
         emptied = sorted({parent(one.path) for one in extras.gone()}) if extras else []
         with deltas.comparisons.open(
@@ -803,7 +799,7 @@ class DeltaPass(Copying):
             bricks = sorted(walk.brick for walk in catalog.bricks)
             packed = pack(comparison.listings([trees]), deltas.chunk_limits, bricks=bricks)
             plan, batch = self.plan.name, self.batch.number
-            chunks = deltas.pass_lists.write_pass(plan, batch, number, packed, kind=self.kind)
+            chunks = world.chunk_lists.write_pass(plan, batch, number, packed, kind=self.kind)
             return comparison.changes, chunks, moves
 
     def _say_set_apart(self, catalog: CatalogRecord) -> None:
@@ -943,7 +939,7 @@ async def note_equal(world: World, deltas: Deltas, plan: Plan, batch: Batch) -> 
     number = bases.pass_number(passes, plan, batch, PassKind.FINAL)
     trees = tuple(TreeChanges(tree=tree.path, names_before=0, bytes_before=0) for tree in batch.trees)
     written = await asyncio.to_thread(
-        deltas.pass_lists.write_pass, plan.name, batch.number, number, (), kind=PassKind.FINAL
+        world.chunk_lists.write_pass, plan.name, batch.number, number, (), kind=PassKind.FINAL
     )
     record = passes.start(
         plan=plan.name,
