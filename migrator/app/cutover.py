@@ -266,12 +266,10 @@ async def cutover_world(
                 target_writers=target_writers(wiring, target_side),
                 links=links_of(site),
                 verify=_verifier(wiring, ledger=ledger, known=known, policy=policy, progress=progress),
-                manifests=wiring.manifests(ledger),
                 policy=policy,
                 deltas=deltas_of(wiring, run, hosts=hosts, moves=moves),
                 back=carrying_back(wiring, ledger, progress=progress, policy=policy),
                 backup=backing_up(ledger, site.site.state_dir),
-                archive_folders=MountedArchiveFolders(wiring.target_root),
                 to_archive=lambda plan, tree: reap_rows(wiring, plan, ReapAction.ARCHIVE)(tree),
                 comparing=_comparing(wiring, ledger),
             )

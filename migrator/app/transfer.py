@@ -335,7 +335,7 @@ def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTa
         comparisons=wiring.comparisons(ledger),
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),
-        differing=wiring.manifests(ledger),
+        manifests=wiring.manifests(ledger),
         extras=Extras(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
         moves=moves,
         chunk_limits=ChunkLimits(

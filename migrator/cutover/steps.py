@@ -48,7 +48,6 @@ from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
-    from migrator.catalog.manifest import ManifestDirectories
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.operations import CutoverRecords
 
@@ -79,12 +78,9 @@ class CutoverWorld:
 
     `freezer` closes tops on the source, `trees` opens and closes them on the target, `source_trees` opens those on the
     source for users who come back. `source_writers` and `target_writers` search either side for processes that still
-    write. `manifests` are those that `verify` writes. `policy` defines the content to compare. `backup` keeps a copy of
-    the ledger under a name; the copy is durable on return.
-
-    `archive_folders` are those of the trees on the target, `to_archive` the rows of a plan's reap list to archive from a
-    tree (blocking; raises Refused). `comparing` measures users' trees before and after; None if the site does not enable
-    that.
+    write. `policy` defines the content to compare. `backup` keeps a copy of the ledger under a name; the copy is durable
+    on return. `to_archive` returns the rows of a plan's reap list to archive from a tree (blocking; raises Refused).
+    `comparing` measures users' trees before and after; None if the site does not enable that.
     """
 
     run: World
@@ -98,12 +94,10 @@ class CutoverWorld:
     target_writers: WriterSearch
     links: SymlinkedPaths | None
     verify: VerifyTree
-    manifests: "ManifestDirectories"
     policy: DigestPolicy
     deltas: Deltas
     back: CarryingBack
     backup: Callable[[str], None]
-    archive_folders: MountedArchiveFolders
     to_archive: Callable[[Plan, bytes], Iterable[Sequence[ReapRow]]]
     comparing: Comparing | None = None
 
@@ -296,7 +290,7 @@ class Sight:
             copied, proof = proofs_of(ledger, plan, batch, record.tree.path, self.world.policy)
         if proof is not None and proof.differences and proof.manifest is not None:
             with suppress(MigratorError):
-                found = self.world.manifests.examples(proof.manifest, per_kind=1).differences
+                found = self.world.deltas.manifests.examples(proof.manifest, per_kind=1).differences
                 proof = replace(proof, examples=tuple(f"{show(one.path)}: {one.kind.value}" for one in found))
         return copied, proof
 
@@ -330,7 +324,7 @@ def assign_archives(sight: Sight, tree: bytes, *, to_user: bool) -> None:
     # By the ledger: a directory of that name may be the user's own.
     if not sight.ledger.archives.of_tree(tree):
         return
-    folders = sight.world.archive_folders
+    folders = MountedArchiveFolders(sight.run.target.root)
     if not to_user:
         folders.take_back(tree)
     elif (top := sight.run.target.look(tree)) is not None:
@@ -346,7 +340,7 @@ def lacking_archives(sight: Sight, tree: UserTree) -> tuple[str, ...] | None:
     count, archived = 0, None
     try:
         for rows in sight.world.to_archive(sight.plan, tree.path):
-            archived = archived or ProvenArchives(sight.ledger.archives, sight.world.archive_folders)
+            archived = archived or ProvenArchives(sight.ledger.archives, MountedArchiveFolders(sight.run.target.root))
             known = archived.of_block(tree.path, [row.path for row in rows])
             count += sum(_lacks_archive(sight.run, row, known.get(row.path)) for row in rows)
             if count >= COUNTED:

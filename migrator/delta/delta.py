@@ -96,15 +96,13 @@ async def apply_moves(
     try:
         await carrying.carry_out()
     except _StepStopped as stopped:
-        carrying.moved.stop = (stopped.reason, stopped.detail)
+        reason, detail = stopped.args
+        carrying.moved.stop = (reason, detail)
     return carrying.moved
 
 
 class _StepStopped(Exception):
-    def __init__(self, reason: StopReason, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
+    """Its arguments are a StopReason and the detail."""
 
 
 _StillThere = tuple[Gone, EntryType]
@@ -619,8 +617,8 @@ Scan = Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]
 class Deltas:
     """Ports and limits of delta passes, in addition to those of every run.
 
-    A tree may lose at most the share `max_shrink` of its names and bytes between two scans. `differing` has the manifests
-    of verifications: a pass sends again the paths that were found to differ. With `extras`, it moves paths that only the target has to
+    A tree may lose at most the share `max_shrink` of its names and bytes between two scans. `manifests` are those
+    that `verify` writes: a pass sends again the paths that were found to differ. With `extras`, it moves paths that only the target has to
     the trash. `again` are paths to send whether they changed or not.
     """
 
@@ -633,7 +631,7 @@ class Deltas:
     trash_keep_s: float
     limits: PassLimits
     reap_lists: "ReapListFiles"
-    differing: "ManifestDirectories"
+    manifests: "ManifestDirectories"
     extras: "Extras | None" = None
     again: Sequence[bytes] = ()
 
@@ -779,7 +777,7 @@ class DeltaPass(Copying):
             for listed in world.chunk_lists.paths(chunk.chunk_list, chunk.number)
         )
         differing = found_to_differ(
-            world.ledger, deltas.differing, plan=self.plan.name, batch=self.batch.number, trees=trees
+            world.ledger, deltas.manifests, plan=self.plan.name, batch=self.batch.number, trees=trees
         )
         # Moving an entry out of a directory changes the directory's times on the target.
         emptied = sorted({parent(one.path) for one in extras.gone()}) if extras else []

@@ -41,10 +41,6 @@ _DEAD_MOUNT = (errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errno.ESTALE, errno.E
 class SourceLost(Exception):
     """The source's root can no longer be read, so the walk stops: everything else would fail too."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
 
 def with_entries(totals: CatalogTotals, entries: Sequence[Entry]) -> CatalogTotals:
     """The totals, increased by these entries."""
@@ -208,7 +204,7 @@ class MountWay:
         except SourceLost as error:
             await self._interrupt(walk, opened.record)
             raise Refused(
-                f"the source was lost in the middle of the scan: {error.reason}",
+                f"the source was lost in the middle of the scan: {error}",
                 cause="its mount died or was unmounted",
                 hint=f"mount it again, then run {self.session.command}: {self._on_repetition}",
             ) from error
