@@ -603,7 +603,7 @@ class Attempt(Stream):
         self._way = way
         self._engine = engine
         self._from_brick = way.brick is not None
-        self._listed = tuple(paths)
+        self.listed = tuple(paths)
         of_stream: list[ListedPath] = []
         self._by_descriptor: list[ListedPath] = []
         for listed in paths if chunk.kind is not ChunkKind.LINKS else ():
@@ -648,7 +648,7 @@ class Attempt(Stream):
             "chunk_kind": self.chunk.kind.value,
             "tree": self.chunk.tree,
             "attempt": self.id,
-            "paths": len(self._listed),
+            "paths": len(self.listed),
         }
 
     async def copy(self) -> Result:
@@ -736,7 +736,7 @@ class Attempt(Stream):
         """Make links, and copy the paths that no stream can take."""
         links = self.chunk.kind is ChunkKind.LINKS
         paths = (
-            ((listed, listed.size_bytes) for listed in self._listed)
+            ((listed, listed.size_bytes) for listed in self.listed)
             if links
             else to_be_linked(self._by_descriptor, self._work.paths)
         )

@@ -288,8 +288,9 @@ class Settlement:
         self._passes = under_way.world.ledger.passes
         self._meter = meter
 
-    def follow(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result) -> float | None:
+    def follow(self, attempt: Attempt, result: Result) -> float | None:
         """Record the result of an attempt and its consequences. Returns the delay of a chunk that is tried again."""
+        chunk = attempt.chunk
         outcome = {"verdict": result.verdict.value, "exit_code": attempt.exit_code, "said": result.message}
         LOG.info("attempt ended", extra={**attempt.facts, **outcome})
         if result.verdict is Verdict.STOP and result.stop is not None:
@@ -304,25 +305,19 @@ class Settlement:
                     self._retried(chunk, f"its stream was ended by something else: {result.message}")
                 return delay_s(count)
         if result.verdict is not Verdict.DONE:
-            return self._failed(chunk, paths, attempt, result)
+            return self._failed(attempt, result)
         if bad := (*result.bad, *result.again):
-            return self._with_bad_files(chunk, paths, attempt, result, bad)
+            return self._with_bad_files(attempt, result, bad)
         attempt.finish(self._world, AttemptState.SUCCEEDED, ChunkState.DONE, (*result.vanished, *result.changed))
-        self._done(chunk, paths)
+        self._done(chunk, attempt.listed)
         return None
 
-    def _with_bad_files(
-        self,
-        chunk: ChunkRecord,
-        paths: Sequence[ListedPath],
-        attempt: Attempt,
-        result: Result,
-        bad: Sequence[FileProblem],
-    ) -> float | None:
+    def _with_bad_files(self, attempt: Attempt, result: Result, bad: Sequence[FileProblem]) -> float | None:
         """Set bad files apart in a chunk of their own, and finish the rest: bad files do not fail their chunk. Files
         that a brick did not yield are read through the mount next: only that proves that a file is bad, or has moved.
         """
-        rest, apart = set_apart(paths, {problem.path for problem in bad})
+        chunk = attempt.chunk
+        rest, apart = set_apart(attempt.listed, {problem.path for problem in bad})
         why = f"{show(bad[0].path)}: {bad[0].reason}"
         if rest and apart:
             parts = ((rest, chunk.brick), (apart, None))
@@ -334,25 +329,24 @@ class Settlement:
             self._done(done, rest)
             return None
         if chunk.brick is not None:
-            self._through_mount(chunk, paths, attempt, why)
+            self._through_mount(attempt, why)
             return None
         failures = self._count_failure(chunk)
         if failures < TRIES:
-            return self._try_again(chunk, attempt, failures, why)
+            return self._try_again(attempt, failures, why)
         attempt.finish(self._world, AttemptState.FAILED, ChunkState.FAILED, (*bad, *result.vanished))
         self.bad(bad)
         return None
 
-    def _failed(
-        self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result
-    ) -> float | None:
+    def _failed(self, attempt: Attempt, result: Result) -> float | None:
         """Settle an attempt that failed and blamed no file. A part of a split chunk is split again at once, and only a
         single path gets all its tries. So finding one bad file among n costs about 2 log2(n) attempts.
         """
+        chunk, paths = attempt.chunk, attempt.listed
         failures = self._count_failure(chunk)
         is_last = failures >= TRIES
         if chunk.brick is not None and is_last:
-            self._through_mount(chunk, paths, attempt, result.message)
+            self._through_mount(attempt, result.message)
         elif divisible(paths) and (is_last or chunk.list_path is not None):
             parts = [(half, chunk.brick) for half in halves(paths)]
             first, second = self.divide(chunk, attempt, AttemptState.FAILED, parts)
@@ -361,7 +355,7 @@ class Settlement:
             )
             self._say(EventKind.CHUNK_SPLIT, Severity.WARNING, chunk, message)
         elif not is_last:
-            return self._try_again(chunk, attempt, failures, result.message)
+            return self._try_again(attempt, failures, result.message)
         else:
             said = show(attempt.stderr_tail[-_SHOWN_STDERR_BYTES:].strip())
             reason = f"{result.message}; {said}" if said else result.message
@@ -373,22 +367,23 @@ class Settlement:
             self.bad(bad)
         return None
 
-    def _try_again(self, chunk: ChunkRecord, attempt: Attempt, failures: int, why: str) -> float:
+    def _try_again(self, attempt: Attempt, failures: int, why: str) -> float:
         attempt.finish(self._world, AttemptState.FAILED, ChunkState.PENDING)
-        self._retried(chunk, why)
+        self._retried(attempt.chunk, why)
         return delay_s(failures)
 
     def interrupted(self, attempt: Attempt) -> None:
         """Record an attempt that was ended from outside, with its progress: its chunk is pending again."""
         attempt.finish(self._world, AttemptState.INTERRUPTED, ChunkState.PENDING)
 
-    def _through_mount(self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, why: str) -> None:
+    def _through_mount(self, attempt: Attempt, why: str) -> None:
         """Replace the chunk by one that is read through the mount, after its brick failed."""
-        (instead,) = self.divide(chunk, attempt, AttemptState.FAILED, [(tuple(paths), None)])
+        chunk = attempt.chunk
+        (instead,) = self.divide(chunk, attempt, AttemptState.FAILED, [(attempt.listed, None)])
         message = f"chunk {chunk.number} is read through the mount, as chunk {instead.number}: {why}"
         self._say(EventKind.CHUNK_RETRIED, Severity.INFO, chunk, message)
 
-    async def held(self, chunk: ChunkRecord, attempt: Attempt, result: Result) -> float | None:
+    async def held(self, attempt: Attempt, result: Result) -> float | None:
         """Settle an attempt that failed while storage of the target is lost, since the chunk is not to blame. The chunk
         waits for at least the returned time (None: not settled). A stop of the pool names the storage target.
         """
@@ -402,7 +397,7 @@ class Settlement:
             words = "; ".join(lost)
             if self._pass.waits_for_storage:
                 self.interrupted(attempt)
-                self._retried(chunk, f"storage of the target is lost ({words})")
+                self._retried(attempt.chunk, f"storage of the target is lost ({words})")
                 return delay_s(1)
         if result.stop is not None and words:
             stop, detail = result.stop
@@ -710,7 +705,7 @@ class Worker:
         attempt = Attempt(self.under_way, self.routes, self.meter, chunk, paths, slot=self.slot, way=way, engine=engine)
         try:
             result = await attempt.copy()
-            held_s = await self._settle.held(chunk, attempt, result)
+            held_s = await self._settle.held(attempt, result)
         except asyncio.CancelledError:
             self._settle.interrupted(attempt)
             raise
@@ -722,14 +717,14 @@ class Worker:
         if held_s is not None:
             return held_s
         if result.verdict is not Verdict.DONE:
-            return self._settle.follow(chunk, paths, attempt, result)
+            return self._settle.follow(attempt, result)
         self.queue.confirm(chunk)
 
         def abandoned() -> None:
             self._settle.interrupted(attempt)
             self.queue.give_back(chunk)
 
-        confirmation = partial(self._confirm, chunk, paths, attempt, result, finds)
+        confirmation = partial(self._confirm, attempt, result, finds)
         await self.under_way.confirmations.begin(confirmation, abandoned)
         return None
 
@@ -745,15 +740,13 @@ class Worker:
         self._settle.divide(chunk, unused, AttemptState.INTERRUPTED, [(half, chunk.brick) for half in halves(paths)])
         return True
 
-    async def _confirm(
-        self, chunk: ChunkRecord, paths: Sequence[ListedPath], attempt: Attempt, result: Result, finds: int
-    ) -> None:
+    async def _confirm(self, attempt: Attempt, result: Result, finds: int) -> None:
         """Confirm an attempt whose stream has ended, and give its chunk back."""
         try:
             confirmed = await attempt.confirm(result)
-            again_after_s = await self._settle.held(chunk, attempt, confirmed)
+            again_after_s = await self._settle.held(attempt, confirmed)
             if again_after_s is None:
-                again_after_s = self._settle.follow(chunk, paths, attempt, confirmed)
+                again_after_s = self._settle.follow(attempt, confirmed)
         except HostLost as error:
             # The stream has ended; only whether its files are on the disks is unknown. If the doubt concerns an earlier
             # connection, the host itself answers.
@@ -761,7 +754,7 @@ class Worker:
                 self.routes.lose(self.lane, error, finds=finds)
             self._settle.interrupted(attempt)
             again_after_s = delay_s(1)
-        self.queue.give_back(chunk, again_after_s)
+        self.queue.give_back(attempt.chunk, again_after_s)
 
     def _engine(self, way: Way, chunk: ChunkRecord) -> Engine | None:
         """Chunks of links need no stream; any engine serves for their attempt."""
