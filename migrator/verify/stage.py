@@ -132,9 +132,6 @@ def _summary(record: VerificationRecord) -> str:
     return f"{checked}; {arrived}; {several(total, 'difference')}" if total else f"{checked}; {arrived}; all equal"
 
 
-_Checked = tuple[SiteRecord, TargetCapabilities, BatchState, Batch, tuple[bytes, ...]]
-
-
 @dataclass(slots=True, kw_only=True)
 class Verification:
     """Compares both sides of a batch as they are now, and writes the manifest of what arrived. Call `run` once.
@@ -175,6 +172,9 @@ class Verification:
     _waiting: walk.StorageWait | None = field(init=False, default=None)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
+    _batch: Batch = field(init=False)
+    _capabilities: TargetCapabilities = field(init=False)
+    _tally: walk.Tally = field(init=False)
 
     async def run(self) -> VerificationRecord:
         """Run the stage.
@@ -184,7 +184,8 @@ class Verification:
         be written.
         """
         self._began_s = self.clock.monotonic_s()
-        site, capabilities, state, batch, trees = self._check_request()
+        site, state, trees = self._check_request()
+        batch = self._batch
         if self.storage is not None:
             self._waiting = walk.StorageWait(self.storage, self.clock, self._event)
             await self._wait_for_storage(self._waiting)
@@ -195,9 +196,9 @@ class Verification:
         self._event(EventKind.VERIFY_STARTED, Severity.INFO, f"comparing {of}")
         name = f"{self.plan.name}-batch-{batch.number:04d}-{number:06d}"
         draft = await asyncio.to_thread(self.manifests.create, name, algorithm=self.policy.algorithm)
-        tally = walk.Tally(draft)
+        self._tally = tally = walk.Tally(draft)
         try:
-            manifest = await self._compare(batch, capabilities, draft, tally, number)
+            manifest = await self._compare(draft, number)
         except asyncio.CancelledError:
             raise Interrupted(
                 f"the verification was stopped after {several(tally.paths, 'path')}",
@@ -212,15 +213,15 @@ class Verification:
         finally:
             draft.abandon()
         self._reasons += (*await self._mount_problems(site), *health_problems(before, await self.source.health()))
-        record = self._record(number, started_at_s, tally, manifest, trees)
+        record = self._record(number, started_at_s, manifest, trees)
         self.ledger.verifications.finish(record)
         self._set_batch_state(state, record)
         self._report(record, self.manifests.examples(manifest.file, per_kind=1))
         return record
 
-    def _check_request(self) -> _Checked:
-        """The site, the capabilities of its target, the state of the batch, the batch reduced to the trees to compare, and
-        these trees (empty if they are the whole batch).
+    def _check_request(self) -> tuple[SiteRecord, BatchState, tuple[bytes, ...]]:
+        """The site, the state of the batch, and the trees to compare (empty if they are the whole batch). Sets the batch,
+        reduced to these trees, and the capabilities of the target.
 
         Raises UsageError if plan, batch or trees do not match the ledger, Refused if there is nothing to verify yet.
         """
@@ -252,9 +253,8 @@ class Verification:
                 hint="run `migrator doctor`",
             )
         trees = self._chosen_trees(batch)
-        if trees:
-            batch = part_of(plan, batch, trees)
-        return site, site.capabilities, state, batch, trees
+        self._batch, self._capabilities = part_of(plan, batch, trees) if trees else batch, site.capabilities
+        return site, state, trees
 
     def _chosen_trees(self, batch: Batch) -> tuple[bytes, ...]:
         """The requested trees in the plan's order; empty if they are the whole batch. Raises UsageError."""
@@ -300,13 +300,11 @@ class Verification:
                 hint="bring the server back, then run the same command again",
             ) from None
 
-    async def _compare(
-        self, batch: Batch, capabilities: TargetCapabilities, draft: "ParquetDraft", tally: walk.Tally, number: int
-    ) -> ClosedManifest:
+    async def _compare(self, draft: "ParquetDraft", number: int) -> ClosedManifest:
         reading = await asyncio.to_thread(self._begin_reading, number)
-        carrying = await asyncio.to_thread(self._open_earlier, batch) if self.carry else None
+        carrying = await asyncio.to_thread(self._open_earlier) if self.carry else None
         try:
-            return await self._compare_trees(batch, capabilities, draft, tally, reading=reading, carrying=carrying)
+            return await self._compare_trees(draft, reading, carrying)
         finally:
             if carrying is not None:
                 carrying.close()
@@ -328,62 +326,56 @@ class Verification:
         self.target.sync()
         return ContentReading(verification=number, source_clock_ns=source_clock_ns, target_clock_ns=target_clock_ns)
 
-    def _open_earlier(self, batch: Batch) -> walk.Carrying:
+    def _open_earlier(self) -> walk.Carrying:
         carrying = walk.Carrying(self.manifests, (self.own or self.ledger).verifications, self.policy)
-        carrying.open([tree.path for tree in batch.trees])
+        carrying.open([tree.path for tree in self._batch.trees])
         for problem in carrying.problems:
             self._event(EventKind.VERIFY_STARTED, Severity.WARNING, f"{problem}; its files are read again")
         return carrying
 
     async def _compare_trees(
-        self,
-        batch: Batch,
-        capabilities: TargetCapabilities,
-        draft: "ParquetDraft",
-        tally: walk.Tally,
-        *,
-        reading: ContentReading,
-        carrying: walk.Carrying | None,
+        self, draft: "ParquetDraft", reading: ContentReading, carrying: walk.Carrying | None
     ) -> ClosedManifest:
+        tally = self._tally
         comparison = walk.TreeComparison(
             source=self.source,
             target=self.target,
             tally=tally,
-            capabilities=capabilities,
+            capabilities=self._capabilities,
             policy=self.policy,
             root_owner=(os.geteuid(), os.getegid()),
             workers=self.workers,
             reading=reading,
             carrying=carrying,
             held_entries=self.held_entries,
-            absences=await asyncio.to_thread(self._absences, batch, capabilities),
+            absences=await asyncio.to_thread(self._absences),
             storage=self._waiting,
         )
-        trees = await asyncio.to_thread(self._find_trees, batch, comparison)
-        ticker = asyncio.create_task(again_and_again(lambda: self._show(batch, tally), self.clock, _SHOW_EVERY_S))
+        trees = await asyncio.to_thread(self._find_trees, comparison)
+        ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
         try:
             await comparison.run()
             scans = await asyncio.to_thread(self.ledger.scans.all)
             self._reasons += await compare_with_catalogs(scans, draft, comparison, trees=trees)
             # Last, because paths found through a catalog may be further names of a file.
-            await asyncio.to_thread(walk.compare_links, draft, tally, capabilities)
+            await asyncio.to_thread(walk.compare_links, draft, tally, self._capabilities)
             manifest = await asyncio.to_thread(draft.close)
         finally:
             ticker.cancel()
-        self._show(batch, tally)
+        self._show()
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
 
-    def _absences(self, batch: Batch, capabilities: TargetCapabilities) -> walk.Absences:
-        trees = frozenset(tree.path for tree in batch.trees)
+    def _absences(self) -> walk.Absences:
+        trees = frozenset(tree.path for tree in self._batch.trees)
         reaped = self.reap_lists.index(self.plan.reap, trees=trees) if self.reap_lists else None
-        return walk.Absences(capabilities=capabilities, trees=trees, reaped=reaped, archived=self.archived)
+        return walk.Absences(capabilities=self._capabilities, trees=trees, reaped=reaped, archived=self.archived)
 
-    def _find_trees(self, batch: Batch, comparison: walk.TreeComparison) -> tuple[bytes, ...]:
+    def _find_trees(self, comparison: walk.TreeComparison) -> tuple[bytes, ...]:
         """The trees that exist on the source. A missing one makes the verification not whole."""
         found: list[bytes] = []
-        for tree in batch.trees:
+        for tree in self._batch.trees:
             try:
                 root = self.source.look(tree.path)
             except OSError as error:
@@ -402,9 +394,9 @@ class Verification:
         return tuple(found)
 
     def _record(
-        self, number: int, started_at_s: float, tally: walk.Tally, manifest: ClosedManifest, trees: tuple[bytes, ...]
+        self, number: int, started_at_s: float, manifest: ClosedManifest, trees: tuple[bytes, ...]
     ) -> VerificationRecord:
-        reasons = tuple(dict.fromkeys(self._reasons))
+        reasons, tally = tuple(dict.fromkeys(self._reasons)), self._tally
         return VerificationRecord(
             id=number,
             plan=self.plan.name,
@@ -448,8 +440,9 @@ class Verification:
         self.ledger.events.add(event)
         self.progress.event(event)
 
-    def _show(self, batch: Batch, tally: walk.Tally) -> None:
+    def _show(self) -> None:
         """Report progress."""
+        batch, tally = self._batch, self._tally
         # Users may have added files since the plan counted them: never show more than 100 %.
         paths, size_bytes = tally.paths, tally.size_bytes
         self.progress.show(
