@@ -15,7 +15,7 @@ from migrator.core.paths import show
 from migrator.core.units import KIB, MIB, several
 from migrator.fs.model import TargetCapabilities
 from migrator.hosts.ports import Command, Completed
-from migrator.transfer.engines.rsync import ProgressParser, attribute_filters, bandwidth
+from migrator.transfer.engines.rsync import ProgressParser, bandwidth, capability_options
 from migrator.transfer.engines.rules_rsync import JAIL_FAILED, Ended, EndedRsync, judge_rsync
 from migrator.transfer.model import Outcome, StopReason, StreamCounters, StreamView, Verdict
 from migrator.transfer.ports import TAIL_BYTES, DriverView, DriverWork, Kept, Lines, StreamReader
@@ -196,19 +196,13 @@ def rsync_words(
     a tree's root stays closed. rsync sends files whole.
     """
     makes_specials = capabilities.makes_devices and capabilities.makes_fifos and capabilities.makes_sockets
-    keeps_xattrs = capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs
     optional = (
         (True, ["-lptgo", "--numeric-ids", "-W", "-O", "--no-implied-dirs", "--stderr=client"]),
-        (capabilities.keeps_hard_links, ["-H"]),
-        (capabilities.keeps_sparse, ["-S"]),
-        (capabilities.time_granularity_ns == 1, ["--modify-window=-1"]),
-        (not capabilities.keeps_symlink_times, ["-J"]),
         (privileged and makes_specials, ["-D"]),
         (recopy, ["-I"]),
         (not capabilities.syncfs_reaches_disks, ["--fsync"]),
-        (capabilities.keeps_acls, ["-A"]),
-        # These are the rsync engine's filters, with an underscore instead of the blank between a rule and its pattern.
-        (keeps_xattrs, ["-X", *(rule.replace(" ", "_") for rule in attribute_filters(capabilities))]),
+        # An underscore instead of a blank needs no quotes.
+        (True, capability_options(capabilities, blank="_")),
         (True, [word.decode("ascii") for word in bandwidth(bwlimit_bytes_per_s)]),
     )
     return [word for wanted, words in optional if wanted for word in words]

@@ -124,7 +124,7 @@ class RsyncEngine:
                 self.program,
                 *_base(work.capabilities),
                 *_of_kind(work.kind, privileged=self.privileged),
-                *_attributes(work.capabilities),
+                *(word.encode("ascii") for word in capability_options(work.capabilities)),
                 *((b"--fsync",) if self.features.fsync and not work.capabilities.syncfs_reaches_disks else ()),
                 *bandwidth(work.bwlimit_bytes_per_s),
                 *((b"--ignore-times",) if work.recopy else ()),
@@ -195,10 +195,6 @@ def _base(capabilities: TargetCapabilities) -> Sequence[bytes]:
         b"--outbuf=L",
     )
     optional = (
-        (capabilities.keeps_hard_links, b"--hard-links"),
-        (capabilities.keeps_sparse, b"--sparse"),
-        (capabilities.time_granularity_ns == 1, b"--modify-window=-1"),
-        (not capabilities.keeps_symlink_times, b"--omit-link-times"),
         (not capabilities.makes_devices, b"--no-devices"),
         (not (capabilities.makes_fifos and capabilities.makes_sockets), b"--no-specials"),
     )
@@ -222,8 +218,9 @@ def _of_kind(kind: ChunkKind, *, privileged: bool) -> Sequence[bytes]:
             raise ValueError("links across trees are made by link(2), not by a stream")
 
 
-def attribute_filters(capabilities: TargetCapabilities) -> Sequence[str]:
-    """The filters of extended attributes, if the target keeps any.
+def capability_options(capabilities: TargetCapabilities, *, blank: str = " ") -> list[str]:
+    """The options for what the target keeps, in short letters: drivers refuse some long names. `blank` separates a
+    filter's rule from its pattern.
 
     Any filter for attributes disables rsync's own, so the filters have to exclude everything else by name: `system.*`
     would carry ACLs a second way, `trusted.*` Gluster's internals. `**` also matches slashes in an attribute's name,
@@ -235,15 +232,16 @@ def attribute_filters(capabilities: TargetCapabilities) -> Sequence[str]:
         rules.append("+x user.**")
     if capabilities.keeps_security_xattrs:
         rules += [*(f"-x {label.decode('ascii')}" for label in sorted(KERNEL_LABELS)), "+x security.**"]
-    return [f"--filter={rule}" for rule in (*rules, "-x **")]
-
-
-def _attributes(capabilities: TargetCapabilities) -> Sequence[bytes]:
-    """The options for ACLs, and for the other attributes that the target keeps."""
-    options = [b"--acls"] if capabilities.keeps_acls else []
-    if capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs:
-        options += [b"--xattrs", *(rule.encode("ascii") for rule in attribute_filters(capabilities))]
-    return options
+    filters = [f"--filter={rule.replace(' ', blank)}" for rule in (*rules, "-x **")]
+    optional = (
+        (capabilities.keeps_hard_links, ["-H"]),
+        (capabilities.keeps_sparse, ["-S"]),
+        (capabilities.time_granularity_ns == 1, ["--modify-window=-1"]),
+        (not capabilities.keeps_symlink_times, ["-J"]),
+        (capabilities.keeps_acls, ["-A"]),
+        (capabilities.keeps_user_xattrs or capabilities.keeps_security_xattrs, ["-X", *filters]),
+    )
+    return [word for wanted, words in optional if wanted for word in words]
 
 
 def bandwidth(limit_bytes_per_s: int | None) -> Sequence[bytes]:
