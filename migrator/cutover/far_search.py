@@ -107,7 +107,7 @@ def _read(path: str) -> str:
     return read(path.encode("ascii")).decode("latin-1")
 
 
-# Open files.
+# The path of a descriptor inside its file system, from mountinfo and through any bind mount.
 
 
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
@@ -176,6 +176,13 @@ def look_at_descriptor(fdinfo: bytes) -> tuple[int, bytes]:
     """The flags of a descriptor, and the number of its mount."""
     facts = dict(line.split(b":", 1) for line in read(fdinfo).split(b"\n") if b":" in line)
     return int(facts[b"flags"], 8), facts[b"mnt_id"].strip()
+
+
+# The trees of a question, and the names of files below them.
+#
+# A descriptor shows only one name of its file, on a brick often the one in Gluster's own store. The other names come
+# from the attributes that Gluster keeps with a file (gfid2path) or, if these are not complete, from a walk that compares
+# inode numbers. Files are opened with O_PATH only, and symlinks are never followed.
 
 
 GONE = (errno.ENOENT, errno.ESRCH, errno.ENOTDIR, errno.ELOOP)

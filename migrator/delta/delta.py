@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger, PassRecords
     from migrator.reap.store import ReapListFiles
 
+# Applying a move list to the target: renames, and moves to the trash.
+#
 # A move list is applied in three steps; each may be interrupted anywhere and repeated. First, every renamed path moves
 # out of its tree to a staging path in the pass's place of the trash, with the content of a directory before the
 # directory. Second, vanished paths move to the trash. Third, a mark is made, and the renamed paths get their new names,
@@ -487,6 +489,12 @@ def _tree_problems(tree: TreeChanges, max_shrink: float) -> Iterable[str]:
                 f"{name} has lost {' and '.join(lost)} since the pass before: {_LOOK}; if it is right, allow it once with a "
                 f"larger [transfer] max_shrink (now {max_shrink:.0%})"
             )
+
+
+# Extras: paths that an earlier plan or pass left on the target, and that the source no longer has.
+#
+# A plan starts from the scan of the source. If a path was copied earlier and removed on the source before that scan, a
+# comparison of the plan's own catalogs does not show it.
 
 
 Problems = Callable[[Changes, str], Awaitable[tuple[str, ...]]]

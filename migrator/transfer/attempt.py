@@ -748,6 +748,9 @@ class Attempt(Stream):
         return result
 
 
+# Recovery after a crash: end orphaned streams, remove their temporary files, give their chunks back.
+
+
 LEASE_MARGIN_S = 15.0
 """Time for a host to end its streams after its lease (TERM, grace, KILL)."""
 

@@ -41,6 +41,14 @@ if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
     from migrator.transfer.engines.drivers import DriverReader
 
+# The step that lets a driver copy the trees of a batch, one after the other, before the ordinary chunks.
+#
+# Nothing depends on a driver's own report. The chunks that follow go over the same lists: they send missing files,
+# restore split hard links, and correct wrong attributes. So nothing here fails a file; an incomplete driver run only
+# leaves more work to the chunks. Two things are required: all of its processes are gone, and its writes have reached
+# the target's disks before size and times of a file prove anything.
+
+
 _ALL = 2**31 - 1
 _BROUGHT = (states.ChunkKind.RANGES, states.ChunkKind.FILES, states.ChunkKind.RANGED_FILES)
 """Kinds of chunks that a driver copies too."""
@@ -360,7 +368,6 @@ def _changed_bytes(ledger: "Ledger", plan: str, batch: int, tree: bytes, *, sinc
 # The remaining work of a batch, counted without changing anything.
 
 
-_ALL = 2**31 - 1
 _COPIED = (states.ChunkKind.RANGES, states.ChunkKind.FILES, states.ChunkKind.RANGED_FILES)
 
 

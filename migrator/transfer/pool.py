@@ -272,6 +272,9 @@ class VolumeGuard:
         )
 
 
+# The consequences of an attempt: chunk done, retried, split, failed, or a stop of the pool.
+
+
 _SHOWN_STDERR_BYTES = 300
 _HELD_REASONS = frozenset({StopReason.TARGET_STUCK, StopReason.IO_ERROR, StopReason.DISCONNECTED})
 """Symptoms of a server that is down: they do not stop a pass that can wait."""

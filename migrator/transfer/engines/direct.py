@@ -18,6 +18,12 @@ from migrator.transfer.engines import rules_rsync as rules
 from migrator.transfer.ports import ChunkWork, Lines, StreamReader
 from migrator.transfer.rules import stop_reason
 
+# The outcome of one run of `migrator-native copy`, from its exit code and its events for paths.
+#
+# Its lines contain no names: an event has the position of its path in the list, so no name can imitate a message.
+# `copy_events.c` describes them, `copy.h` has the exit codes.
+
+
 _LIST_DONE = 0
 _UNUSABLE = (1, 2, 64, 126, 127)
 _OF_TARGETS = (model.StopReason.TARGET_FULL, model.StopReason.TARGET_QUOTA, model.StopReason.TARGET_READ_ONLY)
