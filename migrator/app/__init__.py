@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from migrator.beegfs.tool import BeegfsTargets
     from migrator.catalog.files import ClosedCatalogs
     from migrator.catalog.manifest import ManifestDirectories
+    from migrator.catalog.queries import CatalogReads
     from migrator.catalog.writer import CatalogDirectories
     from migrator.delta.store import Comparisons, MoveListFiles
     from migrator.fs.moving import MovingTarget
@@ -187,6 +188,12 @@ class Wiring:
         from migrator.plan.store import CatalogQueryFiles
 
         return CatalogQueryFiles(self.closed_catalogs(ledger), scratch=self.scratch)
+
+    def catalog_reads(self, ledger: "Ledger") -> "CatalogReads":
+        """Samples, and use and content of bricks, from catalogs."""
+        from migrator.catalog.queries import CatalogReads
+
+        return CatalogReads(self.closed_catalogs(ledger), scratch=self.scratch)
 
     def manifests(self, ledger: "Ledger") -> "ManifestDirectories":
         from migrator.catalog.manifest import ManifestDirectories

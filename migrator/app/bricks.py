@@ -22,7 +22,6 @@ from migrator.bricks.retire.stage import RetirementWorld, WriteList, cover_paths
 from migrator.bricks.shared import ThrottleRules
 from migrator.bricks.shields import Shields
 from migrator.catalog.brick_parts import paths_of
-from migrator.catalog.queries import BrickContentFiles
 from migrator.core.errors import ToolFailed, UsageError
 from migrator.core.paths import percent_escape
 from migrator.core.progress import Progress
@@ -35,7 +34,6 @@ from migrator.ledger.call import backing_up
 from migrator.site.config import Site
 
 if TYPE_CHECKING:
-    from migrator.catalog.queries import BrickUsageFiles
     from migrator.ledger.ledger import Ledger
 
 
@@ -67,13 +65,6 @@ async def host_versions(
         return
     async with reached(wiring.site) as hosts:
         yield lambda names: looks.gluster_versions(hosts, names)
-
-
-def brick_usage(wiring: Wiring, ledger: "Ledger") -> "BrickUsageFiles":
-    """What the catalogs record about bricks; its libraries are imported at the first query."""
-    from migrator.catalog.queries import BrickUsageFiles
-
-    return BrickUsageFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch)
 
 
 class _Ports(OperationPorts):
@@ -185,7 +176,7 @@ async def drain_world(
             walks=found,
             read_block=paths_of,
             left_list=LeftListFile,
-            contents=lambda: BrickContentFiles(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
+            contents=lambda: wiring.catalog_reads(ledger),
             versions=partial(looks.gluster_versions, hosts),
             open_files=partial(open_on_bricks, hosts),
             places=lambda some, volume_id: looks.look_at_places(hosts, some, volume_id=volume_id),

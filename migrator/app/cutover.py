@@ -15,7 +15,6 @@ from migrator.app.hosts import host_specs, reached
 from migrator.app.transfer import deltas_of, run_request, run_world
 from migrator.beegfs.tool import NoStorageTargets
 from migrator.bench.tree_timing import visit_tree
-from migrator.catalog.queries import CatalogFileSamples
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
 from migrator.core.paths import join
@@ -287,7 +286,7 @@ def _comparing(wiring: Wiring, ledger: Ledger) -> Comparing | None:
         return None
     return Comparing(
         visit=partial(visit_tree, wiring.executor()),
-        samples=CatalogFileSamples(wiring.closed_catalogs(ledger), scratch=wiring.scratch),
+        samples=wiring.catalog_reads(ledger),
         limit_s=float(cutover.compare_limit_s),
     )
 

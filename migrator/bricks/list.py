@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 
 from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState, BrickUse, TaskFacts
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.queries import BrickUsageFiles
+from migrator.catalog.queries import CatalogReads
 from migrator.core.errors import UsageError
 from migrator.core.units import several
 from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask, remove_brick_of
@@ -138,7 +138,7 @@ async def list_bricks(
     volume: GlusterSource,
     *,
     catalog: CatalogRecord | None,
-    usage: Callable[[], BrickUsageFiles],
+    usage: Callable[[], CatalogReads],
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]] | None = None,
     user: str | None = None,
 ) -> BrickListing:

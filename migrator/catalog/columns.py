@@ -8,6 +8,9 @@ import pyarrow as pa
 
 Row = TypeVar("Row")
 
+_MAP = pa.map_(pa.binary(), pa.binary())
+"""The type `map`, which has no alias."""
+
 
 class Columns(Generic[Row]):
     """Columns `name:type`, with `?` if they may be null. Their values are attributes of the rows: `=` names an
@@ -20,7 +23,7 @@ class Columns(Generic[Row]):
         for column in columns.split():
             described, _, attribute = column.partition("=")
             name, _, kind = described.partition(":")
-            column_type: pa.DataType = pa.type_for_alias(kind.rstrip("?"))  # type: ignore[call-overload]
+            column_type: pa.DataType = _MAP if kind == "map" else pa.type_for_alias(kind.rstrip("?"))  # type: ignore[call-overload]
             fields.append(pa.field(name, column_type, nullable=kind.endswith("?")))
             self._values[name] = computed.get(name) or attrgetter(attribute or name)
         self.schema = pa.schema(fields)

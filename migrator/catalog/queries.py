@@ -17,15 +17,6 @@ from migrator.catalog.ports import Scratch
 from migrator.catalog.rules_packing import Listing
 from migrator.core.states import ChunkKind
 
-
-@dataclass(frozen=True, slots=True)
-class _Catalogs:
-    """Closed catalogs; queries spill to `scratch`."""
-
-    catalogs: ClosedCatalogs
-    scratch: Scratch
-
-
 # --- Samples of the files of a tree
 
 
@@ -43,22 +34,6 @@ _DRAW = """
 """
 """Round robin over the size classes: any prefix has files of all of them. Only the drawn files are sorted: 0.5 s for
 3 million files; a window over all of them takes ten times as long."""
-
-
-class CatalogFileSamples(_Catalogs):
-    """Files out of catalogs."""
-
-    def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
-        """Draw up to `count` regular files of a tree that are not empty, as paths relative to it: as many of each class
-        of size as there are, in the order of their drawing. The same seed draws the same ones. Blocking: a second or
-        two for millions of rows.
-        """
-        files = [str(file) for file in self.catalogs.open(catalog).part_files]
-        if not files:
-            return []
-        with connect(self.scratch) as connection:
-            rows = connection.execute(_DRAW, {"seed": seed, "files": files, "tree": tree, "count": count}).fetchall()
-        return [path[len(tree) + 1 :] for (path,) in rows]
 
 
 # --- SQL of lists to pack
@@ -225,28 +200,6 @@ BRICK_USES = """
 """Rows of brick, tree, names, bytes and allocated bytes."""
 
 
-class BrickUsageFiles(_Catalogs):
-    """Usage of bricks by user, from catalogs; out of core."""
-
-    def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
-        """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned
-        empty brick has an empty tuple. Raises UsageError if there is no such catalog, Refused if it is incomplete or
-        damaged.
-        """
-        closed = self.catalogs.open(catalog)
-        users = {tree.path: tree.user for tree in closed.record.trees}
-        with connect(self.scratch) as connection:
-            create_entries(connection, closed.part_files)
-            rows = connection.execute(BRICK_USES).fetchall()
-        # A user can have several trees.
-        sums: dict[str | None, dict[str | None, list[int]]] = {walk.brick: {} for walk in closed.record.bricks}
-        for brick, tree, files, size_bytes, allocated_bytes in rows:
-            of_user = sums.setdefault(brick, {}).setdefault(None if tree is None else users[tree], [0, 0, 0])
-            for place, count in enumerate((files, size_bytes, allocated_bytes)):
-                of_user[place] += count
-        return {brick: _sorted(found) for brick, found in sums.items()}
-
-
 def _sorted(found: Mapping[str | None, list[int]]) -> tuple[BrickUse, ...]:
     uses = (
         BrickUse(user=user, files=files, size_bytes=size_bytes, allocated_bytes=allocated_bytes)
@@ -283,13 +236,46 @@ _TREES = f"""
 """
 
 
-class BrickContentFiles(_Catalogs):
-    """Content of bricks before a drain, from catalogs; out of core."""
+@dataclass(frozen=True, slots=True)
+class CatalogReads:
+    """Samples, and use and content of bricks, from closed catalogs; queries spill to `scratch`. All raise UsageError if
+    there is no such catalog, Refused if it is incomplete or damaged.
+    """
+
+    catalogs: ClosedCatalogs
+    scratch: Scratch
+
+    def draw(self, catalog: str, tree: bytes, *, count: int, seed: int) -> Sequence[bytes]:
+        """Draw up to `count` regular files of a tree that are not empty, as paths relative to it: as many of each class
+        of size as there are, in the order of their drawing. The same seed draws the same ones. Blocking: a second or
+        two for millions of rows.
+        """
+        files = [str(file) for file in self.catalogs.open(catalog).part_files]
+        if not files:
+            return []
+        with connect(self.scratch) as connection:
+            rows = connection.execute(_DRAW, {"seed": seed, "files": files, "tree": tree, "count": count}).fetchall()
+        return [path[len(tree) + 1 :] for (path,) in rows]
+
+    def uses(self, catalog: str) -> Mapping[str | None, tuple[BrickUse, ...]]:
+        """By brick, the usage of each user, most bytes first; under None the files read through the mount. A scanned
+        empty brick has an empty tuple.
+        """
+        closed = self.catalogs.open(catalog)
+        users = {tree.path: tree.user for tree in closed.record.trees}
+        with connect(self.scratch) as connection:
+            create_entries(connection, closed.part_files)
+            rows = connection.execute(BRICK_USES).fetchall()
+        # A user can have several trees.
+        sums: dict[str | None, dict[str | None, list[int]]] = {walk.brick: {} for walk in closed.record.bricks}
+        for brick, tree, files, size_bytes, allocated_bytes in rows:
+            of_user = sums.setdefault(brick, {}).setdefault(None if tree is None else users[tree], [0, 0, 0])
+            for place, count in enumerate((files, size_bytes, allocated_bytes)):
+                of_user[place] += count
+        return {brick: _sorted(found) for brick, found in sums.items()}
 
     def content(self, catalog: str, bricks: Sequence[str]) -> BrickContent | None:
-        """The content of these bricks at the scan; None if the catalog was not made from any of them. Raises UsageError
-        if there is no such catalog, Refused if it is incomplete or damaged.
-        """
+        """The content of these bricks at the scan; None if the catalog was not made from any of them."""
         closed = self.catalogs.open(catalog)
         if not {walk.brick for walk in closed.record.bricks}.intersection(bricks):
             return None

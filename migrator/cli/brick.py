@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from migrator import app
-from migrator.app.bricks import addition_world, brick_usage, drain_world, host_versions, open_volume, retirement_world
+from migrator.app.bricks import addition_world, drain_world, host_versions, open_volume, retirement_world
 from migrator.bricks.add.add import add_bricks, forget_addition
 from migrator.bricks.add.model import AdditionRequest, AdditionSide, Wish
 from migrator.bricks.call import BRICKS_LOCK, BrickWorld
@@ -70,7 +70,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
                 catalog = await asyncio.to_thread(ledger.scans.latest)
             async with host_versions(wiring) as versions:
                 return await list_bricks(
-                    volume, catalog=catalog, usage=lambda: brick_usage(wiring, ledger), versions=versions, user=user
+                    volume, catalog=catalog, usage=lambda: wiring.catalog_reads(ledger), versions=versions, user=user
                 )
 
         listing = run_to_end(listed(), when_interrupted="run the command again")

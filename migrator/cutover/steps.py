@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from migrator.catalog.queries import CatalogFileSamples
+from migrator.catalog.queries import CatalogReads
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import LedgerCorrupt, MigratorError, Refused
@@ -68,7 +68,7 @@ class Comparing:
     """Everything that measuring a user's tree before and after needs. Each side takes at most `limit_s`."""
 
     visit: Callable[..., Awaitable[model.TreeVisited]]
-    samples: CatalogFileSamples
+    samples: CatalogReads
     limit_s: float
 
 

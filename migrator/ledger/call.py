@@ -43,10 +43,13 @@ def say(
     *,
     run_id: int | None,
     log: logging.Logger | None = None,
+    without_run: bool = False,
 ) -> None:
-    """Emit an event of the call `run_id`. With None (a dry run) the ledger is not written."""
+    """Emit an event of the call `run_id`. With None (a dry run) the ledger is not written, unless the verb records no
+    runs (`without_run`).
+    """
     event = Event(at_s=world.clock.now_s(), kind=kind, severity=severity, subject=subject, message=message)
-    if run_id is not None:
+    if run_id is not None or without_run:
         world.ledger.events.add(event, run_id)
     world.progress.event(event)
     if log is not None:

@@ -18,13 +18,14 @@ from migrator.beegfs.tool import StorageTargets, words_for_full
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import ExitCode, MigratorError, Refused
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonExecutor
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
+from migrator.ledger.call import say
 from migrator.reap import model
 from migrator.reap.archives import AGAIN, DIGEST_BYTES, Damaged, TarDraft, TarIndex, digest_of, unusable
 from migrator.reap.files import HeldFolder, MemberReader, MountedArchiveFolders, OpenMember
@@ -440,15 +441,7 @@ class _Tree:
         return newest.state if newest is not None and begun else None
 
     def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
-        event = Event(
-            at_s=self.world.clock.now_s(),
-            kind=kind,
-            severity=severity,
-            subject=f"tree {show(self.tree.path)}",
-            message=message,
-        )
-        self.world.ledger.events.add(event)
-        self.world.progress.event(event)
+        say(self.world, kind, severity, f"tree {show(self.tree.path)}", message, run_id=None, without_run=True)
 
 
 class _Stopped(Exception):

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
+from migrator.catalog.columns import Columns
 from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
@@ -112,7 +113,7 @@ class TarIndex:
         self.record = record
         table = pq.read_table(io.BytesIO(content), use_threads=False)
         metadata = table.schema.metadata or {}
-        if metadata.get(_FORM) != _FORM_VALUE or not table.schema.equals(_SCHEMA):
+        if metadata.get(_FORM) != _FORM_VALUE or not table.schema.equals(_ROWS.schema):
             raise unusable(record, model.index_name(record.number), "it has another form")
         self._algorithm = metadata[_ALGORITHM].decode()
         self._frames = [Frame(*row) for row in json.loads(metadata[_FRAMES])]
@@ -171,12 +172,12 @@ class TarIndex:
     def _members(self, rows: "pa.Table") -> Iterator[model.ArchivedMember]:
         tree = self.record.tree
         for row in rows.to_pylist():
-            facts = {name: row[column] for column, name in _OF_ENTRY.items()}
-            facts |= {"path": join(tree, row["path"]), "xattrs": dict(row["xattrs"])}
+            digest, offset_bytes = row.pop("digest"), row.pop("offset")
+            row |= {"path": join(tree, row["path"]), "xattrs": dict(row["xattrs"]), "size_bytes": row.pop("size")}
             yield model.ArchivedMember(
-                entry=Entry(**facts, type=EntryType.FILE, rdev=0, nlink=1),
-                digest=row["digest"],
-                offset_bytes=row["offset"],
+                entry=Entry(**row, type=EntryType.FILE, rdev=0, nlink=1),
+                digest=digest,
+                offset_bytes=offset_bytes,
                 archive=self.record.number,
                 algorithm=self._algorithm,
             )
@@ -184,30 +185,16 @@ class TarIndex:
 
 # The index.
 
-_COLUMNS: dict[str, "pa.DataType"] = {
-    "path": pa.binary(),
-    "size": pa.int64(),
-    "blocks": pa.int64(),
-    "mtime_ns": pa.int64(),
-    "ctime_ns": pa.int64(),
-    "atime_ns": pa.int64(),
-    "uid": pa.int64(),
-    "gid": pa.int64(),
-    "mode": pa.int32(),
-    "dev": pa.uint64(),
-    "ino": pa.uint64(),
-    "gfid": pa.binary(),
-    "xattrs": pa.map_(pa.binary(), pa.binary()),
-    "digest": pa.binary(),
-    "offset": pa.int64(),
-}
-_NULLABLE = frozenset({"gfid"})
-_SCHEMA = pa.schema([pa.field(name, kind, nullable=name in _NULLABLE) for name, kind in _COLUMNS.items()])
+_ROWS: Columns[model.ArchivedMember] = Columns(
+    """
+    path:binary=entry.path size:int64=entry.size_bytes blocks:int64=entry.blocks mtime_ns:int64=entry.mtime_ns
+    ctime_ns:int64=entry.ctime_ns atime_ns:int64=entry.atime_ns uid:int64=entry.uid gid:int64=entry.gid
+    mode:int32=entry.mode dev:uint64=entry.dev ino:uint64=entry.ino gfid:binary?=entry.gfid xattrs:map digest:binary
+    offset:int64=offset_bytes
+    """,
+    xattrs=lambda member: sorted(member.entry.xattrs.items()),
+)
 """`path` is relative to the tree, as in the tar. The content begins at `offset` in the uncompressed tar."""
-_OF_ENTRY = {
-    column: "size_bytes" if column == "size" else column for column in _COLUMNS if column not in {"digest", "offset"}
-}
-"""The columns that hold an entry, and its fields."""
 
 _ROWS_AT_ONCE = 4096
 _FORM = b"migrator.form"
@@ -219,17 +206,7 @@ _FRAMES = b"migrator.frames"
 def _encode_index(
     tree: bytes, members: Iterable[model.ArchivedMember], *, algorithm: str, frames: "Sequence[Frame]"
 ) -> bytes:
-    rows = [
-        {column: getattr(member.entry, name) for column, name in _OF_ENTRY.items()}
-        | {
-            "path": _within(tree, member.entry.path),
-            "xattrs": sorted(member.entry.xattrs.items()),
-            "digest": member.digest,
-            "offset": member.offset_bytes,
-        }
-        for member in members
-    ]
-    rows.sort(key=lambda row: cast("bytes", row["path"]))
+    rows = sorted(members, key=lambda member: member.entry.path)
     table = [[frame.size_bytes, frame.stored_bytes, frame.digest] for frame in frames]
     metadata = {
         _FORM: _FORM_VALUE,
@@ -237,7 +214,8 @@ def _encode_index(
         _FRAMES: json.dumps(table, separators=(",", ":")).encode(),
     }
     sink = io.BytesIO()
-    arrow = pa.Table.from_pylist(rows, schema=_SCHEMA.with_metadata(metadata))
+    batch = _ROWS.batch(rows, path=[_within(tree, member.entry.path) for member in rows])
+    arrow = pa.Table.from_batches([batch]).replace_schema_metadata(metadata)
     pq.write_table(arrow, sink, compression="zstd", row_group_size=100_000)
     return sink.getvalue()
 

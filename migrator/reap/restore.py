@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, show
 from migrator.core.progress import Progress
 from migrator.core.units import format_count, several
 from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
+from migrator.ledger.call import say
 from migrator.reap.archive import EXAMPLES, ProvenArchives, check, in_thread
 from migrator.reap.archives import TarIndex
 from migrator.reap.files import MountedArchiveFolders, restore_file
@@ -90,16 +91,20 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
                     f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
                     hint="mend the file system, then restore again with --overwrite",
                 ) from error
-        result = Restored(
-            tree=tree,
-            restored=restoring.restored,
-            size_bytes=restoring.size_bytes,
-            not_restored=restoring.not_restored,
-            examples=tuple(restoring.examples),
+        done.append(
+            Restored(
+                tree=tree,
+                restored=restoring.restored,
+                size_bytes=restoring.size_bytes,
+                not_restored=restoring.not_restored,
+                examples=tuple(restoring.examples),
+            )
         )
-        done.append(result)
-        world.ledger.events.add(_event(world, result))
-        world.progress.event(_event(world, result))
+        said = f"{several(restoring.restored, 'file')} restored from archives"
+        if restoring.not_restored:
+            said += f"; {format_count(restoring.not_restored)} not"
+        severity, subject = Severity.WARNING if restoring.not_restored else Severity.INFO, f"tree {show(tree)}"
+        say(world, EventKind.FILES_RESTORED, severity, subject, said, run_id=None, without_run=True)
     return tuple(done)
 
 
@@ -204,16 +209,3 @@ def _check_cutover(world: RestoringWorld, tree: bytes) -> None:
             cause="what comes to the target in a freeze would be found as a difference",
             hint="wait until the user is thawed, or restore elsewhere with --to",
         )
-
-
-def _event(world: RestoringWorld, restored: Restored) -> Event:
-    said = f"{several(restored.restored, 'file')} restored from archives"
-    if restored.not_restored:
-        said += f"; {format_count(restored.not_restored)} not"
-    return Event(
-        at_s=world.clock.now_s(),
-        kind=EventKind.FILES_RESTORED,
-        severity=Severity.WARNING if restored.not_restored else Severity.INFO,
-        subject=f"tree {show(restored.tree)}",
-        message=said,
-    )

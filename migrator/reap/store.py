@@ -1,6 +1,7 @@
 """Selection of reaped files from a catalog, out of core, and reap lists as Parquet files."""
 
 import hashlib
+import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -247,7 +248,8 @@ REAP_SCHEMA = _ROWS.schema
 ROW_GROUP_ROWS = 20_000
 
 _FILE = "reap.parquet"
-_KEY_BYTES = 8
+_KEY_COLUMNS = ("path", "size", "mtime_ns", "ctime_ns")
+_TWO_KEYS = struct.Struct("<2Q")
 _HINT = "bring it back, or make a new plan with `migrator plan --activate`"
 
 
@@ -299,14 +301,7 @@ class ReapListFiles:
         if reap is None or reap.reap_list is None:
             return None
         self.checked(reap)
-        index = ReapIndex()
-        columns = ["action", "path", "size", "mtime_ns", "ctime_ns"]
-        for table in self._groups(reap.reap_list, trees, None, columns):
-            action = ReapAction(table.column("action")[0].as_py())
-            facts = (table.column(name).to_pylist() for name in columns[1:])
-            index.add(action, zip(*facts, strict=True))
-        index.close()
-        return index
+        return ReapIndex(self._groups(reap.reap_list, trees, None, ["action", *_KEY_COLUMNS]))
 
     def _groups(
         self, reap_list: str, trees: Collection[bytes] | None, action: ReapAction | None, columns: list[str]
@@ -340,25 +335,16 @@ class ReapIndex:
     sorted by the first.
     """
 
-    def __init__(self) -> None:
-        self._waiting: dict[ReapAction, list[array[int]]] = {}
-        self._sorted: dict[ReapAction, tuple[memoryview, memoryview]] = {}
-
-    def add(self, action: ReapAction, rows: Iterable[tuple[bytes, int, int, int]]) -> None:
-        """Add rows of path, size, mtime and ctime."""
-        low, high = self._waiting.setdefault(action, [array("Q"), array("Q")])
-        for path, size_bytes, mtime_ns, ctime_ns in rows:
-            first, second = _keys(path, size_bytes, mtime_ns, ctime_ns)
-            low.append(first)
-            high.append(second)
-
-    def close(self) -> None:
-        """Sort the rows, after the last `add`."""
-        for action, (low, high) in self._waiting.items():
-            columns = {"low": _column(low), "high": _column(high)}
-            ordered = pa.table(columns).sort_by("low")
-            self._sorted[action] = (_numbers(ordered.column("low")), _numbers(ordered.column("high")))
-        self._waiting.clear()
+    def __init__(self, tables: Iterable["pa.Table"]) -> None:
+        """Each table has the rows of one action."""
+        columns: dict[ReapAction, tuple[array[int], array[int]]] = {}
+        for table in tables:
+            low, high = columns.setdefault(ReapAction(table.column("action")[0].as_py()), (array("Q"), array("Q")))
+            for row in zip(*(table.column(name).to_pylist() for name in _KEY_COLUMNS), strict=True):
+                first, second = _keys(*row)
+                low.append(first)
+                high.append(second)
+        self._sorted = {action: _in_order(*found) for action, found in columns.items()}
 
     def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> ReapAction | None:
         """The action of the list for a path with these attributes; None if it does not have the path, or with others.
@@ -375,23 +361,17 @@ class ReapIndex:
         return None
 
 
-def _column(numbers: "array[int]") -> "pa.Array[Any]":
-    return pa.Array.from_buffers(pa.uint64(), len(numbers), [None, pa.py_buffer(numbers)])
-
-
-def _numbers(column: "pa.ChunkedArray[Any]") -> memoryview:
-    whole = column.combine_chunks()
-    buffer = whole.buffers()[1]
-    if buffer is None:
-        return memoryview(b"").cast("Q")
-    return memoryview(buffer).cast("B").cast("Q")[whole.offset : whole.offset + len(whole)]
+def _in_order(low: "array[int]", high: "array[int]") -> tuple[memoryview, memoryview]:
+    arrays = [pa.Array.from_buffers(pa.uint64(), len(one), [None, pa.py_buffer(one)]) for one in (low, high)]
+    (batch,) = pa.table(arrays, ["low", "high"]).sort_by("low").combine_chunks().to_batches()
+    buffers: list[Any] = [column.buffers()[1] for column in batch.columns]
+    first, second = (memoryview(buffer).cast("B").cast("Q") for buffer in buffers)
+    return first, second
 
 
 def _keys(path: bytes, size_bytes: int, mtime_ns: int, ctime_ns: int) -> tuple[int, int]:
-    digest = hashlib.blake2b(
-        b"%d %d %d " % (size_bytes, mtime_ns, ctime_ns) + path, digest_size=2 * _KEY_BYTES
-    ).digest()
-    return int.from_bytes(digest[:_KEY_BYTES], "little"), int.from_bytes(digest[_KEY_BYTES:], "little")
+    facts = b"%d %d %d " % (size_bytes, mtime_ns, ctime_ns)
+    return _TWO_KEYS.unpack(hashlib.blake2b(facts + path, digest_size=_TWO_KEYS.size).digest())
 
 
 def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> None:

@@ -15,7 +15,7 @@ from migrator.catalog.brick_parts import decode_rows
 from migrator.catalog.database import connect, sorted_parts
 from migrator.catalog.files import ROW_SCHEMA
 from migrator.catalog.ports import Scratch
-from migrator.catalog.queries import CatalogFileSamples
+from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import Entry
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import KIB, MIB
@@ -196,13 +196,13 @@ def entries() -> list[Entry]:
 
 
 @pytest.fixture
-def samples(tmp_path: Path) -> CatalogFileSamples:
+def samples(tmp_path: Path) -> CatalogReads:
     others = [directory(b"home/ben"), invented(b"home/ben/x", size_bytes=9)]
     write_catalog(tmp_path / "catalogs", [*entries(), *others], [TREE, b"home/ben"], name="one")
-    return CatalogFileSamples(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "temp"))
+    return CatalogReads(closed_catalogs(tmp_path / "catalogs"), scratch=Scratch(tmp_path / "temp"))
 
 
-def test_every_class_of_size_is_there_at_once_and_the_same_seed_draws_the_same(samples: CatalogFileSamples) -> None:
+def test_every_class_of_size_is_there_at_once_and_the_same_seed_draws_the_same(samples: CatalogReads) -> None:
     drawn = list(samples.draw("one", TREE, count=50, seed=7))
     assert len(drawn) == len(set(drawn)) == 50
     assert {b"of %d" % size for size in CLASSES[2:]} <= set(drawn[:5]), "one of each class before any class comes again"
@@ -213,7 +213,7 @@ def test_every_class_of_size_is_there_at_once_and_the_same_seed_draws_the_same(s
     assert drawn != list(samples.draw("one", TREE, count=50, seed=8))
 
 
-def test_a_tree_without_files_and_a_catalog_that_is_not_there(samples: CatalogFileSamples) -> None:
+def test_a_tree_without_files_and_a_catalog_that_is_not_there(samples: CatalogReads) -> None:
     assert list(samples.draw("one", b"home/nobody", count=50, seed=7)) == []
     with pytest.raises(UsageError):
         samples.draw("two", TREE, count=50, seed=7)

@@ -14,7 +14,7 @@ from migrator.catalog.brick_parts import BrickPartsWriter
 from migrator.catalog.files import open_closed
 from migrator.catalog.model import BrickFindings, PathFinding
 from migrator.catalog.ports import Scratch
-from migrator.catalog.queries import BrickContentFiles, BrickUsageFiles
+from migrator.catalog.queries import CatalogReads
 from migrator.catalog.writer import CatalogDirectories
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.errors import MigratorError, UsageError
@@ -167,8 +167,8 @@ USED = (b"home/alice", b"home/b\xff\nb")
 LINKED = (b"home/alice/1", b"home/b\xff\nb/2")
 
 
-def usage(tmp_path: Path) -> BrickUsageFiles:
-    return BrickUsageFiles(closed_catalogs(tmp_path), scratch=Scratch(tmp_path / "tmp"))
+def usage(tmp_path: Path) -> CatalogReads:
+    return CatalogReads(closed_catalogs(tmp_path), scratch=Scratch(tmp_path / "tmp"))
 
 
 def use(user: str | None, files: int, size_bytes: int, blocks: int) -> BrickUse:
@@ -220,7 +220,7 @@ def test_what_the_trees_have_on_bricks_that_are_to_be_drained(tmp_path: Path) ->
         invented(b"lost", size_bytes=7, blocks=8, brick=ONE),
     ]
     write_catalog(tmp_path, entries, USED, bricks=(ONE, TWO, EMPTY))
-    contents = BrickContentFiles(closed_catalogs(tmp_path), scratch=Scratch(tmp_path / "tmp"))
+    contents = CatalogReads(closed_catalogs(tmp_path), scratch=Scratch(tmp_path / "tmp"))
     found = contents.content("catalog-1", (ONE, TWO))
     assert found is not None
     assert (found.files, found.size_bytes) == (4, 117)

@@ -15,7 +15,7 @@ from migrator.bricks.model import NO_ROOM_TOLD
 from migrator.bricks.recover.stage import MountedVolumeRecovery
 from migrator.bricks.shared import StrangeLook, strange_now
 from migrator.catalog.model import CatalogRecord
-from migrator.catalog.queries import BrickContentFiles
+from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError
 from migrator.core.tasks import told
@@ -45,7 +45,7 @@ class DrainWorld(BrickWorld):
     source: SourceFileSystem
     walks: HostBrickWalks
     read_block: ReadBlock
-    contents: Callable[[], BrickContentFiles]
+    contents: Callable[[], CatalogReads]
     versions: Callable[[Collection[str]], Awaitable[Mapping[str, str | None]]]
     open_files: Callable[[Sequence[Brick], Sequence[bytes]], Awaitable[int | None]]
     places: Callable[[Sequence[Brick], str], Awaitable[Mapping[str, model.PlaceSeen]]]
