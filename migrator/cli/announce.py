@@ -10,7 +10,7 @@ import click
 from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
 from migrator.cutover.announce import AnnounceRequest, HookWorld, announce
 from migrator.cutover.model import BackupTold
@@ -122,17 +122,9 @@ def backup_command(
         trees = (*moved, *(tree for some in planned.values() for tree in some))
         ledger.target_backups.record([tree.path for tree in trees], at_s=began_at_s, note=note)
         message = f"a backup of {several(len(trees), 'user tree')} on the target began at {when(began_at_s)}"
-        ledger.events.add(
-            Event(
-                at_s=now_s,
-                kind=EventKind.BACKUP_TOLD,
-                severity=Severity.INFO,
-                subject=f"plan {plan.name}",
-                message=f"{message}: {note}" if note else message,
-            )
-        )
-    present(invocation, BackupTold(trees=trees, began_at_s=began_at_s, note=note), _as_document)
-    return ExitCode.DONE
+        message = f"{message}: {note}" if note else message
+        ledger.events.note(now_s, EventKind.BACKUP_TOLD, Severity.INFO, f"plan {plan.name}", message)
+    return present(invocation, BackupTold(trees=trees, began_at_s=began_at_s, note=note), _as_document)
 
 
 def _as_document(told: BackupTold) -> Document:

@@ -8,7 +8,7 @@ import click
 
 from migrator import app
 from migrator.app.hosts import look_for_schedule
-from migrator.beegfs.tool import QuotaLook, look_at_quotas, look_at_storage
+from migrator.beegfs.tool import QuotaLook, StorageLook, StorageTargets, look_at_quotas, look_at_storage
 from migrator.cli.call import details_option, open_wiring, present, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode
@@ -17,6 +17,7 @@ from migrator.core.units import several
 from migrator.fs.ports import SourceFileSystem
 from migrator.plan.model import Order
 from migrator.plan.stage import PlanReaping, PlanRequest, PlanResult, activate_plan, make_plan
+from migrator.schedule.stage import PlanScheduling
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger
@@ -71,16 +72,14 @@ def plan_command(
         activate=activate is not None,
     )
     with wiring.ledger() as ledger, wiring.source() as source, wiring.target() as target:
-        quotas, catalogs = run_to_end(_gathered(source, wiring, ledger), when_interrupted="run the command again")
-        asked = wiring.storage_targets()
-        storage = run_to_end(look_at_storage(asked), when_interrupted="run the command again")
+        again, asked = "run the command again", wiring.storage_targets()
+        quotas, catalogs, storage, scheduling, atime_problem = run_to_end(
+            _facts(source, wiring, ledger, asked), when_interrupted=again
+        )
 
         def limits(uids: Collection[int]) -> QuotaLook:
-            looking = look_at_quotas(asked, wiring.target_root, uids)
-            return run_to_end(looking, when_interrupted="run the command again")
+            return run_to_end(look_at_quotas(asked, wiring.target_root, uids), when_interrupted=again)
 
-        scheduling = run_to_end(look_for_schedule(source), when_interrupted="run the command again")
-        atime_problem = run_to_end(wiring.atime_problem(source), when_interrupted="run the command again")
         result = make_plan(
             request,
             site=site,
@@ -120,11 +119,13 @@ def _present(invocation: Invocation, result: PlanResult, *, details: bool) -> No
         click.echo(f"\nWritten to {result.path} (checksum {result.checksum[:16]}).\n{standing_words(result)}")
 
 
-async def _gathered(
-    source: SourceFileSystem, wiring: app.Wiring, ledger: "Ledger"
-) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles"]:
-    """The quotas and the catalog reader, whose libraries are loaded while the gluster command runs."""
-    return await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries, ledger))
+async def _facts(
+    source: SourceFileSystem, wiring: app.Wiring, ledger: "Ledger", asked: StorageTargets | None
+) -> tuple[Sequence[tuple[bytes, int]], "CatalogQueryFiles", StorageLook, PlanScheduling | None, str | None]:
+    """The facts of a plan. The libraries of the catalog reader are loaded while the gluster command runs."""
+    quotas, catalogs = await asyncio.gather(source.quotas(), asyncio.to_thread(wiring.catalog_queries, ledger))
+    storage, scheduling = await look_at_storage(asked), await look_for_schedule(source)
+    return quotas, catalogs, storage, scheduling, await wiring.atime_problem(source)
 
 
 def _as_document(result: PlanResult) -> "Document":

@@ -19,11 +19,10 @@ from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.bricks.add.model import AdditionSide
 from migrator.bricks.drain.model import UNTOUCHED_STATES
 from migrator.bricks.retire.model import RetirementState
-from migrator.catalog.model import StrangeFiles
 from migrator.core.clock import Clock
 from migrator.core.entry import ACL_ACCESS, UserTree
 from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
-from migrator.core.events import Event, EventKind, Finding, Severity, failure, ok
+from migrator.core.events import EventKind, Finding, Severity, failure, ok
 from migrator.core.paths import join, show
 from migrator.core.tasks import Blocking
 from migrator.cutover.files import SymlinkedPaths, links_of, real_place
@@ -410,7 +409,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
             state = health.state
     if state is not None:
         findings += rules.check_lookups(state, moved=_bricks_moved(world.ledger, state))
-        findings += rules.check_strange_files(_strange(world.ledger))
+        findings += rules.check_strange_files(world.ledger.scans.strange() if world.ledger is not None else ())
     if state is not None and world.site.cutover.link is not None:
         findings += check_open_files(state, vouched=world.site.cutover.freeze == "hook")
     room = None
@@ -447,11 +446,6 @@ def _bricks_moved(ledger: "Ledger | None", state: VolumeState) -> bool:
     drained = (one.volume_id for one in ledger.drains.all() if one.state not in UNTOUCHED_STATES)
     added = (one.volume_id for one in ledger.additions.all() if one.side is AdditionSide.SOURCE)
     return state.volume_id in {*drained, *added}
-
-
-def _strange(ledger: "Ledger | None") -> Sequence[StrangeFiles]:
-    record = None if ledger is None else ledger.scans.of_bricks()
-    return () if record is None else record.strange
 
 
 async def _user_trees(world: DoctorWorld) -> list[Finding]:
@@ -557,16 +551,10 @@ def _record(world: DoctorWorld, ledger: "Ledger", record: SiteRecord, probed: Ta
     ledger.site.record_capabilities(probed, at_s)
     if probed == record.capabilities:
         return
-    first = record.capabilities is None
-    ledger.events.add(
-        Event(
-            at_s=at_s,
-            kind=EventKind.CAPABILITIES_PROBED,
-            severity=Severity.INFO if first else Severity.WARNING,
-            subject="target",
-            message="found out what the target keeps" if first else "the target keeps other things than before",
-        )
-    )
+    severity, message = Severity.WARNING, "the target keeps other things than before"
+    if record.capabilities is None:
+        severity, message = Severity.INFO, "found out what the target keeps"
+    ledger.events.note(at_s, EventKind.CAPABILITIES_PROBED, severity, "target", message)
 
 
 # Slurm, if its nodes move the data

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, select, update
 
 from migrator.core.documents import encode
 from migrator.core.errors import UsageError
-from migrator.core.events import Event
+from migrator.core.events import Event, EventKind, Severity
 from migrator.fs.model import MountIdentity, TargetCapabilities
 from migrator.hooks.model import Hook, HookOutcome, HookStep
 from migrator.ledger import tables
@@ -83,6 +83,10 @@ class EventRecords(Records):
 
     def add(self, event: Event, run_id: int | None = None) -> None:
         self._add(tables.events, **columns_of(tables.events, event, run_id=run_id))
+
+    def note(self, at_s: float, kind: EventKind, severity: Severity, subject: str, message: str) -> None:
+        """Add an event that is not shown, and that belongs to no run."""
+        self.add(Event(at_s=at_s, kind=kind, severity=severity, subject=subject, message=message))
 
     def latest(self, limit: int) -> Sequence[Event]:
         """The newest events, newest first."""

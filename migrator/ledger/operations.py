@@ -24,7 +24,6 @@ from sqlalchemy import (
     delete,
     false,
     func,
-    insert,
     or_,
     select,
     tuple_,
@@ -47,7 +46,7 @@ from migrator.gluster.model import TaskStatus
 from migrator.ledger import tables
 from migrator.ledger.database import Database, check, missing
 from migrator.ledger.measures import ALL_STREAMS
-from migrator.ledger.rows import Records, columns_of, put, record_of
+from migrator.ledger.rows import Records, add, columns_of, record_of
 from migrator.ledger.tables import storable
 from migrator.operations.model import Act, Kind, Notes, Record, State, Step, StepRecord, StepResult
 
@@ -57,11 +56,11 @@ _TOKEN_BYTES = 8
 _IN, _OUTSIDE = 1, 0
 
 
-class OperationStore(Generic[Record, State, Step, Notes]):
+class OperationStore(Records, Generic[Record, State, Step, Notes]):
     """Operations of one kind, their steps, and Gluster's counters over time."""
 
     def __init__(self, database: Database, kind: Kind[Record, State, Step, Notes]) -> None:
-        self._database = database
+        super().__init__(database)
         self._kind = kind
 
     def intend(self, operation_id: int, act: Act[Step, State], *, at_s: float, notes: Notes | None = None) -> int:
@@ -80,13 +79,8 @@ class OperationStore(Generic[Record, State, Step, Notes]):
                 .where(_steps.c.operation_id == operation_id, _steps.c.result.is_(None))
                 .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
             )
-            values = {
-                "operation_id": operation_id,
-                "step": act.step.value,
-                "intended_at_s": at_s,
-                "message": act.reason,
-            }
-            return int(connection.execute(insert(_steps).values(values).returning(_steps.c.id)).scalar_one())
+            intent = {"operation_id": operation_id, "step": act.step.value, "intended_at_s": at_s}
+            return add(connection, _steps, **intent, message=act.reason)
 
     def note(self, operation_id: int, notes: Notes) -> Record:
         """Record facts before the step ends: an option that is about to change, a task that has begun."""
@@ -135,34 +129,16 @@ class OperationStore(Generic[Record, State, Step, Notes]):
     def steps(self, operation_id: int) -> Sequence[StepRecord[Step]]:
         """The steps of an operation, oldest first."""
         query = select(_steps).where(_steps.c.operation_id == operation_id).order_by(_steps.c.id)
-        with self._database.read() as connection:
-            rows = connection.execute(query).all()
-        return [
-            StepRecord(
-                id=row.id,
-                operation_id=row.operation_id,
-                step=self._kind.steps(row.step),
-                intended_at_s=row.intended_at_s,
-                ended_at_s=row.ended_at_s,
-                result=None if row.result is None else StepResult(row.result),
-                message=row.message,
-            )
-            for row in rows
-        ]
+        return [record_of(row, StepRecord, step=self._kind.steps(row.step)) for row in self._rows(query)]
 
     def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
         """Store counters, replacing those of the same task, time and host."""
-        if samples:
-            rows = [columns_of(_samples, sample, operation_id=operation_id) for sample in samples]
-            with self._database.write() as connection:
-                put(connection, _samples, rows)
+        self._put(_samples, [columns_of(_samples, sample, operation_id=operation_id) for sample in samples])
 
     def samples(self, operation_id: int) -> Sequence[DrainSample]:
         """All samples, in order of time, then host."""
         query = select(_samples).where(_samples.c.operation_id == operation_id)
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(_samples.c.at_s, _samples.c.host))
-            return [record_of(row, DrainSample) for row in rows]
+        return self._all(DrainSample, query.order_by(_samples.c.at_s, _samples.c.host))
 
     def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
         """The few samples that the progress of the operation is computed from, in order of time, then host."""
@@ -177,8 +153,7 @@ class OperationStore(Generic[Record, State, Step, Notes]):
         """Insert a new attempt at a subject. The id of `record` is ignored."""
         record = replace(record, attempt=1 if newest is None else newest.attempt + 1)
         values = {"kind": self._kind.name, "subject": subject, "attempt": record.attempt} | _columns(record)
-        made = connection.execute(insert(_operations).values(values).returning(_operations.c.id)).scalar_one()
-        return self._one(connection, made)
+        return self._one(connection, add(connection, _operations, **values))
 
     def _changed(self, record: Record, state: State, at_s: float, notes: Notes | None, *, failure: str) -> Record:
         """The record in a new state. Raises LedgerCorrupt if the state may not follow."""

@@ -3,10 +3,11 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import ColumnElement, func, insert, select, update
 
-from migrator.catalog.model import CatalogRecord
+from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.documents import encode
 from migrator.core.errors import LedgerCorrupt, UsageError
 from migrator.core.states import BATCH_TRANSITIONS, BatchState
@@ -162,6 +163,11 @@ class ScanRecords(Records):
         """The newest scan of the whole source that has read the bricks and ended, whole or not."""
         return self._newest(_scans.finished_at_s.is_not(None), _scans.via == _BRICKS)
 
+    def strange(self) -> tuple[StrangeFiles, ...]:
+        """The files on bricks that bypassed Gluster, by the newest scan of the bricks."""
+        newest = self.of_bricks()
+        return () if newest is None else newest.strange
+
     def unfinished_of_trees(self) -> Sequence[CatalogRecord]:
         """Unfinished scans of single user trees, oldest first."""
         query = self._query.where(_scans.scope != _EVERYTHING, _scans.finished_at_s.is_(None))
@@ -266,18 +272,13 @@ class ArchiveRecords(Records):
             state=ArchiveState.WRITTEN,
             at_s=at_s,
         )
+        return replace(record, id=self._add(tables.archives, **columns_of(tables.archives, record)))
+
+    def enter(self, archive_id: int, state: ArchiveState, *, at_s: float, reason: str = "") -> None:
+        """The archive was read back, or does not count for a reason. May be called again."""
+        this, what = _archives.id == archive_id, f"archive {archive_id}"
         with self._database.write() as connection:
-            number = add(connection, tables.archives, **columns_of(tables.archives, record))
-            row = connection.execute(select(tables.archives).where(_archives.id == number)).one()
-        return record_of(row, ArchiveRecord)
-
-    def prove(self, archive_id: int, *, at_s: float) -> None:
-        """The archive was read back. May be called again."""
-        self._enter(archive_id, ArchiveState.PROVEN, at_s, "")
-
-    def void(self, archive_id: int, reason: str, *, at_s: float) -> None:
-        """The archive does not count. May be called again."""
-        self._enter(archive_id, ArchiveState.VOID, at_s, reason)
+            enter(connection, tables.archives, this, ARCHIVE_TRANSITIONS, state, what, at_s=at_s, reason=reason)
 
     def of_tree(self, tree: bytes) -> Sequence[ArchiveRecord]:
         """Every archive of a tree, oldest first."""
@@ -288,11 +289,6 @@ class ArchiveRecords(Records):
         """Every archive of a plan, or of one of its batches, oldest first."""
         query = select(tables.archives).where(_archives.plan == plan).order_by(_archives.id)
         return self._all(ArchiveRecord, query if batch is None else query.where(_archives.batch == batch))
-
-    def _enter(self, archive_id: int, state: ArchiveState, at_s: float, reason: str) -> None:
-        this, what = _archives.id == archive_id, f"archive {archive_id}"
-        with self._database.write() as connection:
-            enter(connection, tables.archives, this, ARCHIVE_TRANSITIONS, state, what, at_s=at_s, reason=reason)
 
 
 # Releases.

@@ -13,7 +13,7 @@ from migrator.catalog.rules_packing import ChunkLimits, PackedChunk, pack
 from migrator.core.clock import Clock
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused, UsageError
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import EventKind, Severity
 from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.units import format_size, several
 from migrator.fs.model import Capacity, Need, TargetCapabilities
@@ -31,8 +31,7 @@ from migrator.plan.rules_surprises import (
 )
 from migrator.reap.model import PlanReap, ReapAction
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
-from migrator.schedule.model import Schedule
-from migrator.schedule.rules import schedule_problem
+from migrator.schedule.rules import schedule_problems
 from migrator.schedule.stage import PlanScheduling, schedule_for_plan
 from migrator.site.config import Site
 from migrator.site.rules_guards import capacity_problems
@@ -464,7 +463,7 @@ def make_plan(
             *_catalog_problems(catalog, record, ledger, apart),
             *room,
             *quota_problems(limits, owners, ranking, arrived=arrived, reap=reap, meant=bool(quotas)),
-            *_schedule_problems(schedule, now_s),
+            *schedule_problems(schedule, now_s),
         ),
         emptying=emptying_curves(ranking, cost),
         reap=reap,
@@ -475,7 +474,8 @@ def make_plan(
     path, checksum = documents.write(plan)
     before = ledger.plans.active()
     ledger.plans.record(plan, path=path, checksum=checksum)
-    ledger.events.add(_written(plan, clock.now_s()))
+    severity = Severity.WARNING if plan.problems else Severity.INFO
+    ledger.events.note(clock.now_s(), EventKind.PLAN_WRITTEN, severity, f"plan {name}", _written(plan))
     if request.activate:
         ledger.plans.activate(name, clock.now_s())
     return PlanResult(
@@ -577,33 +577,17 @@ def _catalog_problems(
         yield "what the target keeps of a file is not known yet, so losses are not listed: run `migrator doctor`"
 
 
-def _schedule_problems(schedule: Schedule | None, begins_at_s: float) -> tuple[str, ...]:
-    problem = None if schedule is None else schedule_problem(schedule, begins_at_s)
-    return () if problem is None else (problem,)
-
-
 def _bytes_once(ranking: Sequence[TreeUsage], spans: Sequence[LinkSpan]) -> int:
     """Bytes of all trees; a link group that spans several trees counts once."""
     again = sum(span.size_bytes * (len(span.trees - {None}) - 1) for span in spans)
     return sum(usage.size_bytes for usage in ranking) - again
 
 
-def _told(problems: Sequence[str]) -> str:
-    if not problems:
-        return ""
-    more = f" (and {several(len(problems) - 1, 'other problem')})" if len(problems) > 1 else ""
-    return f". {problems[0]}{more}"
-
-
-def _written(plan: Plan, at_s: float) -> Event:
-    heaviest = show(plan.ranking[0].tree.path)
-    return Event(
-        at_s=at_s,
-        kind=EventKind.PLAN_WRITTEN,
-        severity=Severity.WARNING if plan.problems else Severity.INFO,
-        subject=f"plan {plan.name}",
-        message=(
-            f"{several(len(plan.batches), 'batch', 'batches')} of {several(len(plan.ranking), 'user tree')}, {several(plan.files, 'file')}, "
-            f"{format_size(plan.size_bytes)}; {plan.order} first: {heaviest}{_told(plan.problems)}"
-        ),
+def _written(plan: Plan) -> str:
+    more = len(plan.problems) - 1
+    problems = f". {plan.problems[0]}" if plan.problems else ""
+    return (
+        f"{several(len(plan.batches), 'batch', 'batches')} of {several(len(plan.ranking), 'user tree')}, {several(plan.files, 'file')}, "
+        f"{format_size(plan.size_bytes)}; {plan.order} first: {show(plan.ranking[0].tree.path)}{problems}"
+        + (f" (and {several(more, 'other problem')})" if more > 0 else "")
     )

@@ -286,9 +286,9 @@ class _Tree:
                 why = self._problem(folder, record) if there.issuperset(names) else "it is not there any more"
                 if not why:
                     if record.state is model.ArchiveState.WRITTEN:
-                        self._records.prove(record.id, at_s=self.world.clock.now_s())
+                        self._enter(record, model.ArchiveState.PROVEN)
                     continue
-                self._records.void(record.id, why, at_s=self.world.clock.now_s())
+                self._enter(record, model.ArchiveState.VOID, why)
                 said = f"archive {record.number} of {show(record.tree)} is void: {why}; its files are archived again"
                 self._event(EventKind.ARCHIVE_VOID, Severity.WARNING, said)
             folder.remove([name for name in names if name in there])
@@ -386,19 +386,19 @@ class _Tree:
         if written.members == 0:
             _remove_partial(folder)
             return
-        clock, tree = self.world.clock, self.tree.path
+        tree = self.tree.path
         record = self._records.add(
             plan=self.request.plan,
             batch=self.request.batch,
             tree=tree,
             number=archive.number,
             written=written,
-            at_s=clock.now_s(),
+            at_s=self.world.clock.now_s(),
         )
         names = (model.archive_name(archive.number), model.index_name(archive.number))
         folder.publish(names)
         if why := read_back(folder, record):
-            self._records.void(record.id, why, at_s=clock.now_s())
+            self._enter(record, model.ArchiveState.VOID, why)
             folder.remove(names)
             said = f"archive {record.number} of {show(tree)} could not be read back as it was written: {why}"
             self._event(EventKind.ARCHIVE_VOID, Severity.ERROR, said)
@@ -407,7 +407,7 @@ class _Tree:
                 cause="the target, the network or the memory of this machine changes what is written",
                 hint="find out why before anything else is moved; the same command then makes the archive again",
             )
-        self._records.prove(record.id, at_s=clock.now_s())
+        self._enter(record, model.ArchiveState.PROVEN)
         self._made.append(record)
         said = f"archive {record.number}: {several(written.members, 'file')}, {format_size(written.content_bytes)}"
         said += f" in {format_size(written.archive_bytes)}, read back"
@@ -439,6 +439,9 @@ class _Tree:
         newest = self.world.ledger.cutovers.latest(self.tree.path)
         begun = newest is not None and newest.state not in ENDED_STATES and newest.state is not CutoverState.PLANNED
         return newest.state if newest is not None and begun else None
+
+    def _enter(self, record: model.ArchiveRecord, state: model.ArchiveState, reason: str = "") -> None:
+        self._records.enter(record.id, state, at_s=self.world.clock.now_s(), reason=reason)
 
     def _event(self, kind: EventKind, severity: Severity, message: str) -> None:
         say(self.world, kind, severity, f"tree {show(self.tree.path)}", message, run_id=None, without_run=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from migrator.bricks.add.rules import addition_blockers
 from migrator.bricks.drain.rules_progress import drain_blockers
 from migrator.bricks.shared import read_bricks
-from migrator.catalog.model import StrangeFiles
 from migrator.core.errors import UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import MINUTE_S
@@ -230,7 +229,7 @@ def read_status(
                 plan=plan_facts,
                 batches=batches,
                 runs=runs,
-                strange=_strange(ledger),
+                strange=ledger.scans.strange(),
                 set_apart=apart,
                 returned=returned,
                 over=over,
@@ -314,11 +313,6 @@ def _plan(ledger: "Ledger", name: str | None) -> tuple[model.PlanFacts, Transfer
             hint="leave the name out for the active plan, or see the files in plans/",
         )
     return found
-
-
-def _strange(ledger: "Ledger") -> tuple[StrangeFiles, ...]:
-    record = ledger.scans.of_bricks()
-    return () if record is None else record.strange
 
 
 def _run_facts(ledger: "Ledger", now_s: float, is_gone: IsGone | None) -> list[model.RunFacts]:

@@ -311,13 +311,12 @@ def obstacle_words(obstacle: model.Obstacle, begins_at_s: float) -> str:
             assert_never(obstacle.kind)
 
 
-def schedule_problem(schedule: model.Schedule, begins_at_s: float) -> str | None:
-    """The reason why the plan, made at that time, cannot be completed in its own order; None if it can, or if
-    unknown.
-    """
-    if not schedule.orders or schedule.orders[0].outcome.obstacle is None:
-        return None
-    return f"the bricks cannot be converted by this plan: {obstacle_words(schedule.orders[0].outcome.obstacle, begins_at_s)}"
+def schedule_problems(schedule: model.Schedule | None, begins_at_s: float) -> tuple[str, ...]:
+    """The reason why the plan, made at that time, cannot be completed in its own order; none if it can, or if unknown."""
+    obstacle = schedule.orders[0].outcome.obstacle if schedule is not None and schedule.orders else None
+    if obstacle is None:
+        return ()
+    return (f"the bricks cannot be converted by this plan: {obstacle_words(obstacle, begins_at_s)}",)
 
 
 # --- The schedule

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from migrator.core.clock import Clock
 from migrator.core.durable import replacing
 from migrator.core.errors import MigratorError, Refused, UsageError
-from migrator.core.events import Event, EventKind, Severity
+from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.fs.model import SENTINEL_NAME, Mount, MountIdentity, mount_of
 from migrator.fs.ports import FileSystem
@@ -341,15 +341,8 @@ def record_site(
         if not created:
             done.append("recorded both file systems anew")
     if created:
-        ledger.events.add(
-            Event(
-                at_s=clock.now_s(),
-                kind=EventKind.SITE_CREATED,
-                severity=Severity.INFO,
-                subject=site.site.name,
-                message=f"source {_described(source_now)}, target {_described(target_now)}",
-            )
-        )
+        message = f"source {_described(source_now)}, target {_described(target_now)}"
+        ledger.events.note(clock.now_s(), EventKind.SITE_CREATED, Severity.INFO, site.site.name, message)
     return InitResult(
         site_id=record.site_id,
         created=created,

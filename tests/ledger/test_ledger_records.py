@@ -33,16 +33,16 @@ def archive(ledger: Ledger, number: int, *, tree: bytes = ALICE, plan: str = "p"
 def test_archives_are_proven_once_and_void_for_ever(ledger: Ledger) -> None:
     made = archive(ledger, 1)
     for at_s in (6.0, 7.0):
-        ledger.archives.prove(made.id, at_s=at_s)
+        ledger.archives.enter(made.id, ArchiveState.PROVEN, at_s=at_s)
         assert list(ledger.archives.of_tree(ALICE)) == [replace(made, state=ArchiveState.PROVEN, at_s=6.0)]
-    ledger.archives.void(made.id, "it was lost", at_s=8.0)
-    ledger.archives.void(made.id, "again", at_s=9.0)
+    ledger.archives.enter(made.id, ArchiveState.VOID, at_s=8.0, reason="it was lost")
+    ledger.archives.enter(made.id, ArchiveState.VOID, at_s=9.0, reason="again")
     gone = replace(made, state=ArchiveState.VOID, at_s=8.0, reason="it was lost")
     assert list(ledger.archives.of_tree(ALICE)) == [gone]
     with pytest.raises(LedgerCorrupt, match="cannot become proven"):
-        ledger.archives.prove(made.id, at_s=10.0)
+        ledger.archives.enter(made.id, ArchiveState.PROVEN, at_s=10.0)
     with pytest.raises(LedgerCorrupt, match="no archive 5"):
-        ledger.archives.prove(5, at_s=1.0)
+        ledger.archives.enter(5, ArchiveState.PROVEN, at_s=1.0)
 
 
 # Around cutovers.

@@ -148,7 +148,7 @@ def test_orders_stand_side_by_side() -> None:
     assert sooner < first
     assert schedule.remedies is None
     assert schedule.every_drain_order
-    assert rules.schedule_problem(schedule, 0.0) is None
+    assert rules.schedule_problems(schedule, 0.0) == ()
     assert rules.make_schedule(site) == schedule
 
 
