@@ -234,10 +234,10 @@ def pass_engine(site: Site) -> str:
 @asynccontextmanager
 async def cutover_world(
     wiring: Wiring,
-    *,
     ledger: Ledger,
-    policy: DigestPolicy,
     progress: Progress,
+    *,
+    policy: DigestPolicy,
     ahead: bool,
 ) -> AsyncIterator[CutoverWorld]:
     """The ports of a cutover, for the length of the block. `ahead`: connect to the brick servers at once."""

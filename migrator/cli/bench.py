@@ -14,10 +14,9 @@ from migrator.bench.rules import SuiteComparison, compare
 from migrator.bench.stage import clean_up, run_benchmarks
 from migrator.bench.suites import suite
 from migrator.bench.view import cleaning_document, comparison_document, listing_document, summary_document
-from migrator.cli.call import Figure, open_site, open_wiring, present, run_shown, verb
+from migrator.cli.call import Figure, open_site, open_wiring, present, run_stage, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, MigratorError, UsageError
-from migrator.core.progress import Progress
 
 if TYPE_CHECKING:
     from migrator.ledger.measures import BenchmarkRecords
@@ -96,12 +95,12 @@ def run_command(
         accept_unknown_inodes=accept_unknown_inodes,
     )
     with wiring.ledger(read_only=dry_run) as ledger:
-
-        async def work(shown: Progress) -> bench_model.BenchmarkSummary:
-            async with benchmark_world(wiring, ledger, shown) as world:
-                return await run_benchmarks(request, world)
-
-        summary = run_shown(wiring, work, when_interrupted="finished measurements are kept; the next call starts over")
+        summary = run_stage(
+            wiring,
+            partial(benchmark_world, wiring, ledger),
+            partial(run_benchmarks, request),
+            when_interrupted="finished measurements are kept; the next call starts over",
+        )
     return present(invocation, summary, summary_document)
 
 
@@ -158,12 +157,7 @@ def clean_command(invocation: Invocation, *, words: Sequence[str]) -> ExitCode:
     wiring = open_wiring(invocation)
     places = _places(wiring, words or (SOURCE, TARGET))
     with wiring.ledger() as ledger:
-
-        async def work(shown: Progress) -> bench_model.Cleaning:
-            async with benchmark_world(wiring, ledger, shown) as world:
-                return await clean_up(places, THIS_HOST, world)
-
-        cleaning = run_shown(wiring, work)
+        cleaning = run_stage(wiring, partial(benchmark_world, wiring, ledger), partial(clean_up, places, THIS_HOST))
     return present(invocation, cleaning, cleaning_document)
 
 

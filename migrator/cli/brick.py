@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,7 +23,7 @@ from migrator.bricks.model import BrickListing, BrickRequest, CallSummary
 from migrator.bricks.retire.model import RetireRequest
 from migrator.bricks.retire.stage import retire_volume
 from migrator.bricks.shared import read_bricks
-from migrator.cli.call import open_site, present, run_shown, run_to_end, verb
+from migrator.cli.call import open_site, open_wiring, present, run_stage, run_to_end, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.progress import Progress
@@ -60,7 +61,7 @@ def brick() -> None:
 @verb
 def list_command(invocation: Invocation, user: str | None) -> ExitCode:
     """List bricks with room, state and users, running tasks, and known faults that apply to the volume."""
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     with open_volume(wiring) as volume:
 
         async def listed() -> BrickListing:
@@ -74,8 +75,7 @@ def list_command(invocation: Invocation, user: str | None) -> ExitCode:
                 )
 
         listing = run_to_end(listed(), when_interrupted="run the command again")
-    present(invocation, listing, "bricks.view:brick_document")
-    return ExitCode.DONE
+    return present(invocation, listing, "bricks.view:brick_document")
 
 
 @brick.command("drain")
@@ -144,11 +144,8 @@ def stop_command(invocation: Invocation, *, bricks: Sequence[str], dry_run: bool
 @verb
 def status_command(invocation: Invocation) -> ExitCode:
     """Show the progress of drains and additions from the ledger, also if glusterd is down."""
-    wiring = app.Wiring(open_site(invocation))
-    with wiring.ledger(read_only=True) as ledger:
-        bricks = read_bricks(ledger)
-    present(invocation, bricks, "bricks.view:brick_standings_document")
-    return ExitCode.DONE
+    with open_wiring(invocation).ledger(read_only=True) as ledger:
+        return present(invocation, read_bricks(ledger), "bricks.view:brick_standings_document")
 
 
 def _drain(invocation: Invocation, request: DrainRequest, *, back: bool) -> ExitCode:
@@ -171,14 +168,8 @@ def _run(
     """Call the entry of a verb with its ports, and show the summary."""
     wiring = app.Wiring(site)
     with open_volume(wiring) as volume, wiring.ledger(read_only=request.dry_run) as ledger:
-
-        async def work(shown: Progress) -> CallSummary:
-            async with opened(wiring, volume, ledger, shown) as world:
-                return await entry(request, world)
-
-        summary = run_shown(wiring, work)
-    present(invocation, summary, f"bricks.view:{document}")
-    return summary.exit_code
+        summary = run_stage(wiring, partial(opened, wiring, volume, ledger), partial(entry, request))
+    return present(invocation, summary, f"bricks.view:{document}")
 
 
 # --- `brick add`
@@ -272,12 +263,10 @@ def add_command(
 @verb
 def forget_command(invocation: Invocation, *, bricks: Sequence[str], side: str, accept_hooks: bool) -> ExitCode:
     """Forget an addition that was a mistake, as long as it has changed neither the volume nor the target."""
-    wiring = app.Wiring(open_site(invocation))
+    wiring = open_wiring(invocation)
     with wiring.ledger() as ledger, wiring.locks().hold(BRICKS_LOCK, "brick forget"):
         forget_addition(bricks, AdditionSide(side), ledger, accept_hooks=accept_hooks, at_s=wiring.clock.now_s())
-        standings = read_bricks(ledger)
-    present(invocation, standings, "bricks.view:brick_standings_document")
-    return ExitCode.DONE
+        return present(invocation, read_bricks(ledger), "bricks.view:brick_standings_document")
 
 
 # --- `brick retire`

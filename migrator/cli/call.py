@@ -12,7 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pkgutil import resolve_name
@@ -55,6 +55,7 @@ def who() -> str:
 
 
 Result = TypeVar("Result")
+World = TypeVar("World")
 
 
 def describe_error(error: MigratorError) -> str:
@@ -121,6 +122,22 @@ def run_shown(
     """As `run_to_end`, with the live view on standard error. It has ended when this returns: it would overwrite output."""
     with open_progress(sys.stderr, wiring.clock) as shown:
         return run_to_end(work(shown), when_interrupted=when_interrupted)
+
+
+def run_stage(
+    wiring: Wiring,
+    opened: Callable[[Progress], AbstractAsyncContextManager[World]],
+    stage: Callable[[World], Coroutine[Any, Any, Result]],
+    *,
+    when_interrupted: str = RESUMES,
+) -> Result:
+    """As `run_shown`, for a stage that works with the ports which `opened` yields."""
+
+    async def work(shown: Progress) -> Result:
+        async with opened(shown) as world:
+            return await stage(world)
+
+    return run_shown(wiring, work, when_interrupted=when_interrupted)
 
 
 _MACHINE_ERRORS = {

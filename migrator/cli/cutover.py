@@ -1,6 +1,7 @@
 """`cutover` and `rollback`: move users to the target, or back to the source."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -8,14 +9,14 @@ import click
 from migrator import app
 from migrator.app.cutover import cutover_world, pass_engine
 from migrator.app.transfer import run_request
-from migrator.cli.call import Choice, choices, chosen_trees, name_plans, open_site, present, run_shown, verb
+from migrator.cli.call import Choice, choices, chosen_trees, name_plans, open_site, present, run_stage, verb
 from migrator.cli.invocation import Invocation
 from migrator.cli.verify import SAMPLE_SEED
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
-from migrator.core.progress import Progress
 from migrator.cutover.model import CutoverRequest, CutoverSummary
 from migrator.cutover.stage import ByBatch, CutoverCall, attempts_of_users
+from migrator.cutover.steps import CutoverWorld
 from migrator.plan.model import Plan
 from migrator.transfer.bases import active_plan
 from migrator.verify.model import DigestPolicy
@@ -87,6 +88,7 @@ def _move(
         chosen = _chosen(ledger, plan, choice, back=back)
         name_plans(ledger, chosen)
         summaries: list[CutoverSummary] = []
+        opened = partial(cutover_world, wiring, ledger, policy=policy, ahead=not dry_run)
         for name, trees in chosen.items():
             request = CutoverRequest(
                 trees=trees,
@@ -101,12 +103,10 @@ def _move(
                 back=back,
             )
 
-            async def work(shown: Progress, request: CutoverRequest = request) -> CutoverSummary:
-                ports = cutover_world(wiring, ledger=ledger, policy=policy, progress=shown, ahead=not dry_run)
-                async with ports as world:
-                    return await CutoverCall(request=request, world=world).make()
+            async def make(world: CutoverWorld, request: CutoverRequest = request) -> CutoverSummary:
+                return await CutoverCall(request=request, world=world).make()
 
-            summaries.append(run_shown(wiring, work))
+            summaries.append(run_stage(wiring, opened, make))
     whole = CutoverSummary(
         plan=", ".join(one.plan for one in summaries),
         back=back,

@@ -4,11 +4,11 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from migrator.bricks.drain.model import ChangedOption
 from migrator.bricks.model import GlusterFault
 from migrator.fs.model import MountIdentity
+from migrator.gluster.faults import KNOWN_FAULTS, KnownFault, Version
 from migrator.gluster.model import Brick, BrickRules, DiskFacts, VolumeState
 
 # Which bricks together hold every file of a volume once.
@@ -129,64 +129,22 @@ _TRUE = frozenset({"on", "yes", "true", "enable", "1"})
 _FALSE = frozenset({"off", "no", "false", "disable", "0"})
 
 _HARMLESS_PREFIXES = (
-    "auth.",
-    "changelog.",
-    "client.",
-    "cluster.",
-    "config.",
-    "diagnostics.",
-    "features.barrier",
-    "features.bitrot",
-    "features.cache-invalidation",
-    "features.lease",
-    "features.locks-",
-    "features.quota",
-    "features.scrub",
-    "features.shard-",
-    "geo-replication.",
-    "glusterd.",
-    "locks.",
-    "network.",
-    "nfs.",
-    "performance.",
-    "rebalance.",
-    "server.",
-    "ssl.",
-    "storage.",
-    "transport.",
-    "user.",
+    *("auth.", "changelog.", "client.", "cluster.", "config.", "diagnostics.", "features.barrier", "features.bitrot"),
+    *("features.cache-invalidation", "features.lease", "features.locks-", "features.quota", "features.scrub"),
+    *("features.shard-", "geo-replication.", "glusterd.", "locks.", "network.", "nfs.", "performance.", "rebalance."),
+    *("server.", "ssl.", "storage.", "transport.", "user."),
 )
 _HARMLESS = frozenset(
-    {
-        "ctime.noatime",
-        "dht.force-readdirp",
-        "features.acl",
-        "features.ctime",
-        "features.default-soft-limit",
-        "features.alert-time",
-        "features.expiry-time",
-        "features.hard-timeout",
-        "features.inode-quota",
-        "features.read-only",
-        "features.selinux",
-        "features.signer-threads",
-        "features.soft-timeout",
-        "features.timeout",
-        "features.uss",
-        "ganesha.enable",
-        "nfs-ganesha",
-    }
+    (
+        *("ctime.noatime", "dht.force-readdirp", "features.acl", "features.ctime", "features.default-soft-limit"),
+        *("features.alert-time", "features.expiry-time", "features.hard-timeout", "features.inode-quota"),
+        *("features.read-only", "features.selinux", "features.signer-threads", "features.soft-timeout"),
+        *("features.timeout", "features.uss", "ganesha.enable", "nfs-ganesha"),
+    )
 )
 _HARMFUL_PREFIXES = (
-    "cluster.dht-xattr-name",
-    "cluster.local-volume-name",
-    "cluster.nufa",
-    "cluster.stripe",
-    "cluster.switch",
-    "cluster.tier",
-    "encryption.",
-    "features.encryption",
-    "network.compression",
+    *("cluster.dht-xattr-name", "cluster.local-volume-name", "cluster.nufa", "cluster.stripe", "cluster.switch"),
+    *("cluster.tier", "encryption.", "features.encryption", "network.compression"),
 )
 """Exceptions from the harmless prefixes: they rename the mark of link-to files, or change names or content."""
 
@@ -233,172 +191,14 @@ def _is_harmless(name: str) -> bool:
 
 
 # Known faults of GlusterFS versions that matter for drains, additions and scans of bricks.
-#
-# `#N` is an issue at github.com/gluster/glusterfs.
 
 
-Version = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """A fault of the versions from `since` (None: the first) to before `until` (None: no end). `lookup_optimize`: only
-    volumes with the option on (True) or off (False) have it. `distributed`: only volumes of several subvolumes have
-    it.
-    """
-
-    fault: str
-    advice: str
-    since: Version | None = None
-    until: Version | None = None
-    stops_drain: bool = False
-    lookup_optimize: bool | None = None
-    distributed: bool = False
-    reference: str = ""
-
-    def applies(self, state: VolumeState) -> bool:
-        """Whether a volume of this layout and with these options has it. An unknown value of the option counts as both."""
-        on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
-        if self.lookup_optimize is not None and on is not None and on is not self.lookup_optimize:
-            return False
-        return not self.distributed or len(state.bricks) > max(state.replica_count, state.disperse_count, 1)
-
-
-_KNOWN = (
-    _Known(
-        fault="a rebalance, and so a drain, deletes data files where link-to files exist",
-        advice="upgrade every server to 11.1 or later before any drain or rebalance",
-        since=(11, 0),
-        until=(11, 1),
-        stops_drain=True,
-        reference="#4148",
-    ),
-    _Known(
-        fault="files were lost in a rebalance",
-        advice="upgrade before any drain or rebalance",
-        until=(6, 9),
-        stops_drain=True,
-        reference="#885",
-    ),
-    _Known(
-        fault="`remove-brick commit` is accepted although files failed or were skipped",
-        advice="never commit by hand: `migrator` commits only with no failure, nothing skipped, and an empty brick",
-        until=(9, 0),
-        distributed=True,
-    ),
-    _Known(
-        fault="a drain says `completed` although it could not move every file",
-        advice="look at failures and skipped, and at the brick itself, before a commit; never use `force`",
-        reference="#2350",
-        distributed=True,
-    ),
-    _Known(
-        fault="symlinks that are hard-linked cannot be moved: one failure each",
-        advice="list them before a drain, and give each name a symlink of its own",
-        distributed=True,
-    ),
-    _Known(
-        fault="a rebalance never moves hard-linked files: it skips them",
-        advice="expect skipped files after a rebalance; a drain does move them",
-        reference="#1530",
-    ),
-    _Known(
-        fault="the estimate that Gluster gives for a rebalance is wrong",
-        advice="use the one of `migrator`, which is worked out from what was moved",
-        reference="#1507",
-    ),
-    _Known(
-        fault="after a reboot, a crash or a replaced brick the status of a rebalance or drain may be wrong",
-        advice="do not believe a status that nothing confirms: the brick itself is looked at",
-        reference="#1339, #1815, #3458, #1717",
-    ),
-    _Known(
-        fault="a drain that was stopped begins from the start when it is begun again",
-        advice="do not stop a drain that goes on: slow it down with `cluster.rebal-throttle`",
-        reference="#608",
-        distributed=True,
-    ),
-    _Known(
-        fault="files appear twice after a rebalance, a rename, or where a link-to file is stale",
-        advice="a scan of the bricks finds such paths and asks the mount about them",
-        reference="#3309, #2568, #3436",
-    ),
-    _Known(
-        fault="after a rebalance files may be listed and yet not be found by their name, while `cluster.lookup-optimize` is on",
-        advice="`migrator` sets `cluster.lookup-optimize` to `off` before a drain or an addition, and leaves it so; where bricks were "
-        "drained or added by hand, set it yourself: what was not found is found again at once",
-        lookup_optimize=True,
-        reference="#973, #118, #1918",
-    ),
-    _Known(
-        fault="a client hangs that asks for a file which was put on a brick past Gluster, while `cluster.lookup-optimize` is off",
-        advice="never write to bricks; `migrator scan --via bricks` finds such files, and no drain or addition begins over them",
-        lookup_optimize=False,
-        reference="#3688",
-    ),
-    _Known(
-        fault="directories that are looked up while new bricks get theirs may become root's, with mode 0000, or get another mode",
-        advice="add bricks while few users work; `brick add` gives directories back what they had, and lists what it cannot tell "
-        "from what users did",
-    ),
-    _Known(
-        # Observed on 10.3: mode 0640 without an ACL became `user:20500:rwx`, effective `r--`, and that user could read
-        # the file.
-        fault="a file that a drain or rebalance moves gets the default ACL of its directory if it had no ACL: users and groups named "
-        "there may then read or write it as far as the group bits of its mode allow",
-        advice="`brick drain` and `brick add` keep files from it; after a drain or rebalance by hand, `setfacl -b FILE` through the mount "
-        "takes the ACL off files that had none",
-        distributed=True,
-    ),
-    _Known(
-        fault="hard-linked files keep a mark of a drain that touched them, and the next drain of their brick fails on them",
-        advice="`brick drain` looks for such marks before it begins, and tells the command that takes them off",
-        distributed=True,
-    ),
-    _Known(
-        fault="a move that failed leaves the bits S and T on the mode of the file",
-        advice="after a drain or rebalance that failed, `find BRICK -type f -perm -3000` names such files; once nothing moves any more, "
-        "`chmod` through the mount takes them off",
-        reference="#1625",
-    ),
-    _Known(
-        fault="clients are up to three times slower while a fix-layout goes on",
-        advice="add bricks while few users work; the probes tell what users feel",
-        reference="#1623",
-    ),
-    _Known(
-        fault="files of mode `---------T+` become visible after a fix-layout",
-        advice="scan again after it; they are link-to files, not data",
-        reference="#4122",
-    ),
-    _Known(
-        fault="a lock that is left behind by a drain can hang the fix-layout after it",
-        advice="watch the fix-layout; where it stands still, restart the brick processes of that subvolume one by one",
-        reference="PR 4755",
-        distributed=True,
-    ),
-    _Known(
-        fault="clients get ESTALE during a rebalance, and renames fail right after a commit",
-        advice="drain while few users work, and tell them",
-        reference="#4216, #1811",
-    ),
-    _Known(
-        fault="with one distribute brick, or a whole set, down the mount shows fewer files, and no error",
-        advice="check that every brick is up before and after each copy; `migrator` does",
-        distributed=True,
-        reference="#1729",
-    ),
-    _Known(
-        fault="directories are not seen after `add-brick` until their layout is put right",
-        advice="run a fix-layout right after `add-brick`",
-        reference="#1513",
-    ),
-    _Known(
-        fault="a brick that is added again with old data on it doubles directories",
-        advice="always make a new file system before `add-brick`",
-        reference="#2514",
-    ),
-)
+def _applies(known: KnownFault, state: VolumeState) -> bool:
+    """Whether a volume of this layout and with these options has it. An unknown value of the option counts as both."""
+    on = is_on(dict(state.options), LOOKUP_OPTION, default=True)
+    if known.lookup_optimize is not None and on is not None and on is not known.lookup_optimize:
+        return False
+    return not known.distributed or len(state.bricks) > max(state.replica_count, state.disperse_count, 1)
 
 
 def version_in(output: bytes) -> str | None:
@@ -416,7 +216,7 @@ def parse_version(text: str) -> Version | None:
 def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
     """The faults of a version, those that stop a drain first. An unknown version has all of them."""
     numbers = None if version is None else parse_version(version)
-    found = [known for known in _KNOWN if numbers is None or _has(known, numbers)]
+    found = [known for known in KNOWN_FAULTS if numbers is None or _has(known, numbers)]
     return tuple(
         GlusterFault(
             versions=_versions(known),
@@ -431,7 +231,7 @@ def known_faults(version: str | None) -> tuple[GlusterFault, ...]:
 
 def faults_of_volume(state: VolumeState, versions: Collection[str | None]) -> tuple[GlusterFault, ...]:
     """The faults of any of several versions that apply to the volume, each once, those that stop a drain first."""
-    applying = {known.fault for known in _KNOWN if known.applies(state)}
+    applying = {known.fault for known in KNOWN_FAULTS if _applies(known, state)}
     found = dict.fromkeys(fault for version in versions for fault in known_faults(version) if fault.fault in applying)
     return tuple(sorted(found, key=lambda fault: not fault.stops_drain))
 
@@ -455,11 +255,11 @@ def version_problems(
                 yield f"GlusterFS {version} on {host}: {fault.fault} ({fault.reference}); {fault.advice}{otherwise}"
 
 
-def _has(known: _Known, version: Version) -> bool:
+def _has(known: KnownFault, version: Version) -> bool:
     return (known.since is None or version >= known.since) and (known.until is None or version < known.until)
 
 
-def _versions(known: _Known) -> str:
+def _versions(known: KnownFault) -> str:
     words = []
     if known.since is not None:
         words.append(f"from {_shown(known.since)}")

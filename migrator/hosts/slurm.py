@@ -28,14 +28,7 @@ _log = logging.getLogger(__name__)
 
 PASSED_ON = ("SLURM_CONF", "HOME", "USER", "LOGNAME", "TMPDIR")
 """No other SLURM_* variables: inside an allocation they would turn the jobs into job steps."""
-_FIXED = (
-    "--nodes=1",
-    "--ntasks=1",
-    "--unbuffered",
-    "--chdir=/",
-    "--mpi=none",
-    "--cpu-bind=none",
-)
+_FIXED = ("--nodes=1", "--ntasks=1", "--unbuffered", "--chdir=/", "--mpi=none", "--cpu-bind=none")
 _SAID_BYTES = 300
 _FIELDS = "%i|%T|%r|%N|%k|%j"
 
@@ -50,24 +43,11 @@ class JobState(StrEnum):
     GONE = "gone"
 
 
+_PENDING = "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT"
+_ENDED = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED OUT_OF_MEMORY PREEMPTED TIMEOUT REVOKED"
 _STATES = {
-    **dict.fromkeys(
-        ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), JobState.PENDING
-    ),
-    **dict.fromkeys(
-        (
-            "BOOT_FAIL",
-            "CANCELLED",
-            "COMPLETED",
-            "DEADLINE",
-            "FAILED",
-            "OUT_OF_MEMORY",
-            "PREEMPTED",
-            "TIMEOUT",
-            "REVOKED",
-        ),
-        JobState.ENDED,
-    ),
+    **dict.fromkeys(_PENDING.split(), JobState.PENDING),
+    **dict.fromkeys(_ENDED.split(), JobState.ENDED),
     "NODE_FAIL": JobState.NODE_FAILED,
 }
 """All other states count as running (RUNNING, COMPLETING, SUSPENDED, STOPPED, RESIZING, and new ones)."""
