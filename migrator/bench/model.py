@@ -43,15 +43,6 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
-    """Who measured, when, and on which systems."""
-
-    key: str
-    title: str
-    setting: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """One published test: `figures` by system as printed, in the unit of the step (rates in MB/s); several are
     repeated runs. `work` describes the test, at scale 1; `hosts` is the number of concurrent clients.

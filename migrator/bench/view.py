@@ -214,7 +214,7 @@ def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:
     )
     for key in dict.fromkeys(reference.publication for step in comparison.steps for reference in step.published):
         publication = publications()[key]
-        yield doc.paragraph(f"{key}: {publication.title}: {publication.setting}")
+        yield doc.paragraph(f"{key}: {publication['title']}: {publication['setting']}")
 
 
 def _own(step: StepComparison, label: str) -> str:

@@ -29,7 +29,8 @@ def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> d
     the memory allows: DuckDB's tuning guide requires at least 125 MB each. The order of rows is arbitrary unless the
     query sorts them. DuckDB loads nothing from the network. Close the connection.
     """
-    memory_bytes = max(scratch.memory_bytes or _quarter_of_this_machine_bytes(), _LEAST_BYTES)
+    quarter_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    memory_bytes = max(scratch.memory_bytes or quarter_bytes, _LEAST_BYTES)
     scratch.directory.mkdir(parents=True, exist_ok=True)
     lacks_bytes = rows * _SPILLED_BYTES - memory_bytes - shutil.disk_usage(scratch.directory).free
     if lacks_bytes > 0:
@@ -52,10 +53,6 @@ def connect(scratch: Scratch, *, rows: int = 0, threads: int | None = None) -> d
     # DuckDB draws progress bars on standard output if it considers the process interactive.
     connection.execute("SET enable_progress_bar = false")
     return connection
-
-
-def _quarter_of_this_machine_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
 
 
 def sorted_parts(

@@ -349,7 +349,9 @@ def check_slurm_nodes(listed: str, wanted: int) -> Finding:
     --format=%N|%t`.
     """
     states = dict(line.strip().split("|", 1) for line in listed.split("\n") if "|" in line)
-    usable = [name for name, state in states.items() if _takes_jobs(state)]
+    # A suffix means that the node does not respond (`*`) or is unavailable (`$`, `@`, ...), except `~`, `#` and `-`:
+    # powered down and available, powering up, or planned for another job.
+    usable = [name for name, state in states.items() if state.strip().rstrip("~#-") in _TAKES_JOBS]
     if len(usable) >= wanted:
         return ok("slurm", f"{len(usable)} of {len(states)} nodes take jobs, {wanted} at once are asked for")
     others = ", ".join(f"{name} {state}" for name, state in sorted(states.items()) if name not in usable) or "no others"
@@ -359,13 +361,6 @@ def check_slurm_nodes(listed: str, wanted: int) -> Finding:
 
 
 _TAKES_JOBS = frozenset({"idle", "mix", "alloc", "comp", "plnd"})
-
-
-def _takes_jobs(state: str) -> bool:
-    """A state of `sinfo`. A suffix means that the node does not respond (`*`) or is unavailable (`$`, `@`, ...),
-    except `~`, `#` and `-`: powered down and available, powering up, or planned for another job.
-    """
-    return state.strip().rstrip("~#-") in _TAKES_JOBS
 
 
 # Hosts that read their own bricks

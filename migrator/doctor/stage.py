@@ -35,6 +35,7 @@ from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
 from migrator.hooks.rules import check_hooks
 from migrator.hooks.stage import Hooks
+from migrator.hosts.connection import own_environment
 from migrator.hosts.model import brick_problem, target_problem
 from migrator.hosts.ports import Command, Completed, Host, HostLost, Hosts, Processes
 from migrator.hosts.site import look_at_room, look_at_roots, names
@@ -591,9 +592,9 @@ async def examine_slurm(
 
 
 async def _ask(processes: Processes, program: str | None, *words: str) -> Completed:
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     argv = tuple(os.fsencode(word) for word in (program or "", *words))
-    return await processes.run(Command(argv=argv, environment=environment, timeout_s=_SLURM_TIMEOUT_S))
+    command = Command(argv=argv, environment=own_environment(_PASSED_ON), timeout_s=_SLURM_TIMEOUT_S)
+    return await processes.run(command)
 
 
 def _lines(said: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 USER_OBJ = 0x01
@@ -15,7 +16,7 @@ _VERSION = 2
 _HEADER = struct.Struct("<I")
 _ENTRY = struct.Struct("<HHI")
 _NAMED = (USER, GROUP)
-_WORDS = {USER_OBJ: "u", USER: "u", GROUP_OBJ: "g", GROUP: "g", MASK: "m", OTHER: "o"}
+_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group", MASK: "mask", OTHER: "other"}
 _SHOWN_ENTRIES = 8
 
 
@@ -66,16 +67,18 @@ def owning_group_bits(entries: tuple[AclEntry, ...]) -> int | None:
 
 def show_acl(entries: tuple[AclEntry, ...]) -> str:
     """A short form for people: `u::rw-,u:1001:r--,g::r--,m::rw-,o::---`. Distinct ACLs look different."""
-    shown = [
-        f"{_WORDS.get(entry.tag, '?')}:{entry.id if entry.tag in _NAMED else ''}:{_letters(entry.permissions)}"
-        for entry in entries[:_SHOWN_ENTRIES]
-    ]
+    shown = acl_text(entries[:_SHOWN_ENTRIES], word=lambda word: word[0])
     left = entries[_SHOWN_ENTRIES:]
     if not left:
-        return ",".join(shown)
+        return shown
     digest = hashlib.blake2b(build_acl(left), digest_size=4).hexdigest()
-    return f"{','.join(shown)} and {len(left)} more ({digest})"
+    return f"{shown} and {len(left)} more ({digest})"
 
 
-def _letters(permissions: int) -> str:
-    return "".join(letter if permissions & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
+def acl_text(entries: Iterable[AclEntry], *, word: Callable[[str], str] = str) -> str:
+    """The text form of acl(5), with `word` applied to `user`, `group`, `mask` and `other`."""
+    texts = []
+    for one in entries:
+        letters = "".join(letter if one.permissions & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
+        texts.append(f"{word(_WORDS.get(one.tag, '?'))}:{one.id if one.tag in _NAMED else ''}:{letters}")
+    return ",".join(texts)

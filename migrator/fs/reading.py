@@ -355,7 +355,7 @@ class ReadingFileSystem(HeldRoot):
                     try:
                         facts = os.stat(name, dir_fd=fd, follow_symlinks=False)
                         if facts.st_dev != device or entry_path in mount_points:
-                            problems.append(_other_mount(entry_path))
+                            problems.append(problem_of(entry_path, "open", OSError(errno.EXDEV, _OTHER_MOUNT)))
                             continue
                         entries.append(read_entry(fd, name, entry_path, facts, problems))
                     except FileNotFoundError:
@@ -380,10 +380,6 @@ class ReadingFileSystem(HeldRoot):
 
 def _root_was_removed(path: bytes) -> ScanProblem:
     return ScanProblem(path=path, operation="open", errno=errno.ENOENT, reason="the root itself is gone")
-
-
-def _other_mount(path: bytes) -> ScanProblem:
-    return ScanProblem(path=path, operation="open", errno=errno.EXDEV, reason=_OTHER_MOUNT)
 
 
 def _read_sentinel(root: Root) -> str | None:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import re
-import shlex
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -41,11 +40,6 @@ def arguments(size_bytes: int, key: str) -> tuple[str, ...]:
         f'exec(compile(sys.stdin.buffer.read({size_bytes}), "migrator-far-end", "exec"))'
     )
     return ("-I", "-S", "-c", code, key)
-
-
-def shell_command(python: str, words: tuple[str, ...]) -> str:
-    """The command, quoted for a login shell."""
-    return " ".join(shlex.quote(word) for word in (python, *words))
 
 
 class Transport(Protocol):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -60,7 +61,7 @@ class Ssh:
             *(word for option in ours for word in ("-o", option)),
             "--",
             self.destination,
-            far_bundle.shell_command(self.python, arguments),
+            shlex.join((self.python, *arguments)),
         )
         return tuple(os.fsencode(word) for word in words)
 

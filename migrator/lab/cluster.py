@@ -84,12 +84,9 @@ def _write_ssh_files(state: LabState, common: Path) -> None:
 async def start_sshd(state: LabState, host: LabHost, tools: LabTools) -> None:
     """Start the daemon of a host with its current key, and wait until it listens."""
     home = _home(state, host)
-    await tools.on_host(host, _program(), "-f", str(home / "sshd_config"), "-E", str(home / "sshd.log"))
-
-
-def _program() -> str:
-    """The full path of sshd, because it executes itself for every connection."""
-    return os.path.realpath(shutil.which("sshd") or "/usr/sbin/sshd")
+    # By its full path, because it executes itself for every connection.
+    sshd = os.path.realpath(shutil.which("sshd") or "/usr/sbin/sshd")  # noqa: ASYNC240
+    await tools.on_host(host, sshd, "-f", str(home / "sshd_config"), "-E", str(home / "sshd.log"))
 
 
 def _home(state: LabState, host: LabHost) -> Path:

@@ -408,10 +408,6 @@ def _linked_across_trees(maker: OddMaker) -> Iterable[bytes]:
     return [here]
 
 
-def _linked_symlink(maker: OddMaker) -> Iterable[bytes]:
-    return maker.links(maker.symlink(b"first", b"somewhere"), b"second")
-
-
 def _symlinks(maker: OddMaker, *targets: tuple[bytes, bytes]) -> Iterable[bytes]:
     return [maker.symlink(name, target) for name, target in targets]
 
@@ -446,10 +442,6 @@ def _sparse(maker: OddMaker) -> Iterable[bytes]:
         maker.writer.file(path, islands, size_bytes, maker.plain),
         maker.writer.file(late, [(3 * MIB, b"end")], 3 * MIB + 3, maker.plain),
     ]
-
-
-def _hole(maker: OddMaker) -> Iterable[bytes]:
-    return [maker.writer.file(maker.place(), (), 8 * MIB, maker.plain)]
 
 
 def _sizes(maker: OddMaker, *sizes_bytes: int) -> Iterable[bytes]:
@@ -548,7 +540,7 @@ _KINDS: Mapping[OddKind, tuple[Any, ...]] = {
     OddKind.HARD_LINK_SAME_DIRECTORY: (_linked_files, b"first", b"second", b"third\n", b"-fourth"),
     OddKind.HARD_LINK_ACROSS_DIRECTORIES: (_linked_files, b"a/file", b"b/file", b"b/deeper/file"),
     OddKind.HARD_LINK_ACROSS_TREES: (_linked_across_trees,),
-    OddKind.HARD_LINK_SYMLINK: (_linked_symlink,),
+    OddKind.HARD_LINK_SYMLINK: (lambda maker: maker.links(maker.symlink(b"first", b"somewhere"), b"second"),),
     OddKind.SYMLINK_RELATIVE: (
         _relative,
         (b"to-file", b"file"),
@@ -570,7 +562,7 @@ _KINDS: Mapping[OddKind, tuple[Any, ...]] = {
     # XFS, and therefore every brick, stores at most 1,023 bytes of a symlink (XFS_SYMLINK_MAXLEN).
     OddKind.SYMLINK_LONG: (_symlinks, (b"1000-bytes", b"/".join([b"t" * 199] * 5) + b"/")),
     OddKind.SPARSE: (_sparse,),
-    OddKind.HOLE_ONLY: (_hole,),
+    OddKind.HOLE_ONLY: (lambda maker: [maker.writer.file(maker.place(), (), 8 * MIB, maker.plain)],),
     OddKind.EMPTY_FILE: (lambda maker: [maker.file(size_bytes=0)],),
     OddKind.SIZE_EDGES: (_sizes, 1, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 131072, MIB, MIB + 1),
     OddKind.ACL_ACCESS: (_acl_access,),

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import Connection, Float, Integer, cast, delete, func, select, update
 
@@ -33,7 +32,9 @@ class SampleRecords(Records):
 
     def add(self, pass_id: int, samples: Sequence[Sample]) -> None:
         """Store samples, replacing those of the same time and attempt."""
-        self._put(tables.samples, _sample_rows(pass_id, samples))
+        table = tables.samples
+        rows = [columns_of(table, one, pass_id=pass_id, attempt_id=one.attempt_id or ALL_STREAMS) for one in samples]
+        self._put(table, rows)
 
     def whole(self, pass_id: int) -> Sequence[Sample]:
         """The samples of all streams together, in order of time."""
@@ -74,13 +75,6 @@ def cost_sums() -> AnySelect:
             seconds > 0,
         )
     )
-
-
-def _sample_rows(pass_id: int, samples: Sequence[Sample]) -> list[dict[str, Any]]:
-    return [
-        columns_of(tables.samples, sample, pass_id=pass_id, attempt_id=sample.attempt_id or ALL_STREAMS)
-        for sample in samples
-    ]
 
 
 def _sample(row: AnyRow) -> Sample:

@@ -18,7 +18,7 @@ from migrator.core.entry import ACL_ACCESS, Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import is_beneath, join, show
 from migrator.core.units import NS_PER_S
-from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, parse_acl
+from migrator.fs.acl import acl_text, parse_acl
 from migrator.fs.reading import DIGEST_ALGORITHMS
 from migrator.reap import model
 from migrator.reap.files import OpenMember
@@ -222,8 +222,6 @@ def _encode_index(
 
 # The tar.
 
-_ACL_WORDS = {USER_OBJ: "user", USER: "user", GROUP_OBJ: "group", GROUP: "group", MASK: "mask", OTHER: "other"}
-
 
 def _header(tree: bytes, entry: Entry) -> bytes:
     """The header of a member: its pax records, then its own block. Deterministic. Attributes and ACLs are written as
@@ -236,7 +234,7 @@ def _header(tree: bytes, entry: Entry) -> bytes:
     for key, value in sorted(entry.xattrs.items()):
         entries = parse_acl(value) if key == ACL_ACCESS else None
         if entries is not None:
-            records["SCHILY.acl.access"] = ",".join(map(_acl_text, entries))
+            records["SCHILY.acl.access"] = acl_text(entries)
         else:
             # The key of a pax record must be UTF-8; the index has the name as it is.
             name = key.replace(b"%", b"%25").replace(b"=", b"%3D").decode("utf-8", "backslashreplace")
@@ -254,12 +252,6 @@ def _end(position_bytes: int) -> bytes:
 def _seconds(time_ns: int) -> str:
     seconds, rest = divmod(abs(time_ns), NS_PER_S)
     return ("-" if time_ns < 0 else "") + (f"{seconds}.{rest:09d}" if rest else str(seconds))
-
-
-def _acl_text(entry: AclEntry) -> str:
-    identity = str(entry.id) if entry.tag in (USER, GROUP) else ""
-    letters = "".join(letter if entry.permissions & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
-    return f"{_ACL_WORDS[entry.tag]}:{identity}:{letters}"
 
 
 def _text(name: bytes) -> str:

@@ -738,13 +738,13 @@ def _ended(kind: EventKind, subject: str, at_s: float, endings: Sequence[model.I
         if end.by is ending.kind
         and kind in end.of
         and ending.last_at_s > at_s
-        and (end.any_subject or _is_about(ending.subject, subject))
+        # The same subject, or one within it: `batch 1` contains `batch 1: chunk 7`.
+        and (
+            end.any_subject
+            or subject == ending.subject
+            or subject.startswith(tuple(ending.subject + mark for mark in ":, "))
+        )
         and (not end.clean or ending.severity is Severity.INFO)
     ]
     resolved_at_s, resolution = min(later, default=(None, ""))
     return {"resolved_at_s": resolved_at_s, "resolution": resolution}
-
-
-def _is_about(subject: str, incident: str) -> bool:
-    """Whether an incident is about a subject: the same, or within it (`batch 1` contains `batch 1: chunk 7`)."""
-    return incident == subject or incident.startswith(tuple(f"{subject}{mark}" for mark in ":, "))

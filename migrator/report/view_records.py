@@ -49,12 +49,13 @@ def verification_blocks(record: VerificationRecord) -> Iterator[doc.Block]:
         digests = "no file: attributes only (type, size, times, owner, mode, ACLs)"
     elif policy.share < 1.0:
         digests = f"a sample of {doc.percent(policy.share * 100)} of the files, {policy.algorithm}, seed {policy.seed}"
+    ended_at_s = record.finished_at_s
     yield doc.facts(
         [
             ("batch", str(record.batch)),
             *([("user trees of it", ", ".join(map(show, record.trees)))] if record.trees else []),
-            ("ended", doc.when(record.finished_at_s)),
-            ("took", _took(record.started_at_s, record.finished_at_s)),
+            ("ended", doc.when(ended_at_s)),
+            ("took", doc.NONE if ended_at_s is None else format_duration(max(ended_at_s - record.started_at_s, 0.0))),
             ("paths compared", f"{format_count(record.paths)}, {format_size(record.size_bytes)}"),
             ("paths equal", f"{format_count(record.equal_paths)} of {format_count(record.paths)}"),
             ("content to be compared", digests),
@@ -188,7 +189,3 @@ def _counts(title: str, counts: Mapping[str, int]) -> doc.Block:
     return doc.table(
         title, [doc.text("kind"), doc.figure("paths")], ((kind, format_count(count)) for kind, count in rows)
     )
-
-
-def _took(started_at_s: float, finished_at_s: float | None) -> str:
-    return doc.NONE if finished_at_s is None else format_duration(max(finished_at_s - started_at_s, 0.0))

@@ -27,7 +27,7 @@ def mount_problems(
         return (f"{where} was never recorded, so there is nothing to compare it with",)
     if current is None:
         return (f"{where} cannot be read: its mount point is missing, or does not answer",)
-    if not same_mount_kind(recorded, current):
+    if not current.filesystem or recorded.filesystem != current.filesystem:
         return (_other_filesystem(recorded, current, where),)
     problems: list[str] = []
     if recorded.sentinel is None:
@@ -41,11 +41,6 @@ def mount_problems(
     problems.extend(_changed(where, "file system id", recorded.fsid, current.fsid))
     problems.extend(_changed(where, "inode number of the root", recorded.root_ino, current.root_ino))
     return tuple(problems)
-
-
-def same_mount_kind(recorded: MountIdentity, current: MountIdentity) -> bool:
-    """Whether both have the same, known type of file system."""
-    return bool(current.filesystem) and recorded.filesystem == current.filesystem
 
 
 def volume_of(identity: MountIdentity) -> str:
@@ -75,7 +70,7 @@ def health_problems(
         problems.append("the state of the volume could be read only before or only after")
     if before.fingerprint != after.fingerprint and not problems:
         problems.append("the volume's bricks or options changed while it was read")
-    return _each_once(problems)
+    return tuple(dict.fromkeys(problems))
 
 
 def capacity_problems(
@@ -150,10 +145,6 @@ def _state_changes(before: VolumeState, after: VolumeState, *, tasks_count: bool
                 yield f"brick {brick.name} {known}"
         for task in state.tasks if tasks_count else ():
             yield f"a task in progress on volume {state.volume} moves files: {task}"
-
-
-def _each_once(sentences: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(sentences))
 
 
 def same_place_problem(source: MountIdentity, target: MountIdentity) -> str | None:

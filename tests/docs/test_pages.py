@@ -119,9 +119,9 @@ def test_every_suite_has_a_section_that_names_whose_it_is() -> None:
 
 
 def test_every_publication_is_named_by_its_authors() -> None:
-    for publication in publications().values():
-        author = publication.title.split(",")[0].split(" and ")[0]
-        assert f"**{publication.key}** {author}" in BENCH
+    for key, publication in publications().items():
+        author = publication["title"].split(",")[0].split(" and ")[0]
+        assert f"**{key}** {author}" in BENCH
 
 
 def test_the_real_commands_are_named() -> None:
