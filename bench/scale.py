@@ -27,7 +27,7 @@ from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.stage import PlanRequest, make_plan
 from migrator.plan.store import CatalogQueryFiles
-from migrator.purge.proofs import ManifestFiles
+from migrator.purge.proofs import open_proofs
 from migrator.site.config import Site, SiteSection, SourceSection, TargetSection, UsersSection
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 
@@ -206,9 +206,8 @@ def purge(work: Path) -> int:
     files = sorted((work / "catalogs" / CATALOGS[0]).glob("part-*.parquet"))
     found = 0
     for tree in open_closed(work / "catalogs" / CATALOGS[0]).record.trees[:: TREES // 4]:
-        opened = ManifestFiles(scratch=_scratch(work)).open(
-            str(work / "manifests" / "bench" / MANIFEST_FILE), tree.path, archives={}, skipped=(), newer=()
-        )
+        manifest = str(work / "manifests" / "bench" / MANIFEST_FILE)
+        opened = open_proofs(manifest, tree.path, archives={}, skipped=(), newer=(), scratch=_scratch(work))
         with opened as proofs, connect(_scratch(work)) as connection:
             asked = connection.execute(
                 "SELECT path FROM read_parquet(?) WHERE tree = ?", [[str(file) for file in files], tree.path]

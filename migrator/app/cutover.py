@@ -13,7 +13,6 @@ from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
 from migrator.app.transfer import deltas_of, run_request, run_world
-from migrator.beegfs.tool import NoStorageTargets
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -35,7 +34,6 @@ from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import SiteRecord
 from migrator.plan.model import Plan
 from migrator.purge.files import MountedPlaces
-from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeWorld
 from migrator.reap.archive import ArchivingWorld, ProvenArchives, Rows
 from migrator.reap.files import MemberReader, MountedArchiveFolders
@@ -320,16 +318,16 @@ async def purge_world(
     wiring: Wiring, source: PosixSource | GlusterSource, target: MountedTarget, ledger: Ledger, progress: Progress
 ) -> AsyncIterator[PurgeWorld]:
     """The ports of a purge, for the length of the block. Raises UsageError, and OSError if the source cannot be opened."""
-    site = wiring.site
+    site, storage = wiring.site, wiring.storage_targets()
     with closing(MountedPlaces(wiring.source_root)) as places:
         async with reached(site) as hosts:
             yield PurgeWorld(
                 source=source,
                 target=target,
                 places=places,
-                manifest=ManifestFiles(scratch=wiring.scratch),
+                scratch=wiring.scratch,
                 manifests=wiring.manifests(ledger),
-                storage=wiring.storage_targets() or NoStorageTargets(),
+                storage=None if storage is None else storage.problems,
                 writers=_writers(wiring, source, hosts),
                 link=_link(wiring),
                 back_up=backing_up(ledger, site.site.state_dir),

@@ -42,14 +42,6 @@ class StorageTargets(Protocol):
         """
 
 
-class NoStorageTargets:
-    """File systems without storage targets have no problems of them."""
-
-    async def problems(self) -> tuple[str, ...]:
-        """None: the file system has no storage targets."""
-        return ()
-
-
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
 """The last one is the directory of BeeGFS's own packages."""
 _NAMES = ("beegfs", "beegfs-ctl")

@@ -27,20 +27,14 @@ class ChunkLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """Some consecutive paths of one tree of one batch, as columns of equal length.
-
-    Listings of one (batch, kind, tree, brick) follow one another; batches come in order of their number. Files come in
-    the order of the scan, which keeps the files of a directory together; in a listing with `grouped`, every path has a
-    link group, and the names of a group follow one another (also across listings). `sizes_bytes` is 0 except for
-    regular files. `links_to` is set in listings of links only. `brick` has the files; None for links, for directories
-    (they are on all bricks), and if it is unknown.
+class _Columns:
+    """Paths of one tree of one batch, as columns of equal length. `links_to` is set for links only. `brick` has the
+    files; None if it is unknown.
     """
 
     batch: int
     kind: ChunkKind
     tree: bytes
-    grouped: bool
     paths: list[bytes]
     sizes_bytes: list[int]
     link_groups: list[int | None]
@@ -50,8 +44,21 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackedChunk:
-    """A chunk with its paths, as columns. `number` counts from 1 in its batch; `sizes_bytes` count a link group once:
+class Listing(_Columns):
+    """Some consecutive paths.
+
+    Listings of one (batch, kind, tree, brick) follow one another; batches come in order of their number. Files come in
+    the order of the scan, which keeps the files of a directory together; in a listing with `grouped`, every path has a
+    link group, and the names of a group follow one another (also across listings). `sizes_bytes` is 0 except for
+    regular files. `brick` is None also for links and for directories (they are on all bricks).
+    """
+
+    grouped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedChunk(_Columns):
+    """A chunk. `number` counts from 1 in its batch; `sizes_bytes` count a link group once:
     the group's further names have 0.
 
     A chunk of ranges lists one path; its range begins at `range_offset_bytes` and is as long as its size. A file that
@@ -59,16 +66,7 @@ class PackedChunk:
     sizes of the whole files; it is empty elsewhere.
     """
 
-    batch: int
     number: int
-    kind: ChunkKind
-    tree: bytes
-    paths: list[bytes]
-    sizes_bytes: list[int]
-    link_groups: list[int | None]
-    links_to: list[bytes | None]
-    mtimes_ns: list[int | None]
-    brick: str | None = None
     range_offset_bytes: int | None = None
     file_sizes_bytes: tuple[int, ...] = ()
 

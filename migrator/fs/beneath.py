@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
@@ -200,6 +200,26 @@ def entry_path(directory_fd: int, name: bytes) -> bytes:
     Use it with `follow_symlinks=False`.
     """
     return b"/proc/self/fd/%d/%s" % (directory_fd, name)
+
+
+def without_access_time(opened: Callable[[int], int]) -> int:
+    """Open a file for reading by `opened(flags)`, without changing its access time if the kernel allows that (only to
+    owners and root). A FIFO in its place does not block. Raises OSError.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return opened(flags | os.O_NOATIME)
+    except PermissionError:
+        return opened(flags)
+
+
+def exists(directory_fd: int, name: bytes) -> bool:
+    """Whether a directory has this name. Raises OSError."""
+    try:
+        os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 # The way to a directory: every step is recorded, and only symlinks of root are followed.

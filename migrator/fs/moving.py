@@ -11,7 +11,7 @@ from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.core.paths import name as last_name
-from migrator.fs.beneath import HeldRoot, held, read_mounts, remove_tree
+from migrator.fs.beneath import HeldRoot, exists, held, read_mounts, remove_tree
 from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import descriptor_path, open_own, remove_acls
@@ -174,9 +174,7 @@ class MovingTarget(HeldRoot):
 def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
     code = _rename_without_replacing(old_fd, old, new_fd, new)
     if code in _NOT_KNOWN:
-        try:
-            os.stat(new, dir_fd=new_fd, follow_symlinks=False)
-        except FileNotFoundError:
+        if not exists(new_fd, new):
             os.rename(old, new, src_dir_fd=old_fd, dst_dir_fd=new_fd)
             return
         # Report a missing old name first, as the system call does.

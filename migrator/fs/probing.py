@@ -15,7 +15,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
 from migrator.core.tasks import Blocking
-from migrator.fs.beneath import held
+from migrator.fs.beneath import exists, held
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.writing import open_own
 from migrator.ledger.locks import Locks
@@ -124,7 +124,7 @@ class DirectoryProber:
     @contextmanager
     def _open_root(self) -> Iterator[int]:
         with held(os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as fd:
-            if not _is_there(fd, SENTINEL_NAME):
+            if not exists(fd, SENTINEL_NAME):
                 raise OSError(errno.ESTALE, "it has no sentinel: not the file system that was set up")
             yield fd
 
@@ -132,7 +132,7 @@ class DirectoryProber:
     def _made(self, root_fd: int) -> Iterator[int]:
         """The directory, with all entries that are to be listed."""
         with held(open_own(root_fd, PROBE_NAME, _not_own)) as fd:
-            if not _is_there(fd, _COMPLETE):
+            if not exists(fd, _COMPLETE):
                 for name in (*_names(_entry_name), _COMPLETE):
                     with suppress(FileExistsError):
                         os.close(os.open(name, _NEW_FILE, 0o600, dir_fd=fd))
@@ -153,14 +153,6 @@ def _file_name(number: int) -> bytes:
 
 def _entry_name(number: int) -> bytes:
     return b"entry-%02d" % (number % ENTRIES)
-
-
-def _is_there(fd: int, name: bytes) -> bool:
-    try:
-        os.stat(name, dir_fd=fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 # Probing both file systems at intervals, beside other work.

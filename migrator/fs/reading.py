@@ -8,6 +8,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import xxhash
@@ -17,7 +18,7 @@ from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME
-from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts
+from migrator.fs.beneath import HeldRoot, Root, entry_path, held, read_mounts, without_access_time
 from migrator.fs.far_xattrs import is_carried
 from migrator.fs.model import SENTINEL_NAME, Capacity, MountIdentity, mount_fingerprint, mount_of, mounts_beneath
 from migrator.fs.ports import Block, Digest
@@ -252,7 +253,7 @@ class ReadingFileSystem(HeldRoot):
     def digest(self, path: bytes, algorithm: str) -> Digest:
         """As the port."""
         require_algorithm(algorithm)
-        with held(self._open_for_reading(path)) as fd:
+        with held(without_access_time(partial(self.beneath.open, path))) as fd:
             return digest_of(fd, algorithm, path)
 
     def sync(self) -> None:
@@ -328,14 +329,6 @@ class ReadingFileSystem(HeldRoot):
             return fd
         os.close(fd)
         raise OSError(errno.EXDEV, _OTHER_MOUNT, path)
-
-    def _open_for_reading(self, path: bytes) -> int:
-        # O_NONBLOCK: a FIFO that has replaced the file must not block. O_NOATIME is for owners and root only.
-        flags = os.O_RDONLY | os.O_NONBLOCK
-        try:
-            return self.beneath.open(path, flags | os.O_NOATIME)
-        except PermissionError:
-            return self.beneath.open(path, flags)
 
     def _blocks(self, fd: int, path: bytes, block_entries: int) -> Iterator[Block]:
         entries: list[Entry] = []

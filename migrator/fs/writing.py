@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
-from migrator.fs.beneath import Root, entry_path, held
+from migrator.fs.beneath import Root, entry_path, exists, held, without_access_time
 from migrator.fs.capabilities import probe
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem, content_facts, read_xattrs
@@ -36,6 +36,7 @@ _CREATED_MODE = 0o600
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CAPABILITY = b"security.capability"
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
 _NODES = {
     EntryType.FIFO: stat.S_IFIFO,
     EntryType.SOCKET: stat.S_IFSOCK,
@@ -75,12 +76,12 @@ def copy_entry(source: Root, target: Root, entry: Entry, capabilities: TargetCap
                     _copy_directory(read_facts(), target_fd, target_name)
                 case EntryType.SYMLINK:
                     facts, link = read_facts(), os.readlink(b"", dir_fd=pinned)
-                    with _temporary_name(target_fd, target_name) as name:
+                    with temporary_name(target_fd, target_name) as name:
                         os.symlink(link, name, dir_fd=target_fd)
                         _dress_node(target_fd, name, facts)
                 case EntryType.FIFO | EntryType.SOCKET | EntryType.BLOCK | EntryType.CHARACTER:
                     facts = read_facts()
-                    with _temporary_name(target_fd, target_name) as name:
+                    with temporary_name(target_fd, target_name) as name:
                         os.mknod(name, _NODES[entry.type] | _CREATED_MODE, facts.stat.st_rdev, dir_fd=target_fd)
                         _dress_node(target_fd, name, facts)
 
@@ -132,17 +133,39 @@ def _new_temporary() -> bytes:
 
 
 @contextmanager
-def _temporary_name(directory_fd: int, name: bytes) -> Iterator[bytes]:
-    """A temporary name, renamed to the final one at the end of the block, or removed if the block fails."""
+def temporary_name(directory_fd: int, name: bytes, *, once: bool = False) -> Iterator[bytes]:
+    """A temporary name, renamed to the final one at the end of the block, or removed if the block fails. `once`: the
+    final name is never replaced; FileExistsError if it is taken.
+    """
     temporary = _new_temporary()
+    if once and exists(directory_fd, name):
+        # Check before writing; a name that appears later is not replaced either.
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     try:
         yield temporary
-        os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+        if once:
+            _name_once(directory_fd, temporary, name)
+        else:
+            os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
     except BaseException:
         # An entry that cannot be removed is an extra path, which the verification lists; the first error matters more.
         with suppress(OSError):
             os.unlink(temporary, dir_fd=directory_fd)
         raise
+
+
+def _name_once(directory_fd: int, temporary: bytes, name: bytes) -> None:
+    """Give the final name unless it is taken. Without hard links, this is a check followed by a rename."""
+    try:
+        os.link(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if exists(directory_fd, name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from error
+        os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
+    else:
+        os.unlink(temporary, dir_fd=directory_fd)
 
 
 def _facts(directory_fd: int, name: bytes, pinned: int, capabilities: TargetCapabilities) -> _Facts:
@@ -156,8 +179,8 @@ def _facts(directory_fd: int, name: bytes, pinned: int, capabilities: TargetCapa
 
 def _copy_file(pinned: int, read_facts: Callable[[], _Facts], target_fd: int, target_name: bytes) -> None:
     with (
-        held(_open_pinned(pinned)) as reading,
-        _temporary_name(target_fd, target_name) as name,
+        held(without_access_time(partial(os.open, descriptor_path(pinned)))) as reading,
+        temporary_name(target_fd, target_name) as name,
         held(os.open(name, _NEW_FILE, _CREATED_MODE, dir_fd=target_fd)) as writing,
     ):
         for _ in range(TRIES):
@@ -167,16 +190,6 @@ def _copy_file(pinned: int, read_facts: Callable[[], _Facts], target_fd: int, ta
                 break
         _dress(writing, facts)
         os.fsync(writing)
-
-
-def _open_pinned(pinned: int) -> int:
-    """Open the pinned file for reading, without changing its access time if the kernel allows that."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    path = descriptor_path(pinned)
-    try:
-        return os.open(path, flags | os.O_NOATIME)
-    except PermissionError:
-        return os.open(path, flags)
 
 
 def _copy_content(reading: int, writing: int, facts: os.stat_result) -> None:

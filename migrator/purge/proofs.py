@@ -4,7 +4,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
@@ -41,47 +41,39 @@ _SCHEMA = f"""
 """
 
 
-class ManifestFiles:
-    """Opens Parquet manifests for a purge. The index lies in the directory of `scratch` and is removed at the end."""
+@contextmanager
+def open_proofs(
+    manifest: str,
+    tree: bytes,
+    *,
+    archives: Mapping[int, int],
+    skipped: Iterable[Sequence[ReapRow]],
+    newer: Sequence[str],
+    scratch: Scratch,
+) -> "Iterator[IndexedProofs]":
+    """The proofs of one tree from Parquet manifests, for the duration of the block. The index lies in the directory of
+    `scratch` and is removed at the end.
 
-    def __init__(self, *, scratch: Scratch) -> None:
-        self._scratch = scratch
-
-    @contextmanager
-    def open(
-        self,
-        manifest: str,
-        tree: bytes,
-        *,
-        archives: Mapping[int, int],
-        skipped: Iterable[Sequence[ReapRow]],
-        newer: Sequence[str],
-    ) -> "Iterator[IndexedProofs]":
-        """The proofs of one tree, for the duration of the block.
-
-        Manifests in `newer` take precedence, later ones over earlier ones. `archives` has the sizes of the tree's
-        proven archives by number; `skipped` has the rows of the plan's reap list that it skips. Raises Refused if the
-        manifest is missing or unreadable. Blocking.
-        """
-        self._scratch.directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="purge-", dir=self._scratch.directory) as directory:
-            database = sqlite3.connect(Path(directory, "proofs.db"), isolation_level=None, check_same_thread=False)
-            database.row_factory = sqlite3.Row
-            proofs = IndexedProofs(database, tree, archives)
-            try:
-                # A crash discards the index, so it need not be durable.
-                for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
-                    database.execute(f"PRAGMA {pragma}")
-                database.executescript(_SCHEMA)
-                _fill(database, self._scratch, manifest, tree, later=False)
-                for one in newer:
-                    _fill(database, self._scratch, one, tree, later=True)
-                for block in skipped:
-                    rows = [astuple(replace(row, ino=_signed(row.ino))) for row in block]
-                    _insert(database, "INSERT INTO skipped", rows)
-                yield proofs
-            finally:
-                proofs.close()
+    Manifests in `newer` take precedence, later ones over earlier ones. `archives` has the sizes of the tree's proven
+    archives by number; `skipped` has the rows of the plan's reap list that it skips. Raises Refused if the manifest is
+    missing or unreadable. Blocking.
+    """
+    scratch.directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="purge-", dir=scratch.directory) as directory:
+        database = sqlite3.connect(Path(directory, "proofs.db"), isolation_level=None, check_same_thread=False)
+        database.row_factory = sqlite3.Row
+        with closing(IndexedProofs(database, tree, archives)) as proofs:
+            # A crash discards the index, so it need not be durable.
+            for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
+                database.execute(f"PRAGMA {pragma}")
+            database.executescript(_SCHEMA)
+            _fill(database, scratch, manifest, tree, later=False)
+            for one in newer:
+                _fill(database, scratch, one, tree, later=True)
+            for block in skipped:
+                rows = [astuple(replace(row, ino=_signed(row.ino))) for row in block]
+                _insert(database, "INSERT INTO skipped", rows)
+            yield proofs
 
 
 class IndexedProofs:

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from migrator.beegfs.tool import NoStorageTargets, StorageTargets
 from migrator.catalog.manifest import ManifestDirectories
+from migrator.catalog.ports import Scratch
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
@@ -32,7 +32,7 @@ from migrator.ledger.measures import ControlRecords, ProbeRecords
 from migrator.ledger.model import SiteRecord
 from migrator.purge import model
 from migrator.purge.files import MountedPlaces
-from migrator.purge.proofs import IndexedProofs, ManifestFiles
+from migrator.purge.proofs import IndexedProofs
 from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_source, judge_target, names_per_s
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ReapRow, is_listed
@@ -47,8 +47,9 @@ LOG = logging.getLogger("migrator.purge")
 class PurgeWorld:
     """The ports.
 
-    `link` returns the side to which the path of a tree's user leads (blocking; raises OSError). `back_up` copies the ledger under a name before anything is
-    freed (blocking). Without `hooks` none are called.
+    `link` returns the side to which the path of a tree's user leads (blocking; raises OSError). `back_up` copies the
+    ledger under a name before anything is freed (blocking). Without `hooks` none are called. `storage` returns why
+    files on the target may be unreadable.
 
     `carried` returns the verifications of what rollbacks of a cutover carried to the source, oldest first; None if
     nothing was carried (blocking; raises MigratorError).
@@ -60,9 +61,9 @@ class PurgeWorld:
     source: SourceFileSystem
     target: TargetFileSystem
     places: MountedPlaces
-    manifest: ManifestFiles
+    scratch: Scratch
     manifests: ManifestDirectories
-    storage: StorageTargets | NoStorageTargets
+    storage: Callable[[], Awaitable[tuple[str, ...]]] | None
     writers: WriterSearch
     link: Callable[[UserTree], LinkSeen]
     back_up: Callable[[str], None]

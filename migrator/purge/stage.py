@@ -23,7 +23,7 @@ from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge import model, rules
-from migrator.purge.proofs import IndexedProofs
+from migrator.purge.proofs import IndexedProofs, open_proofs
 from migrator.purge.removal import LOG, Call, Found, Judge, Pace, Placed, PurgeRequest, PurgeWorld, Removal, Survey
 from migrator.reap.model import ArchiveState
 from migrator.site.rules_guards import health_problems, mount_problems
@@ -231,7 +231,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         if proof is None or proof.manifest is None:
             return None
         rows = await asyncio.to_thread(world.skipped, record)
-        opened = world.manifest.open(
+        opened = open_proofs(
             proof.manifest,
             record.tree.path,
             archives={
@@ -241,6 +241,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             },
             skipped=rows,
             newer=[one.manifest or "" for one in self.item.carried or ()],
+            scratch=world.scratch,
         )
         try:
             return await asyncio.to_thread(self.locks.enter_context, opened)
@@ -276,7 +277,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
             *problems,
             *await self._mounts(),
             *health_problems(before, before),
-            *await world.storage.problems(),
+            *(() if world.storage is None else await world.storage()),
             *await self._writing(placed.at),
         )
 

@@ -2,10 +2,10 @@
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from io import BufferedReader
 from typing import BinaryIO
 
@@ -13,11 +13,19 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import show
 from migrator.core.units import MIB
-from migrator.fs.beneath import Root, held
+from migrator.fs.beneath import Root, exists, held, without_access_time
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import DIGEST_ALGORITHMS, INO_MASK, ReadingFileSystem, content_facts
-from migrator.fs.rules import CLOSED_MODE, TEMPORARY_PREFIX, kept_xattrs
-from migrator.fs.writing import descriptor_path, open_own, remove_acls, set_capability, set_xattrs, write_piece
+from migrator.fs.rules import CLOSED_MODE, kept_xattrs
+from migrator.fs.writing import (
+    descriptor_path,
+    open_own,
+    remove_acls,
+    set_capability,
+    set_xattrs,
+    temporary_name,
+    write_piece,
+)
 from migrator.reap import model
 from migrator.reap.model import LeftOut
 
@@ -67,7 +75,7 @@ class HeldFolder:
         """Give files their final names, durably. Never replaces a file: FileExistsError."""
         for name in names:
             # Not rename, which would replace: some file systems lack RENAME_NOREPLACE. Only root has access here.
-            if _is_there(self._fd, name):
+            if exists(self._fd, name):
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), name)
             os.rename(name + model.PARTIAL_SUFFIX, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         os.fsync(self._fd)
@@ -210,7 +218,9 @@ class MemberReader:
                 return LeftOut(path=row.path, reason=model.LeftOutReason.CHANGED, detail=detail)
             if entry.ctime_ns >= settled_before_ns:
                 return LeftOut(path=row.path, reason=model.LeftOutReason.FRESH, detail="it changed a moment ago")
-            member = OpenMember(entry, self._open_file(entry.path), self.algorithm)
+            member = OpenMember(
+                entry, without_access_time(partial(self._source.beneath.open, entry.path)), self.algorithm
+            )
             if entry.size_bytes > HELD_BYTES:
                 return member
             with closing(member):
@@ -220,14 +230,6 @@ class MemberReader:
                 return _changed(row.path)
             detail = error.strerror or str(error)
             return LeftOut(path=row.path, reason=model.LeftOutReason.UNREADABLE, detail=detail)
-
-    def _open_file(self, path: bytes) -> int:
-        # O_NONBLOCK: a FIFO in a file's place must not block. O_NOATIME is for owners and root only.
-        flags = os.O_RDONLY | os.O_NONBLOCK
-        try:
-            return self._source.beneath.open(path, flags | os.O_NOATIME)
-        except PermissionError:
-            return self._source.beneath.open(path, flags)
 
 
 class OpenMember:
@@ -293,7 +295,6 @@ def _changed(path: bytes) -> LeftOut:
 # file only on request.
 
 
-_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
 _DIRECTORY_MODE = 0o700
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SECTOR_BYTES = 512
@@ -313,7 +314,7 @@ def restore_file(
     entry = member.entry
     with (
         _parent(root, entry) as (directory_fd, name),
-        _final_name(directory_fd, name, overwrite=overwrite) as temporary,
+        temporary_name(directory_fd, name, once=not overwrite) as temporary,
         held(os.open(temporary, _CREATING, _FILE_MODE, dir_fd=directory_fd)) as fd,
     ):
         sparse = entry.blocks * _SECTOR_BYTES < entry.size_bytes
@@ -361,41 +362,3 @@ def _step(fd: int, component: bytes, like: Entry) -> int:
     if made and facts.st_uid == os.geteuid() and not os.listdir(deeper):
         os.fchown(deeper, like.uid, like.gid)
     return deeper
-
-
-@contextmanager
-def _final_name(directory_fd: int, name: bytes, *, overwrite: bool) -> Iterator[bytes]:
-    """A temporary name, replaced by the final one at the end of the block, and removed on failure."""
-    if not overwrite and _is_there(directory_fd, name):
-        # Check before writing; a name that appears later is not replaced either.
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-    temporary = TEMPORARY_PREFIX + secrets.token_hex(8).encode()
-    try:
-        yield temporary
-        if overwrite:
-            os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
-        else:
-            _name_once(directory_fd, temporary, name)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=directory_fd)
-
-
-def _name_once(directory_fd: int, temporary: bytes, name: bytes) -> None:
-    """Give the final name unless it is taken. Without hard links, this is a check followed by a rename."""
-    try:
-        os.link(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if _is_there(directory_fd, name):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from error
-        os.rename(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
-
-
-def _is_there(directory_fd: int, name: bytes) -> bool:
-    try:
-        os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True

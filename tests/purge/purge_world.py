@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from migrator.app import new_token
-from migrator.beegfs.tool import NoStorageTargets
 from migrator.catalog.ports import Scratch
 from migrator.core.clock import SystemClock
 from migrator.core.entry import UserTree
@@ -23,7 +22,6 @@ from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
 from migrator.purge.files import MountedPlaces
 from migrator.purge.model import PurgeSummary, TreePurge
-from migrator.purge.proofs import ManifestFiles
 from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
@@ -127,17 +125,16 @@ class PurgeSite:
                 raise self.leads_to
             return self.leads_to
 
-        class Storage(NoStorageTargets):
-            async def problems(_self) -> tuple[str, ...]:  # noqa: N805
-                return self.storage
+        async def storage() -> tuple[str, ...]:
+            return self.storage
 
         return PurgeWorld(
             source=self.read_by or world.source,
             target=world.target,
             places=self.places,
-            manifest=ManifestFiles(scratch=Scratch(world.directory / "temporary")),
+            scratch=Scratch(world.directory / "temporary"),
             manifests=world.manifests,
-            storage=Storage(),
+            storage=storage,
             writers=self.search or partial(local_writers, LocalProcesses(), world.source),
             link=link,
             back_up=self.backups.append,
