@@ -16,14 +16,8 @@ from migrator.core.errors import UsageError
 from migrator.core.paths import is_beneath, join, parent, percent_escape, show
 from migrator.core.tasks import to_the_end
 from migrator.core.units import KIB
+from migrator.fs.beneath import held
 from migrator.lab.odd import file_content, seeded_random
-
-# The journal: every path, written before it is changed
-#
-# JSON lines with percent-escaped paths relative to the root. `paths` are names whose entry, content or attributes
-# change; `parents` are directories whose mtime changes; `subtrees` are directories that change with everything in
-# them.
-
 
 # The files that may change: regular files whose names are all in the trees, and directories. The churn keeps them up to
 # date.
@@ -87,6 +81,10 @@ class ChurnIndex:
 
 
 # Users
+#
+# The journal has every path, written before it is changed: JSON lines with percent-escaped paths relative to the root.
+# `paths` are names whose entry, content or attributes change; `parents` are directories whose mtime changes; `subtrees`
+# are directories that change with everything in them.
 
 
 _LARGEST_WRITE_BYTES = 128 * KIB
@@ -232,14 +230,11 @@ class _Churn:
             os.chown(self._place(path), like.st_uid, like.st_gid, follow_symlinks=False)
 
     def _write(self, path: bytes, offset: int, content: bytes, flags: int = 0) -> None:
-        fd = os.open(self._place(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o644)
-        try:
+        with held(os.open(self._place(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o644)) as fd:
             self._index.inode_of[path] = os.fstat(fd).st_ino
             if flags & os.O_CREAT:
                 self._give_to_owner(path)
             os.pwrite(fd, content, offset)
-        finally:
-            os.close(fd)
 
     def _create(self) -> None:
         path = self._free_name(self._some(self._index.directories))

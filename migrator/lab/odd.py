@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT
 from migrator.core.paths import name as last_name
 from migrator.core.paths import parent
 from migrator.core.units import MIB, NS_PER_S
 from migrator.fs.acl import GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.fs.beneath import Root, held
+from migrator.fs.writing import write_piece
 from migrator.lab.model import FIRST_UID, OddFiles, OddKind
 
 # Contents, derived from the seed and the path, so that every byte can be checked
@@ -47,8 +48,7 @@ def file_content(seed: int, path: bytes, size_bytes: int) -> bytes:
 # Creating files below a tree by descriptors, so that paths may be of any length and bytes
 
 
-# O_PATH: no message to the servers of a network file system, so a deep path costs little.
-_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,62 +85,22 @@ def apply_attributes(directory_fd: int, name: bytes, attributes: Attributes) -> 
 
 def write_file(directory_fd: int, name: bytes, pieces: Iterable[tuple[int, bytes]], size_bytes: int) -> None:
     """Make a new regular file from pieces with their offsets; the rest is holes. Raises OSError."""
-    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=directory_fd)
-    try:
-        end = 0
+    with held(os.open(name, _NEW_FILE, 0o600, dir_fd=directory_fd)) as fd:
         for offset, piece in pieces:
-            done = 0
-            while done < len(piece):
-                done += os.pwrite(fd, memoryview(piece)[done:], offset + done)
-            end = max(end, offset + done)
-        if end < size_bytes:
-            os.ftruncate(fd, size_bytes)
-    finally:
-        os.close(fd)
+            write_piece(fd, piece, offset, skip_zeros=False)
+        os.ftruncate(fd, size_bytes)
 
 
 class TreeWriter:
-    """Makes paths in one tree. Directories get their attributes last, deepest first: by `finish`, or at the end of
-    the block.
+    """Makes paths in one tree. Directories get their attributes last, by `finish`.
 
     Every path is relative to the tree. Raises OSError; existing paths are never replaced.
     """
 
-    def __init__(self, tree: bytes) -> None:
-        self._fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self.parent = root.parent
         self._directories: dict[bytes, Attributes] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self.finish()
-        finally:
-            os.close(self._fd)
-
-    @contextmanager
-    def opened(self, directory: bytes) -> Iterator[int]:
-        """A directory of the tree for `dir_fd`, opened component by component: its path may be longer than PATH_MAX."""
-        fd = os.dup(self._fd)
-        try:
-            for component in directory.split(b"/") if directory else ():
-                deeper = os.open(component, _PLACE, dir_fd=fd)
-                os.close(fd)
-                fd = deeper
-            yield fd
-        finally:
-            os.close(fd)
-
-    @contextmanager
-    def parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        """The directory of a path, and the path's name there."""
-        directory, _, name = path.rpartition(b"/")
-        with self.opened(directory) as fd:
-            yield fd, name
 
     def directory(self, path: bytes, attributes: Attributes) -> bytes:
         """Make a directory with write permission; `finish` sets its attributes."""
@@ -187,8 +147,18 @@ class TreeWriter:
                 with self.parent(path) as (fd, name):
                     apply_attributes(fd, name, attributes)
             else:
-                apply_attributes(self._fd, b".", attributes)
+                with self._root.directory(path) as fd:
+                    apply_attributes(fd, b".", attributes)
         self._directories.clear()
+
+
+@contextmanager
+def writing(tree: bytes) -> Iterator[TreeWriter]:
+    """A writer that finishes at the end of the block, unless the block fails."""
+    with Root(tree) as root:
+        writer = TreeWriter(root)
+        yield writer
+        writer.finish()
 
 
 # POSIX ACLs
@@ -398,13 +368,9 @@ def _linked_across_trees(maker: OddMaker) -> Iterable[bytes]:
     if maker.neighbour is None:
         raise CannotMake("no neighbouring tree was given")
     here = maker.file(b"here", 4000)
-    to_fd = os.open(maker.neighbour, _PLACE)
-    try:
-        with maker.writer.parent(here) as (from_fd, name):
-            there = b"hard-link-from-" + maker.tree_name
-            os.link(name, there, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
-    finally:
-        os.close(to_fd)
+    with maker.writer.parent(here) as (from_fd, name), Root(maker.neighbour) as root, root.directory(b"") as to_fd:
+        there = b"hard-link-from-" + maker.tree_name
+        os.link(name, there, src_dir_fd=from_fd, dst_dir_fd=to_fd, follow_symlinks=False)
     return [here]
 
 
@@ -429,8 +395,8 @@ def _into_source(maker: OddMaker) -> Iterable[bytes]:
     return _symlinks(maker, (b"root", source), (b"deeper", source + b"/home/somebody/data"))
 
 
-_CAPABILITY_NET_RAW = struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)
-"""security.capability, version 2, effective: cap_net_raw (linux/capability.h)."""
+_CAPABILITY_NET_RAW = {b"security.capability": struct.pack("<IIIII", 0x02000001, 1 << 13, 0, 0, 0)}
+"""Version 2, effective: cap_net_raw (linux/capability.h)."""
 
 
 def _sparse(maker: OddMaker) -> Iterable[bytes]:
@@ -444,12 +410,7 @@ def _sparse(maker: OddMaker) -> Iterable[bytes]:
     ]
 
 
-def _sizes(maker: OddMaker, *sizes_bytes: int) -> Iterable[bytes]:
-    return [maker.file(b"%d" % size_bytes, size_bytes) for size_bytes in sizes_bytes]
-
-
-def _directories(maker: OddMaker, *names: bytes) -> Iterable[bytes]:
-    return [maker.directory(name) for name in names]
+_SIZES_BYTES = (1, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 131072, MIB, MIB + 1)
 
 
 def _acl_access(maker: OddMaker) -> Iterable[bytes]:
@@ -487,10 +448,6 @@ def _user_xattr(maker: OddMaker) -> Iterable[bytes]:
         maker.file(b"read-only-file", attributes=maker.with_mode(0o400, {b"user.a": b"1"})),
         maker.directory(b"directory", maker.with_mode(0o755, {b"user.project": b"alpha"})),
     ]
-
-
-def _capability(maker: OddMaker) -> Iterable[bytes]:
-    return [maker.file(attributes=maker.with_mode(0o755, {b"security.capability": _CAPABILITY_NET_RAW}))]
 
 
 def _special(maker: OddMaker, file_type: int, device: int = 0) -> Iterable[bytes]:
@@ -564,11 +521,11 @@ _KINDS: Mapping[OddKind, tuple[Any, ...]] = {
     OddKind.SPARSE: (_sparse,),
     OddKind.HOLE_ONLY: (lambda maker: [maker.writer.file(maker.place(), (), 8 * MIB, maker.plain)],),
     OddKind.EMPTY_FILE: (lambda maker: [maker.file(size_bytes=0)],),
-    OddKind.SIZE_EDGES: (_sizes, 1, 511, 512, 513, 4095, 4096, 4097, 65535, 65537, 131072, MIB, MIB + 1),
+    OddKind.SIZE_EDGES: (lambda maker: [maker.file(b"%d" % size, size) for size in _SIZES_BYTES],),
     OddKind.ACL_ACCESS: (_acl_access,),
     OddKind.ACL_DEFAULT: (_acl_default,),
     OddKind.USER_XATTR: (_user_xattr,),
-    OddKind.FILE_CAPABILITY: (_capability,),
+    OddKind.FILE_CAPABILITY: (lambda maker: [maker.file(attributes=maker.with_mode(0o755, _CAPABILITY_NET_RAW))],),
     OddKind.FIFO: (_special, stat.S_IFIFO),
     OddKind.SOCKET: (_special, stat.S_IFSOCK),
     OddKind.CHARACTER_DEVICE: (_special, stat.S_IFCHR, os.makedev(1, 3)),
@@ -581,7 +538,7 @@ _KINDS: Mapping[OddKind, tuple[Any, ...]] = {
     OddKind.STICKY_DIRECTORY: (_directory_modes, 0o1777, 0o3775),
     OddKind.READ_ONLY_DIRECTORY: (_directory_modes, 0o555, 0o500),
     OddKind.FOREIGN_OWNER: (_foreign,),
-    OddKind.EMPTY_DIRECTORY: (_directories, b"a/b", b"c"),
+    OddKind.EMPTY_DIRECTORY: (lambda maker: [maker.directory(b"a/b"), maker.directory(b"c")],),
     OddKind.OLD_TIMES: (_times, (_at(1985), _at(1990)), (0, 0), (_at(2001), _at(1999))),
     OddKind.FUTURE_TIMES: (_times, (_at(2039), _at(2040)), (_at(2090), _at(2090))),
     OddKind.SUBSECOND_TIMES: (
@@ -623,7 +580,7 @@ def odd_files(
     skipped: dict[OddKind, str] = {}
     plain = Attributes(owner=uid, mode=0o644, mtime_ns=_TIME_NS, atime_ns=_TIME_NS + 3 * NS_PER_S)
     tree = tree.rstrip(b"/")
-    with TreeWriter(tree) as writer:
+    with writing(tree) as writer:
         maker = OddMaker(
             writer=writer,
             tree_name=last_name(tree),

@@ -185,7 +185,7 @@ def fill(
     """Make all users' trees, some with odd files, and a little outside every tree. Blocking, for some minutes at
     most; ends early when `stop` is set. Raises OSError.
     """
-    with odd.TreeWriter(root) as writer:  # sets the times of `home` at the end, after all trees
+    with odd.writing(root) as writer:  # sets the times of `home` at the end, after all trees
         _outside(writer, spec.seed, reference_time_s)
         skipped = _fill_trees(root, spec, users, stop)
     files = [file for user in users for directory in user.directories for file in directory.files]
@@ -235,22 +235,13 @@ def _place(root: bytes, user: InventedUser, directory: InventedDirectory) -> byt
 def _fill_directory(
     root: bytes, seed: int, user: InventedUser, directory: InventedDirectory, stop: threading.Event
 ) -> None:
-    place = _place(root, user, directory)
-    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with odd.writing(_place(root, user, directory)) as writer:
         for file in directory.files:
             if stop.is_set():
                 return
-            _make_file(fd, seed, user, directory, file)
-    finally:
-        os.close(fd)
-
-
-def _make_file(fd: int, seed: int, user: InventedUser, directory: InventedDirectory, file: InventedFile) -> None:
-    path = b"/".join((user.tree, directory.path, file.name))
-    odd.write_file(fd, file.name, odd.pieces(seed, path, file.size_bytes), file.size_bytes)
-    attributes = odd.Attributes(owner=user.uid, mode=file.mode, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns)
-    odd.apply_attributes(fd, file.name, attributes)
+            pieces = odd.pieces(seed, b"/".join((user.tree, directory.path, file.name)), file.size_bytes)
+            attributes = odd.Attributes(owner=user.uid, mode=file.mode, mtime_ns=file.mtime_ns, atime_ns=file.atime_ns)
+            writer.file(file.name, pieces, file.size_bytes, attributes)
 
 
 def _make_odd(
@@ -273,7 +264,7 @@ def _make_odd(
 
 
 def _finish_directories(root: bytes, user: InventedUser) -> None:
-    with odd.TreeWriter(root + b"/" + user.tree) as writer:
+    with odd.writing(root + b"/" + user.tree) as writer:
         for directory in reversed(user.directories):
             attributes = odd.Attributes(
                 owner=user.uid,
