@@ -53,14 +53,6 @@ class _Problem(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class _Load(msgspec.Struct, frozen=True):
-    load_average: float
-
-
-class _Dropped(msgspec.Struct, frozen=True):
-    dropped: bool
-
-
 class _Lane(msgspec.Struct, frozen=True):
     problem: str
     output: str
@@ -89,7 +81,7 @@ class HostWorkloads:
 
     async def make(self, directory: WorkDirectory) -> float:
         """Make the directory, accessible to this user only; returns the host's load average. May be called again."""
-        return (await self._ask(directory.host, {"do": "make", **_where(directory)}, _Load)).load_average
+        return (await self._ask(directory.host, {"do": "make", **_where(directory)}, dict[str, float]))["load_average"]
 
     async def remove(self, directory: WorkDirectory) -> None:
         """Remove all parts of `name`; a missing one is no error. Trees are large, so there is no timeout."""
@@ -99,7 +91,7 @@ class HostWorkloads:
         """Sync, and drop the host's caches, except the programs of the step; False if that is not permitted."""
         warm = [[program, "--version"] for program in step.programs] + ([step.warm] if step.warm else [])
         question = {"do": "drop", **_where(directory), "warm": warm}
-        return (await self._ask(directory.host, question, _Dropped, timeout_s=None)).dropped
+        return (await self._ask(directory.host, question, dict[str, bool], timeout_s=None))["dropped"]
 
     async def perform(
         self, directory: WorkDirectory, step: Step, *, seed: int, start_at_s: float | None, token: str

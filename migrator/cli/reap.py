@@ -12,12 +12,11 @@ from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Refused
-from migrator.fs.ports import FileSystem
-from migrator.ledger.model import SiteRecord
 from migrator.reap import archive, restore
 from migrator.reap.listing import list_reaped, release
 from migrator.reap.model import ArchiveLimits, TreeArchived
 from migrator.render.progress import open_progress
+from migrator.site.guards import look_at_mount
 from migrator.site.rules_guards import mount_problems
 from migrator.transfer.bases import active_plan, choose_plan
 
@@ -184,7 +183,11 @@ def restore_command(
         )
         capabilities = known.capabilities if known else None
         with wiring.target(known) as target:
-            _check_target(known, target)
+            now = look_at_mount(target)
+        if problems := mount_problems(known.target if known else None, now, where="the target"):
+            raise Refused(
+                "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
+            )
         world = restoring_world(wiring, to=to, capabilities=capabilities, ledger=ledger, progress=shown)
         done = call.run_to_end(
             beside_probes(wiring, ledger, restore.restore(request, world)),
@@ -192,14 +195,3 @@ def restore_command(
         )
     call.present(invocation, done, "reap.view:restored_document")
     return restore.exit_code(done)
-
-
-def _check_target(known: SiteRecord | None, target: FileSystem) -> None:
-    try:
-        now = target.identity()
-    except OSError:
-        now = None
-    if problems := mount_problems(known.target if known else None, now, where="the target"):
-        raise Refused(
-            "nothing is restored: " + "; ".join(problems), hint="mount the target, check with `migrator doctor`"
-        )

@@ -69,6 +69,18 @@ class DaemonThreads:
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
 
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Run `work` in a thread. A cancellation sets its event, and takes effect when it has ended."""
+    stop = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait({running})
+        raise
+
+
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """Finish the work even if the caller is cancelled meanwhile; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(work)

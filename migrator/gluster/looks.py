@@ -469,6 +469,3 @@ async def _version(hosts: Hosts, name: str) -> str | None:
     except MigratorError:
         return None
     return None
-
-
-# The port for the directories of a volume.

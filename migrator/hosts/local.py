@@ -96,19 +96,9 @@ async def program_files(program: bytes, *, processes: Processes, read_head: Read
 
 def facts_of(name: str, told: Mapping[str, Any], *, offset_s: float = 0.0, round_trip_s: float = 0.0) -> HostFacts:
     """The facts of a host, from the result of `far_end.facts`. `offset_s`: its clock minus this machine's."""
-    major, minor, micro = told["python_version"]
-    return HostFacts(
-        name=name,
-        node_name=told["node_name"],
-        architecture=told["architecture"],
-        python_version=(major, minor, micro),
-        effective_uid=told["effective_uid"],
-        boot_id=told["boot_id"],
-        clock_offset_s=offset_s,
-        round_trip_s=round_trip_s,
-        python=far_wire.raw(told["python"]),
-        process_id=told["process_id"],
-    )
+    facts = {**told, "python_version": tuple(told["python_version"]), "python": far_wire.raw(told["python"])}
+    del facts["time_ns"]
+    return HostFacts(name=name, clock_offset_s=offset_s, round_trip_s=round_trip_s, **facts)
 
 
 _IN_MEMORY = ("/dev/shm",)  # noqa: S108 - a directory of mode 0700 is made in it

@@ -6,14 +6,15 @@ import os
 import secrets
 import shutil
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from migrator.core.clock import Clock
 from migrator.core.errors import Refused, UsageError
 from migrator.core.paths import show
+from migrator.core.tasks import in_thread
 from migrator.core.units import DAY_S, several
 from migrator.hosts.ports import Processes
 from migrator.lab import cluster
@@ -254,13 +255,4 @@ async def _build_cluster(state: LabState, tools: LabTools, clock: Clock, done: S
 async def _fill(state: LabState) -> Filled:
     """Fill the source in a thread; cancellation waits for it, so that nothing is written afterwards."""
     users = invent_users(state.spec, state.reference_time_s)
-    stop = threading.Event()
-    filling = asyncio.ensure_future(
-        asyncio.to_thread(fill, state.source, state.spec, state.reference_time_s, users, stop)
-    )
-    try:
-        return await asyncio.shield(filling)
-    except asyncio.CancelledError:
-        stop.set()
-        await asyncio.wait([filling])
-        raise
+    return await in_thread(partial(fill, state.source, state.spec, state.reference_time_s, users))

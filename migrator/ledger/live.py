@@ -1,7 +1,7 @@
 """Sums over the ledger for `metrics`, and the values that `status --watch` polls."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, case, func, select
@@ -16,7 +16,7 @@ from migrator.ledger.measures import ALL_STREAMS
 from migrator.ledger.model import RunRecord
 from migrator.ledger.operations import CutoverRecords, read_telling_samples
 from migrator.ledger.rows import AnyRow, Records, record_of
-from migrator.report.model import Counts, MetricSums, StreamAtWork
+from migrator.report.model import Counts, StreamAtWork
 
 # Sums for `metrics`.
 
@@ -27,12 +27,12 @@ _ENDED = (AttemptState.SUCCEEDED, AttemptState.FAILED, AttemptState.INTERRUPTED)
 class MetricRecords(Records):
     """Sums over the whole ledger, all in one transaction."""
 
-    def sums(self) -> MetricSums:
+    def sums(self) -> Mapping[str, Counts]:
         """All sums as of one moment. Those of finished work never decrease."""
         event, run, hook = tables.events.c, tables.runs.c, tables.hook_calls.c
         told = event.severity.in_([Severity.WARNING.value, Severity.ERROR.value])
         with self._database.read() as connection:
-            counts = {
+            return {
                 "events_total": _counted(connection, (event.kind, event.severity), told),
                 "runs_total": _counted(connection, (run.verb, run.exit_code), run.exit_code.is_not(None)),
                 "hook_calls_total": _counted(connection, (hook.stage, hook.outcome), hook.outcome.is_not(None)),
@@ -41,8 +41,8 @@ class MetricRecords(Records):
                 **_attempts(connection),
                 **_moved(connection),
                 **_verified(connection),
+                "freeze_seconds": _freezes(self._database, connection),
             }
-            return MetricSums(counts=counts, freezes_s=_freezes(self._database, connection))
 
     def newest_runs(self) -> Sequence[RunRecord]:
         """The newest run of every verb, in order of verb."""
@@ -176,9 +176,9 @@ def _verified(connection: Connection) -> dict[str, Counts]:
     }
 
 
-def _freezes(database: Database, connection: Connection) -> tuple[float, ...]:
+def _freezes(database: Database, connection: Connection) -> Counts:
     found = (one.freeze_s for one in CutoverRecords(database).every(connection))
-    return tuple(seconds for seconds in found if seconds is not None)
+    return [(seconds,) for seconds in found if seconds is not None]
 
 
 # Streams in flight and new events, for `status --watch`.

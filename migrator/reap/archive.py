@@ -8,11 +8,11 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from migrator.beegfs.tool import StorageTargets, words_for_full
 from migrator.core.clock import Clock
@@ -21,7 +21,7 @@ from migrator.core.errors import ExitCode, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.progress import Progress
-from migrator.core.tasks import DaemonExecutor
+from migrator.core.tasks import DaemonExecutor, in_thread
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.cutover.model import ENDED_STATES, CutoverState
 from migrator.fs.ports import FileSystem, TargetFileSystem
@@ -155,7 +155,6 @@ one."""
 
 Rows = Callable[[bytes], Iterator[Sequence[model.ReapRow]]]
 Opened = Sequence[tuple[model.ReapRow, OpenMember | model.LeftOut]]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,13 +213,6 @@ def exit_code(trees: Sequence[model.TreeArchived]) -> ExitCode:
     return ExitCode.ATTENTION if left else ExitCode.DONE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OpenArchive:
-    number: int
-    files: ExitStack
-    draft: TarDraft
-
-
 @dataclass(slots=True, kw_only=True)
 class _Tree:
     """Archives one tree: recovers, then packs members into archives of bounded size. Blocking."""
@@ -229,7 +221,7 @@ class _Tree:
     world: ArchivingWorld
     tree: UserTree
     _already: int = 0
-    _open: _OpenArchive | None = None
+    _open: tuple[int, TarDraft, ExitStack] | None = None
     _made: list[model.ArchiveRecord] = field(default_factory=list)
     _left_out: Counter[str] = field(default_factory=Counter)
     _examples: list[model.LeftOut] = field(default_factory=list)
@@ -351,15 +343,16 @@ class _Tree:
 
     def _room_for(self, folder: HeldFolder, member: OpenMember) -> TarDraft:
         limits = self.request.limits
-        if self._open is not None and (draft := self._open.draft).members > 0:
+        if self._open is not None and (draft := self._open[1]).members > 0:
             too_much = draft.content_bytes + member.entry.size_bytes > limits.max_bytes
             if draft.members >= limits.max_members or too_much:
                 self._finish(folder)
         if self._open is None:
             self._open = self._begin(folder)
-        return self._open.draft
+        return self._open[1]
 
-    def _begin(self, folder: HeldFolder) -> _OpenArchive:
+    def _begin(self, folder: HeldFolder) -> tuple[int, TarDraft, ExitStack]:
+        """The number of a new archive, its draft, and its open files."""
         # Numbers are never reused, not even those of files that are not in the ledger (it may be a restored backup).
         taken = [record.number for record in self._records.of_tree(self.tree.path)]
         taken += [number for name in folder.names() if (number := model.number_of(name)) is not None]
@@ -374,15 +367,15 @@ class _Tree:
                 algorithm=self.world.members.algorithm,
                 frame_bytes=self.request.limits.frame_bytes,
             )
-            return _OpenArchive(number=number, files=files.pop_all(), draft=draft)
+            return number, draft, files.pop_all()
 
     def _finish(self, folder: HeldFolder) -> None:
         """Close the open archive: rename it, read it back, and record it as proven."""
         if self._open is None:
             return
-        archive, self._open = self._open, None
-        with archive.files:
-            written = archive.draft.close()
+        (number, draft, files), self._open = self._open, None
+        with files:
+            written = draft.close()
         if written.members == 0:
             _remove_partial(folder)
             return
@@ -391,11 +384,11 @@ class _Tree:
             plan=self.request.plan,
             batch=self.request.batch,
             tree=tree,
-            number=archive.number,
+            number=number,
             written=written,
             at_s=self.world.clock.now_s(),
         )
-        names = (model.archive_name(archive.number), model.index_name(archive.number))
+        names = (model.archive_name(number), model.index_name(number))
         folder.publish(names)
         if why := read_back(folder, record):
             self._enter(record, model.ArchiveState.VOID, why)
@@ -416,8 +409,8 @@ class _Tree:
     def _abandon(self, folder: HeldFolder) -> None:
         """Remove the open archive, if any."""
         if self._open is not None:
-            archive, self._open = self._open, None
-            archive.files.close()
+            files, self._open = self._open[2], None
+            files.close()
             _remove_partial(folder)
 
     def _make_tree(self) -> None:
@@ -455,19 +448,6 @@ def check(stop: threading.Event) -> None:
     """To be called by the work of `in_thread` at short intervals."""
     if stop.is_set():
         raise _Stopped
-
-
-async def in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Run `work` in a thread. A cancellation sets its event, and takes effect when it has ended."""
-    stop = threading.Event()
-    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        stop.set()
-        with suppress(Exception):
-            await running
-        raise
 
 
 def _remove_partial(folder: HeldFolder) -> None:

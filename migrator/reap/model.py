@@ -337,15 +337,15 @@ class NotRestored:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Restored:
     """The result of one call of `reap restore` for one tree."""
 
     tree: bytes
-    restored: int
-    size_bytes: int
-    not_restored: int
-    examples: tuple[NotRestored, ...]
+    restored: int = 0
+    size_bytes: int = 0
+    not_restored: int = 0
+    examples: list[NotRestored] = field(default_factory=list)
 
 
 def archive_directory(tree: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import errno
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, show
 from migrator.core.progress import Progress
+from migrator.core.tasks import in_thread
 from migrator.core.units import format_count, several
 from migrator.cutover.model import UNDER_WAY_STATES
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.ledger.call import say
-from migrator.reap.archive import EXAMPLES, ProvenArchives, check, in_thread
+from migrator.reap.archive import EXAMPLES, ProvenArchives, check
 from migrator.reap.archives import TarIndex
 from migrator.reap.files import MountedArchiveFolders, restore_file
 from migrator.reap.model import ArchivedMember, NotRestored, Restored, archive_name
@@ -80,10 +81,11 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
         )
     done: list[Restored] = []
     for tree, choices in chosen:
-        restoring = _Restoring(request=request, world=world)
+        one = Restored(tree=tree)
+        done.append(one)
         for archive, members in choices:
-            restoring.restore(tree, archive, members, stop)
-        if restoring.restored:
+            _restore_members(request, world, archive, members, done=one, stop=stop)
+        if one.restored:
             try:
                 world.destination.sync()
             except OSError as error:
@@ -91,19 +93,10 @@ def _restore(request: RestoreRequest, world: RestoringWorld, stop: threading.Eve
                     f"what was restored of {show(tree)} may not be on the disks: {error.strerror or error}",
                     hint="mend the file system, then restore again with --overwrite",
                 ) from error
-        done.append(
-            Restored(
-                tree=tree,
-                restored=restoring.restored,
-                size_bytes=restoring.size_bytes,
-                not_restored=restoring.not_restored,
-                examples=tuple(restoring.examples),
-            )
-        )
-        said = f"{several(restoring.restored, 'file')} restored from archives"
-        if restoring.not_restored:
-            said += f"; {format_count(restoring.not_restored)} not"
-        severity, subject = Severity.WARNING if restoring.not_restored else Severity.INFO, f"tree {show(tree)}"
+        said = f"{several(one.restored, 'file')} restored from archives"
+        if one.not_restored:
+            said += f"; {format_count(one.not_restored)} not"
+        severity, subject = Severity.WARNING if one.not_restored else Severity.INFO, f"tree {show(tree)}"
         say(world, EventKind.FILES_RESTORED, severity, subject, said, run_id=None, without_run=True)
     return tuple(done)
 
@@ -113,54 +106,49 @@ def exit_code(trees: Sequence[Restored]) -> ExitCode:
     return ExitCode.ATTENTION if any(tree.not_restored for tree in trees) else ExitCode.DONE
 
 
-@dataclass(slots=True, kw_only=True)
-class _Restoring:
-    """Restores files of one tree."""
+def _restore_members(
+    request: RestoreRequest,
+    world: RestoringWorld,
+    archive: TarIndex,
+    members: Sequence[ArchivedMember],
+    *,
+    done: Restored,
+    stop: threading.Event,
+) -> None:
+    """Restore the chosen members of one archive, and count them in `done`."""
+    number = archive.record.number
+    try:
+        with world.folders.open(done.tree) as folder, folder.open(archive_name(number)) as stream:
+            for member in members:
+                check(stop)
+                why = _put_back(request, world, member, archive.content(stream, member))
+                if not why:
+                    done.restored += 1
+                    done.size_bytes += member.entry.size_bytes
+                    continue
+                done.not_restored += 1
+                if len(done.examples) < EXAMPLES:
+                    done.examples.append(NotRestored(path=member.entry.path, reason=why))
+    except OSError as error:
+        raise Refused(
+            f"archive {number} of {show(done.tree)} cannot be read: {error.strerror or error}",
+            cause="it was removed, or something else lies in its place",
+            hint="bring it back from a backup of the target",
+        ) from error
 
-    request: RestoreRequest
-    world: RestoringWorld
-    restored: int = 0
-    size_bytes: int = 0
-    not_restored: int = 0
-    examples: list[NotRestored] = field(default_factory=list)
 
-    def restore(self, tree: bytes, archive: TarIndex, members: Sequence[ArchivedMember], stop: threading.Event) -> None:
-        """Restore the chosen members of one archive."""
-        number = archive.record.number
-        try:
-            with (
-                self.world.folders.open(tree) as folder,
-                folder.open(archive_name(number)) as stream,
-            ):
-                for member in members:
-                    check(stop)
-                    self._put_back(member, archive.content(stream, member))
-        except OSError as error:
-            raise Refused(
-                f"archive {number} of {show(tree)} cannot be read: {error.strerror or error}",
-                cause="it was removed, or something else lies in its place",
-                hint="bring it back from a backup of the target",
-            ) from error
-
-    def _put_back(self, member: ArchivedMember, content: Iterator[bytes]) -> None:
-        root, overwrite = self.world.destination.beneath, self.request.overwrite
-        try:
-            restore_file(root, member, content, self.world.capabilities, overwrite=overwrite)
-        except FileExistsError:
-            self._leave(member, "something is there already; --overwrite replaces it")
-        except Refused as refused:
-            self._leave(member, refused.message)
-        except OSError as error:
-            in_the_way = "a symlink or a file is in the way: " if error.errno in _IN_THE_WAY else ""
-            self._leave(member, f"{in_the_way}{error.strerror or error}")
-        else:
-            self.restored += 1
-            self.size_bytes += member.entry.size_bytes
-
-    def _leave(self, member: ArchivedMember, reason: str) -> None:
-        self.not_restored += 1
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(NotRestored(path=member.entry.path, reason=reason))
+def _put_back(request: RestoreRequest, world: RestoringWorld, member: ArchivedMember, content: Iterator[bytes]) -> str:
+    """Restore a member; the reason if that failed, otherwise empty."""
+    try:
+        restore_file(world.destination.beneath, member, content, world.capabilities, overwrite=request.overwrite)
+    except FileExistsError:
+        return "something is there already; --overwrite replaces it"
+    except Refused as refused:
+        return refused.message
+    except OSError as error:
+        in_the_way = "a symlink or a file is in the way: " if error.errno in _IN_THE_WAY else ""
+        return f"{in_the_way}{error.strerror or error}"
+    return ""
 
 
 def _choose(

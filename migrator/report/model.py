@@ -570,24 +570,17 @@ Counts = Sequence[tuple[float, *tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSums:
-    """Sums over the whole ledger and all plans, by the name of the metric without `migrator_`. Counts of running
-    streams include those that a killed run left. `freezes_s` has the duration of each ended freeze.
-    """
-
-    counts: Mapping[str, Counts] = field(default_factory=dict)
-    freezes_s: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricFacts:
     """One snapshot of everything behind the metrics. `runs` has the newest run of every verb, `capacity` the newest
     sample of each side, `frozen_since_s` the start of each current freeze, for a cutover or a rollback. Reading took
     `read_s`.
+
+    `sums` are those over the whole ledger and all plans, by the name of the metric without `migrator_`. Counts of
+    running streams include those that a killed run left; `freeze_seconds` has the duration of each ended freeze.
     """
 
     status: StatusFacts
-    sums: MetricSums
+    sums: Mapping[str, Counts]
     runs: tuple[RunFacts, ...]
     capacity: tuple[CapacitySample, ...]
     governing: GoverningFacts

@@ -38,7 +38,7 @@ def _gauge(name: str, labels: str, text: str, rows: _Rows, value: str | float = 
 
 def _counter(name: str, labels: str, text: str, rows: _Rows | None = None) -> MetricSpec:
     """A counter; without `rows` one that the ledger adds up under this name."""
-    rows = rows or (lambda facts: facts.sums.counts.get(name, ()))
+    rows = rows or (lambda facts: facts.sums.get(name, ()))
     return MetricSpec(f"migrator_{name}", MetricKind.COUNTER, tuple(labels.split()), text, rows)
 
 
@@ -125,7 +125,7 @@ def _differences(facts: MetricFacts) -> _Values:
 def _streams(facts: MetricFacts) -> _Values:
     """None without a run: streams that a killed run left in the ledger are not running."""
     at_work = any(run.verb in _COPYING_VERBS and run.life is RunLife.AT_WORK for run in facts.runs)
-    return facts.sums.counts.get("streams", ()) if at_work else []
+    return facts.sums.get("streams", ()) if at_work else []
 
 
 def _host_streams(facts: MetricFacts) -> _Values:
@@ -284,7 +284,13 @@ CATALOGUE = (
         "Start of the longest freeze",
         lambda facts: [(min(facts.frozen_since_s, default=None),)],
     ),
-    MetricSpec("migrator_freeze_seconds", MetricKind.HISTOGRAM, (), "Duration of freezes", lambda _: ()),
+    MetricSpec(
+        "migrator_freeze_seconds",
+        MetricKind.HISTOGRAM,
+        (),
+        "Duration of freezes",
+        lambda facts: facts.sums["freeze_seconds"],
+    ),
     _counter("purged_bytes_total", "", "Bytes freed on the source", _purged("size_bytes")),
     _counter("purged_inodes_total", "", "Inodes freed on the source", _purged("inodes")),
     _counter("verifications_total", "whole", "Ended verifications"),
@@ -345,7 +351,7 @@ def families(facts: MetricFacts) -> tuple[MetricFamily, ...]:
 
 def _samples(spec: MetricSpec, facts: MetricFacts) -> tuple[MetricSample, ...]:
     if spec.kind is MetricKind.HISTOGRAM:
-        return tuple(_histogram(spec.name, facts.sums.freezes_s))
+        return tuple(_histogram(spec.name, [value for value, *_ in spec.rows(facts)]))
     # Of several rows with the same labels, such as windows with the same text, Prometheus accepts only one.
     values: dict[tuple[str, ...], float] = {}
     for thing, *labels in spec.rows(facts):

@@ -274,7 +274,7 @@ NIGHTS, ALWAYS = window("Mon-Fri 19:00-07:00", 500.0), window("00:00-24:00", Non
 EMPTY = model.StatusFacts(at_s=100.0, site=None)
 FACTS = model.MetricFacts(
     status=EMPTY,
-    sums=model.MetricSums(),
+    sums={"freeze_seconds": ()},
     runs=(),
     capacity=(),
     governing=transfer.GoverningFacts(
@@ -292,7 +292,7 @@ FACTS = model.MetricFacts(
 def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: RunLife) -> None:
     run = replace(report().status.runs[0], verb="run", life=life)
     others = replace(run, verb="brick-drain", life=RunLife.AT_WORK)
-    sums = model.MetricSums(counts={"streams": [(4, "gl1", "brick"), (1, "gl1", "mount")]})
+    sums = {**FACTS.sums, "streams": [(4, "gl1", "brick"), (1, "gl1", "mount")]}
     found = families(replace(FACTS, runs=(run, others), sums=sums))
     for name, there in (
         ("streams", {("gl1", "brick"): 4.0, ("gl1", "mount"): 1.0}),
