@@ -8,7 +8,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -98,6 +98,26 @@ def _pieces(path: bytes) -> Iterator[bytes]:
     yield path
 
 
+def into(fd: int, component: bytes, flags: int, dress: Callable[[int], None]) -> int:
+    """Open a child directory; a missing one is made for this user alone, and given to `dress`. Always closes `fd`, also
+    on failure.
+    """
+    flags |= os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with held(fd):
+        try:
+            return os.open(component, flags, dir_fd=fd)
+        except FileNotFoundError:
+            with suppress(FileExistsError):
+                os.mkdir(component, stat.S_IRWXU, dir_fd=fd)
+            made = os.open(component, flags, dir_fd=fd)
+        try:
+            dress(made)
+        except BaseException:
+            os.close(made)
+            raise
+        return made
+
+
 class Root:
     """The root of a file system, held open. Thread-safe; close it, or use it as a context manager.
 
@@ -138,6 +158,15 @@ class Root:
         finally:
             if fd != self._fd:
                 os.close(fd)
+
+    def make(self, path: bytes, flags: int, dress: Callable[[int], None]) -> int:
+        """Open a directory; missing ones on the way are made for this user alone, and given to `dress`. The caller
+        closes it. Raises OSError.
+        """
+        fd = self.open(b"", flags | os.O_DIRECTORY)
+        for component in path.split(b"/"):
+            fd = into(fd, component, flags, dress)
+        return fd
 
     @contextmanager
     def directory(self, path: bytes) -> Iterator[int]:

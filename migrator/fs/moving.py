@@ -4,16 +4,15 @@ import ctypes
 import errno
 import os
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from migrator.core.entry import EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import join, parent, show
 from migrator.core.paths import name as last_name
-from migrator.fs.beneath import HeldRoot, exists, held, read_mounts, remove_tree
+from migrator.fs.beneath import HeldRoot, exists, held, into, read_mounts, remove_tree
 from migrator.fs.model import TRASH_NAME, mounts_beneath, place_time_s
-from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import descriptor_path, open_own, remove_acls
 
 
@@ -40,7 +39,6 @@ class Expired:
 _RENAME_NOREPLACE = 1
 _NOT_KNOWN = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME_LIMIT_BYTES = 255
 _SUFFIXES = 10_000
 """The number of names that are tried in the trash for one path."""
@@ -88,7 +86,7 @@ class MovingTarget(HeldRoot):
     def make_directory(self, path: bytes) -> None:
         """Make a directory and the missing directories above it, owned by root with mode 0700. May be called again."""
         _check(path)
-        os.close(self._make(path))
+        os.close(self.beneath.make(path, os.O_PATH, _dress))
 
     def trash(self, path: bytes, place: str, *, name: bytes | None = None) -> bytes | None:
         """Move a path with its content into a place of the trash, under its own path or under `name`, with a suffix if
@@ -151,16 +149,9 @@ class MovingTarget(HeldRoot):
         try:
             fd = self.beneath.open(directory, os.O_PATH | os.O_DIRECTORY)
         except FileNotFoundError:
-            fd = self._make(directory)
+            fd = self.beneath.make(directory, os.O_PATH, _dress)
         with held(fd):
             yield fd, last_name(path)
-
-    def _make(self, directory: bytes) -> int:
-        """Open a directory below the root, and make all missing directories on the way. The caller closes it."""
-        fd = self.beneath.open(b"", os.O_PATH | os.O_DIRECTORY)
-        for component in directory.split(b"/"):
-            fd = _into(fd, component)
-        return fd
 
     @contextmanager
     def _trash_directory(self, *, make: bool) -> Iterator[int]:
@@ -196,21 +187,8 @@ def _rename_without_replacing(old_fd: int, old: bytes, new_fd: int, new: bytes) 
     return 0
 
 
-def _into(fd: int, component: bytes) -> int:
-    """Open a child directory, made if it is missing. Always closes `fd`, also on failure."""
-    with held(fd):
-        try:
-            return os.open(component, _DIRECTORY, dir_fd=fd)
-        except FileNotFoundError:
-            with suppress(FileExistsError):
-                os.mkdir(component, CLOSED_MODE, dir_fd=fd)
-            made = os.open(component, _DIRECTORY, dir_fd=fd)
-        try:
-            remove_acls(descriptor_path(made))
-        except BaseException:
-            os.close(made)
-            raise
-        return made
+def _dress(made: int) -> None:
+    remove_acls(descriptor_path(made))
 
 
 def _descend(place_fd: int, directory: bytes) -> tuple[bytes, int]:
@@ -230,7 +208,7 @@ def _descend(place_fd: int, directory: bytes) -> tuple[bytes, int]:
 def _step(fd: int, component: bytes) -> tuple[bytes, int]:
     for candidate in _candidates(component):
         try:
-            return candidate, _into(os.dup(fd), candidate)
+            return candidate, into(os.dup(fd), candidate, os.O_PATH, _dress)
         except NotADirectoryError:
             continue
     raise OSError(errno.EEXIST, "no free name in the trash", component)

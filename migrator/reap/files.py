@@ -295,8 +295,6 @@ def _changed(path: bytes) -> LeftOut:
 # file only on request.
 
 
-_DIRECTORY_MODE = 0o700
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SECTOR_BYTES = 512
 
 
@@ -340,25 +338,12 @@ def _parent(root: Root, entry: Entry) -> Iterator[tuple[int, bytes]]:
     try:
         fd = root.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
-        fd = root.open(b"", os.O_RDONLY | os.O_DIRECTORY)
-        for component in directory.split(b"/"):
-            with held(fd):
-                fd = _step(fd, component, entry)
+
+        def give(made: int) -> None:
+            # Only if it is still the empty directory that was made: its owner may have replaced it.
+            if os.fstat(made).st_uid == os.geteuid() and not os.listdir(made):
+                os.fchown(made, entry.uid, entry.gid)
+
+        fd = root.make(directory, os.O_RDONLY, give)
     with held(fd):
         yield fd, name
-
-
-def _step(fd: int, component: bytes, like: Entry) -> int:
-    try:
-        return os.open(component, _DIRECTORY, dir_fd=fd)
-    except FileNotFoundError:
-        made = False
-        with suppress(FileExistsError):
-            os.mkdir(component, _DIRECTORY_MODE, dir_fd=fd)
-            made = True
-    deeper = os.open(component, _DIRECTORY, dir_fd=fd)
-    # Only if it is still the empty directory created above: its owner may have replaced it.
-    facts = os.fstat(deeper)
-    if made and facts.st_uid == os.geteuid() and not os.listdir(deeper):
-        os.fchown(deeper, like.uid, like.gid)
-    return deeper

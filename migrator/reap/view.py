@@ -1,7 +1,5 @@
 """Reaping as tables, and as CSV and text files for users."""
 
-import csv
-import io
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -16,6 +14,7 @@ from migrator.core.units import NS_PER_S, format_count, format_duration, format_
 from migrator.reap import model
 from migrator.render import document
 from migrator.render.document import text
+from migrator.render.text import as_csv, csv_text
 
 # --- Tables
 
@@ -111,7 +110,6 @@ COLUMNS = ("user", "tree", "path", "action", "size_bytes", "modified", "read", "
 
 _MODE = 0o600
 _DIRECTORY_MODE = 0o700
-_FORMULA = ("=", "+", "-", "@")
 
 
 class ReapCsv:
@@ -119,11 +117,11 @@ class ReapCsv:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        _write(file, _csv([COLUMNS]), append=False)
+        _write(file, as_csv([COLUMNS]), append=False)
 
     def add(self, tree: UserTree, rows: Sequence[model.ReapRow]) -> None:
         """Write the next files of a tree."""
-        _write(self._file, _csv([_line(tree, row) for row in rows]), append=True)
+        _write(self._file, as_csv([_line(tree, row) for row in rows]), append=True)
 
 
 def write_texts(directory: Path, report: model.ReapReport) -> None:
@@ -152,17 +150,11 @@ def _write(file: Path, content: str, *, append: bool) -> None:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from None
 
 
-def _csv(lines: Sequence[Sequence[object]]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
-
-
 def _line(tree: UserTree, row: model.ReapRow) -> tuple[object, ...]:
     return (
-        _cell(tree.user),
-        _cell(show(row.tree)),
-        _cell(show(row.path)),
+        csv_text(tree.user),
+        csv_text(show(row.tree)),
+        csv_text(show(row.path)),
         row.action.value,
         row.size_bytes,
         _day(row.mtime_ns),
@@ -170,11 +162,6 @@ def _line(tree: UserTree, row: model.ReapRow) -> tuple[object, ...]:
         row.uid,
         row.gid,
     )
-
-
-def _cell(text: str) -> str:
-    """Escape text that a spreadsheet would run as a formula: users choose the names of their files."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _day(time_ns: int) -> str:

@@ -1,9 +1,11 @@
 """Documents as Markdown, and values as JSON."""
 
+import csv
+import io
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -13,6 +15,24 @@ from migrator.core.errors import MigratorError
 from migrator.core.paths import percent_escape
 from migrator.render import document as render_document
 from migrator.render.charts import sparkline
+
+# --- CSV
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def as_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV (RFC 4180; lines end with a line feed)."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(rows)
+    return written.getvalue()
+
+
+def csv_text(text: str) -> str:
+    """A cell. Text that resembles a formula gets a leading apostrophe: spreadsheets then treat it as text."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
 
 # --- Markdown (GitHub's dialect)
 

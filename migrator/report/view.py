@@ -1,7 +1,5 @@
 """The report as a document, its charts, and its CSV form."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +13,7 @@ from migrator.plan.model import Plan
 from migrator.plan.view import emptying_table, ranking_blocks, schedule_section, surprise_table
 from migrator.reap.view import plan_reap_blocks
 from migrator.render import document as doc
-from migrator.render.text import plain
+from migrator.render.text import as_csv, csv_text, plain
 from migrator.report import model, view_status
 from migrator.report.view_records import verification_blocks
 from migrator.transfer.view import batch_blocks, stream_blocks, tree_table
@@ -312,18 +310,9 @@ def _verified(report: model.ReportFacts) -> Iterator[doc.Block]:
 # keys are joined by dots). A list of plain values is one cell, separated by blanks.
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 def to_csv(value: object) -> str:
-    """A value of the program as CSV (RFC 4180, UTF-8, lines end with a line feed). Text that resembles a formula gets
-    a leading apostrophe: spreadsheets then treat it as text.
-    """
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(("table", "row", "column", "value"))
-    writer.writerows(_cells("", "", "", plain(value)))
-    return written.getvalue()
+    """A value of the program as CSV."""
+    return as_csv([("table", "row", "column", "value"), *_cells("", "", "", plain(value))])
 
 
 def _cells(table: str, row: str, column: str, value: object) -> Iterator[tuple[str, str, str, str]]:
@@ -335,7 +324,7 @@ def _cells(table: str, row: str, column: str, value: object) -> Iterator[tuple[s
         for number, item in enumerate(value, 1):
             yield from _cells(place, str(number), "", item)
     else:
-        yield table, row, _safe(column), _shown(value)
+        yield table, row, csv_text(column), _shown(value)
 
 
 def _shown(value: object) -> str:
@@ -344,9 +333,5 @@ def _shown(value: object) -> str:
     if isinstance(value, int | float):
         return json.dumps(value)
     if isinstance(value, list):
-        return _safe(" ".join(_shown(item) for item in value))
-    return _safe(doc.clean(str(value)))
-
-
-def _safe(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+        return csv_text(" ".join(_shown(item) for item in value))
+    return csv_text(doc.clean(str(value)))

@@ -25,15 +25,6 @@ MOVED_STATES = OUT_STATES | {DrainState.DRAINED, DrainState.AUDITING, DrainState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainTally:
-    """Files and bytes that one drain moved, and Gluster's time for them."""
-
-    files: int
-    size_bytes: int
-    moving_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DrainCost:
     """Seconds of a drain per file and per byte; `basis` is a sentence about their source."""
 
@@ -54,8 +45,8 @@ def assumed_drain_cost() -> DrainCost:
     )
 
 
-def drain_tally(samples: Sequence[DrainSample]) -> DrainTally:
-    """Sum up one drain from its samples, in order of time. A task takes as long as its slowest host; time between tasks
+def drain_tally(samples: Sequence[DrainSample]) -> CopyTally:
+    """Sum up the files that one drain moved, from its samples, in order of time. A task takes as long as its slowest host; time between tasks
     does not count.
     """
     last = last_counts(samples)
@@ -63,18 +54,18 @@ def drain_tally(samples: Sequence[DrainSample]) -> DrainTally:
     for one in last:
         hosts = by_task.setdefault(one.task_id, {})
         hosts[one.host] = hosts.get(one.host, 0.0) + one.runtime_s
-    return DrainTally(
+    return CopyTally(
         files=sum(one.files for one in last),
         size_bytes=sum(one.size_bytes for one in last),
-        moving_s=sum(max(hosts.values()) for hosts in by_task.values()),
+        busy_s=sum(max(hosts.values()) for hosts in by_task.values()),
     )
 
 
-def drain_cost(tallies: Sequence[DrainTally]) -> DrainCost:
+def drain_cost(tallies: Sequence[CopyTally]) -> DrainCost:
     """The cost measured in finished drains; it reproduces their total time. Both assumed figures are scaled by the same factor."""
-    found = [one for one in tallies if one.moving_s > 0 and (one.files or one.size_bytes)]
+    found = [one for one in tallies if one.busy_s > 0 and (one.files or one.size_bytes)]
     assumed = assumed_drain_cost()
-    taken_s = sum(one.moving_s for one in found)
+    taken_s = sum(one.busy_s for one in found)
     if taken_s < ENOUGH_S:
         return assumed
     files, size_bytes = sum(one.files for one in found), sum(one.size_bytes for one in found)

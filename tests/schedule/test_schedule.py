@@ -192,9 +192,9 @@ def test_too_little_is_no_measurement(seen: DrainCopying) -> None:
     assert found.basis.startswith("assumed")
 
 
-def drain(files: int, size_bytes: int, *, s_per_file: float, s_per_byte: float) -> rules_drains.DrainTally:
-    return rules_drains.DrainTally(
-        files=files, size_bytes=size_bytes, moving_s=files * s_per_file + size_bytes * s_per_byte
+def drain(files: int, size_bytes: int, *, s_per_file: float, s_per_byte: float) -> CopyTally:
+    return CopyTally(
+        files=files, size_bytes=size_bytes, busy_s=files * s_per_file + size_bytes * s_per_byte
     )
 
 
@@ -206,25 +206,25 @@ def test_a_drain_is_counted_by_its_last_looks() -> None:
         # Begun again after a failure, an hour later.
         drain_sample(3, 30, at_s=3600, task_id="u", runtime_s=7),
     ]
-    assert rules_drains.drain_tally(samples) == rules_drains.DrainTally(files=10, size_bytes=100, moving_s=27)
-    assert rules_drains.drain_tally([]) == rules_drains.DrainTally(files=0, size_bytes=0, moving_s=0)
+    assert rules_drains.drain_tally(samples) == CopyTally(files=10, size_bytes=100, busy_s=27)
+    assert rules_drains.drain_tally([]) == CopyTally(files=0, size_bytes=0, busy_s=0)
 
 
 drain_tally = st.builds(
-    rules_drains.DrainTally,
+    CopyTally,
     files=st.integers(0, 10**8),
     size_bytes=st.integers(1, 10**14),
-    moving_s=st.floats(rules_drains.ENOUGH_S, 100 * DAY_S),
+    busy_s=st.floats(rules_drains.ENOUGH_S, 100 * DAY_S),
 )
 
 
 @given(st.lists(drain_tally, min_size=1, max_size=6))
-def test_in_sum_it_gives_what_was_measured(tallies: list[rules_drains.DrainTally]) -> None:
+def test_in_sum_it_gives_what_was_measured(tallies: list[CopyTally]) -> None:
     found = rules_drains.drain_cost(tallies)
     assert found.s_per_file > 0
     assert found.s_per_byte > 0
     told = sum(one.files * found.s_per_file + one.size_bytes * found.s_per_byte for one in tallies)
-    assert told == pytest.approx(sum(one.moving_s for one in tallies))
+    assert told == pytest.approx(sum(one.busy_s for one in tallies))
 
 
 @st.composite
