@@ -5,7 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from migrator.bricks.add.model import NewPlace
@@ -25,6 +25,7 @@ from migrator.hosts.ports import Command, Hosts, OnOutput
 _SAID_BYTES = 300
 
 T = TypeVar("T")
+Asked = TypeVar("Asked")
 
 
 async def ask_brick(
@@ -375,8 +376,7 @@ print(json.dumps({
 
 async def look_at_new_places(hosts: Hosts, bricks: Sequence[str]) -> Mapping[str, NewPlace]:
     """The place of each new brick, by brick name. If it cannot be read, `unread` has the reason."""
-    found = await asyncio.gather(*(_look_at_new_place(hosts, name) for name in bricks))
-    return {place.name: place for place in found}
+    return await _of_each(partial(_look_at_new_place, hosts), bricks)
 
 
 async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
@@ -388,6 +388,10 @@ async def _look_at_new_place(hosts: Hosts, name: str) -> NewPlace:
         return NewPlace(name=name, unread=error.message)
     facts: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items()}
     return NewPlace(name=name, **facts)
+
+
+async def _of_each(look: Callable[[Asked], Awaitable[T]], asked: Collection[Asked]) -> dict[Asked, T]:
+    return dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
 
 
 async def _ask_script(
@@ -410,11 +414,11 @@ async def _ask_script(
 
 async def look_at_places(hosts: Hosts, bricks: Sequence[Brick], *, volume_id: str) -> Mapping[str, PlaceSeen]:
     """The place of each brick, by brick name; `unknown` if it cannot be read."""
-    found = await asyncio.gather(*(_look_at_place(hosts, brick, volume_id) for brick in bricks))
-    return {brick.name: place for brick, place in zip(bricks, found, strict=True)}
+    by_brick = await _of_each(partial(_look_at_place, hosts, volume_id), bricks)
+    return {brick.name: place for brick, place in by_brick.items()}
 
 
-async def _look_at_place(hosts: Hosts, brick: Brick, volume_id: str) -> PlaceSeen:
+async def _look_at_place(hosts: Hosts, volume_id: str, brick: Brick) -> PlaceSeen:
     try:
         said = await _ask_script(hosts, brick.host, _PLACE_SCRIPT, brick.path, b"follow")
     except MigratorError:
@@ -433,11 +437,10 @@ async def look_at_disks(hosts: Hosts, names: Sequence[str], *, full: bool) -> Ma
     """The disk of each `HOST:/PATH`, by that name. The other paths may be on it too; if not `full`, they have to be
     empty.
     """
-    found = await asyncio.gather(*(_look_at_disk(hosts, name, names, full=full) for name in names))
-    return dict(zip(names, found, strict=True))
+    return await _of_each(partial(_look_at_disk, hosts, names, full=full), names)
 
 
-async def _look_at_disk(hosts: Hosts, name: str, mine: Sequence[str], *, full: bool) -> DiskFacts:
+async def _look_at_disk(hosts: Hosts, mine: Sequence[str], name: str, *, full: bool) -> DiskFacts:
     address, _, path = name.partition(":")
     own = [one.partition(":")[2] for one in mine if one.partition(":")[0] == address]
     question = {"path": _latin(path), "mine": [_latin(one) for one in own], "full": full}
@@ -454,8 +457,7 @@ def _latin(path: str) -> str:
 
 async def gluster_versions(hosts: Hosts, names: Collection[str]) -> Mapping[str, str | None]:
     """The version of GlusterFS on each host, as in `10.3`; None if not known."""
-    found = await asyncio.gather(*(_version(hosts, name) for name in names))
-    return dict(zip(names, found, strict=True))
+    return await _of_each(partial(_version, hosts), names)
 
 
 async def _version(hosts: Hosts, name: str) -> str | None:

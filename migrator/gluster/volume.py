@@ -13,7 +13,7 @@ from migrator.bricks.model import BrickRoom
 from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import MigratorError, ToolFailed
-from migrator.fs.beneath import Root
+from migrator.fs.beneath import Root, held
 from migrator.fs.ports import Block
 from migrator.fs.reading import ANSWER_TIMEOUT_S, ReadingFileSystem
 from migrator.gluster import xml
@@ -79,11 +79,8 @@ def connection_problems(bricks: Sequence[Brick], connected: dict[str, bool]) -> 
 
 
 def _read(root: Root, path: bytes) -> bytes:
-    fd = root.open(path, os.O_RDONLY)
-    try:
+    with held(root.open(path, os.O_RDONLY)) as fd:
         return os.read(fd, _READ_BYTES)
-    finally:
-        os.close(fd)
 
 
 # The `gluster` command as a shell that keeps running.

@@ -257,25 +257,16 @@ class HostBrickWalks:
         BrickLost, HostLost, ToolFailed, UsageError, and what the listener raises.
         """
         host = await self._hosts.reach(brick.host)
-        argv = [
-            await self._place(host),
-            b"walk",
-            b"--brick",
-            brick.path,
-            b"--times",
-            b"mdata" if rules.times_from_mdata else b"file",
-        ]
-        if rules.distributed:
-            argv.append(b"--distributed")
-        if only_trees:
-            argv.append(b"--only-trees")
-        if own:
-            argv.append(b"--own")
-        if self._workers is not None:
-            argv += [b"--workers", b"%d" % self._workers]
+        flags = ((b"--distributed", rules.distributed), (b"--only-trees", only_trees), (b"--own", own))
+        argv = (
+            *(await self._place(host), b"walk", b"--brick", brick.path),
+            *(b"--times", b"mdata" if rules.times_from_mdata else b"file"),
+            *(flag for flag, wanted in flags if wanted),
+            *(() if self._workers is None else (b"--workers", b"%d" % self._workers)),
+        )
         stream = _Stream(brick, listener)
         completed = await host.processes.stream(
-            Command(argv=tuple(argv), stdin=b"".join(tree + b"\0" for tree in trees), timeout_s=None),
+            Command(argv=argv, stdin=b"".join(tree + b"\0" for tree in trees), timeout_s=None),
             on_start=lambda _identity: None,
             on_stdout=stream.take,
             on_stderr=stream.take_stderr,
