@@ -13,7 +13,8 @@ from migrator.core.clock import Clock, SystemClock
 from migrator.core.errors import UsageError
 from migrator.core.progress import Progress
 from migrator.core.tasks import DaemonThreads
-from migrator.fs.model import Mount, mount_of
+from migrator.fs.beneath import read_mounts
+from migrator.fs.model import mount_of
 from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.ports import Processes
 from migrator.ledger.locks import Locks
@@ -50,13 +51,6 @@ def processes() -> Processes:
     return LocalProcesses()
 
 
-def mounts() -> tuple[Mount, ...]:
-    """The current mounts of this machine. Raises OSError."""
-    from migrator.fs.beneath import read_mounts
-
-    return read_mounts()
-
-
 def process_is_gone(pid: int, at_s: float) -> bool:
     """Whether the process with this pid and start time has ended on this machine."""
     from migrator.hosts.proc import was_at_work
@@ -90,6 +84,7 @@ class Wiring:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.clock = SystemClock()
+        self.blocking = DaemonThreads()
 
     @cached_property
     def processes(self) -> Processes:
@@ -230,7 +225,7 @@ class Wiring:
         if not any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values())):
             return None
         health, shown = await asyncio.gather(
-            source.health(), asyncio.to_thread(lambda: mount_of(mounts(), os.path.realpath(self.source_root)))
+            source.health(), asyncio.to_thread(lambda: mount_of(read_mounts(), os.path.realpath(self.source_root)))
         )
         options = None if health.state is None else dict(health.state.options)
         return atime_problem(self.site.source.kind, options, shown)
@@ -277,13 +272,9 @@ class Wiring:
             files=self.run_files(),
             progress=progress,
             clock=self.clock,
-            blocking=self.blocking(),
+            blocking=self.blocking,
             tokens=new_token,
         )
-
-    def blocking(self) -> DaemonThreads:
-        """Threads for calls that may hang in the kernel."""
-        return DaemonThreads()
 
     def executor(self) -> "LocalExecutor":
         from migrator.native.program import native_program

@@ -75,7 +75,7 @@ def probe_world(wiring: Wiring, ledger: "Ledger") -> ProbeWorld:
         keep=ledger.probes.add,
         locks=wiring.locks(),
         clock=wiring.clock,
-        blocking=wiring.blocking(),
+        blocking=wiring.blocking,
         interval_s=wiring.site.governor.probe_interval_s,
     )
 

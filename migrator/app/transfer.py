@@ -217,7 +217,7 @@ async def run_world(
                 progress=progress,
                 clock=wiring.clock,
                 activity=activity,
-                blocking=wiring.blocking(),
+                blocking=wiring.blocking,
                 tokens=new_token,
                 storage=wiring.storage_targets(),
             )

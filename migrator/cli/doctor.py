@@ -16,6 +16,7 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import FindingStatus
 from migrator.doctor.stage import DoctorWorld, examine
+from migrator.fs.beneath import read_mounts
 from migrator.hosts.site import SiteHosts
 from migrator.render import document as doc
 from migrator.report.view_status import finding_document
@@ -42,7 +43,7 @@ def init_command(
     state_dir: Path | None,
 ) -> ExitCode:
     """Write site.toml, create the ledger, record both file systems; may be repeated."""
-    file, mounts, draft = invocation.site_file, app.mounts(), None
+    file, mounts, draft = invocation.site_file, read_mounts(), None
     if not os.path.lexists(file):
         draft = init.draft_site(
             mounts, source_mount=source_mount, target_mount=target_mount, trees=tuple(trees), state_dir=state_dir
@@ -109,8 +110,8 @@ def doctor_command(invocation: Invocation) -> ExitCode:
             ledger=stack.enter_context(wiring.ledger()) if there else None,
             processes=wiring.processes,
             clock=wiring.clock,
-            blocking=wiring.blocking(),
-            mounts=app.mounts(),
+            blocking=wiring.blocking,
+            mounts=read_mounts(),
             confinement_problem=wiring.executor().problem,
             hosts=SiteHosts(host_specs(wiring.site), lease_s=wiring.site.transfer.lease_s),
             hooks=wiring.hooks(),

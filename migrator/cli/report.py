@@ -60,7 +60,7 @@ def report_command(
         raise UsageError("--pdf needs a place for the file", hint="name a directory with --output")
     wiring = open_wiring(invocation)
     if send:
-        run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking()))
+        run_to_end(require_report_hooks(wiring.hooks(), wiring.blocking))
     now_s = wiring.clock.now_s()
     kept = wiring.site.site.state_dir / "reports"
     with wiring.ledger(read_only=True) as ledger:

@@ -50,7 +50,7 @@ def check_mount(
     check, side = f"{where} mount", f"the {where}"
     if current is None:
         return failure(check, f"{side} cannot be read: {error}", "mount it, or correct site.toml")
-    if problem := kind_problem(current, kind, where=side):
+    if problem := kind_problem(current.filesystem, current.mounted_from, kind, where=side):
         return failure(check, problem, "mount it, or correct site.toml")
     shown = f"{current.filesystem} from {current.mounted_from}"
     if recorded is None:

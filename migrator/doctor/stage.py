@@ -416,7 +416,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     room = None
     if identity is not None:
         findings.append(rules.check_source_acls(shown=await _shows_acls(world, world.source)))
-        if not kind_problem(identity, kind, where="the source"):
+        if not kind_problem(identity.filesystem, identity.mounted_from, kind, where="the source"):
             findings += await _user_trees(world)
         room = await _room(world)
     return SourceExamined(findings=findings, identity=identity, room=room, state=state)

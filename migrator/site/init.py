@@ -13,6 +13,7 @@ from migrator.core.durable import replacing
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
+from migrator.fs.beneath import held
 from migrator.fs.model import SENTINEL_NAME, Mount, MountIdentity, mount_of
 from migrator.fs.ports import FileSystem
 from migrator.ledger.model import SiteRecord
@@ -93,20 +94,14 @@ def leave_sentinel(root: bytes, site_id: str, *, unfinished: bool = False) -> No
     """Write the sentinel, durable on return; first remove one that a crash of this site left `unfinished`. Raises
     OSError; FileExistsError if there is one.
     """
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with held(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as directory:
         if unfinished:
             os.unlink(SENTINEL_NAME, dir_fd=directory)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(SENTINEL_NAME, flags, 0o600, dir_fd=directory)
-        try:
+        with held(os.open(SENTINEL_NAME, flags, 0o600, dir_fd=directory)) as file:
             os.write(file, f"{site_id}\n".encode("ascii"))
             os.fsync(file)
-        finally:
-            os.close(file)
         os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 # Refusals, before anything is written: a refused `init` leaves no trace
@@ -154,12 +149,9 @@ def notes_on_places(
     site: Site, mounts: Sequence[Mount], *, source: MountIdentity, target: MountIdentity
 ) -> tuple[str, ...]:
     """Sentences about sides that are not mount points, and about two sides on one file system."""
-    sides = (("the source", site.source.kind, site.source.mount), ("the target", site.target.kind, site.target.mount))
-    problems = [
-        rules_guards.unmounted_problem(where, kind, os.path.realpath(os.fsencode(root)), mounts)
-        for where, kind, root in sides
-    ]
-    return tuple(problem for problem in (*problems, rules_guards.one_device_problem(source, target)) if problem)
+    sides = (("source", site.source.kind, site.source.mount), ("target", site.target.kind, site.target.mount))
+    real = [(side, kind, os.path.realpath(os.fsencode(root))) for side, kind, root in sides]
+    return tuple(finding.message for finding in rules_guards.check_places(real, mounts, source, target))
 
 
 def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
@@ -168,15 +160,7 @@ def _look_at_mount(site: Site, mounts: Sequence[Mount]) -> None:
     mount = mount_of(mounts, place)
     if not Path(os.fsdecode(place)).is_dir() or mount is None:
         raise _not_readable("the target", place, "is no directory")
-    identity = MountIdentity(
-        filesystem=mount.filesystem,
-        mounted_from=os.fsdecode(mount.source),
-        device=None,
-        fsid=None,
-        root_ino=0,
-        sentinel=None,
-    )
-    if problem := rules_guards.kind_problem(identity, site.target.kind, where="the target"):
+    if problem := rules_guards.kind_problem(mount.filesystem, show(mount.source), site.target.kind, where="the target"):
         raise Refused(problem, hint=f"mount it at {show(place)}, or correct site.toml")
 
 
@@ -194,7 +178,7 @@ def look(filesystem: FileSystem, kind: str, where: str) -> MountIdentity:
         identity = filesystem.identity()
     except OSError as error:
         raise _not_readable(where, filesystem.root, str(error.strerror)) from None
-    if problem := rules_guards.kind_problem(identity, kind, where=where):
+    if problem := rules_guards.kind_problem(identity.filesystem, identity.mounted_from, kind, where=where):
         raise Refused(problem, hint=f"mount it at {show(filesystem.root)}, or correct site.toml")
     return identity
 

@@ -160,12 +160,12 @@ def same_place_problem(source: MountIdentity, target: MountIdentity) -> str | No
     return f"source and target are the same directory of {target.mounted_from}, mounted twice"
 
 
-def kind_problem(identity: MountIdentity, kind: str, *, where: str) -> str | None:
+def kind_problem(filesystem: str, mounted_from: str, kind: str, *, where: str) -> str | None:
     """A sentence if the mounted file system is not of the kind in site.toml; `posix` accepts any."""
     expected = {"gluster": ("fuse.glusterfs",), "beegfs": ("beegfs",)}.get(kind)
-    if expected is None or identity.filesystem in expected:
+    if expected is None or filesystem in expected:
         return None
-    found = f"{identity.filesystem or 'nothing that is known'} from {identity.mounted_from or 'nowhere'}"
+    found = f"{filesystem or 'nothing that is known'} from {mounted_from or 'nowhere'}"
     return f"{where} is no {kind} file system but {found}: it is not mounted, or the path is wrong"
 
 
@@ -239,7 +239,7 @@ def unusable_source(kind: str, volume: str | None, identity: MountIdentity | Non
     check = "source health"
     if identity is None:
         return failure(check, "not known: the source cannot be read", "fix the findings about the source's mount first")
-    if kind_problem(identity, kind, where="the source"):
+    if kind_problem(identity.filesystem, identity.mounted_from, kind, where="the source"):
         fix = "mount the source first" + (f": volume {volume}" if volume else "")
         return failure(check, "not known: the source is not mounted", fix)
     if kind != "gluster" or volume is None or identity.filesystem != _GLUSTER:
