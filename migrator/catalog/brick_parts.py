@@ -13,12 +13,11 @@ import pyarrow.parquet as pq
 
 from migrator.catalog import files as catalog_files
 from migrator.catalog.database import connect, totals_of
-from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding, ScanProblem
+from migrator.catalog.model import BrickFindings, CatalogRecord, PathFinding, ScanProblem, malformed
 from migrator.catalog.ports import CatalogTotals, Scratch
 from migrator.catalog.writer import parquet_bytes
 from migrator.core.durable import sync
 from migrator.core.entry import Entry, EntryType
-from migrator.core.errors import MigratorError
 from migrator.core.units import MIB
 
 # --- Decoding the rows of a brick walk
@@ -46,14 +45,14 @@ def decode_rows(payload: memoryview, *, trees: Sequence[bytes], brick: str, dev:
     try:
         return _decode_rows(payload, trees, brick, dev)
     except (pa.ArrowException, struct.error, ValueError, IndexError) as error:
-        raise _malformed(f"its rows cannot be read: {error}") from error
+        raise malformed(f"its rows cannot be read: {error}") from error
 
 
 def _decode_rows(payload: memoryview, trees: Sequence[bytes], brick: str, dev: int) -> pa.RecordBatch:
     rows, *lengths = _ROWS_HEAD.unpack_from(payload)
     # Check the numbers before using them: every row takes more than a byte, and Arrow's offsets have 32 bits.
     if rows > len(payload) or any(length > len(payload) for length in lengths):
-        raise _malformed("a frame of rows is shorter than its columns")
+        raise malformed("a frame of rows is shorter than its columns")
     cut = _Cutter(payload, _ROWS_HEAD.size)
     buffers = {name: cut.next(8 * rows) for name in _WIDE}
     buffers |= {name: cut.next(4 * rows) for name in _NARROW}
@@ -89,20 +88,12 @@ class _Cutter:
     def next(self, length: int) -> pa.Buffer:
         start, self._position = self._position, self._position + (length + 7) // 8 * 8
         if self._position > self._buffer.size:
-            raise _malformed("a frame of rows is shorter than its columns")
+            raise malformed("a frame of rows is shorter than its columns")
         return self._buffer.slice(start, length)
 
     def finish(self) -> None:
         if self._position != self._buffer.size:
-            raise _malformed("a frame of rows is longer than its columns")
-
-
-def _malformed(what: str) -> MigratorError:
-    return MigratorError(
-        f"what the walk of a brick wrote cannot be understood: {what}",
-        cause="the connection was cut, or something else on that host writes to the same output (a login script)",
-        hint="log in to the host by hand without a terminal and see whether anything but your command's output comes",
-    )
+            raise malformed("a frame of rows is longer than its columns")
 
 
 def paths_of(payload: memoryview, most: int) -> tuple[int, tuple[bytes, ...]]:

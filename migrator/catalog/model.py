@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from migrator.core.entry import UserTree
+from migrator.core.errors import MigratorError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,3 +137,12 @@ SETTLED_BEFORE_SCAN_S = 2
 """A file that changed less than this before a scan began may change again without a new mtime, size or ctime. An mtime
 more than this after the end of a scan was set by a user: it is ignored, because it would be sent with every pass.
 """
+
+
+def malformed(what: str) -> MigratorError:
+    """The error for what a walk wrote and nobody can read."""
+    return MigratorError(
+        f"what the walk of a brick wrote cannot be understood: {what}",
+        cause="the connection was cut, or something else on that host writes to the same output (a login script)",
+        hint="log in to the host by hand without a terminal and see whether anything but your command's output comes",
+    )

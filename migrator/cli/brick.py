@@ -175,15 +175,13 @@ def _run(
 # --- `brick add`
 
 
+_new_bricks = click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True, type=BrickName())
+_side = partial(click.option, "--to", "side", type=click.Choice([side.value for side in AdditionSide]), required=True)
+
+
 @brick.command("add")
-@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True, type=BrickName())
-@click.option(
-    "--to",
-    "side",
-    type=click.Choice([side.value for side in AdditionSide]),
-    required=True,
-    help="Where the bricks go; for the target your pre-add hooks do it.",
-)
+@_new_bricks
+@_side(help="Where the bricks go; for the target your pre-add hooks do it.")
 @click.option(
     "--instead-of",
     metavar="BRICK",
@@ -247,14 +245,8 @@ def add_command(
 
 
 @brick.command("forget")
-@click.argument("bricks", metavar="HOST:/PATH...", nargs=-1, required=True, type=BrickName())
-@click.option(
-    "--to",
-    "side",
-    type=click.Choice([side.value for side in AdditionSide]),
-    required=True,
-    help="Where the bricks were to go.",
-)
+@_new_bricks
+@_side(help="Where the bricks were to go.")
 @click.option(
     "--accept-hooks",
     is_flag=True,

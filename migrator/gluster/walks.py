@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
-from migrator.catalog.model import ScanProblem
+from migrator.catalog.model import ScanProblem, malformed
 from migrator.core.errors import MigratorError
 from migrator.core.paths import show
 from migrator.gluster.model import Brick, BrickRules
@@ -123,24 +123,24 @@ class FrameReader:
     def finish(self) -> None:
         """Raises MigratorError if the stream ended within a frame."""
         if self._buffer:
-            raise _malformed("it ends within a frame")
+            raise malformed("it ends within a frame")
 
     def _head(self) -> tuple[FrameKind, int]:
         magic, kind, length = _HEAD.unpack_from(self._buffer)
         if magic != _MAGIC:
-            raise _malformed("no frame begins where one should")
+            raise malformed("no frame begins where one should")
         if length > _LIMIT_BYTES:
-            raise _malformed(f"a frame claims {length} bytes")
+            raise malformed(f"a frame claims {length} bytes")
         try:
             return FrameKind(kind), length
         except ValueError as error:
-            raise _malformed(f"a frame is of kind {kind}, which is not known") from error
+            raise malformed(f"a frame is of kind {kind}, which is not known") from error
 
 
 def decode_hello(payload: memoryview) -> BrickHello:
     """The first frame. Raises MigratorError, also for another version of the format."""
     if len(payload) >= 4 and (version := int.from_bytes(payload[:4], "little")) != FORMAT_VERSION:
-        raise _malformed(f"it is written in version {version} of the format, not {FORMAT_VERSION}")
+        raise malformed(f"it is written in version {version} of the format, not {FORMAT_VERSION}")
     _, flags, volume_id, root_gfid, device = _unpack(_HELLO, payload)
     return BrickHello(
         volume_id=str(uuid.UUID(bytes=volume_id)) if flags & _HAS_VOLUME_ID else None,
@@ -162,12 +162,12 @@ def decode_problems(
         for _ in range(count):
             kind, number, *lengths = _PROBLEM.unpack_from(payload, position)
             if kind > _STRANGE:
-                raise _malformed(f"a problem is of kind {kind}, which is not known")
+                raise malformed(f"a problem is of kind {kind}, which is not known")
             position += _PROBLEM.size
             words: list[bytes] = []
             for length in lengths:
                 if not 0 <= length <= len(payload) - position:
-                    raise _malformed("a problem is longer than its frame")
+                    raise malformed("a problem is longer than its frame")
                 words.append(bytes(payload[position : position + length]))
                 position += length
             path, operation, reason = words
@@ -180,9 +180,9 @@ def decode_problems(
                 )
             )
     except struct.error as error:
-        raise _malformed("a problem is cut off") from error
+        raise malformed("a problem is cut off") from error
     if position != len(payload):
-        raise _malformed("a frame of problems is longer than its problems")
+        raise malformed("a frame of problems is longer than its problems")
     return tuple(failed), tuple(ask), tuple(strange)
 
 
@@ -193,16 +193,8 @@ def decode_end(payload: memoryview) -> BrickTotals:
 
 def _unpack(form: struct.Struct, payload: memoryview) -> tuple[Any, ...]:
     if len(payload) != form.size:
-        raise _malformed(f"a frame has {len(payload)} bytes where {form.size} belong")
+        raise malformed(f"a frame has {len(payload)} bytes where {form.size} belong")
     return form.unpack(payload)
-
-
-def _malformed(what: str) -> MigratorError:
-    return MigratorError(
-        f"what the walk of a brick wrote cannot be understood: {what}",
-        cause="the connection was cut, or something else on that host writes to the same output (a login script)",
-        hint="log in to the host by hand without a terminal and see whether anything but your command's output comes",
-    )
 
 
 # The walk itself.
