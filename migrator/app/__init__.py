@@ -221,8 +221,7 @@ class Wiring:
 
     async def atime_problem(self, source: SourceFileSystem) -> str | None:
         """Why the source does not keep access times; None if it does, or if no rule of [reap] uses them."""
-        policy = self.site.reap.policy
-        if not any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values())):
+        if not self.site.reap.policy.needs_atime:
             return None
         health, shown = await asyncio.gather(
             source.health(), asyncio.to_thread(lambda: mount_of(read_mounts(), os.path.realpath(self.source_root)))

@@ -1,13 +1,12 @@
 """`announce` and `backup`."""
 
 import os
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
 
-from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_to_end, verb
+from migrator.cli.call import Choice, choices, open_plan, open_wiring, present, run_shown, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import EventKind, Severity
@@ -17,7 +16,6 @@ from migrator.cutover.model import BackupTold
 from migrator.cutover.stage import attempts_of_users
 from migrator.cutover.view import announce_document
 from migrator.render.document import Document, page, paragraph, when
-from migrator.render.progress import open_progress
 from migrator.transfer.bases import active_plan
 
 # --- `announce`
@@ -62,7 +60,7 @@ def announce_command(
     """Announce the move to users: calls the hooks of post-announce.d for each."""
     wiring = open_wiring(invocation)
     site = wiring.site
-    with wiring.ledger(read_only=dry_run) as ledger, open_progress(sys.stderr, wiring.clock) as shown:
+    with wiring.ledger(read_only=dry_run) as ledger:
         plan = open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         request = AnnounceRequest(
             plan=plan.name,
@@ -75,8 +73,9 @@ def announce_command(
             dry_run=dry_run,
             again=again,
         )
-        summary = run_to_end(
-            announce(request, HookWorld(**wiring.operation_ports(ledger, shown))),
+        summary = run_shown(
+            wiring,
+            lambda shown: announce(request, HookWorld(**wiring.operation_ports(ledger, shown))),
             when_interrupted="run the same command again for the users who were not told",
         )
     return present(invocation, summary, announce_document)

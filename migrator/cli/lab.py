@@ -3,8 +3,9 @@
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -34,6 +35,11 @@ _DIRECTORY = click.option(
 )
 
 
+def _size(option: str, field: str, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:  # noqa: ANN401 - of click
+    """An option for a field of LabSpec."""
+    return click.option(option, field, default=getattr(_DEFAULTS, field), **more)
+
+
 @click.group("lab")
 def lab() -> None:
     """Run a lab on this machine: a real GlusterFS cluster with invented users."""
@@ -47,14 +53,10 @@ def lab() -> None:
     type=click.Choice([kind.value for kind in LabKind]),
     help="Gluster cluster or plain directories (default: what this machine can run).",
 )
-@click.option("--hosts", type=int, default=_DEFAULTS.hosts, show_default=True, help="Brick servers.")
-@click.option("--bricks", type=int, default=_DEFAULTS.bricks_per_host, show_default=True, help="Bricks per server.")
-@click.option(
-    "--brick-size", type=SIZE, default=_DEFAULTS.brick_size_bytes, help="Size of a brick (sparse; default: 2GiB)."
-)
-@click.option(
-    "--target-size", type=SIZE, default=_DEFAULTS.target_size_bytes, help="Size of the target (default: 4GiB)."
-)
+@_size("--hosts", "hosts", type=int, show_default=True, help="Brick servers.")
+@_size("--bricks", "bricks_per_host", type=int, show_default=True, help="Bricks per server.")
+@_size("--brick-size", "brick_size_bytes", type=SIZE, help="Size of a brick (sparse; default: 2GiB).")
+@_size("--target-size", "target_size_bytes", type=SIZE, help="Size of the target (default: 4GiB).")
 @click.option(
     "--type",
     "volume_type",
@@ -63,41 +65,25 @@ def lab() -> None:
     show_default=True,
     help="Layout of the volume.",
 )
-@click.option("--users", type=int, default=_DEFAULTS.users, show_default=True, help="Invented users.")
-@click.option("--files", type=int, default=_DEFAULTS.files, show_default=True, help="Files in total.")
-@click.option("--data", type=SIZE, default=_DEFAULTS.data_bytes, help="Bytes in total (default: 384MiB).")
+@_size("--users", "users", type=int, show_default=True, help="Invented users.")
+@_size("--files", "files", type=int, show_default=True, help="Files in total.")
+@_size("--data", "data_bytes", type=SIZE, help="Bytes in total (default: 384MiB).")
 @verb
 def up_command(
     invocation: Invocation,
     *,
     directory: Path,
     kind: str | None,
-    hosts: int,
-    bricks: int,
-    brick_size: int,
-    target_size: int,
     volume_type: str,
-    users: int,
-    files: int,
-    data: int,
+    **sizes: Any,  # noqa: ANN401 - fields of LabSpec
 ) -> ExitCode:
     """Start a lab, fill it with users' trees, and write its site.toml."""
     obstacle = None if kind else why_no_cluster()
     chosen = LabKind(kind) if kind else (LabKind.POSIX if obstacle else LabKind.GLUSTER)
     if obstacle:
         click.echo(f"migrator: no Gluster cluster can run here ({obstacle}): plain directories instead", err=True)
-    spec = LabSpec(
-        directory=os.fsencode(directory.absolute()),
-        kind=chosen,
-        hosts=hosts,
-        bricks_per_host=bricks,
-        brick_size_bytes=brick_size,
-        target_size_bytes=target_size,
-        volume_type=VolumeType(volume_type),
-        users=users,
-        files=files,
-        data_bytes=data,
-    )
+    where, layout = os.fsencode(directory.absolute()), VolumeType(volume_type)
+    spec = LabSpec(directory=where, kind=chosen, volume_type=layout, **sizes)
     state = run_to_end(
         lab_up(spec, app.processes(), SystemClock(), on_step=lambda step: click.echo(f"lab: {step}", err=True)),
         when_interrupted="the unfinished lab was removed",

@@ -1,21 +1,21 @@
 """`purge`: free the source of users who work on the target."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from migrator.app.cutover import purge_world
 from migrator.app.hosts import beside_probes
-from migrator.cli.call import Choice, choices, chosen_trees, open_plan, open_wiring, present, run_shown, verb
+from migrator.cli.call import Choice, choices, chosen_trees, open_plan, open_wiring, present, run_stage, verb
 from migrator.cli.invocation import Invocation
 from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
-from migrator.core.progress import Progress
 from migrator.plan.model import Plan
 from migrator.purge.model import PurgeSummary
-from migrator.purge.removal import PurgeRequest
+from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.transfer.bases import active_plan
 
@@ -73,14 +73,12 @@ def purge_command(
         )
         with wiring.target(ledger.site.read()) as target:
 
-            async def work(shown: Progress) -> PurgeSummary:
-                async with purge_world(wiring, source, target, ledger, shown) as world:
-                    return await purge(request, world)
+            def stage(world: PurgeWorld) -> Coroutine[Any, Any, PurgeSummary]:
+                # A dry run changes nothing, so it makes no probes either.
+                work = purge(request, world)
+                return work if dry_run else beside_probes(wiring, ledger, work)
 
-            # A dry run changes nothing, so it makes no probes either.
-            summary = run_shown(
-                wiring, lambda shown: work(shown) if dry_run else beside_probes(wiring, ledger, work(shown))
-            )
+            summary = run_stage(wiring, partial(purge_world, wiring, source, target, ledger), stage)
     return present(invocation, summary, "purge.view:purge_document")
 
 

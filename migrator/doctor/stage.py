@@ -661,8 +661,7 @@ async def _way_back(world: DoctorWorld, target: MountIdentity | None) -> list[Fi
 
 def _reaping(world: DoctorWorld, source: SourceExamined) -> list[Finding]:
     """Whether the source keeps access times, if a rule of [reap] uses them; no finding if the source did not answer."""
-    policy = world.site.reap.policy
-    needed = source.identity is not None and any(rule.needs_atime for rule in (policy.rule, *policy.by_name.values()))
+    needed = source.identity is not None and world.site.reap.policy.needs_atime
     mount = mount_of(world.mounts, real_path(world.source.root)) if needed else None
     options = None if source.state is None else dict(source.state.options)
     return check_atime(needed, atime_problem(world.site.source.kind, options, mount) if needed else None)

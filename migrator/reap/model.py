@@ -66,6 +66,11 @@ class ReapPolicy:
     by_name: Mapping[str, ReapRule] = field(default_factory=dict)
     keep_file: str = KEEP_FILE
 
+    @property
+    def needs_atime(self) -> bool:
+        """Whether any rule depends on atime."""
+        return any(rule.needs_atime for rule in (self.rule, *self.by_name.values()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeRule:
