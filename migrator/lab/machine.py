@@ -10,7 +10,8 @@ from migrator.core.clock import Clock
 from migrator.core.errors import ToolFailed
 from migrator.core.paths import is_beneath, show
 from migrator.core.tasks import task_group
-from migrator.fs.model import Mount, parse_mountinfo
+from migrator.fs.beneath import read_mounts
+from migrator.fs.model import Mount
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.lab.model import LabHost
 
@@ -37,9 +38,7 @@ def why_no_cluster() -> str | None:
 
 def mounts_beneath(directory: bytes) -> tuple[Mount, ...]:
     """Mounts on a directory or below it, in this mount namespace, the latest first."""
-    with open("/proc/self/mountinfo", "rb") as table:
-        mounts = parse_mountinfo(table.read())
-    return tuple(mount for mount in reversed(mounts) if is_beneath(mount.point, directory))
+    return tuple(mount for mount in reversed(read_mounts()) if is_beneath(mount.point, directory))
 
 
 def loops_beneath(directory: bytes) -> tuple[str, ...]:
