@@ -28,26 +28,30 @@ EVERY_ORDER_UP_TO = 4
 """Maximum number of subvolumes (24 orders) for which all orders of drains are tried; above it, only likely ones."""
 
 
+def _by(count: int, key: Callable[[int], Any]) -> tuple[int, ...]:
+    """So many places in the order of a key, equal ones by number."""
+    return tuple(sorted(range(count), key=lambda place: (key(place), place)))
+
+
 def drain_orders(facts: model.ScheduleFacts) -> list[tuple[int, ...]]:
     """The orders of places in `facts.subvolumes` to try; the last of each is retired."""
-    places = range(len(facts.subvolumes))
-    if len(places) <= EVERY_ORDER_UP_TO:
-        return list(permutations(places))
-    held = [facts.subvolumes[place].used_bytes for place in places]
-    size = [facts.subvolumes[place].total_bytes for place in places]
+    sets, count = facts.subvolumes, len(facts.subvolumes)
+    if count <= EVERY_ORDER_UP_TO:
+        return list(permutations(range(count)))
+    held = [one.used_bytes for one in sets]
+    size = [one.total_bytes for one in sets]
     of_host: dict[tuple[str, ...], int] = {}
-    for place in places:
-        of_host[facts.subvolumes[place].hosts] = of_host.get(facts.subvolumes[place].hosts, 0) + held[place]
-    by_host = {place: (of_host[facts.subvolumes[place].hosts], facts.subvolumes[place].hosts) for place in places}
+    for one in sets:
+        of_host[one.hosts] = of_host.get(one.hosts, 0) + one.used_bytes
     found = [
         # Server after server, the lightest first: this frees whole servers soonest.
-        tuple(sorted(places, key=lambda place: (by_host[place], held[place], place))),
-        tuple(sorted(places, key=lambda place: (held[place], place))),
-        tuple(sorted(places, key=lambda place: (-size[place], held[place], place))),
-        tuple(sorted(places, key=lambda place: (size[place], held[place], place))),
+        _by(count, lambda place: (of_host[sets[place].hosts], sets[place].hosts, held[place])),
+        _by(count, lambda place: held[place]),
+        _by(count, lambda place: (-size[place], held[place])),
+        _by(count, lambda place: (size[place], held[place])),
         # Subvolumes without spare room cannot receive files from others, so they are drained first.
-        tuple(sorted(places, key=lambda place: (size[place] - held[place], place))),
-        tuple(places),
+        _by(count, lambda place: size[place] - held[place]),
+        tuple(range(count)),
     ]
     return list(dict.fromkeys(found))
 
@@ -73,30 +77,20 @@ def merit(outcome: model.Outcome) -> tuple[float, ...]:
 
 def heaviest_first(batches: Sequence[model.BatchFacts]) -> tuple[int, ...]:
     """Places of the batches, by bytes."""
-    return tuple(sorted(range(len(batches)), key=lambda place: (-batches[place].placed.all_bytes, place)))
+    return _by(len(batches), lambda place: -batches[place].placed.all_bytes)
 
 
 def likely_orders(facts: model.ScheduleFacts) -> Iterator[tuple[int, ...]]:
     """Orders of the batches that may free bricks sooner than the heaviest first."""
-    batches = facts.batches
-    places = range(len(batches))
-    yield tuple(places)
+    batches, count = facts.batches, len(facts.batches)
+    yield tuple(range(count))
     yield heaviest_first(batches)
-    yield tuple(sorted(places, key=lambda place: (batches[place].placed.all_bytes, place)))
-
-    def days_for_byte(place: int) -> float:
-        return batches[place].copy_days / max(batches[place].placed.all_bytes, 1)
-
-    yield tuple(sorted(places, key=lambda place: (days_for_byte(place), place)))
-    for lightest in sorted(range(len(facts.subvolumes)), key=lambda place: (facts.subvolumes[place].used_bytes, place))[
-        :2
-    ]:
-
-        def elsewhere(place: int, on: int = lightest) -> float:
-            placed = batches[place].placed
-            return -placed.size_bytes[on] / max(batches[place].copy_days, 1e-9)
-
-        yield tuple(sorted(places, key=lambda place: (elsewhere(place), place)))
+    yield _by(count, lambda place: batches[place].placed.all_bytes)
+    yield _by(count, lambda place: batches[place].copy_days / max(batches[place].placed.all_bytes, 1))
+    for on in _by(len(facts.subvolumes), lambda place: facts.subvolumes[place].used_bytes)[:2]:
+        # Those with the most on one of the two lightest, for each day of copying.
+        freed = [-one.placed.size_bytes[on] / max(one.copy_days, 1e-9) for one in batches]
+        yield _by(count, freed.__getitem__)
 
 
 def soonest(facts: model.ScheduleFacts) -> model.Outcome:
