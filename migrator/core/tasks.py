@@ -1,6 +1,7 @@
 """Blocking calls in threads, cancellation, and calls shared by several tasks."""
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -10,6 +11,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError
+
+_log = logging.getLogger("migrator.tasks")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -107,6 +110,19 @@ async def _outlast(task: "asyncio.Task[Any]") -> asyncio.CancelledError | None:
         except asyncio.CancelledError as error:
             cancelled = error
     return cancelled
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, object], what: str) -> AsyncIterator[None]:
+    """Run some work until the end of the block; its errors are only logged."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("%s ended: %s", what, error)
 
 
 @asynccontextmanager

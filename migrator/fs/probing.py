@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import logging
 import os
 import sys
 import threading
@@ -14,7 +13,7 @@ from typing import TypeVar
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.probe import ENTRIES, PROBE_LOCK, PROBE_NAME, Probe, ProbeSide, ProbeTimes
-from migrator.core.tasks import Blocking
+from migrator.core.tasks import Blocking, beside
 from migrator.fs.beneath import exists, held
 from migrator.fs.model import SENTINEL_NAME
 from migrator.fs.writing import open_own
@@ -158,8 +157,6 @@ def _entry_name(number: int) -> bytes:
 # Probing both file systems at intervals, beside other work.
 
 
-LOG = logging.getLogger("migrator.probing")
-
 NO_ANSWER_S = 30.0
 """The longest wait for a probe. A probe that takes longer continues, and the next one starts only after its end."""
 
@@ -265,11 +262,5 @@ async def probing(world: ProbeWorld | None) -> AsyncIterator[None]:
     if world is None:
         yield
         return
-    task = asyncio.create_task(_Probing(world=world).go_on())
-    try:
+    async with beside(_Probing(world=world).go_on(), "probing"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-        if not task.cancelled() and (error := task.exception()) is not None:
-            LOG.error("probing ended: %s", error)

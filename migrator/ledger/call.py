@@ -12,6 +12,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
+from migrator.core.tasks import beside
 
 if TYPE_CHECKING:
     from migrator.ledger.calls import RunRecords
@@ -85,7 +86,7 @@ async def recorded_run(
     """
     run = RecordedRun(id=runs.start(verb=verb, pid=pid, at_s=clock.now_s(), directory=directory))
     try:
-        async with _heartbeat(runs, clock, run.id):
+        async with beside(_beat(runs, clock, run.id), "the heartbeat"):
             yield run
     except (asyncio.CancelledError, Interrupted):
         run.exit_code = ExitCode.INTERRUPTED
@@ -99,20 +100,11 @@ async def recorded_run(
         runs.finish(run.id, clock.now_s(), run.exit_code.value)
 
 
-@asynccontextmanager
-async def _heartbeat(runs: "RunRecords", clock: Clock, run_id: int) -> AsyncIterator[None]:
-    """Renew the heartbeat of a call until the end of the block."""
-
-    async def beat() -> None:
-        while True:
-            await clock.sleep(HEARTBEAT_INTERVAL_S)
-            runs.heartbeat(run_id, clock.now_s())
-
-    task = asyncio.create_task(beat())
-    try:
-        yield
-    finally:
-        task.cancel()
+async def _beat(runs: "RunRecords", clock: Clock, run_id: int) -> None:
+    """Renew the heartbeat of a call until cancelled."""
+    while True:
+        await clock.sleep(HEARTBEAT_INTERVAL_S)
+        runs.heartbeat(run_id, clock.now_s())
 
 
 # Backups before a step that cannot be undone.

@@ -35,7 +35,7 @@ from migrator.ledger.plans import (
     ScanRecords,
     VerificationRecords,
 )
-from migrator.ledger.sums import LedgerFacts, ReportSums
+from migrator.ledger.sums import LedgerFacts
 
 
 class PassRecords(PassTable, ArrivalTable, ChunkTable, AttemptTable):
@@ -71,7 +71,6 @@ class Ledger:
         self.benchmarks = BenchmarkRecords(database)
         self.speed_ups = SpeedUpRecords(database)
         self.facts = LedgerFacts(database)
-        self.report_sums = ReportSums(database)
         self.watching = WatchRecords(database)
         self.metric_sums = MetricRecords(database)
 

@@ -20,7 +20,8 @@ from migrator.transfer.model import FileProblem, FileProblemKind
 _attempts, _chunks, _passes, _samples = tables.attempts.c, tables.chunks.c, tables.passes.c, tables.samples.c
 _WARNINGS = (Severity.WARNING.value, Severity.ERROR.value)
 
-# For `status` and `report`.
+COST_GROUPS = 20
+"""Number of groups that attempts are divided into."""
 
 
 class LedgerFacts(Records):
@@ -147,42 +148,7 @@ class LedgerFacts(Records):
         events = tables.events.c
         return self._all(report.Incident, _grouped().where(events.kind.in_(list(kinds))).group_by(events.severity))
 
-
-def _sums(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
-    return [func.sum(column).label(column.key) for column in columns]
-
-
-def _of_all_streams() -> tuple[ColumnElement[bool], ...]:
-    # Pass by pass: the samples of single streams, which are most of the table, are not read.
-    return _samples.pass_id.in_(select(_passes.id)), _samples.attempt_id == ALL_STREAMS
-
-
-def _throughput(from_s: float, span_s: float) -> AnySelect:
-    """The samples by spans from a time on, in order of time."""
-    span = cast((_samples.at_s - from_s) / span_s, Integer)
-    busy_s, stream_s = func.sum(_samples.interval_s), func.sum(_samples.streams * _samples.interval_s)
-    return (
-        select(
-            (from_s + (span + 1) * span_s).label("at_s"),
-            cast(span_s, Float).label("span_s"),
-            busy_s.label("busy_s"),
-            func.coalesce(stream_s / func.nullif(busy_s, 0.0), 0.0).label("streams"),
-            *_sums(_samples.files, _samples.size_bytes),
-        )
-        .group_by(span)
-        .order_by(span)
-    )
-
-
-# For `report` alone.
-
-
-COST_GROUPS = 20
-"""Number of groups that attempts are divided into."""
-
-
-class ReportSums(Records):
-    """Sums over the ledger, each from one query."""
+    # For `report` alone.
 
     def copied(self, plans: Collection[str], *, span_s: float) -> Sequence[report.ThroughputPoint]:
         """Files and bytes that the seed passes of plans copied, by span, in order of time. Spans begin at multiples of
@@ -227,6 +193,32 @@ class ReportSums(Records):
         events = tables.events.c
         query = _grouped().where(events.severity.in_(_WARNINGS)).order_by(func.max(events.id).desc())
         return self._all(report.Incident, query.limit(limit))
+
+
+def _sums(*columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    return [func.sum(column).label(column.key) for column in columns]
+
+
+def _of_all_streams() -> tuple[ColumnElement[bool], ...]:
+    # Pass by pass: the samples of single streams, which are most of the table, are not read.
+    return _samples.pass_id.in_(select(_passes.id)), _samples.attempt_id == ALL_STREAMS
+
+
+def _throughput(from_s: float, span_s: float) -> AnySelect:
+    """The samples by spans from a time on, in order of time."""
+    span = cast((_samples.at_s - from_s) / span_s, Integer)
+    busy_s, stream_s = func.sum(_samples.interval_s), func.sum(_samples.streams * _samples.interval_s)
+    return (
+        select(
+            (from_s + (span + 1) * span_s).label("at_s"),
+            cast(span_s, Float).label("span_s"),
+            busy_s.label("busy_s"),
+            func.coalesce(stream_s / func.nullif(busy_s, 0.0), 0.0).label("streams"),
+            *_sums(_samples.files, _samples.size_bytes),
+        )
+        .group_by(span)
+        .order_by(span)
+    )
 
 
 def _grouped() -> AnySelect:

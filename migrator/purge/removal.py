@@ -18,7 +18,7 @@ from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, parent
 from migrator.core.progress import Progress, PurgeProgress
-from migrator.core.tasks import Blocking, WorkPool, task_group
+from migrator.core.tasks import Blocking, WorkPool, beside, task_group
 from migrator.core.units import NS_PER_S, several
 from migrator.cutover.model import CutoverRecord, CutoverState, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
@@ -440,13 +440,8 @@ async def _progress_shown(
             )
             await world.clock.sleep(SHOW_EVERY_S)
 
-    showing = asyncio.create_task(show())
-    try:
+    async with beside(show(), "the progress"):
         yield
-    finally:
-        showing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await showing
 
 
 class Survey:

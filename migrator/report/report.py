@@ -74,13 +74,13 @@ def read_report(
         servers=rules.server_outlooks(bricks, document),
         reaped=_reaped(ledger, status, document),
         incidents=rules.incidents(
-            ledger.report_sums.event_groups(INCIDENTS),
+            ledger.facts.event_groups(INCIDENTS),
             ledger.facts.endings(rules.ENDING_KINDS),
         ),
         benchmarks=_benchmarks(ledger),
         speed_ups=(users := users_of(ledger.speed_ups.settled())),
         speed_up_sums=sums(users),
-        streams=tuple(ledger.report_sums.stream_sums()),
+        streams=tuple(ledger.facts.stream_sums()),
     )
     return facts if earlier is None else _compared(ledger, facts, earlier)
 
@@ -103,11 +103,11 @@ def _forecast(ledger: "Ledger", status: model.StatusFacts) -> model.CopyForecast
         return None
     width_s = slot_width_s(status.at_s - began_s)
     plans = trees_by_plan(status.trees).keys()
-    copied = ledger.report_sums.copied(plans, span_s=width_s)
+    copied = ledger.facts.copied(plans, span_s=width_s)
     slots = slots_of(
         [(point.at_s, point.files, point.size_bytes) for point in copied], from_s=began_s, now_s=status.at_s
     )
-    groups = ledger.report_sums.cost_groups(plans)
+    groups = ledger.facts.cost_groups(plans)
     cost = fit_cost(sum_of(groups), streams=1)
     if cost is None:
         return None
