@@ -151,7 +151,7 @@ class ChunkListFiles:
         written = self._write(
             f"{_PASSES}{check_plan_name(plan)}/batch-{batch:04d}-{kind.value}-{number:04d}.parquet", chunks
         )
-        return replace(written, chunk_list=self._with_digest(written.chunk_list, written.digest))
+        return replace(written, chunk_list=self._with_digest(written.chunk_list, written.chunk_list_digest))
 
     def write_split(self, pass_id: int, chunk: Chunk, paths: Sequence[ListedPath]) -> str:
         """Write the list of one half of a split chunk and return its name. May be called again for the same half."""
@@ -223,7 +223,7 @@ class ChunkListFiles:
         sync(file.parent.parent)
         with replacing(file) as stream:
             written = write_chunks(stream, chunks)
-        return WrittenList(chunk_list=chunk_list, digest=self.digest(chunk_list), **written)
+        return WrittenList(chunk_list=chunk_list, chunk_list_digest=self.digest(chunk_list), **written)
 
     def _with_digest(self, chunk_list: str, digest: str) -> str:
         """Rename a list that was just written, in place of one of the same pass or chunk that was never recorded."""

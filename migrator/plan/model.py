@@ -249,7 +249,7 @@ class WrittenList:
     """The chunk list of one batch, or of one pass over it, on disk."""
 
     chunk_list: str
-    digest: str
+    chunk_list_digest: str
     chunks: int
     files: int
     directories: int

@@ -1,7 +1,7 @@
 """`plan`: make a plan from a catalog, and write its document and chunk lists. Changes neither source nor target."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from migrator.core.units import format_size, several
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
 from migrator.plan.document import PlanFiles
-from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages, WrittenList
+from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
 from migrator.plan.rules_surprises import (
@@ -116,13 +116,8 @@ AskLimits = Callable[[Collection[int]], QuotaLook]
 """Returns the limits of users by uid."""
 
 
-def no_limits(_uids: Collection[int]) -> QuotaLook:
-    """The limits on a target without quotas."""
-    return QuotaLook()
-
-
 def quota_problems(
-    ask: AskLimits,
+    ask: AskLimits | None,
     owners: Sequence[TreeOwner],
     ranking: Sequence[TreeUsage],
     *,
@@ -140,7 +135,7 @@ def quota_problems(
             size_bytes=max(usage.size_bytes - there.size_bytes, 0), inodes=max(usage.files - there.inodes, 0)
         )
     needs = owner_needs(owners, ranking, left, reap=reap)
-    look = ask([one.uid for one in needs])
+    look = QuotaLook() if ask is None else ask([one.uid for one in needs])
     if look.failure:
         return (f"the users' limits on the target are not known: {look.failure}",) if meant else ()
     words = quota_words(needs, look.quotas, spread=look.spread)
@@ -244,7 +239,13 @@ def write_batches(
     ]
     fits, problems = _room(needs, site=site, capacity=capacity)
     batches = tuple(
-        _batch(number, part, found, cost, fits=fit)
+        Batch(
+            number=number,
+            trees=tuple(usage.tree for usage in part),
+            forecast_s=copy_s(found.files + found.directories, found.size_bytes, cost),
+            fits=fit,
+            **asdict(found),
+        )
         for number, (part, found, fit) in enumerate(zip(parts, written, fits, strict=True), start=1)
     )
     return batches, problems
@@ -296,21 +297,6 @@ def _by_batch(chunks: Iterable[PackedChunk], *, batches: int) -> Iterator[tuple[
             waiting = next(groups, None)
         else:
             yield number, ()
-
-
-def _batch(number: int, part: Sequence[TreeUsage], found: WrittenList, cost: TransferCost, *, fits: bool) -> Batch:
-    return Batch(
-        number=number,
-        trees=tuple(usage.tree for usage in part),
-        size_bytes=found.size_bytes,
-        files=found.files,
-        directories=found.directories,
-        chunks=found.chunks,
-        chunk_list=found.chunk_list,
-        chunk_list_digest=found.digest,
-        forecast_s=copy_s(found.files + found.directories, found.size_bytes, cost),
-        fits=fits,
-    )
 
 
 # --- The plan
@@ -369,7 +355,7 @@ def make_plan(
     clock: Clock,
     reaping: PlanReaping | None = None,
     scheduling: PlanScheduling | None = None,
-    limits: AskLimits = no_limits,
+    limits: AskLimits | None = None,
 ) -> PlanResult:
     """Make a plan, write its chunk lists and its document, and record it.
 

@@ -103,7 +103,7 @@ def test_every_chunk_is_read_as_it_was_written(lists: ChunkListFiles, write: Wri
     ] == [(one.number, one.kind, one.tree, one.files, one.size_bytes, one.brick) for one in written]
     for one in written:
         assert list(lists.paths(found.chunk_list, one.number)) == listed(one)
-    assert lists.digest(found.chunk_list) == found.digest
+    assert lists.digest(found.chunk_list) == found.chunk_list_digest
     of_plan = found.chunk_list == "spring.chunks/batch-0003.parquet"
     assert (tmp_path / ("plans" if of_plan else "state") / found.chunk_list).is_file()
 
@@ -195,7 +195,7 @@ def test_a_write_that_fails_leaves_what_was_there(lists: ChunkListFiles, tmp_pat
     before = lists.write("spring", 1, [chunk(1, [b"a"])])
     with pytest.raises(OSError, match="No space"):
         lists.write("spring", 1, breaking())
-    assert lists.digest(before.chunk_list) == before.digest
+    assert lists.digest(before.chunk_list) == before.chunk_list_digest
     assert [file.name for file in (tmp_path / "plans" / "spring.chunks").iterdir()] == ["batch-0001.parquet"]
 
 

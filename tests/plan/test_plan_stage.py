@@ -22,7 +22,7 @@ from migrator.plan.chunk_lists import ChunkListFiles
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Order, Plan, SurpriseKind
 from migrator.plan.rules import after_delta, after_verification, unverified
-from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan, no_limits
+from migrator.plan.stage import AskLimits, PlanRequest, PlanResult, make_plan
 from migrator.plan.store import CatalogQueryFiles
 from migrator.schedule.stage import PlanScheduling
 from migrator.site import config
@@ -87,7 +87,7 @@ class World:
         *,
         capacity: Capacity = ROOMY,
         quotas: Sequence[tuple[bytes, int]] = (),
-        limits: AskLimits = no_limits,
+        limits: AskLimits | None = None,
         scheduling: PlanScheduling | None = None,
     ) -> PlanResult:
         return make_plan(
