@@ -3,18 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from migrator.bench.model import (
-    BenchmarkListing,
-    BenchmarkRecord,
-    BenchmarkState,
-    BenchmarkSummary,
-    Cleaning,
-    PlaceRoom,
-    Step,
-    Suite,
-    Unit,
-    scale_words,
-)
+from migrator.bench import model
 from migrator.bench.rules import Side, StepComparison, SuiteComparison, compare
 from migrator.bench.suites import publications
 from migrator.core.statistics import Series
@@ -22,19 +11,24 @@ from migrator.core.units import GIB, KIB, MIB, format_count, format_size, severa
 from migrator.render import document as doc
 
 _RATES = ((GIB, "GiB/s"), (MIB, "MiB/s"), (KIB, "KiB/s"), (1, "B/s"))
-_PUBLISHED_IN = {Unit.SECONDS: "s", Unit.MILLISECONDS: "ms", Unit.BYTES_PER_S: "MB/s", Unit.OPERATIONS_PER_S: "ops/s"}
+_PUBLISHED_IN = {
+    model.Unit.SECONDS: "s",
+    model.Unit.MILLISECONDS: "ms",
+    model.Unit.BYTES_PER_S: "MB/s",
+    model.Unit.OPERATIONS_PER_S: "ops/s",
+}
 _DETAILS = {
-    "bytes_per_s": ("rate", Unit.BYTES_PER_S),
-    "p50_ms": ("p50", Unit.MILLISECONDS),
-    "p90_ms": ("p90", Unit.MILLISECONDS),
-    "p99_ms": ("p99", Unit.MILLISECONDS),
-    "p999_ms": ("p99.9", Unit.MILLISECONDS),
-    "max_ms": ("longest", Unit.MILLISECONDS),
+    "bytes_per_s": ("rate", model.Unit.BYTES_PER_S),
+    "p50_ms": ("p50", model.Unit.MILLISECONDS),
+    "p90_ms": ("p90", model.Unit.MILLISECONDS),
+    "p99_ms": ("p99", model.Unit.MILLISECONDS),
+    "p999_ms": ("p99.9", model.Unit.MILLISECONDS),
+    "max_ms": ("longest", model.Unit.MILLISECONDS),
     "reads": ("reads", None),
 }
 
 
-_ROOM: doc.Cells[PlaceRoom] = (
+_ROOM: doc.Cells[model.PlaceRoom] = (
     (doc.wide("file system"), lambda one: one.place.shown),
     (doc.figure("needs"), lambda one: format_size(one.need_bytes)),
     (doc.figure("free"), lambda one: format_size(one.free_bytes)),
@@ -43,12 +37,12 @@ _ROOM: doc.Cells[PlaceRoom] = (
 )
 
 
-def _command(planned: tuple[str, Step]) -> str:
+def _command(planned: tuple[str, model.Step]) -> str:
     first, *others = planned[1].lanes
     return " ".join(first) + (f", and {len(others)} more at once" if others else "")
 
 
-_STEP: doc.Cells[tuple[str, Step]] = (
+_STEP: doc.Cells[tuple[str, model.Step]] = (
     (doc.text("suite"), lambda planned: planned[0]),
     (doc.wide("step"), lambda planned: planned[1].title),
     (doc.wide("command"), _command),
@@ -56,7 +50,7 @@ _STEP: doc.Cells[tuple[str, Step]] = (
 )
 
 
-def summary_document(summary: BenchmarkSummary) -> doc.Document:
+def summary_document(summary: model.BenchmarkSummary) -> doc.Document:
     """The result of `bench run` or of its dry run."""
     if summary.dry_run:
         room = doc.records(
@@ -65,9 +59,11 @@ def summary_document(summary: BenchmarkSummary) -> doc.Document:
         note = "Commands that begin with @ are functions of the script that is sent to hosts."
         steps = ((planned.name, step) for planned in summary.suites for step in planned.steps)
         parts = (("Room", (room, *alerts(summary.notes))), ("Steps", [doc.records("", _STEP, steps, note=note)]))
-        return doc.page("Benchmarks, dry run", *parts, subtitle=scale_words(summary.scale))
+        return doc.page("Benchmarks, dry run", *parts, subtitle=model.scale_words(summary.scale))
     # A finished suite without figures has the reason in its notes; errors of the others follow at the end.
-    told = [result for result in summary.results if result.measurements or result.record.state is BenchmarkState.DONE]
+    told = [
+        result for result in summary.results if result.measurements or result.record.state is model.BenchmarkState.DONE
+    ]
     made = comparison_document(compare(told))
     numbers = " ".join(str(result.record.id) for result in summary.results)
     ends = [
@@ -78,14 +74,14 @@ def summary_document(summary: BenchmarkSummary) -> doc.Document:
     return replace(made, sections=(*made.sections, *doc.sections(("End", ends))))
 
 
-_SUITE: doc.Cells[Suite] = (
+_SUITE: doc.Cells[model.Suite] = (
     (doc.text("suite"), lambda one: one.name),
     (doc.wide("what"), lambda one: one.title),
     (doc.wide("sizes"), lambda one: one.sizes),
     (doc.figure("needs"), lambda one: format_size(one.need_bytes)),
 )
 
-_RECORD: doc.Cells[BenchmarkRecord] = (
+_RECORD: doc.Cells[model.BenchmarkRecord] = (
     (doc.figure("number"), lambda record: str(record.id)),
     (doc.text("suite"), lambda record: record.suite),
     (doc.figure("scale"), lambda record: f"{record.scale:g}"),
@@ -96,18 +92,18 @@ _RECORD: doc.Cells[BenchmarkRecord] = (
 )
 
 
-def listing_document(listing: BenchmarkListing) -> doc.Document:
+def listing_document(listing: model.BenchmarkListing) -> doc.Document:
     """The suites, and the recorded benchmarks."""
     none = [] if listing.benchmarks else [doc.paragraph("Nothing was run yet.")]
     return doc.page(
         "Benchmarks",
         ("Suites", [doc.records("", _SUITE, listing.suites)]),
         ("What was run", [doc.records("", _RECORD, listing.benchmarks), *none]),
-        subtitle=scale_words(listing.scale),
+        subtitle=model.scale_words(listing.scale),
     )
 
 
-def cleaning_document(cleaning: Cleaning) -> doc.Document:
+def cleaning_document(cleaning: model.Cleaning) -> doc.Document:
     """The result of `bench clean`."""
     removed = doc.paragraph(", ".join(cleaning.removed) or "nothing was there")
     return doc.page("Benchmarks", ("Removed", [removed]), ("Left", alerts(cleaning.left)), subtitle="what was left")
@@ -116,7 +112,7 @@ def cleaning_document(cleaning: Cleaning) -> doc.Document:
 def comparison_document(comparisons: Sequence[SuiteComparison], *, charts: bool = False) -> doc.Document:
     """The measurements, suite by suite; with charts if there is room."""
     parts = ((doc.clean(f"{one.suite}: {one.title}"), comparison_blocks(one, charts=charts)) for one in comparisons)
-    scales = dict.fromkeys(scale_words(comparison.scale) for comparison in comparisons)
+    scales = dict.fromkeys(model.scale_words(comparison.scale) for comparison in comparisons)
     return doc.page("Benchmarks", *parts, subtitle=", ".join(scales))
 
 
@@ -135,7 +131,7 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
     yield doc.facts(
         [
             ("benchmark", ", ".join(map(str, comparison.benchmarks))),
-            ("scale", f"{scale_words(comparison.scale)}: {comparison.sizes}"),
+            ("scale", f"{model.scale_words(comparison.scale)}: {comparison.sizes}"),
             ("runs", f"{several(comparison.runs, 'run')} on each file system, in turns"),
             ("hosts", f"{', '.join(comparison.hosts)}, at {doc.when(comparison.started_at_s)}"),
         ]
@@ -166,11 +162,11 @@ def comparison_blocks(comparison: SuiteComparison, *, charts: bool) -> Iterator[
         yield from _published(comparison)
 
 
-def _details(details: Mapping[str, float], unit: Unit) -> str:
+def _details(details: Mapping[str, float], unit: model.Unit) -> str:
     return ", ".join(
         f"{words} {value_words(details[name], counted) if counted else format_count(round(details[name]))}"
         for name, (words, counted) in _DETAILS.items()
-        if name in details and not (name == "bytes_per_s" and unit is Unit.BYTES_PER_S)
+        if name in details and not (name == "bytes_per_s" and unit is model.Unit.BYTES_PER_S)
     )
 
 
@@ -184,7 +180,7 @@ def _bars(comparison: SuiteComparison) -> Iterator[doc.Block]:
         )
         for step in comparison.steps
     ]
-    yield from doc.bars(f"{comparison.suite} at {scale_words(comparison.scale)}", " ".join(said), groups)
+    yield from doc.bars(f"{comparison.suite} at {model.scale_words(comparison.scale)}", " ".join(said), groups)
 
 
 def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:
@@ -209,7 +205,7 @@ def _published(comparison: SuiteComparison) -> Iterator[doc.Block]:
             *(doc.figure(f"{label}, here") for label in labels),
         ],
         rows,
-        note=f"Theirs are at scale 1 on their machines, ours at {scale_words(comparison.scale)} on these: they show orders of "
+        note=f"Theirs are at scale 1 on their machines, ours at {model.scale_words(comparison.scale)} on these: they show orders of "
         "magnitude and ratios, and nothing finer.",
     )
     for key in dict.fromkeys(reference.publication for step in comparison.steps for reference in step.published):
@@ -221,30 +217,30 @@ def _own(step: StepComparison, label: str) -> str:
     for side in step.sides:
         if side.label == label:
             # Decimal, as the published ones.
-            decimal = step.unit is Unit.BYTES_PER_S
+            decimal = step.unit is model.Unit.BYTES_PER_S
             return _in_unit(side.figures, 1e-6, "MB/s") if decimal else figure_words(side.figures, step.unit)
     return doc.NONE
 
 
-def figure_words(values: Series, unit: Unit) -> str:
+def figure_words(values: Series, unit: model.Unit) -> str:
     """A median with its range, as `81.0 s (79.4 to 84)`."""
     return _in_unit(values, *_scaled(values.median, unit))
 
 
-def value_words(value: float, unit: Unit) -> str:
+def value_words(value: float, unit: model.Unit) -> str:
     """A value with its unit."""
     factor, name = _scaled(value, unit)
     return f"{_digits(value * factor)} {name}"
 
 
-def _scaled(value: float, unit: Unit) -> tuple[float, str]:
+def _scaled(value: float, unit: model.Unit) -> tuple[float, str]:
     """The factor for display, and the name of the resulting unit."""
-    if unit is Unit.BYTES_PER_S:
+    if unit is model.Unit.BYTES_PER_S:
         step, name = next((one for one in _RATES if value >= one[0]), _RATES[-1])
         return 1 / step, name
-    if unit is Unit.SECONDS and value < 1:
+    if unit is model.Unit.SECONDS and value < 1:
         return 1e3, "ms"
-    if unit is Unit.MILLISECONDS and 0 < value < 0.1:
+    if unit is model.Unit.MILLISECONDS and 0 < value < 0.1:
         return 1e3, "µs"
     return 1.0, unit.value
 

@@ -14,18 +14,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from migrator.catalog import ports
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect, sorted_parts
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
-from migrator.catalog.ports import (
-    ClosedManifest,
-    Examples,
-    LinkedPath,
-    LinkFinding,
-    LinkFindingKind,
-    Scratch,
-    VerifiedPath,
-)
 from migrator.core.durable import file_digest, sync, temporary_name
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
@@ -40,7 +32,7 @@ MANIFEST_FILE = "manifest.parquet"
 DIFFERENCES_FILE = "differences.parquet"
 EXPECTED_FILE = "expected.parquet"
 
-_MANIFEST: Columns[VerifiedPath] = Columns(
+_MANIFEST: Columns[ports.VerifiedPath] = Columns(
     """
     path:binary=source.path type:string=source.type size:int64=source.size_bytes mtime_ns:int64=source.mtime_ns
     ctime_ns:int64=source.ctime_ns ino:uint64=source.ino uid:uint32=source.uid gid:uint32=source.gid mode:int32=source.mode
@@ -67,12 +59,12 @@ MANIFEST_SCHEMA = _MANIFEST.schema
 
 _DIFFERENCES: Columns[Difference] = Columns("path:binary kind:string source:string target:string")
 _LOSSES: Columns[Loss] = Columns("path:binary kind:string detail:string")
-_LINKS: Columns[LinkedPath] = Columns(
+_LINKS: Columns[ports.LinkedPath] = Columns(
     "path:binary source_ino:uint64 source_nlink:uint32 target_ino:uint64? target_nlink:uint32"
 )
 
 
-def _algorithm(row: VerifiedPath, algorithm: str) -> str | None:
+def _algorithm(row: ports.VerifiedPath, algorithm: str) -> str | None:
     """Members of archives have the algorithm that the site used when they were archived."""
     if row.archived is not None:
         return row.archived.algorithm
@@ -131,7 +123,7 @@ class ParquetDraft:
     """A manifest in progress: unsorted parts, which `close` merges into sorted files. Constant memory."""
 
     def __init__(
-        self, directory: Path, *, catalogs: ClosedCatalogs, scratch: Scratch, algorithm: str, part_rows: int
+        self, directory: Path, *, catalogs: ClosedCatalogs, scratch: ports.Scratch, algorithm: str, part_rows: int
     ) -> None:
         self._directory = directory
         self._draft = directory / DRAFT_DIRECTORY
@@ -139,7 +131,7 @@ class ParquetDraft:
         self._abandoned = threading.Event()
         self._closed = False
         self._database = connect(scratch)
-        self._verified: _Parts[VerifiedPath] = _Parts(
+        self._verified: _Parts[ports.VerifiedPath] = _Parts(
             self._draft,
             "verified",
             MANIFEST_SCHEMA,
@@ -150,16 +142,16 @@ class ParquetDraft:
             self._draft, "difference", _DIFFERENCES.schema, _DIFFERENCES.batch, part_rows
         )
         self._losses: _Parts[Loss] = _Parts(self._draft, "loss", _LOSSES.schema, _LOSSES.batch, part_rows)
-        self._links: _Parts[LinkedPath] = _Parts(self._draft, "link", _LINKS.schema, _LINKS.batch, part_rows)
+        self._links: _Parts[ports.LinkedPath] = _Parts(self._draft, "link", _LINKS.schema, _LINKS.batch, part_rows)
         self._parts = (self._verified, self._differences, self._losses, self._links)
 
     def add(
         self,
         *,
-        verified: Sequence[VerifiedPath] = (),
+        verified: Sequence[ports.VerifiedPath] = (),
         differences: Sequence[Difference] = (),
         losses: Sequence[Loss] = (),
-        links: Sequence[LinkedPath] = (),
+        links: Sequence[ports.LinkedPath] = (),
     ) -> None:
         """Add results; several threads may call this. A path with a difference may be added as verified too: it is
         left out of the manifest. After `abandon` the call has no effect. Raises OSError.
@@ -171,13 +163,15 @@ class ParquetDraft:
         self._losses.add(losses)
         self._links.add(links)
 
-    def link_findings(self) -> Iterator[LinkFinding]:
+    def link_findings(self) -> Iterator[ports.LinkFinding]:
         """Compare the hard links of all added paths; the findings come in order of path. While this is read, no links may be added."""
         self._links.flush()
         cursor = self._database.execute(_LINK_QUERY, [self._links.files()])
         while rows := cursor.fetchmany(_PIECE_ROWS):
             for path, kind, other, names, nlink in rows:
-                yield LinkFinding(path=path, kind=LinkFindingKind(kind), other=other, names=names, nlink=nlink)
+                yield ports.LinkFinding(
+                    path=path, kind=ports.LinkFindingKind(kind), other=other, names=names, nlink=nlink
+                )
 
     def catalog_problems(self, catalogs: Sequence[str]) -> tuple[str, ...]:
         """The reason why earlier catalogs cannot be queried. For catalogs that are still open, the existing parts are
@@ -218,7 +212,7 @@ class ParquetDraft:
         while rows := cursor.fetchmany(_PIECE_ROWS):
             yield [path for (path,) in rows]
 
-    def close(self) -> ClosedManifest:
+    def close(self) -> ports.ClosedManifest:
         """Sort the parts into the final files, durably; the manifest has no path with a difference. Raises OSError."""
         for parts in self._parts:
             parts.flush()
@@ -230,7 +224,7 @@ class ParquetDraft:
         self._database.close()
         sync(self._directory)
         file, listed = self._directory / MANIFEST_FILE, self._directory / DIFFERENCES_FILE
-        return ClosedManifest(
+        return ports.ClosedManifest(
             file=str(file),
             digest=file_digest(file),
             rows=pq.read_metadata(file).num_rows,
@@ -456,7 +450,7 @@ class ManifestDirectories:
     directory: Path
     _: KW_ONLY
     catalogs: ClosedCatalogs
-    scratch: Scratch
+    scratch: ports.Scratch
     part_rows: int = PART_ROWS
 
     def create(self, name: str, *, algorithm: str) -> ParquetDraft:
@@ -474,13 +468,13 @@ class ManifestDirectories:
             part_rows=self.part_rows,
         )
 
-    def examples(self, manifest: str, *, per_kind: int = 5) -> Examples:
+    def examples(self, manifest: str, *, per_kind: int = 5) -> ports.Examples:
         """Some findings of each kind, in order of path."""
         directory = Path(manifest).parent
         with connect(self.scratch) as database:
             differences = _first_of_each_kind(database, directory / DIFFERENCES_FILE, per_kind)
             losses = _first_of_each_kind(database, directory / EXPECTED_FILE, per_kind)
-        return Examples(
+        return ports.Examples(
             differences=tuple(
                 Difference(path=path, kind=DifferenceKind(kind), source=source, target=target)
                 for path, kind, source, target in differences

@@ -45,15 +45,8 @@ from migrator.plan.document import PlanFiles
 from migrator.reap.rules import atime_problem, check_atime
 from migrator.scan.rules import BrickWay, TreePattern, choose_trees, choose_way, parse_patterns
 from migrator.scan.session import find_directories
+from migrator.site import rules_guards
 from migrator.site.config import HostSection, Site, SlurmSection
-from migrator.site.rules_guards import (
-    check_catalog_trees,
-    check_globs,
-    check_places,
-    kind_problem,
-    mount_problems,
-    unusable_source,
-)
 from migrator.site.rules_links import check_link_names, check_links, check_switch_hooks, naming_problem
 from migrator.transfer.engines.drivers import locate_fpsync, locate_parsyncfp2
 
@@ -398,7 +391,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     kind = world.site.source.kind
     findings = [rules.check_mount("source", kind, record.source if record else None, identity, error)]
     state: VolumeState | None = None
-    if unusable := unusable_source(kind, world.site.source.volume, identity):
+    if unusable := rules_guards.unusable_source(kind, world.site.source.volume, identity):
         findings.append(unusable)
     else:
         try:
@@ -416,7 +409,7 @@ async def examine_source(world: DoctorWorld, record: SiteRecord | None) -> Sourc
     room = None
     if identity is not None:
         findings.append(rules.check_source_acls(shown=await _shows_acls(world, world.source)))
-        if not kind_problem(identity.filesystem, identity.mounted_from, kind, where="the source"):
+        if not rules_guards.kind_problem(identity.filesystem, identity.mounted_from, kind, where="the source"):
             findings += await _user_trees(world)
         room = await _room(world)
     return SourceExamined(findings=findings, identity=identity, room=room, state=state)
@@ -470,10 +463,10 @@ async def _user_trees(world: DoctorWorld) -> list[Finding]:
         return [failure("user trees", f"not known: {error}", "fix the findings about the source first")]
     found, problem, fix = answer
     matches = [(pattern.text, len(paths)) for pattern, paths in found]
-    findings = check_globs(matches, problem, fix, len(chosen))
+    findings = rules_guards.check_globs(matches, problem, fix, len(chosen))
     catalog = world.ledger.scans.latest() if world.ledger is not None else None
     if catalog is not None and chosen:
-        other = check_catalog_trees(catalog.name, [tree.path for tree in catalog.trees], chosen)
+        other = rules_guards.check_catalog_trees(catalog.name, [tree.path for tree in catalog.trees], chosen)
         findings += [other] if other else []
     return findings
 
@@ -539,7 +532,7 @@ async def _quota(world: DoctorWorld, storage: StorageTargets) -> list[Finding]:
 async def _capabilities(
     world: DoctorWorld, ledger: "Ledger", record: SiteRecord, identity: MountIdentity
 ) -> Sequence[Finding]:
-    if mount_problems(record.target, identity):
+    if rules_guards.mount_problems(record.target, identity):
         return rules.check_capabilities(None, record.capabilities, "nothing is tried out on another file system")
     probed, error = await ask(world, world.target.probe, timeout_s=PROBE_TIMEOUT_S)
     if probed is not None:
@@ -630,7 +623,7 @@ async def examine(world: DoctorWorld) -> tuple[Finding, ...]:
     )
     # Resolve only paths of file systems that answered: a mount that hangs must not hang this check.
     answered = [(side, kind, real_path(root)) for side, kind, root, identity in sides if identity is not None]
-    findings += check_places(answered, world.mounts, source.identity, target)
+    findings += rules_guards.check_places(answered, world.mounts, source.identity, target)
     findings += _reaping(world, source)
     if world.hosts is not None:
         recorded = record.target if record is not None else None

@@ -6,35 +6,12 @@ from typing import Self
 from sqlalchemy import Connection
 
 from migrator.core.errors import LedgerCorrupt, UsageError
-from migrator.ledger import tables
+from migrator.ledger import measures, operations, plans, tables
 from migrator.ledger.calls import EventRecords, HookRecords, RunRecords, SiteRecords
 from migrator.ledger.chunks import AttemptTable, ChunkTable
 from migrator.ledger.database import BUSY_TIMEOUT_S, Database, backup
 from migrator.ledger.live import MetricRecords, WatchRecords
-from migrator.ledger.measures import (
-    BenchmarkRecords,
-    CapacityRecords,
-    ControlRecords,
-    GovernorRecords,
-    ProbeRecords,
-    SampleRecords,
-)
-from migrator.ledger.operations import (
-    AdditionRecords,
-    CutoverRecords,
-    DrainRecords,
-    RetirementRecords,
-    SpeedUpRecords,
-)
 from migrator.ledger.passes import ArrivalTable, PassTable, PredictionRecords
-from migrator.ledger.plans import (
-    ArchiveRecords,
-    BackupRecords,
-    PlanRecords,
-    ReleaseRecords,
-    ScanRecords,
-    VerificationRecords,
-)
 from migrator.ledger.sums import LedgerFacts
 
 
@@ -49,27 +26,27 @@ class Ledger:
         self._database = database
         self.site = SiteRecords(database)
         self.runs = RunRecords(database)
-        self.scans = ScanRecords(database)
-        self.plans = PlanRecords(database)
+        self.scans = plans.ScanRecords(database)
+        self.plans = plans.PlanRecords(database)
         self.passes = PassRecords(database)
-        self.samples = SampleRecords(database)
-        self.probes = ProbeRecords(database)
-        self.controls = ControlRecords(database)
-        self.governor = GovernorRecords(database)
-        self.capacity = CapacityRecords(database)
+        self.samples = measures.SampleRecords(database)
+        self.probes = measures.ProbeRecords(database)
+        self.controls = measures.ControlRecords(database)
+        self.governor = measures.GovernorRecords(database)
+        self.capacity = measures.CapacityRecords(database)
         self.events = EventRecords(database)
-        self.verifications = VerificationRecords(database)
+        self.verifications = plans.VerificationRecords(database)
         self.predictions = PredictionRecords(database)
         self.hooks = HookRecords(database)
-        self.cutovers = CutoverRecords(database)
-        self.drains = DrainRecords(database)
-        self.additions = AdditionRecords(database)
-        self.retirements = RetirementRecords(database)
-        self.archives = ArchiveRecords(database)
-        self.releases = ReleaseRecords(database)
-        self.target_backups = BackupRecords(database)
-        self.benchmarks = BenchmarkRecords(database)
-        self.speed_ups = SpeedUpRecords(database)
+        self.cutovers = operations.CutoverRecords(database)
+        self.drains = operations.DrainRecords(database)
+        self.additions = operations.AdditionRecords(database)
+        self.retirements = operations.RetirementRecords(database)
+        self.archives = plans.ArchiveRecords(database)
+        self.releases = plans.ReleaseRecords(database)
+        self.target_backups = plans.BackupRecords(database)
+        self.benchmarks = measures.BenchmarkRecords(database)
+        self.speed_ups = operations.SpeedUpRecords(database)
         self.facts = LedgerFacts(database)
         self.watching = WatchRecords(database)
         self.metric_sums = MetricRecords(database)

@@ -13,22 +13,7 @@ from functools import partial
 from typing import Any, Generic
 
 import msgspec
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Function,
-    Row,
-    Select,
-    and_,
-    case,
-    delete,
-    false,
-    func,
-    or_,
-    select,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide, AdditionState, AdditionStep
@@ -75,7 +60,7 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
             entered = self._changed(before, act.intent, at_s, notes, failure=act.reason or before.failure)
             self._write(connection, before, self._kind.intended(before, entered, act, notes))
             connection.execute(
-                update(_steps)
+                sa.update(_steps)
                 .where(_steps.c.operation_id == operation_id, _steps.c.result.is_(None))
                 .values(ended_at_s=at_s, result=StepResult.INTERRUPTED.value)
             )
@@ -128,7 +113,7 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
 
     def steps(self, operation_id: int) -> Sequence[StepRecord[Step]]:
         """The steps of an operation, oldest first."""
-        query = select(_steps).where(_steps.c.operation_id == operation_id).order_by(_steps.c.id)
+        query = sa.select(_steps).where(_steps.c.operation_id == operation_id).order_by(_steps.c.id)
         return [record_of(row, StepRecord, step=self._kind.steps(row.step)) for row in self._rows(query)]
 
     def add_samples(self, operation_id: int, samples: Sequence[DrainSample]) -> None:
@@ -137,7 +122,7 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
 
     def samples(self, operation_id: int) -> Sequence[DrainSample]:
         """All samples, in order of time, then host."""
-        query = select(_samples).where(_samples.c.operation_id == operation_id)
+        query = sa.select(_samples).where(_samples.c.operation_id == operation_id)
         return self._all(DrainSample, query.order_by(_samples.c.at_s, _samples.c.host))
 
     def telling_samples(self, operation_id: int, *, recent_s: float) -> Sequence[DrainSample]:
@@ -145,11 +130,11 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
         with self._database.read() as connection:
             return read_telling_samples(connection, operation_id, recent_s=recent_s)
 
-    def _newest(self, connection: Connection, subject: bytes) -> Record | None:
+    def _newest(self, connection: sa.Connection, subject: bytes) -> Record | None:
         found = self._some(connection, self._query().where(_operations.c.subject == subject))
         return found[-1] if found else None
 
-    def _begin(self, connection: Connection, subject: bytes, record: Record, newest: Record | None) -> Record:
+    def _begin(self, connection: sa.Connection, subject: bytes, record: Record, newest: Record | None) -> Record:
         """Insert a new attempt at a subject. The id of `record` is ignored."""
         record = replace(record, attempt=1 if newest is None else newest.attempt + 1)
         values = {"kind": self._kind.name, "subject": subject, "attempt": record.attempt} | _columns(record)
@@ -163,34 +148,34 @@ class OperationStore(Records, Generic[Record, State, Step, Notes]):
         noted = record.notes if notes is None else self._kind.noted(record.notes, notes)
         return replace(record, notes=noted, failure=failure)
 
-    def _write(self, connection: Connection, before: Record, after: Record) -> Record:
+    def _write(self, connection: sa.Connection, before: Record, after: Record) -> Record:
         if after != before:
-            connection.execute(update(_operations).where(_operations.c.id == before.id).values(_columns(after)))
+            connection.execute(sa.update(_operations).where(_operations.c.id == before.id).values(_columns(after)))
         return after
 
-    def _query(self) -> Select[Any]:
-        return select(_operations).where(_operations.c.kind == self._kind.name).order_by(_operations.c.id)
+    def _query(self) -> sa.Select[Any]:
+        return sa.select(_operations).where(_operations.c.kind == self._kind.name).order_by(_operations.c.id)
 
-    def every(self, connection: Connection) -> list[Record]:
+    def every(self, connection: sa.Connection) -> list[Record]:
         """`all`, as part of a transaction."""
         return self._some(connection, self._query())
 
-    def _some(self, connection: Connection, query: Select[Any]) -> list[Record]:
+    def _some(self, connection: sa.Connection, query: sa.Select[Any]) -> list[Record]:
         return [self._record(row) for row in connection.execute(query)]
 
-    def _one(self, connection: Connection, operation_id: int) -> Record:
+    def _one(self, connection: sa.Connection, operation_id: int) -> Record:
         row = connection.execute(self._query().where(_operations.c.id == operation_id)).one_or_none()
         if row is None:
             raise missing(f"{self._kind.name} {operation_id}")
         return self._record(row)
 
-    def _step(self, connection: Connection, step_id: int) -> tuple[Row[Any], Record]:
-        row = connection.execute(select(_steps).where(_steps.c.id == step_id)).one_or_none()
+    def _step(self, connection: sa.Connection, step_id: int) -> tuple[sa.Row[Any], Record]:
+        row = connection.execute(sa.select(_steps).where(_steps.c.id == step_id)).one_or_none()
         if row is None:
             raise missing(f"step {step_id} of {self._kind.article} {self._kind.name}")
         return row, self._one(connection, row.operation_id)
 
-    def _record(self, row: Row[Any]) -> Record:
+    def _record(self, row: sa.Row[Any]) -> Record:
         columns = {name: getattr(row, name) for name in _COLUMNS} | {"times": json.loads(row.times)}
         record: Record = msgspec.convert(json.loads(row.facts) | columns, self._kind.record, str_keys=True)
         return record
@@ -206,9 +191,9 @@ def _columns(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a record of any k
     }
 
 
-def _end(connection: Connection, step: Row[Any], result: StepResult, at_s: float, message: str) -> None:
+def _end(connection: sa.Connection, step: sa.Row[Any], result: StepResult, at_s: float, message: str) -> None:
     connection.execute(
-        update(_steps)
+        sa.update(_steps)
         .where(_steps.c.id == step.id)
         .values(ended_at_s=at_s, result=result.value, message=message or step.message)
     )
@@ -230,44 +215,44 @@ def _begun(what: str, hint: str) -> LedgerCorrupt:
 # Gluster's counters of drains and additions.
 
 
-def read_telling_samples(connection: Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
+def read_telling_samples(connection: sa.Connection, operation_id: int, *, recent_s: float) -> list[DrainSample]:
     """The samples that sums and the rate of the last `recent_s` are computed from, in order of time, then host. A drain
     of weeks has a hundred times as many samples. Of every task and host: the last one, those around every fall of
     counters, the first that counts files again; and of the newest task the recent ones, with the last before them.
     """
     newest_task, from_s = _newest_task(connection, operation_id, recent_s)
     one = _samples.c
-    counts = tuple_(one.files, one.size_bytes)
+    counts = sa.tuple_(one.files, one.size_bytes)
 
-    def beside(shift: Callable[..., Function[Any]], column: ColumnElement[Any]) -> ColumnElement[Any]:
+    def beside(shift: Callable[..., sa.Function[Any]], column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         return shift(column).over(partition_by=(one.task_id, one.host), order_by=one.at_s)
 
-    before, after = partial(beside, func.lag), partial(beside, func.lead)
-    query = select(
+    before, after = partial(beside, sa.func.lag), partial(beside, sa.func.lead)
+    query = sa.select(
         _samples,
         after(one.at_s).label("next_at_s"),
-        (counts < tuple_(before(one.files), before(one.size_bytes))).label("fell"),
-        (tuple_(after(one.files), after(one.size_bytes)) < counts).label("falls"),
-        and_(one.files > 0, before(one.files) == 0).label("rises"),
+        (counts < sa.tuple_(before(one.files), before(one.size_bytes))).label("fell"),
+        (sa.tuple_(after(one.files), after(one.size_bytes)) < counts).label("falls"),
+        sa.and_(one.files > 0, before(one.files) == 0).label("rises"),
     )
     seen = query.where(one.operation_id == operation_id).subquery().c
-    recent = and_(seen.task_id == newest_task, seen.next_at_s >= from_s)
-    kept = or_(seen.next_at_s.is_(None), seen.fell, seen.falls, seen.rises, recent)
-    rows = connection.execute(select(*seen).where(kept).order_by(seen.at_s, seen.host))
+    recent = sa.and_(seen.task_id == newest_task, seen.next_at_s >= from_s)
+    kept = sa.or_(seen.next_at_s.is_(None), seen.fell, seen.falls, seen.rises, recent)
+    rows = connection.execute(sa.select(*seen).where(kept).order_by(seen.at_s, seen.host))
     return [record_of(row, DrainSample) for row in rows]
 
 
-def _newest_task(connection: Connection, operation_id: int, recent_s: float) -> tuple[str | None, float]:
+def _newest_task(connection: sa.Connection, operation_id: int, recent_s: float) -> tuple[str | None, float]:
     """The newest task, and the time from which its samples are recent: at least the last two polls."""
     one = _samples.c
     mine = one.operation_id == operation_id
     newest = connection.execute(
-        select(one.task_id, one.at_s).where(mine).order_by(one.at_s.desc(), one.host.desc()).limit(1)
+        sa.select(one.task_id, one.at_s).where(mine).order_by(one.at_s.desc(), one.host.desc()).limit(1)
     ).one_or_none()
     if newest is None:
         return None, 0.0
     before = connection.execute(
-        select(func.max(one.at_s)).where(mine, one.task_id == newest.task_id, one.at_s < newest.at_s)
+        sa.select(sa.func.max(one.at_s)).where(mine, one.task_id == newest.task_id, one.at_s < newest.at_s)
     ).scalar_one()
     return newest.task_id, min(newest.at_s - recent_s, newest.at_s if before is None else before)
 
@@ -318,24 +303,26 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
             return _copying(connection)
 
 
-def _copying(connection: Connection) -> drain.DrainCopying:
+def _copying(connection: sa.Connection) -> drain.DrainCopying:
     """Over all passes. A drain moves files from the first to the last sample of a task that was in progress. Throughput
     samples that overlap only part of that time are left out.
     """
     samples = tables.samples.c
     begins_s = samples.at_s - samples.interval_s
-    inside: list[ColumnElement[bool]] = []
-    touched: list[ColumnElement[bool]] = []
+    inside: list[sa.ColumnElement[bool]] = []
+    touched: list[sa.ColumnElement[bool]] = []
     for first_s, last_s in _moving(connection):
-        inside.append(and_(begins_s >= first_s, samples.at_s <= last_s))
-        touched.append(and_(begins_s < last_s, samples.at_s > first_s))
-    side = case((or_(false(), *inside), _IN), (or_(false(), *touched), None), else_=_OUTSIDE).label("side")
+        inside.append(sa.and_(begins_s >= first_s, samples.at_s <= last_s))
+        touched.append(sa.and_(begins_s < last_s, samples.at_s > first_s))
+    side = sa.case((sa.or_(sa.false(), *inside), _IN), (sa.or_(sa.false(), *touched), None), else_=_OUTSIDE).label(
+        "side"
+    )
     rows = connection.execute(
-        select(
+        sa.select(
             side,
-            func.sum(samples.files).label("files"),
-            func.sum(samples.size_bytes).label("size_bytes"),
-            func.sum(samples.interval_s).label("busy_s"),
+            sa.func.sum(samples.files).label("files"),
+            sa.func.sum(samples.size_bytes).label("size_bytes"),
+            sa.func.sum(samples.interval_s).label("busy_s"),
         )
         .where(samples.attempt_id == ALL_STREAMS, samples.streams > 0)
         .group_by(side)
@@ -346,10 +333,10 @@ def _copying(connection: Connection) -> drain.DrainCopying:
     )
 
 
-def _moving(connection: Connection) -> list[tuple[float, float]]:
+def _moving(connection: sa.Connection) -> list[tuple[float, float]]:
     seen, one = tables.operation_samples.c, tables.operations.c
     rows = connection.execute(
-        select(func.min(seen.at_s), func.max(seen.at_s))
+        sa.select(sa.func.min(seen.at_s), sa.func.max(seen.at_s))
         .join(tables.operations, one.id == seen.operation_id)
         .where(one.kind == drain.DRAINS.name, seen.status == TaskStatus.IN_PROGRESS.value)
         .group_by(seen.operation_id, seen.task_id)
@@ -511,7 +498,7 @@ class RetirementRecords(OperationStore[Retirement, RetirementState, RetireStep, 
 
 _made = tables.tree_measurements.c
 # "source" sorts before "target", which is also the order of time.
-_in_order = select(tables.tree_measurements).order_by(_made.side, _made.run, _made.at_s, _made.test)
+_in_order = sa.select(tables.tree_measurements).order_by(_made.side, _made.run, _made.at_s, _made.test)
 
 
 class SpeedUpRecords(Records):
@@ -526,7 +513,7 @@ class SpeedUpRecords(Records):
         """Remove the measurements on one side."""
         these = (_made.cutover_id == cutover_id, _made.side == side.value)
         with self._database.write() as connection:
-            connection.execute(delete(tables.tree_measurements).where(*these))
+            connection.execute(sa.delete(tables.tree_measurements).where(*these))
 
     def of(self, cutover_id: int) -> Sequence[TreeMeasurement]:
         """The measurements of one cutover."""

@@ -16,14 +16,7 @@ from migrator.ledger.database import Database, expect_one
 from migrator.ledger.model import PlanRecord
 from migrator.ledger.rows import Records, add, blank, change, columns_of, enter, record_of
 from migrator.plan.model import Plan
-from migrator.reap.model import (
-    ARCHIVE_TRANSITIONS,
-    ArchiveRecord,
-    ArchiveState,
-    ReapAction,
-    ReapRelease,
-    WrittenArchive,
-)
+from migrator.reap import model as reap
 from migrator.verify.model import VerificationRecord
 
 # Plans and their batches.
@@ -109,7 +102,7 @@ def _reaped(plan: Plan) -> Mapping[bytes, tuple[int, int]]:
     """Bytes and files of each tree that are archived or skipped, and so in no chunk."""
     sums: dict[bytes, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for one in plan.reap.trees if plan.reap is not None else ():
-        if one.action is not ReapAction.LIST:
+        if one.action is not reap.ReapAction.LIST:
             size_bytes, files = sums[one.tree.path]
             sums[one.tree.path] = (size_bytes + one.size_bytes, files + one.files)
     return sums
@@ -259,36 +252,36 @@ class ArchiveRecords(Records):
     """The archives of a site."""
 
     def add(
-        self, *, plan: str, batch: int, tree: bytes, number: int, written: WrittenArchive, at_s: float
-    ) -> ArchiveRecord:
+        self, *, plan: str, batch: int, tree: bytes, number: int, written: reap.WrittenArchive, at_s: float
+    ) -> reap.ArchiveRecord:
         """Record an archive that is written. A number is used once per tree."""
-        record = ArchiveRecord(
+        record = reap.ArchiveRecord(
             id=0,
             plan=plan,
             batch=batch,
             tree=tree,
             number=number,
             written=written,
-            state=ArchiveState.WRITTEN,
+            state=reap.ArchiveState.WRITTEN,
             at_s=at_s,
         )
         return replace(record, id=self._add(tables.archives, **columns_of(tables.archives, record)))
 
-    def enter(self, archive_id: int, state: ArchiveState, *, at_s: float, reason: str = "") -> None:
+    def enter(self, archive_id: int, state: reap.ArchiveState, *, at_s: float, reason: str = "") -> None:
         """The archive was read back, or does not count for a reason. May be called again."""
         this, what = _archives.id == archive_id, f"archive {archive_id}"
         with self._database.write() as connection:
-            enter(connection, tables.archives, this, ARCHIVE_TRANSITIONS, state, what, at_s=at_s, reason=reason)
+            enter(connection, tables.archives, this, reap.ARCHIVE_TRANSITIONS, state, what, at_s=at_s, reason=reason)
 
-    def of_tree(self, tree: bytes) -> Sequence[ArchiveRecord]:
+    def of_tree(self, tree: bytes) -> Sequence[reap.ArchiveRecord]:
         """Every archive of a tree, oldest first."""
         query = select(tables.archives).where(_archives.tree == tree)
-        return self._all(ArchiveRecord, query.order_by(_archives.number))
+        return self._all(reap.ArchiveRecord, query.order_by(_archives.number))
 
-    def of_plan(self, plan: str, batch: int | None = None) -> Sequence[ArchiveRecord]:
+    def of_plan(self, plan: str, batch: int | None = None) -> Sequence[reap.ArchiveRecord]:
         """Every archive of a plan, or of one of its batches, oldest first."""
         query = select(tables.archives).where(_archives.plan == plan).order_by(_archives.id)
-        return self._all(ArchiveRecord, query if batch is None else query.where(_archives.batch == batch))
+        return self._all(reap.ArchiveRecord, query if batch is None else query.where(_archives.batch == batch))
 
 
 # Releases.
@@ -297,13 +290,13 @@ class ArchiveRecords(Records):
 class ReleaseRecords(Records):
     """Skipped paths that were released for deletion with the source. Releases are never removed."""
 
-    def add(self, releases: Sequence[ReapRelease]) -> None:
+    def add(self, releases: Sequence[reap.ReapRelease]) -> None:
         """Record releases in one transaction."""
         self._put(tables.reap_releases, [columns_of(tables.reap_releases, release) for release in releases])
 
-    def of_trees(self, trees: Collection[bytes]) -> Sequence[ReapRelease]:
+    def of_trees(self, trees: Collection[bytes]) -> Sequence[reap.ReapRelease]:
         """The releases for some trees, in the order in which they were recorded."""
-        found = self._all(ReapRelease, select(tables.reap_releases).order_by(tables.reap_releases.c.id))
+        found = self._all(reap.ReapRelease, select(tables.reap_releases).order_by(tables.reap_releases.c.id))
         return [release for release in found if release.tree in trees]
 
 

@@ -7,30 +7,14 @@ the tables are the schema. A change raises `SCHEMA_VERSION`, and a ledger of ano
 import re
 from typing import Any
 
-from sqlalchemy import (
-    CheckConstraint,
-    Column,
-    Dialect,
-    Float,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-    text,
-)
+import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
 SCHEMA_VERSION = 6
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
-metadata = MetaData(
+metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -41,13 +25,13 @@ metadata = MetaData(
 )
 
 
-class PlainText(TypeDecorator[str]):
+class PlainText(sa.TypeDecorator[str]):
     """Text that can always be stored: lone surrogates, which UTF-8 cannot hold, become escapes."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
         """Escape characters that cannot be encoded."""
         del dialect
         return None if value is None else storable(value)
@@ -58,21 +42,21 @@ def storable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-_TYPES = {"int": Integer, "float": Float, "text": PlainText, "bytes": LargeBinary}
+_TYPES = {"int": sa.Integer, "float": sa.Float, "text": PlainText, "bytes": sa.LargeBinary}
 _COLUMN = re.compile(r"(?P<name>\w+):(?P<type>\w+)(?P<mark>[!?]?)(>(?P<refers>[\w.]+))?")
 
 
-def _table(name: str, columns: str, *more: Any, **options: Any) -> Table:  # noqa: ANN401 - as of SQLAlchemy's Table
+def _table(name: str, columns: str, *more: Any, **options: Any) -> sa.Table:  # noqa: ANN401 - as of SQLAlchemy's Table
     """A table of columns `name:type`. `!` marks the primary key, `?` a column that may be null; `>` names the column
     that it refers to.
     """
-    made: list[Column[Any]] = []
+    made: list[sa.Column[Any]] = []
     for found in map(_COLUMN.fullmatch, columns.split()):
         if found is None:
             raise ValueError(columns)
-        refers = [ForeignKey(found["refers"])] if found["refers"] else []
+        refers = [sa.ForeignKey(found["refers"])] if found["refers"] else []
         made.append(
-            Column(
+            sa.Column(
                 found["name"],
                 _TYPES[found["type"]],
                 *refers,
@@ -80,7 +64,7 @@ def _table(name: str, columns: str, *more: Any, **options: Any) -> Table:  # noq
                 nullable=found["mark"] == "?",
             )
         )
-    return Table(name, metadata, *made, *more, **options)
+    return sa.Table(name, metadata, *made, *more, **options)
 
 
 # The site, runs, events, hooks.
@@ -92,7 +76,7 @@ site = _table(
     id:int! site_id:text name:text created_at_s:float source:text target:text capabilities:text?
     capabilities_probed_at_s:float?
     """,
-    CheckConstraint("id = 1", name="one_row"),
+    sa.CheckConstraint("id = 1", name="one_row"),
 )
 
 runs = _table(
@@ -106,13 +90,13 @@ runs = _table(
 events = _table(
     "events",
     "id:int! run_id:int?>runs.id at_s:float kind:text severity:text subject:text message:text",
-    Index("ix_events_severity", "severity"),
+    sa.Index("ix_events_severity", "severity"),
 )
 
 hook_steps = _table(
     "hook_steps",
     "id:int! run_id:int>runs.id step:text subject:text opened_at_s:float closed_at_s:float? state:text?",
-    Index("ix_hook_steps_open", "step", "subject", sqlite_where=text("closed_at_s IS NULL")),
+    sa.Index("ix_hook_steps_open", "step", "subject", sqlite_where=sa.text("closed_at_s IS NULL")),
 )
 
 hook_calls = _table(
@@ -121,9 +105,9 @@ hook_calls = _table(
     id:int! step_id:int>hook_steps.id stage:text name:bytes token:text started_at_s:float
     finished_at_s:float? exit_code:int? outcome:text? output:bytes
     """,
-    UniqueConstraint("token"),
-    Index("ix_hook_calls_step_id", "step_id"),
-    Index("ix_hook_calls_unfinished", "id", sqlite_where=text("finished_at_s IS NULL")),
+    sa.UniqueConstraint("token"),
+    sa.Index("ix_hook_calls_step_id", "step_id"),
+    sa.Index("ix_hook_calls_unfinished", "id", sqlite_where=sa.text("finished_at_s IS NULL")),
 )
 
 
@@ -138,7 +122,7 @@ scans = _table(
     whole:int reasons:text rows:int files:int directories:int size_bytes:int problems:int
     health_fingerprint:text strange:text digest:text set_apart:text
     """,
-    UniqueConstraint("catalog"),
+    sa.UniqueConstraint("catalog"),
 )
 
 # `scan_id` is no foreign key: a plan may be made from a catalog whose ledger was restored from an older backup.
@@ -148,7 +132,7 @@ plans = _table(
     id:int! name:text path:text checksum:text created_at_s:float scan_id:int catalog:text size_bytes:int
     files:int directories:int cost:text forecast_s:float activated_at_s:float?
     """,
-    UniqueConstraint("name"),
+    sa.UniqueConstraint("name"),
 )
 
 batches = _table(
@@ -166,14 +150,14 @@ batch_trees = _table(
     plan:text! batch:int! tree:bytes! user:text rank:int size_bytes:int files:int directories:int
     reaped_bytes:int reaped_files:int
     """,
-    ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),
+    sa.ForeignKeyConstraint(["plan", "batch"], ["batches.plan", "batches.number"]),
 )
 
 
 # Passes, chunks, attempts, predictions.
 
 
-UNFINISHED = text("state IN ('intended', 'running')")
+UNFINISHED = sa.text("state IN ('intended', 'running')")
 """Attempts that a crash may have left. A query has to repeat the condition of the index word for word to use that index."""
 
 passes = _table(
@@ -183,8 +167,8 @@ passes = _table(
     chunk_list:text move_list:text? move_list_digest:text? moved_at_s:float? scan_s:float?
     started_at_s:float finished_at_s:float? total_files:int total_bytes:int
     """,
-    UniqueConstraint("plan", "batch", "kind", "number"),
-    CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
+    sa.UniqueConstraint("plan", "batch", "kind", "number"),
+    sa.CheckConstraint("(kind = 'seed') = (number = 0) AND number >= 0", name="number"),
 )
 
 # Changes before a pass after the seed: by tree, and by tree and kind of change.
@@ -195,7 +179,7 @@ pass_trees = _table(
 pass_changes = _table(
     "pass_changes",
     "pass_id:int! tree:bytes! kind:text! paths:int directories:int size_bytes:int",
-    ForeignKeyConstraint(["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"]),
+    sa.ForeignKeyConstraint(["pass_id", "tree"], ["pass_trees.pass_id", "pass_trees.tree"]),
     sqlite_with_rowid=False,
 )
 
@@ -205,11 +189,11 @@ chunks = _table(
     id:int! pass_id:int>passes.id number:int kind:text tree:bytes files:int size_bytes:int state:text
     tries:int list_path:text? brick:text? parent_id:int?>chunks.id
     """,
-    UniqueConstraint("pass_id", "number"),
+    sa.UniqueConstraint("pass_id", "number"),
     # For pending chunks, the largest first, also of some bricks, and for the sums of a pass: no other row is read.
-    Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number", "brick"),
-    Index("ix_chunks_totals", "pass_id", "tree", "kind", "state", "files", "size_bytes"),
-    Index("ix_chunks_parent_id", "parent_id", sqlite_where=text("parent_id IS NOT NULL")),
+    sa.Index("ix_chunks_pending", "pass_id", "kind", "state", "size_bytes", "number", "brick"),
+    sa.Index("ix_chunks_totals", "pass_id", "tree", "kind", "state", "files", "size_bytes"),
+    sa.Index("ix_chunks_parent_id", "parent_id", sqlite_where=sa.text("parent_id IS NOT NULL")),
 )
 
 attempts = _table(
@@ -219,19 +203,19 @@ attempts = _table(
     start_ticks:int? boot_id:text? argv:text started_at_s:float finished_at_s:float? exit_code:int?
     files:int size_bytes:int stderr_tail:bytes
     """,
-    UniqueConstraint("token"),
-    UniqueConstraint("chunk_id", "number"),
-    Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
+    sa.UniqueConstraint("token"),
+    sa.UniqueConstraint("chunk_id", "number"),
+    sa.Index("ix_attempts_unfinished", "state", sqlite_where=UNFINISHED),
     # Sums over attempts use only this index, because the rows are long: argv, the end of standard error.
-    Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
-    Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
+    sa.Index("ix_attempts_results", "state", "chunk_id", "started_at_s", "finished_at_s", "files", "size_bytes"),
+    sa.Index("ix_attempts_hosts", "host", "engine", "state", "files", "size_bytes"),
 )
 
 attention = _table(
     "attention",
     "pass_id:int!>passes.id path:bytes! chunk_id:int?>chunks.id kind:text errno:int? reason:text at_s:float",
-    Index("ix_attention_chunk_id", "chunk_id"),
-    Index("ix_attention_kind", "pass_id", "kind"),
+    sa.Index("ix_attention_chunk_id", "chunk_id"),
+    sa.Index("ix_attention_kind", "pass_id", "kind"),
     sqlite_with_rowid=False,
 )
 
@@ -270,7 +254,7 @@ probes = _table(
     id:int! side:text at_s:float create_s:float? write_s:float? sync_s:float? stat_s:float? unlink_s:float?
     readdir_s:float? waited_s:float? failure:text
     """,
-    Index("ix_probes_side_at_s", "side", "at_s"),
+    sa.Index("ix_probes_side_at_s", "side", "at_s"),
 )
 
 
@@ -284,7 +268,7 @@ controls = _table(
     id:int! kind:text at_s:float by:text paused:int reason:text jobs:int? bwlimit_bytes_per_s:int?
     max_latency_s:float? max_load:float?
     """,
-    Index("ix_controls_kind", "kind", "id"),
+    sa.Index("ix_controls_kind", "kind", "id"),
 )
 
 # Limits of a run from `at_s` on: a row for every change. Old rows are removed. `hosts` is JSON.
@@ -294,7 +278,7 @@ governor_records = _table(
     id:int! run_id:int>runs.id at_s:float gate:text bound:text streams:int most:int hosts:text
     bwlimit_bytes_per_s:int? reason:text until_s:float? max_latency_s:float? max_load:float?
     """,
-    Index("ix_governor_records_run_id", "run_id"),
+    sa.Index("ix_governor_records_run_id", "run_id"),
 )
 
 # The latest load of the hosts that have streams: all rows are replaced at once.
@@ -312,7 +296,7 @@ verifications = _table(
     expected:text whole:int reasons:text manifest:text? manifest_digest:text? files:int equal_paths:int
     differences_file:text? differences_digest:text? trees:text carried_files:int carried_bytes:int
     """,
-    Index("ix_verifications_plan", "plan", "batch"),
+    sa.Index("ix_verifications_plan", "plan", "batch"),
 )
 
 
@@ -321,7 +305,7 @@ verifications = _table(
 
 # Backups of the target, made by other software; `at_s` is when one began.
 target_backups = _table(
-    "target_backups", "id:int! tree:bytes at_s:float note:text", Index("ix_target_backups_tree", "tree")
+    "target_backups", "id:int! tree:bytes at_s:float note:text", sa.Index("ix_target_backups_tree", "tree")
 )
 
 # `cold` is null for tests that do not read; `amount` is lines or bytes.
@@ -343,7 +327,7 @@ tree_measurements = _table(
 operations = _table(
     "operations",
     "id:int! kind:text subject:bytes attempt:int state:text times:text failure:text facts:text",
-    UniqueConstraint("kind", "subject", "attempt"),
+    sa.UniqueConstraint("kind", "subject", "attempt"),
 )
 
 # The steps of operations, each with its intent and its result.
@@ -353,7 +337,7 @@ operation_steps = _table(
     id:int! operation_id:int>operations.id step:text intended_at_s:float ended_at_s:float? result:text?
     message:text
     """,
-    Index("ix_operation_steps_operation_id", "operation_id"),
+    sa.Index("ix_operation_steps_operation_id", "operation_id"),
 )
 
 # Gluster's counters over time. Clustered by time: one row per host and poll, for weeks.
@@ -377,8 +361,8 @@ archives = _table(
     id:int! plan:text batch:int tree:bytes number:int members:int content_bytes:int archive_bytes:int
     index_bytes:int archive_digest:text index_digest:text state:text at_s:float reason:text
     """,
-    UniqueConstraint("tree", "number"),
-    Index("ix_archives_plan", "plan", "batch"),
+    sa.UniqueConstraint("tree", "number"),
+    sa.Index("ix_archives_plan", "plan", "batch"),
 )
 
 # Skipped paths released for deletion with the source. `pattern` is a path below the tree, or a glob.

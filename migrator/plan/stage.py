@@ -18,17 +18,11 @@ from migrator.core.paths import RSYNC_PATH_LIMIT_BYTES, show
 from migrator.core.units import format_size, several
 from migrator.fs.model import Capacity, Need, TargetCapabilities
 from migrator.ledger.model import SiteRecord
+from migrator.plan import rules_surprises
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Order, Plan, Surprise, TransferCost, TreeUsage, Usages
 from migrator.plan.rules import BatchLimits, LinkSpan, batch_trees, emptying_curves, rank, settled_trees, without_trees
 from migrator.plan.rules_forecast import choose_cost, copy_s, inodes_known, room_problems, still_needed, which_fit
-from migrator.plan.rules_surprises import (
-    link_surprises,
-    outside_surprises,
-    quota_surprises,
-    sort_surprises,
-    symlink_surprises,
-)
 from migrator.reap.model import PlanReap, ReapAction
 from migrator.reap.rules import choose_rules, reaps, require_atime, savings
 from migrator.schedule.rules import schedule_problems
@@ -535,12 +529,12 @@ def _surprises(
     batch_of = {usage.tree.path: number for number, part in enumerate(parts, start=1) for usage in part}
     # If the target was not probed, the plan reports that as a problem instead of assumed losses.
     findings = queries.findings(known, long_path_bytes=RSYNC_PATH_LIMIT_BYTES - len(source_root) - 1)
-    return sort_surprises(
+    return rules_surprises.sort_surprises(
         (
-            *link_surprises(spans, batch_of),
-            *symlink_surprises(queries.symlinks(), trees, source_root),
-            *quota_surprises(quotas, trees),
-            *outside_surprises(usages.outside, usages.outside_examples),
+            *rules_surprises.link_surprises(spans, batch_of),
+            *rules_surprises.symlink_surprises(queries.symlinks(), trees, source_root),
+            *rules_surprises.quota_surprises(quotas, trees),
+            *rules_surprises.outside_surprises(usages.outside, usages.outside_examples),
             *findings,
         )
     )

@@ -6,20 +6,7 @@ from migrator.core.paths import show
 from migrator.core.units import format_count, format_size, several
 from migrator.cutover.model import PurgeSum
 from migrator.purge.model import CONFIRM_CHARACTERS, PurgeSummary, TreeOutcome, TreePurge
-from migrator.render.document import (
-    NONE,
-    Block,
-    Cells,
-    Document,
-    figure,
-    page,
-    paragraph,
-    paths,
-    records,
-    table,
-    text,
-    when,
-)
+from migrator.render import document as doc
 
 _FINDINGS_SHOWN = 20
 _OUTCOMES = {
@@ -32,48 +19,48 @@ _OUTCOMES = {
 }
 
 
-def purge_document(summary: PurgeSummary) -> Document:
+def purge_document(summary: PurgeSummary) -> doc.Document:
     """The result of a purge or of its dry run."""
-    return page("Purge, dry run" if summary.dry_run else "Purge", ("", _blocks(summary)))
+    return doc.page("Purge, dry run" if summary.dry_run else "Purge", ("", _blocks(summary)))
 
 
 def _of_sum(shown: Callable[[PurgeSum], str]) -> Callable[[TreePurge], str]:
-    return lambda tree: NONE if tree.sum is None else shown(tree.sum)
+    return lambda tree: doc.NONE if tree.sum is None else shown(tree.sum)
 
 
-_TREE: Cells[TreePurge] = (
-    (paths("user"), lambda tree: tree.tree.user),
-    (paths("tree"), lambda tree: show(tree.tree.path)),
-    (text("source"), lambda tree: _OUTCOMES[tree.outcome]),
-    (figure("names"), _of_sum(lambda known: format_count(known.names))),
-    (figure("inodes"), _of_sum(lambda known: format_count(known.inodes))),
-    (figure("size"), _of_sum(lambda known: format_size(known.size_bytes))),
-    (figure("read again"), lambda tree: format_count(tree.read_again)),
-    (figure("changed on the target since"), lambda tree: format_count(tree.changed)),
-    (figure("removed there since"), lambda tree: format_count(tree.gone)),
-    (text("kept until"), lambda tree: when(tree.due_at_s)),
+_TREE: doc.Cells[TreePurge] = (
+    (doc.paths("user"), lambda tree: tree.tree.user),
+    (doc.paths("tree"), lambda tree: show(tree.tree.path)),
+    (doc.text("source"), lambda tree: _OUTCOMES[tree.outcome]),
+    (doc.figure("names"), _of_sum(lambda known: format_count(known.names))),
+    (doc.figure("inodes"), _of_sum(lambda known: format_count(known.inodes))),
+    (doc.figure("size"), _of_sum(lambda known: format_size(known.size_bytes))),
+    (doc.figure("read again"), lambda tree: format_count(tree.read_again)),
+    (doc.figure("changed on the target since"), lambda tree: format_count(tree.changed)),
+    (doc.figure("removed there since"), lambda tree: format_count(tree.gone)),
+    (doc.text("kept until"), lambda tree: doc.when(tree.due_at_s)),
 )
 
 
-def _blocks(summary: PurgeSummary) -> Iterator[Block]:
-    yield records("", _TREE, summary.trees)
+def _blocks(summary: PurgeSummary) -> Iterator[doc.Block]:
+    yield doc.records("", _TREE, summary.trees)
     for tree in summary.trees:
         yield from _tree_blocks(tree)
     if summary.dry_run and any(tree.outcome is TreeOutcome.WOULD_PURGE for tree in summary.trees):
-        yield paragraph(
+        yield doc.paragraph(
             f"The plan's checksum is {summary.checksum}. To free what is listed, give the same command without --dry-run and "
             f"with --confirm {summary.checksum[:CONFIRM_CHARACTERS]}. A purge cannot be undone."
         )
 
 
-def _tree_blocks(tree: TreePurge) -> Iterator[Block]:
+def _tree_blocks(tree: TreePurge) -> Iterator[doc.Block]:
     user = tree.tree.user
     if tree.outcome in (TreeOutcome.LATER, TreeOutcome.KEPT):
-        yield paragraph(f"{user}: {tree.words}", alert=tree.outcome is TreeOutcome.KEPT)
+        yield doc.paragraph(f"{user}: {tree.words}", alert=tree.outcome is TreeOutcome.KEPT)
     for reason in tree.reasons:
-        yield paragraph(f"{user}: {reason}", alert=True)
+        yield doc.paragraph(f"{user}: {reason}", alert=True)
     if tree.outside:
-        yield paragraph(
+        yield doc.paragraph(
             f"{user}: {several(tree.outside, 'file')} {'has' if tree.outside == 1 else 'have'} names outside the tree too: they "
             "stay under these, and their bytes are not freed."
         )
@@ -81,10 +68,12 @@ def _tree_blocks(tree: TreePurge) -> Iterator[Block]:
         rows = [(show(finding.path), finding.words) for finding in tree.findings]
         unlisted = tree.open_paths - len(tree.findings)
         note = f"Of {unlisted:,} more only the number is known." if unlisted else ""
-        columns = [paths("path"), paths("why it stays")]
-        yield table(f"What of {user} is not known to be on the target", columns, rows, limit=_FINDINGS_SHOWN, note=note)
+        columns = [doc.paths("path"), doc.paths("why it stays")]
+        yield doc.table(
+            f"What of {user} is not known to be on the target", columns, rows, limit=_FINDINGS_SHOWN, note=note
+        )
     if tree.kept_in is not None:
-        yield paragraph(
+        yield doc.paragraph(
             f"What stays lies in {show(tree.kept_in)} of the source, where only root gets to. Look at each path, bring over by "
             "hand what is missed on the target, and remove it there; then run the same command again."
         )

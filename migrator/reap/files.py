@@ -13,19 +13,11 @@ from migrator.core.entry import Entry, EntryType
 from migrator.core.errors import Refused
 from migrator.core.paths import show
 from migrator.core.units import MIB
+from migrator.fs import writing
 from migrator.fs.beneath import Root, exists, held, without_access_time
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import DIGEST_ALGORITHMS, INO_MASK, ReadingFileSystem, content_facts
 from migrator.fs.rules import CLOSED_MODE, kept_xattrs
-from migrator.fs.writing import (
-    descriptor_path,
-    open_own,
-    remove_acls,
-    set_capability,
-    set_xattrs,
-    temporary_name,
-    write_piece,
-)
 from migrator.reap import model
 from migrator.reap.model import LeftOut
 
@@ -60,7 +52,7 @@ class HeldFolder:
             os.unlink(partial, dir_fd=self._fd)
         fd = os.open(partial, _CREATING, _FILE_MODE, dir_fd=self._fd)
         try:
-            remove_acls(descriptor_path(fd))
+            writing.remove_acls(writing.descriptor_path(fd))
             os.fchmod(fd, _FILE_MODE)
             with open(fd, "wb", buffering=_BUFFER_BYTES) as stream:
                 yield stream
@@ -112,7 +104,7 @@ class MountedArchiveFolders:
         alone, OSError if the tree does not exist.
         """
         with Root(self._path) as root, root.directory(tree) as tree_fd:
-            fd = open_own(tree_fd, model.ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
+            fd = writing.open_own(tree_fd, model.ARCHIVE_DIRECTORY, lambda why: _not_own(tree, why), lasting=True)
             try:
                 yield HeldFolder(fd)
             finally:
@@ -151,7 +143,7 @@ class MountedArchiveFolders:
                         _own(fd, os.fsencode(name), uid, gid, file_mode)
                 os.fchmod(fd, mode)
                 os.fchown(fd, uid, gid)
-                remove_acls(descriptor_path(fd))
+                writing.remove_acls(writing.descriptor_path(fd))
                 os.fchmod(fd, mode)
                 os.fsync(fd)
             finally:
@@ -174,7 +166,7 @@ def _own(directory_fd: int, name: bytes, uid: int, gid: int, mode: int) -> None:
             # The modes of both owners grant rights to the owner only, so no other user gains access in between.
             os.fchmod(fd, mode)
             os.fchown(fd, uid, gid)
-            remove_acls(descriptor_path(fd))
+            writing.remove_acls(writing.descriptor_path(fd))
             os.fchmod(fd, mode)
     finally:
         os.close(fd)
@@ -312,21 +304,21 @@ def restore_file(
     entry = member.entry
     with (
         _parent(root, entry) as (directory_fd, name),
-        temporary_name(directory_fd, name, once=not overwrite) as temporary,
+        writing.temporary_name(directory_fd, name, once=not overwrite) as temporary,
         held(os.open(temporary, _CREATING, _FILE_MODE, dir_fd=directory_fd)) as fd,
     ):
         sparse = entry.blocks * _SECTOR_BYTES < entry.size_bytes
         position = 0
         for piece in content:
-            write_piece(fd, piece, position, skip_zeros=sparse)
+            writing.write_piece(fd, piece, position, skip_zeros=sparse)
             position += len(piece)
         os.ftruncate(fd, position)
         xattrs = kept_xattrs(entry.xattrs, capabilities)
         # Times last; setuid and file capabilities after the owner.
         os.fchown(fd, entry.uid, entry.gid)
-        set_xattrs(descriptor_path(fd), xattrs)
+        writing.set_xattrs(writing.descriptor_path(fd), xattrs)
         os.fchmod(fd, entry.mode)
-        set_capability(descriptor_path(fd), xattrs)
+        writing.set_capability(writing.descriptor_path(fd), xattrs)
         os.utime(fd, ns=(entry.atime_ns, entry.mtime_ns))
         os.fsync(fd)
 

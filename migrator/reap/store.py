@@ -19,16 +19,7 @@ from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.errors import Refused
 from migrator.core.units import NS_PER_S
 from migrator.plan.model import check_plan_name
-from migrator.reap.model import (
-    PlanReap,
-    ReapAction,
-    ReapClock,
-    ReapDirectory,
-    ReapedTree,
-    ReapRow,
-    TreeRule,
-    reap_rows,
-)
+from migrator.reap import model
 from migrator.reap.rules import globs_pattern, rule_words
 
 # --- SQL over the view `entries` and the table `reap_rules`: one pass over the catalog, out of core
@@ -135,7 +126,7 @@ class Reaping:
         self,
         connection: duckdb.DuckDBPyConnection,
         record: CatalogRecord,
-        rules: Sequence[TreeRule],
+        rules: Sequence[model.TreeRule],
         *,
         keep_file: str,
         now_s: float,
@@ -165,7 +156,7 @@ class Reaping:
                 "action": one.rule.action.value,
                 "smaller": one.rule.smaller_than_bytes,
                 "before_ns": None if one.rule.older_than_s is None else now_ns - one.rule.older_than_s * NS_PER_S,
-                "by_atime": one.rule.by is ReapClock.ATIME,
+                "by_atime": one.rule.by is model.ReapClock.ATIME,
                 "hidden": one.rule.hidden,
                 "executables": one.rule.executables,
                 "excludes": excludes.index(one.rule.exclude) if one.rule.exclude else None,
@@ -195,10 +186,10 @@ class Reaping:
         if outermost:
             self._connection.from_arrow(table).insert_into("kept")
 
-    def trees(self) -> Sequence[ReapedTree]:
+    def trees(self) -> Sequence[model.ReapedTree]:
         """Counts by tree, in the order of the rules, without trees that have no matches."""
         return [
-            ReapedTree(
+            model.ReapedTree(
                 tree=self._rules[ordinal].tree,
                 action=self._rules[ordinal].rule.action,
                 rule=rule_words(self._rules[ordinal].rule),
@@ -210,21 +201,21 @@ class Reaping:
             for ordinal, files, size_bytes, blocks, oldest_ns in self._connection.execute(TALLIES).fetchall()
         ]
 
-    def rows(self, *, listed: bool = False) -> Iterator[Sequence[ReapRow]]:
+    def rows(self, *, listed: bool = False) -> Iterator[Sequence[model.ReapRow]]:
         """The archived or skipped files in blocks, by tree in the order of the rules, then in the order of the scan.
         With `listed`, those that are only reported too. Consume all before the next query.
         """
         query = self._connection.sql(ROWS, params={"listed": listed})
         for block in query.to_arrow_reader(ROWS_AT_ONCE):
-            yield reap_rows(column.to_pylist() for column in block.columns)
+            yield model.reap_rows(column.to_pylist() for column in block.columns)
 
-    def directories(self, limit: int) -> dict[bytes, Sequence[ReapDirectory]]:
+    def directories(self, limit: int) -> dict[bytes, Sequence[model.ReapDirectory]]:
         """For each tree, up to `limit` directories with the most matched bytes."""
-        found: dict[bytes, list[ReapDirectory]] = {}
+        found: dict[bytes, list[model.ReapDirectory]] = {}
         rows = self._connection.execute(DIRECTORIES, {"most": limit}).fetchall()
         for ordinal, directory, files, size_bytes in rows:
             tree = self._rules[ordinal].tree.path
-            found.setdefault(tree, []).append(ReapDirectory(path=directory, files=files, size_bytes=size_bytes))
+            found.setdefault(tree, []).append(model.ReapDirectory(path=directory, files=files, size_bytes=size_bytes))
         return dict(found)
 
     def keep_back(self) -> str:
@@ -236,7 +227,7 @@ class Reaping:
 # --- Reap lists: one Parquet file beside each plan that reaps, ordered by tree
 
 
-_ROWS: Columns[ReapRow] = Columns(
+_ROWS: Columns[model.ReapRow] = Columns(
     """
     path:binary tree:binary action:string size:int64=size_bytes blocks:int64 mtime_ns:int64 ctime_ns:int64
     atime_ns:int64 ino:uint64 gfid:binary? uid:uint32 gid:uint32 mode:int32
@@ -261,7 +252,7 @@ class ReapListFiles:
     def __init__(self, plans_dir: Path) -> None:
         self._plans_dir = plans_dir
 
-    def write(self, plan: str, rows: Iterable[Sequence[ReapRow]]) -> tuple[str, str]:
+    def write(self, plan: str, rows: Iterable[Sequence[model.ReapRow]]) -> tuple[str, str]:
         """Write the list of a plan in progress, durably, in the given order; the rows of one tree are contiguous.
         Replaces the leftovers of an interrupted plan. Returns its name and its BLAKE2b digest. Raises OSError.
         """
@@ -273,7 +264,7 @@ class ReapListFiles:
             _write(stream, rows)
         return reap_list, file_digest(file)
 
-    def checked(self, reap: PlanReap | None) -> Path | None:
+    def checked(self, reap: model.PlanReap | None) -> Path | None:
         """The file with the list of a plan, for queries; None if it reaps no files. Raises Refused if it is missing, or
         its digest differs from the plan's.
         """
@@ -288,15 +279,15 @@ class ReapListFiles:
         return file
 
     def paths(
-        self, reap_list: str, *, trees: Collection[bytes] | None = None, action: ReapAction | None = None
-    ) -> Iterator[Sequence[ReapRow]]:
+        self, reap_list: str, *, trees: Collection[bytes] | None = None, action: model.ReapAction | None = None
+    ) -> Iterator[Sequence[model.ReapRow]]:
         """The rows of these trees (None: all) with this action (None: both), in the list's order, in blocks of one tree
         each. Raises Refused if the list is missing or damaged.
         """
         for table in self._groups(reap_list, trees, action, [field.name for field in REAP_SCHEMA]):
-            yield reap_rows(column.to_pylist() for column in table.columns)
+            yield model.reap_rows(column.to_pylist() for column in table.columns)
 
-    def index(self, reap: PlanReap | None, *, trees: Collection[bytes]) -> "ReapIndex | None":
+    def index(self, reap: model.PlanReap | None, *, trees: Collection[bytes]) -> "ReapIndex | None":
         """The list of a plan for these trees in memory; None if it reaps no files. Raises Refused as `checked` does."""
         if reap is None or reap.reap_list is None:
             return None
@@ -304,7 +295,7 @@ class ReapListFiles:
         return ReapIndex(self._groups(reap.reap_list, trees, None, ["action", *_KEY_COLUMNS]))
 
     def _groups(
-        self, reap_list: str, trees: Collection[bytes] | None, action: ReapAction | None, columns: list[str]
+        self, reap_list: str, trees: Collection[bytes] | None, action: model.ReapAction | None, columns: list[str]
     ) -> Iterator["pa.Table"]:
         file = self._file(reap_list)
         try:
@@ -337,16 +328,18 @@ class ReapIndex:
 
     def __init__(self, tables: Iterable["pa.Table"]) -> None:
         """Each table has the rows of one action."""
-        columns: dict[ReapAction, tuple[array[int], array[int]]] = {}
+        columns: dict[model.ReapAction, tuple[array[int], array[int]]] = {}
         for table in tables:
-            low, high = columns.setdefault(ReapAction(table.column("action")[0].as_py()), (array("Q"), array("Q")))
+            low, high = columns.setdefault(
+                model.ReapAction(table.column("action")[0].as_py()), (array("Q"), array("Q"))
+            )
             for row in zip(*(table.column(name).to_pylist() for name in _KEY_COLUMNS), strict=True):
                 first, second = _keys(*row)
                 low.append(first)
                 high.append(second)
         self._sorted = {action: _in_order(*found) for action, found in columns.items()}
 
-    def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> ReapAction | None:
+    def action(self, path: bytes, *, size_bytes: int, mtime_ns: int, ctime_ns: int) -> model.ReapAction | None:
         """The action of the list for a path with these attributes; None if it does not have the path, or with others.
 
         Compares 128-bit digests of path and attributes. Deletions are checked against the rows themselves.
@@ -374,8 +367,8 @@ def _keys(path: bytes, size_bytes: int, mtime_ns: int, ctime_ns: int) -> tuple[i
     return _TWO_KEYS.unpack(hashlib.blake2b(facts + path, digest_size=_TWO_KEYS.size).digest())
 
 
-def _write(stream: BinaryIO, rows: Iterable[Sequence[ReapRow]]) -> None:
-    waiting: list[ReapRow] = []
+def _write(stream: BinaryIO, rows: Iterable[Sequence[model.ReapRow]]) -> None:
+    waiting: list[model.ReapRow] = []
     with pq.ParquetWriter(
         stream,
         REAP_SCHEMA,

@@ -5,36 +5,25 @@ from dataclasses import dataclass
 
 from migrator.core.units import format_size, several
 from migrator.render.document import NONE, Block, Cells, figure, paragraph, paths, records, table, text, wide
-from migrator.schedule.model import (
-    BatchStep,
-    Change,
-    Obstacle,
-    OrderSchedule,
-    Outcome,
-    Remedies,
-    Schedule,
-    ScheduleOrder,
-    SubvolumeStep,
-    WhatIf,
-)
+from migrator.schedule import model
 from migrator.schedule.rules import day_words, obstacle_words
 
 _BATCH_ROWS = 20
 _USERS_NAMED = 10
 _ORDERS = {
-    ScheduleOrder.PLANNED: "as planned",
-    ScheduleOrder.HEAVIEST: "heaviest first",
-    ScheduleOrder.SOONEST: "bricks free soonest",
+    model.ScheduleOrder.PLANNED: "as planned",
+    model.ScheduleOrder.HEAVIEST: "heaviest first",
+    model.ScheduleOrder.SOONEST: "bricks free soonest",
 }
 _CHANGES = {
-    Change.COPY_HALVED: "copies take twice as long",
-    Change.DRAIN_HALVED: "drains take twice as long",
-    Change.GROWTH_DOUBLED: "users add twice as much",
-    Change.BRICKS_NOT_JOINED: "cleared bricks are not given to the target",
+    model.Change.COPY_HALVED: "copies take twice as long",
+    model.Change.DRAIN_HALVED: "drains take twice as long",
+    model.Change.GROWTH_DOUBLED: "users add twice as much",
+    model.Change.BRICKS_NOT_JOINED: "cleared bricks are not given to the target",
 }
 
 
-def schedule_blocks(schedule: Schedule, begins_at_s: float) -> Iterator[Block]:
+def schedule_blocks(schedule: model.Schedule, begins_at_s: float) -> Iterator[Block]:
     """The whole schedule, with the order of the plan in full, or the reason why there is none. Days count from
     `begins_at_s`, when the plan was made (seconds since the epoch).
     """
@@ -57,7 +46,7 @@ def schedule_blocks(schedule: Schedule, begins_at_s: float) -> Iterator[Block]:
     yield table("What the schedule rests on", [wide("assumption")], ((sentence,) for sentence in schedule.assumptions))
 
 
-def schedule_summary(schedule: Schedule, begins_at_s: float) -> str:
+def schedule_summary(schedule: model.Schedule, begins_at_s: float) -> str:
     """The schedule in a sentence: when the first brick and the whole source are free, or why they never are."""
     if schedule.problem is not None:
         return f"no schedule: {schedule.problem}"
@@ -73,7 +62,7 @@ def schedule_summary(schedule: Schedule, begins_at_s: float) -> str:
     return "; ".join(days)
 
 
-def _remedies(found: Remedies | None) -> Iterator[str]:
+def _remedies(found: model.Remedies | None) -> Iterator[str]:
     if found is None:
         return
     if found.more_bytes is not None:
@@ -93,17 +82,17 @@ def _remedies(found: Remedies | None) -> Iterator[str]:
 class _Tables:
     """The tables of one schedule."""
 
-    schedule: Schedule
+    schedule: model.Schedule
     begins_at_s: float
 
     @property
-    def planned(self) -> Outcome:
+    def planned(self) -> model.Outcome:
         return self.schedule.orders[0].outcome
 
     def day(self, day: float | None) -> str:
         return "never" if day is None else day_words(day, self.begins_at_s)
 
-    def obstacle(self, obstacle: Obstacle) -> str:
+    def obstacle(self, obstacle: model.Obstacle) -> str:
         return obstacle_words(obstacle, self.begins_at_s)
 
     def verdict(self) -> Iterator[Block]:
@@ -125,7 +114,7 @@ class _Tables:
             yield paragraph(f"What would make it possible: {way}.", alert=True)
 
     def batches(self) -> Block:
-        cells: Cells[BatchStep] = (
+        cells: Cells[model.BatchStep] = (
             (figure("batch"), lambda step: str(step.batch)),
             (figure("copying begins"), lambda step: self.day(step.begins_day)),
             (figure("users moved"), lambda step: self.day(step.moved_day)),
@@ -136,7 +125,7 @@ class _Tables:
         return records("Batches, by day", cells, self.planned.batches, limit=_BATCH_ROWS, note=note)
 
     def bricks(self) -> Block:
-        cells: Cells[SubvolumeStep] = (
+        cells: Cells[model.SubvolumeStep] = (
             (figure("set"), lambda step: str(step.subvolume)),
             (wide("bricks"), lambda step: ", ".join(step.bricks)),
             (
@@ -162,7 +151,7 @@ class _Tables:
             ((_ORDERS[one.order], *self._cleared(one), self._order_remark(one)) for one in self.schedule.orders),
         )
 
-    def _cleared(self, one: OrderSchedule) -> tuple[str, str, str]:
+    def _cleared(self, one: model.OrderSchedule) -> tuple[str, str, str]:
         days = sorted(step.cleared_day for step in one.outcome.subvolumes if step.cleared_day is not None)
         half = (len(one.outcome.subvolumes) + 1) // 2
         return (
@@ -171,12 +160,12 @@ class _Tables:
             self.day(one.outcome.done_day),
         )
 
-    def _order_remark(self, one: OrderSchedule) -> str:
+    def _order_remark(self, one: model.OrderSchedule) -> str:
         if one.outcome.obstacle is not None:
             return self.obstacle(one.outcome.obstacle)
         if one is not self.schedule.orders[0] and one.outcome == self.planned:
             return "the same as planned"
-        if one.order is ScheduleOrder.SOONEST:
+        if one.order is model.ScheduleOrder.SOONEST:
             numbers = [step.batch for step in one.outcome.batches]
             more = " ..." if len(numbers) > _BATCH_ROWS else ""
             return f"batches {', '.join(map(str, numbers[:_BATCH_ROWS]))}{more}"
@@ -191,7 +180,7 @@ class _Tables:
         )
 
     def what_if(self) -> Block:
-        cells: Cells[WhatIf] = (
+        cells: Cells[model.WhatIf] = (
             (text("if"), lambda one: _CHANGES[one.change]),
             (figure("first brick cleared"), lambda one: self.day(one.first_cleared_day)),
             (figure("last server free"), lambda one: self.day(_last([host.free_day for host in one.hosts]))),
