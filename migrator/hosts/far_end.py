@@ -25,16 +25,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from migrator.hosts import far_looks as looks
 from migrator.hosts import far_wire as wire
-from migrator.hosts.far_looks import (
-    Look,
-    Snapshot,
-    activity,
-    arguments_of,
-    boot_id,
-    carriers,
-    look_at,
-)
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -103,7 +95,7 @@ class Started:
         for fd in ours[:3]:
             if fd >= 0:
                 os.set_blocking(fd, False)
-        look = look_at(self.pid)
+        look = looks.look_at(self.pid)
         self.start_ticks = look.start_ticks if look else 0
 
 
@@ -173,15 +165,15 @@ class Ending:
     the end of the previous step: any process found after that has outlived it.
     """
 
-    def __init__(self, find: Callable[[Snapshot], list[Look]], grace_s: float) -> None:
+    def __init__(self, find: Callable[[looks.Snapshot], list[looks.Look]], grace_s: float) -> None:
         self._find = find
         self._kill_from_s = time.monotonic() + grace_s
         self._killed_s: float | None = None
         self._stepped_s = time.monotonic()
-        self._told: list[Look] = []
+        self._told: list[looks.Look] = []
         self.result: bool | None = None
 
-    def step(self, snapshot: Snapshot) -> None:
+    def step(self, snapshot: looks.Snapshot) -> None:
         """Run `find` once, and signal the processes found."""
         killing = time.monotonic() >= self._kill_from_s
         left = {(look.pid, look.start_ticks): look for look in (*self._find(snapshot), *snapshot.still(self._told))}
@@ -199,12 +191,12 @@ class Ending:
             self._killed_s = self._stepped_s
 
 
-def end_all(find: Callable[[Snapshot], list[Look]], grace_s: float) -> bool:
+def end_all(find: Callable[[looks.Snapshot], list[looks.Look]], grace_s: float) -> bool:
     """Step an `Ending` to its result."""
     ending = Ending(find, grace_s)
     while True:
         reap()
-        ending.step(Snapshot())
+        ending.step(looks.Snapshot())
         if ending.result is not None:
             return ending.result
         time.sleep(_ENDING_STEP_S)
@@ -223,7 +215,7 @@ def reap() -> dict[int, int]:
         ended[pid] = status
 
 
-def _signal(look: Look, number: int) -> None:
+def _signal(look: looks.Look, number: int) -> None:
     """Signal this process, through a pidfd if the kernel has them (5.3), so that a reused pid is not hit."""
     try:
         fd = os.pidfd_open(look.pid)
@@ -232,7 +224,7 @@ def _signal(look: Look, number: int) -> None:
     except (OSError, AttributeError):
         fd = -1
     try:
-        again = look_at(look.pid)
+        again = looks.look_at(look.pid)
         if again is None or again.start_ticks != look.start_ticks:
             return
         if fd >= 0:
@@ -344,7 +336,7 @@ class FarStream:
         self._loop.say(wire.EXITED, self._number, {"code": code, "ended": not hangs})
         return True
 
-    def _members(self, snapshot: Snapshot) -> list[Look]:
+    def _members(self, snapshot: looks.Snapshot) -> list[looks.Look]:
         found = {look.pid: look for look in snapshot.of_session(self.pid)}
         if self._token:
             found.update((look.pid, look) for look in snapshot.with_token(self._token))
@@ -530,7 +522,7 @@ class Calls:
         for number in [number for number, ending in self._endings.items() if ending.result is not None]:
             self._loop.say(wire.ANSWER, number, {"ended": self._endings.pop(number).result})
 
-    def _end(self, number: int, find: Callable[[Snapshot], list[Look]], fields: dict[str, Any]) -> None:
+    def _end(self, number: int, find: Callable[[looks.Snapshot], list[looks.Look]], fields: dict[str, Any]) -> None:
         ending = Ending(find, fields["grace_s"])
         self._endings[number] = ending
         self._loop.add_ending(ending)
@@ -551,12 +543,12 @@ class Calls:
             return  # the pipe is full, so the loop wakes anyway
 
     def _survivors(self, fields: dict[str, Any], _: bytes) -> Answer:
-        found = carriers(fields["tokens"]).items()
+        found = looks.carriers(fields["tokens"]).items()
         identities = {token: [[look.pid, look.start_ticks] for look in looks] for token, looks in found}
-        return {"boot_id": boot_id(), "survivors": identities}, b""
+        return {"boot_id": looks.boot_id(), "survivors": identities}, b""
 
     def _activity(self, fields: dict[str, Any], _: bytes) -> Answer:
-        return {"activity": activity(fields["tokens"])}, b""
+        return {"activity": looks.activity(fields["tokens"])}, b""
 
     def _place(self, fields: dict[str, Any], content: bytes) -> Answer:
         with self._placing:
@@ -594,20 +586,20 @@ def facts() -> dict[str, Any]:
         "python_version": list(sys.version_info[:3]),
         "python": wire.text(os.fsencode(sys.executable)),
         "effective_uid": os.geteuid(),
-        "boot_id": boot_id(),
+        "boot_id": looks.boot_id(),
         "process_id": os.getpid(),
         "time_ns": time.time_ns(),
     }
 
 
-def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> Callable[[Snapshot], list[Look]]:
+def predecessors(own: bytes, prefix: bytes, tokens: list[bytes]) -> Callable[[looks.Snapshot], list[looks.Look]]:
     """Finds far ends of the same caller whose connections were lost, their descendants, and the processes with the
     tokens of their started programs, which may be orphans by now. `own` marks this far end, `prefix` all of the
     caller's.
     """
 
-    def find(snapshot: Snapshot) -> list[Look]:
-        marks = [(look, arguments_of(look.pid)) for look in snapshot.looks]
+    def find(snapshot: looks.Snapshot) -> list[looks.Look]:
+        marks = [(look, looks.arguments_of(look.pid)) for look in snapshot.looks]
         older = [look for look, words in marks if own not in words and any(word.startswith(prefix) for word in words)]
         beneath = snapshot.beneath(look.pid for look in older)
         return [*older, *beneath, *(look for token in tokens for look in snapshot.with_token(token))]
@@ -772,7 +764,7 @@ class FarEnd:
             self.say(wire.NOT_STARTED, number, {"errno": code, "text": wire.text(str(error).encode("utf-8"))})
             return
         self._streams[number] = stream
-        identity = {"pid": stream.pid, "start_ticks": stream.start_ticks, "boot_id": boot_id()}
+        identity = {"pid": stream.pid, "start_ticks": stream.start_ticks, "boot_id": looks.boot_id()}
         self.say(wire.STARTED, number, identity)
 
     def _woken(self) -> None:
@@ -789,7 +781,7 @@ class FarEnd:
     def _step(self) -> None:
         began_s = time.monotonic()
         if self._endings and began_s >= self._look_at_s:
-            snapshot = Snapshot()
+            snapshot = looks.Snapshot()
             for ending in self._endings:
                 ending.step(snapshot)
             self._endings = [ending for ending in self._endings if ending.result is None]
