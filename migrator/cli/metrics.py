@@ -14,9 +14,9 @@ from migrator.cli.call import describe_error, duration, open_wiring, plan_option
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Interrupted, MigratorError, UsageError
 from migrator.render.text import to_json
-from migrator.report.metrics import read_metrics
 from migrator.report.model import MetricFamily, ReportFacts
 from migrator.report.report import read_report
+from migrator.report.status import read_metrics
 from migrator.report.watch import pause_s
 
 if TYPE_CHECKING:

@@ -544,7 +544,7 @@ class Calls:
 
     def _survivors(self, fields: dict[str, Any], _: bytes) -> Answer:
         found = looks.carriers(fields["tokens"]).items()
-        identities = {token: [[look.pid, look.start_ticks] for look in looks] for token, looks in found}
+        identities = {token: [[one.pid, one.start_ticks] for one in theirs] for token, theirs in found}
         return {"boot_id": looks.boot_id(), "survivors": identities}, b""
 
     def _activity(self, fields: dict[str, Any], _: bytes) -> Answer:

@@ -3,21 +3,26 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
+from migrator import __version__
 from migrator.bricks.add.rules import addition_blockers
 from migrator.bricks.drain.rules_progress import drain_blockers
 from migrator.bricks.shared import read_bricks
 from migrator.core.errors import UsageError
 from migrator.core.states import PassKind, PassState
 from migrator.core.units import MINUTE_S
+from migrator.core.windows import WindowStanding
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.rules import cutover_blockers, newest_attempts
 from migrator.delta.model import ChangeKind
+from migrator.fs.model import Side
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import TransferCost
 from migrator.plan.rules import settled_trees
 from migrator.report import model, rules
+from migrator.report.rules_metrics import families
 from migrator.transfer.governor import read_governing
 from migrator.transfer.rules_governor import governing_blockers
 from migrator.verify.model import VerificationRecord
@@ -334,3 +339,37 @@ def run_facts(record: RunRecord, now_s: float, *, gone: bool) -> model.RunFacts:
 def has_gone(record: RunRecord, is_gone: IsGone | None) -> bool:
     """Whether the process of a run has certainly ended, although it recorded no end."""
     return record.finished_at_s is None and is_gone is not None and is_gone(record.pid, record.heartbeat_at_s)
+
+
+# --- Metrics: all in one snapshot of the ledger
+
+
+def read_metrics(
+    ledger: "Ledger",
+    *,
+    now_s: float,
+    plan: str | None = None,
+    is_gone: IsGone | None = None,
+    windows: Sequence[WindowStanding] = (),
+    elapsed_s: Callable[[], float] = monotonic,
+) -> tuple[model.MetricFamily, ...]:
+    """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans.
+    `windows` are the current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
+    """
+    began_s = elapsed_s()
+    status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)
+    newest = {sample.side: sample for sample in ledger.capacity.all()}
+    frozen = [one.frozen_since_s for one in ledger.cutovers.under_way()]
+    facts = model.MetricFacts(
+        status=status,
+        sums=ledger.metric_sums.sums(),
+        runs=tuple(
+            run_facts(record, now_s, gone=has_gone(record, is_gone)) for record in ledger.metric_sums.newest_runs()
+        ),
+        capacity=tuple(newest[side] for side in Side if side in newest),
+        governing=replace(status.governing, windows=tuple(windows)),
+        frozen_since_s=tuple(since_s for since_s in frozen if since_s is not None),
+        version=__version__,
+        read_s=elapsed_s() - began_s,
+    )
+    return families(facts)

@@ -26,7 +26,6 @@ from migrator.render.html import to_html
 from migrator.render.prometheus import to_prometheus
 from migrator.render.text import to_json, to_markdown
 from migrator.report import model
-from migrator.report.metrics import read_metrics
 from migrator.report.model import (
     MetricFamily,
     MetricKind,
@@ -39,7 +38,7 @@ from migrator.report.model import (
 )
 from migrator.report.report import read_report
 from migrator.report.rules_metrics import families
-from migrator.report.status import read_status
+from migrator.report.status import read_metrics, read_status
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.report.view_watch import change_lines
