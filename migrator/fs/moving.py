@@ -176,11 +176,8 @@ def _rename(old_fd: int, old: bytes, new_fd: int, new: bytes) -> None:
 
 
 def _rename_without_replacing(old_fd: int, old: bytes, new_fd: int, new: bytes) -> int:
-    """The error number of renameat2(2); ENOSYS if the C library lacks it (glibc before 2.28)."""
-    call = getattr(_libc, "renameat2", None)
-    if call is None:
-        return errno.ENOSYS
-    while call(old_fd, old, new_fd, new, _RENAME_NOREPLACE) != 0:
+    """The error number of renameat2(2)."""
+    while _libc.renameat2(old_fd, old, new_fd, new, _RENAME_NOREPLACE) != 0:
         code = ctypes.get_errno()
         if code != errno.EINTR:
             return code

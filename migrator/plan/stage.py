@@ -363,11 +363,7 @@ def make_plan(
     Raises UsageError if there is no site, no scan or no user tree, or the name is taken; Refused if the catalog is half
     written or of another site, or the target's free inodes are unknown and not accepted as such.
     """
-    record = ledger.site.read()
-    if record is None:
-        raise UsageError(
-            "this site has no record in the ledger", cause="`init` was not run", hint="run `migrator init`"
-        )
+    record = ledger.site.required()
     _require_inodes(capacity, site.target.inodes_free, request)
     # The ledger may have plans whose documents were deleted.
     name = documents.next_name(taken=ledger.plans.names()) if request.name is None else request.name

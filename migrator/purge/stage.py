@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from migrator.core.clock import Clock
-from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused, UsageError
+from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
 from migrator.core.units import format_size, several
@@ -485,9 +485,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
     nothing. Raises UsageError, Refused (no tree may be purged, or it was not confirmed), LockHeld, Interrupted,
     MigratorError; refusals of single trees are in the summary.
     """
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
+    site = world.ledger.site.required()
     if site.capabilities is None:
         raise Refused(
             "what the target keeps of a file is not known",
