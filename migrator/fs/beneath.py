@@ -193,7 +193,7 @@ class HeldRoot:
     """A root that is opened at the first use and stays open: later mounts over it are not seen. Thread-safe."""
 
     def __init__(self, root: bytes) -> None:
-        self._path = os.path.abspath(root)
+        self.root = os.path.abspath(root)
         self._opening = threading.Lock()
         self._held: Root | None = None
 
@@ -214,7 +214,7 @@ class HeldRoot:
                 self._held = None
 
     def _open(self) -> Root:
-        return Root(self._path)
+        return Root(self.root)
 
 
 def read_mounts() -> tuple[Mount, ...]:

@@ -121,7 +121,7 @@ class MovingTarget(HeldRoot):
             return Expired()
         places = names = 0
         problems: list[str] = []
-        mount_points = mounts_beneath(read_mounts(), os.path.realpath(self._path))
+        mount_points = mounts_beneath(read_mounts(), os.path.realpath(self.root))
         for name in listed:
             begun_s = place_time_s(os.fsdecode(name))
             if begun_s is None or begun_s >= before_s or os.fsdecode(name) in keep:
@@ -134,7 +134,7 @@ class MovingTarget(HeldRoot):
 
     def _check_root(self) -> None:
         if self.beneath.facts().st_nlink == 0:
-            raise OSError(errno.ESTALE, "the target's root itself is gone", self._path)
+            raise OSError(errno.ESTALE, "the target's root itself is gone", self.root)
 
     @contextmanager
     def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:

@@ -206,11 +206,6 @@ class ReadingFileSystem(HeldRoot):
         self._syncing = threading.Lock()
         self._sync_fd = -1
 
-    @property
-    def root(self) -> bytes:
-        """The absolute path of the root."""
-        return self._path
-
     def close(self) -> None:
         """Release the root; the next read opens it anew."""
         super().close()
@@ -269,11 +264,11 @@ class ReadingFileSystem(HeldRoot):
 
     def identity(self) -> MountIdentity:
         """The file system mounted at the root's path now, which may differ from the open root. Raises OSError."""
-        with Root(self._path) as fresh:
+        with Root(self.root) as fresh:
             with fresh.directory(b"") as fd:
                 facts, room = os.fstat(fd), os.fstatvfs(fd)
             sentinel = _read_sentinel(fresh)
-        mount = mount_of(read_mounts(), os.path.realpath(self._path))
+        mount = mount_of(read_mounts(), os.path.realpath(self.root))
         # Major 0 is an anonymous device (FUSE, NFS, BeeGFS): its number changes with every mount.
         lasting = os.major(facts.st_dev) != 0
         return MountIdentity(
@@ -296,7 +291,7 @@ class ReadingFileSystem(HeldRoot):
 
     def capacity(self) -> Capacity:
         """The current room for users other than root."""
-        room = os.statvfs(self._path)
+        room = os.statvfs(self.root)
         return Capacity(
             total_bytes=room.f_blocks * room.f_frsize,
             free_bytes=room.f_bavail * room.f_frsize,
@@ -306,10 +301,10 @@ class ReadingFileSystem(HeldRoot):
         )
 
     def _open(self) -> Root:
-        root = Root(self._path)
+        root = Root(self.root)
         try:
             self._device = root.facts().st_dev
-            self._mount_points = mounts_beneath(read_mounts(), os.path.realpath(self._path))
+            self._mount_points = mounts_beneath(read_mounts(), os.path.realpath(self.root))
         except OSError:
             root.close()
             raise

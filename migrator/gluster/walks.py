@@ -220,13 +220,9 @@ class HostBrickWalks:
     ) -> None:
         self._hosts = hosts
         self._place = place
-        self._names = frozenset(names)
-        self._workers = workers
-
-    @property
-    def hosts(self) -> Collection[str]:
+        self.hosts: Collection[str] = frozenset(names)
         """The hosts that the site names, as in the brick list."""
-        return self._names
+        self._workers = workers
 
     async def reach(self, host: str) -> None:
         """Connect to a host. Raises HostLost, and UsageError if the site does not name it."""

@@ -109,8 +109,8 @@ class LocalHost:
     """The `Host` port for this machine, which is never lost."""
 
     def __init__(self, processes: Processes | None = None, *, name: str = "localhost") -> None:
-        self._processes: Processes = processes or LocalProcesses()
-        self._name = name
+        self.processes: Processes = processes or LocalProcesses()
+        self.name = name
         self._private: PrivateDirectory | None = None
         self._files: dict[bytes, tuple[bytes, ...]] = {}
         self._finding_files = asyncio.Lock()
@@ -119,16 +119,8 @@ class LocalHost:
         # An unclosed host must not keep a file system from being unmounted.
         self._release = weakref.finalize(self, _close_all, self._sync_fds)
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def processes(self) -> Processes:
-        return self._processes
-
     async def facts(self) -> HostFacts:
-        return facts_of(self._name, facts())
+        return facts_of(self.name, facts())
 
     async def identity(self) -> HostFacts:
         return await self.facts()
@@ -146,7 +138,7 @@ class LocalHost:
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
         async with self._finding_files:
             if program not in self._files:
-                self._files[program] = await program_files(program, processes=self._processes, read_head=_read_head)
+                self._files[program] = await program_files(program, processes=self.processes, read_head=_read_head)
             return self._files[program]
 
     async def activity(self, tokens: Sequence[str]) -> Mapping[str, int]:

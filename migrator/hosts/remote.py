@@ -191,6 +191,7 @@ class RemoteHost:
         open_within_s: float = _OPEN_WITHIN_S,
         output_limit_bytes: int = 256 << 20,
     ) -> None:
+        self.name = transport.host
         self._transport = transport
         self._lease_s = lease_s
         self._grace_s = grace_s
@@ -206,15 +207,7 @@ class RemoteHost:
         self._unproven: set[bytes] = set()
         """Paths written to over a connection that was lost before a sync."""
         self._files: dict[bytes, tuple[bytes, ...]] = {}
-        self._processes = RemoteProcesses(self.connected, grace_s=grace_s, output_limit_bytes=output_limit_bytes)
-
-    @property
-    def name(self) -> str:
-        return self._transport.host
-
-    @property
-    def processes(self) -> RemoteProcesses:
-        return self._processes
+        self.processes = RemoteProcesses(self.connected, grace_s=grace_s, output_limit_bytes=output_limit_bytes)
 
     async def connected(self) -> Connection:
         """The open connection. Raises HostLost."""
@@ -251,7 +244,7 @@ class RemoteHost:
         return self._identity[1]
 
     async def find(self, program: str) -> bytes | None:
-        path = self._processes.environment["PATH"]
+        path = self.processes.environment["PATH"]
         connection = await self.connected()
         fields, _ = await connection.call("find", program=wire.text(program.encode()), path=wire.text(path.encode()))
         return None if fields["path"] is None else wire.raw(fields["path"])
@@ -267,7 +260,7 @@ class RemoteHost:
     async def files_of(self, program: bytes) -> tuple[bytes, ...]:
         await self.connected()
         if program not in self._files:
-            found = await program_files(program, processes=self._processes, read_head=self._read_head)
+            found = await program_files(program, processes=self.processes, read_head=self._read_head)
             self._files[program] = found
         return self._files[program]
 
@@ -325,10 +318,10 @@ class RemoteHost:
                 "end_predecessors",
                 own=own,
                 prefix=self._key,
-                tokens=sorted(set(self._processes.doubtful.values())),
+                tokens=sorted(set(self.processes.doubtful.values())),
                 grace_s=min(self._grace_s, 1.0),
             )
-            self._processes.doubtful.clear()
+            self.processes.doubtful.clear()
             if not ended[0]["ended"]:
                 _log.error("a process of an earlier connection to %s cannot be ended", self.name)
         return connection

@@ -11,7 +11,6 @@ import duckdb
 from migrator.beegfs.model import TreeOwner
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalog, ClosedCatalogs
-from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import BRICK_USES, ROWS_AT_ONCE, create_entries, listed
 from migrator.catalog.rules_packing import Listing
@@ -176,20 +175,15 @@ class CatalogQueries:
     """Queries over one closed catalog, one at a time and out of core. Same catalog, same answers."""
 
     def __init__(self, catalog: ClosedCatalog, connection: duckdb.DuckDBPyConnection) -> None:
-        self._record = catalog.record
+        self.record = catalog.record
         self._bricks = sorted(walk.brick for walk in catalog.record.bricks)
         self._connection = connection
         self._to_pack = "entries"
         create_entries(connection, catalog.part_files)
         self._create_trees()
 
-    @property
-    def record(self) -> CatalogRecord:
-        """The closing record."""
-        return self._record
-
     def _create_trees(self) -> None:
-        roots = {tree.path for tree in self._record.trees}
+        roots = {tree.path for tree in self.record.trees}
         above = {b"", *(path for root in roots for path in _ancestors(root))}
         self._connection.execute(TREE_TABLES)
         for path in sorted(roots | above):
@@ -202,7 +196,7 @@ class CatalogQueries:
         """Counts, bytes and ages of every tree, and of all paths outside. Files last changed after `now_s` are in the
         first bucket, `in the future`.
         """
-        tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self._record.trees}
+        tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self.record.trees}
         parameters: dict[str, object] = {"tiny": tiny_below_bytes}
         parameters |= {f"bound{index}": bound for index, bound in enumerate(_time_bounds_ns(now_s))}
         for row in self._all(usage(len(AGE_BOUNDS)), parameters):
@@ -218,7 +212,7 @@ class CatalogQueries:
         examples = self._all(OUTSIDE_EXAMPLES, {"examples": MAX_EXAMPLES})[0][0] if outside else None
         return Usages(
             trees=tuple(
-                tallies[tree.path].usage(tree) for tree in sorted(self._record.trees, key=lambda tree: tree.path)
+                tallies[tree.path].usage(tree) for tree in sorted(self.record.trees, key=lambda tree: tree.path)
             ),
             outside=outside.usage(UserTree(path=b"", user="")) if outside else None,
             outside_examples=tuple(examples or ()),
@@ -296,7 +290,7 @@ class CatalogQueries:
 
     def reap(self, rules: Sequence[TreeRule], *, keep_file: str, now_s: float) -> Reaping:
         """Select the files that the rules match; later listings leave out archived and skipped files."""
-        reaping = Reaping(self._connection, self._record, rules, keep_file=keep_file, now_s=now_s)
+        reaping = Reaping(self._connection, self.record, rules, keep_file=keep_file, now_s=now_s)
         self._to_pack = reaping.keep_back()
         return reaping
 
