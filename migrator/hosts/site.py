@@ -85,16 +85,12 @@ class SiteHosts:
     ) -> None:
         """`hosts` is the result of `expand`."""
         self._specs = dict(hosts)
+        self.names: Iterable[str] = self._specs.keys()
         self._lease_s = lease_s
         self._grace_s = grace_s
         self._connect_timeout_s = connect_timeout_s
         self._hosts: dict[str, Host] = {}
         self._begun: dict[str, asyncio.Task[object]] = {}
-
-    @property
-    def names(self) -> Iterable[str]:
-        """The names of all hosts."""
-        return self._specs.keys()
 
     async def reach(self, name: str) -> Host:
         """The host, connected. Raises HostLost, UsageError."""

@@ -347,14 +347,11 @@ class SlurmHosts:
         self._prefix = f"migrator-{site_id[:8]}-"
         self._comment = f"migrator:{site_id}:{_myself()}"
         self._movers = {name: _Mover(name=name) for name in (_NAME.format(number=n + 1) for n in range(nodes))}
+        self.names = tuple(self._movers)
         self._clearing = asyncio.Lock()
         self._cleared = False
         self._placing = asyncio.Lock()
         self._began_s: float | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._movers)
 
     async def reach(self, name: str) -> Host:
         """The node with its far end connected. Raises UsageError, and HostLost, also while its job waits in the queue."""
