@@ -338,8 +338,7 @@ _Group = tuple[list[bytes], "Mapping[str, pa.ChunkedArray[Any]]"]
 class ParquetEarlierManifest:
     """The content readings of an earlier verification. Thread-safe; constant memory."""
 
-    def __init__(self, file: Path, *, held_groups: int = _HELD_GROUPS) -> None:
-        self._held_groups = held_groups
+    def __init__(self, file: Path) -> None:
         self._lock = threading.Lock()
         self._held: OrderedDict[int, _Group] = OrderedDict()
         self._closed = False
@@ -410,7 +409,7 @@ class ParquetEarlierManifest:
         table = self._file.read_row_group(number, columns=[_PATH, *_COLUMNS])
         paths = [path or b"" for path in table.column(_PATH).to_pylist()]
         group = self._held[number] = paths, {name: table.column(name) for name in _COLUMNS}
-        if len(self._held) > self._held_groups:
+        if len(self._held) > _HELD_GROUPS:
             self._held.popitem(last=False)
         return group
 

@@ -48,23 +48,16 @@ class PartsWriter:
     """Writes one catalog in parts. One thread at a time may call it; the entries of one call are in one directory. A
     directory is done once it is in a part on disk; a killed scan resumes from there.
 
-    A part is written when it has `max_part_rows` rows or `max_part_bytes` of columns in memory.
+    A part is written when it has `max_part_rows` rows or 32 MiB of columns in memory.
     """
 
     def __init__(
-        self,
-        directory: Path,
-        *,
-        parts: Sequence[str] = (),
-        next_number: int = 0,
-        max_part_rows: int = MAX_PART_ROWS,
-        max_part_bytes: int = MAX_PART_BYTES,
+        self, directory: Path, *, parts: Sequence[str] = (), next_number: int = 0, max_part_rows: int = MAX_PART_ROWS
     ) -> None:
         self._directory = directory
         self._parts = list(parts)
         self._number = next_number
         self._max_part_rows = max_part_rows
-        self._max_part_bytes = max_part_bytes
         self._waiting: list[tuple[bytes | None, Sequence[Entry]]] = []
         self._waiting_rows = 0
         self._batches: list[pa.RecordBatch] = []
@@ -83,7 +76,7 @@ class PartsWriter:
         self._waiting_rows += len(entries)
         if self._waiting_rows >= _BATCH_ROWS:
             self._to_columns()
-        if self._rows + self._waiting_rows >= self._max_part_rows or self._bytes >= self._max_part_bytes:
+        if self._rows + self._waiting_rows >= self._max_part_rows or self._bytes >= MAX_PART_BYTES:
             self._write_part()
 
     def directory_done(self, path: bytes, problems: Sequence[ScanProblem]) -> None:

@@ -210,19 +210,11 @@ _NOT_A_BRICK = 3
 class HostBrickWalks:
     """Walks bricks on their hosts. `place` puts the compiled program on a host; it raises HostLost and ToolFailed."""
 
-    def __init__(
-        self,
-        hosts: Hosts,
-        place: Callable[[Host], Awaitable[bytes]],
-        *,
-        names: Collection[str],
-        workers: int | None = None,
-    ) -> None:
+    def __init__(self, hosts: Hosts, place: Callable[[Host], Awaitable[bytes]], *, names: Collection[str]) -> None:
         self._hosts = hosts
         self._place = place
         self.hosts: Collection[str] = frozenset(names)
         """The hosts that the site names, as in the brick list."""
-        self._workers = workers
 
     async def reach(self, host: str) -> None:
         """Connect to a host. Raises HostLost, and UsageError if the site does not name it."""
@@ -250,7 +242,6 @@ class HostBrickWalks:
             *(await self._place(host), b"walk", b"--brick", brick.path),
             *(b"--times", b"mdata" if rules.times_from_mdata else b"file"),
             *(flag for flag, wanted in flags if wanted),
-            *(() if self._workers is None else (b"--workers", b"%d" % self._workers)),
         )
         stream = _Stream(brick, listener)
         completed = await host.processes.stream(

@@ -75,20 +75,11 @@ def names(section: str) -> tuple[str, ...]:
 class SiteHosts:
     """The `Hosts` port. A section without `ssh` is this machine."""
 
-    def __init__(
-        self,
-        hosts: Mapping[str, HostSpec],
-        *,
-        lease_s: float = 30.0,
-        grace_s: float = 5.0,
-        connect_timeout_s: int = 15,
-    ) -> None:
+    def __init__(self, hosts: Mapping[str, HostSpec], *, lease_s: float = 30.0) -> None:
         """`hosts` is the result of `expand`."""
         self._specs = dict(hosts)
         self.names: Iterable[str] = self._specs.keys()
         self._lease_s = lease_s
-        self._grace_s = grace_s
-        self._connect_timeout_s = connect_timeout_s
         self._hosts: dict[str, Host] = {}
         self._begun: dict[str, asyncio.Task[object]] = {}
 
@@ -140,14 +131,8 @@ class SiteHosts:
             options=spec.options,
             python=spec.python,
             lease_s=self._lease_s,
-            connect_timeout_s=self._connect_timeout_s,
         )
-        return RemoteHost(
-            transport,
-            lease_s=self._lease_s,
-            grace_s=self._grace_s,
-            open_within_s=self._connect_timeout_s + 15.0,
-        )
+        return RemoteHost(transport, lease_s=self._lease_s)
 
 
 def _named(text: str, host: str) -> str:

@@ -54,9 +54,9 @@ class ChunkTable(Records):
                 counts.append(connection.execute(pending).rowcount)
         return counts[-1]
 
-    def to_retry(self, pass_id: int, *, but_trees: Collection[bytes] = ()) -> Sequence[ChunkRecord]:
+    def to_retry(self, pass_id: int) -> Sequence[ChunkRecord]:
         """The chunks that `retry_failed` would make pending, in order of number."""
-        return self._in_order(_failed(pass_id) | _times_to_set_again(pass_id), _but(but_trees))
+        return self._in_order(_failed(pass_id) | _times_to_set_again(pass_id))
 
     def pending(
         self,

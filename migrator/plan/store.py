@@ -192,12 +192,12 @@ class CatalogQueries:
     def _all(self, query: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, parameters).fetchall()
 
-    def usages(self, *, now_s: float, tiny_below_bytes: int = TINY_BELOW_BYTES) -> Usages:
+    def usages(self, *, now_s: float) -> Usages:
         """Counts, bytes and ages of every tree, and of all paths outside. Files last changed after `now_s` are in the
         first bucket, `in the future`.
         """
         tallies: dict[bytes | None, _Tally] = {tree.path: _Tally() for tree in self.record.trees}
-        parameters: dict[str, object] = {"tiny": tiny_below_bytes}
+        parameters: dict[str, object] = {"tiny": TINY_BELOW_BYTES}
         parameters |= {f"bound{index}": bound for index, bound in enumerate(_time_bounds_ns(now_s))}
         for row in self._all(usage(len(AGE_BOUNDS)), parameters):
             tallies.setdefault(row[0], _Tally()).add(row[1], row[2:])

@@ -24,18 +24,18 @@ _WARNINGS = 6
 _CURVE_SHARES = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS, age_rows: int = AGE_ROWS) -> document.Document:
+def plan_document(plan: Plan, *, ranking_rows: int = RANKING_ROWS) -> document.Document:
     """A first page for management, then the details: the first rows of long tables, and surprises by kind. A report and
     `--json` have all of it.
     """
     return document.Document(
         title=document.clean(f"Plan {plan.name} for {plan.site}"),
         subtitle=f"made {document.when(plan.created_at_s)}, {plan.order.value} first",
-        sections=tuple(_sections(plan, ranking_rows, age_rows)),
+        sections=tuple(_sections(plan, ranking_rows)),
     )
 
 
-def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[document.Section]:
+def _sections(plan: Plan, ranking_rows: int) -> Iterator[document.Section]:
     warnings = [document.paragraph(problem, alert=True) for problem in plan.problems]
     if not plan.catalog_whole:
         words = "The scan behind this plan is not whole: there may be more on the source than is planned here."
@@ -44,7 +44,7 @@ def _sections(plan: Plan, ranking_rows: int, age_rows: int) -> Iterator[document
     yield document.Section(title="In short", blocks=short, first_page=True)
     yield from document.sections(
         ("More problems", warnings[_WARNINGS:]),
-        ("Who holds what", ranking_blocks(plan, rows=ranking_rows, age_rows=age_rows)),
+        ("Who holds what", ranking_blocks(plan, rows=ranking_rows, age_rows=AGE_ROWS)),
         ("Batches", [_batches(plan.batches)]),
         ("What is reaped", () if plan.reap is None else plan_reap_blocks(plan.reap)),
         ("What will surprise", [surprise_kinds(plan.surprises)]),

@@ -35,10 +35,9 @@ class ErrorConsole(Console):
 class LiveProgress(ProgressView):
     """A view at the bottom of a terminal, redrawn a few times a second; events scroll above it."""
 
-    def __init__(self, console: ErrorConsole, clock: Clock, *, interval_s: float = VIEW_INTERVAL_S) -> None:
+    def __init__(self, console: ErrorConsole, clock: Clock) -> None:
         self._console = console
         self._clock = clock
-        self._interval_s = interval_s
         self._drawn_s: float | None = None
         self._last: Snapshot | None = None
         # No redirection: standard output may be a file with JSON.
@@ -62,7 +61,7 @@ class LiveProgress(ProgressView):
         """Draw the snapshot, unless the last drawing is too recent."""
         self._last = snapshot
         now_s = self._clock.monotonic_s()
-        if self._drawn_s is not None and now_s - self._drawn_s < self._interval_s:
+        if self._drawn_s is not None and now_s - self._drawn_s < VIEW_INTERVAL_S:
             return
         self._drawn_s = now_s
         try:

@@ -351,12 +351,11 @@ def read_metrics(
     plan: str | None = None,
     is_gone: IsGone | None = None,
     windows: Sequence[WindowStanding] = (),
-    elapsed_s: Callable[[], float] = monotonic,
 ) -> tuple[model.MetricFamily, ...]:
     """Every current metric. Batches are those of `plan` (default: the active one); everything else covers all plans.
     `windows` are the current windows of [transfer]. Raises UsageError if the plan is not in the ledger.
     """
-    began_s = elapsed_s()
+    began_s = monotonic()
     status = read_status(ledger, now_s=now_s, plan=plan, is_gone=is_gone, attention_limit=0, events_limit=0)
     newest = {sample.side: sample for sample in ledger.capacity.all()}
     frozen = [one.frozen_since_s for one in ledger.cutovers.under_way()]
@@ -370,6 +369,6 @@ def read_metrics(
         governing=replace(status.governing, windows=tuple(windows)),
         frozen_since_s=tuple(since_s for since_s in frozen if since_s is not None),
         version=__version__,
-        read_s=elapsed_s() - began_s,
+        read_s=monotonic() - began_s,
     )
     return families(facts)

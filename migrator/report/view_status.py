@@ -153,7 +153,7 @@ def _bar(label: str, tally: model.Tally, done: str) -> doc.Bar:
 _WORDS = {FindingStatus.FAILURE: "FAILURE", FindingStatus.WARNING: "warning", FindingStatus.OK: "ok"}
 
 
-def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -> doc.Document:
+def finding_document(findings: Sequence[Finding]) -> doc.Document:
     """All findings, the worst first, otherwise in the order of the checks."""
     counts = {status: sum(finding.status is status for finding in findings) for status in _WORDS}
     ordered = sorted(findings, key=lambda one: list(_WORDS).index(one.status))
@@ -164,7 +164,7 @@ def finding_document(findings: Sequence[Finding], *, title: str = "Preflight") -
         f"{counts[FindingStatus.OK]:,} ok."
     )
     warn = [doc.paragraph("Fix the failures before you begin.", alert=True)] if counts[FindingStatus.FAILURE] else []
-    return doc.page(title, ("Findings", (found, *warn)), subtitle=verdict)
+    return doc.page("Preflight", ("Findings", (found, *warn)), subtitle=verdict)
 
 
 # --- Probes

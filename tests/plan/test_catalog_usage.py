@@ -88,7 +88,7 @@ def tree_of(entry: Entry) -> bytes | None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_usage_is_that_of_a_plain_count(queries_of: Opener, seed: int) -> None:
     entries = odd_entries(seed)
-    usages = queries_of(entries).usages(now_s=float(NOW_S), tiny_below_bytes=4096)
+    usages = queries_of(entries).usages(now_s=float(NOW_S))
     assert [found.tree.path for found in usages.trees] == sorted(TREES)
     for found in usages.trees:
         mine = [entry for entry in entries if tree_of(entry) == found.tree.path]
