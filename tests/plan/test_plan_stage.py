@@ -220,7 +220,7 @@ def test_a_scan_of_some_trees_alone_is_no_catalog_to_plan_from(ready: World) -> 
 
 
 def test_without_a_site_a_scan_or_with_a_catalog_of_another_site_there_is_no_plan(world: World) -> None:
-    with pytest.raises(UsageError, match="no record"):
+    with pytest.raises(UsageError, match="no ledger entry"):
         world.plan()
     world.init()
     with pytest.raises(UsageError, match="no catalog"):
