@@ -193,9 +193,7 @@ def test_too_little_is_no_measurement(seen: DrainCopying) -> None:
 
 
 def drain(files: int, size_bytes: int, *, s_per_file: float, s_per_byte: float) -> CopyTally:
-    return CopyTally(
-        files=files, size_bytes=size_bytes, busy_s=files * s_per_file + size_bytes * s_per_byte
-    )
+    return CopyTally(files=files, size_bytes=size_bytes, busy_s=files * s_per_file + size_bytes * s_per_byte)
 
 
 def test_a_drain_is_counted_by_its_last_looks() -> None:
