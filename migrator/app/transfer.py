@@ -31,7 +31,6 @@ from migrator.ledger.model import SiteRecord
 from migrator.native.program import native_program
 from migrator.site.config import Site
 from migrator.transfer.context import World
-from migrator.transfer.engines import drivers
 from migrator.transfer.engines.direct import DirectEngine
 from migrator.transfer.engines.rsync import RsyncEngine, ask
 from migrator.transfer.engines.rules_rsync import RsyncFeatures
@@ -136,6 +135,9 @@ def driving(wiring: Wiring, engine: str) -> Driving | None:
     """The requested driver; None for engines that copy chunks. Raises ToolFailed if it is missing."""
     if engine not in DRIVERS:
         return None
+    # Imported late: few runs use a driver.
+    from migrator.transfer.engines import drivers
+
     site, privileged = wiring.site, os.geteuid() == 0
     return Driving(
         driver=drivers.Fpsync(drivers.locate_fpsync(), privileged=privileged)
