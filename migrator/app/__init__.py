@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from migrator.hooks.stage import Hooks
     from migrator.ledger.ledger import Ledger
     from migrator.ledger.model import SiteRecord
+    from migrator.operations.run_files import RunFiles
     from migrator.plan.chunk_lists import ChunkListFiles
     from migrator.plan.document import PlanFiles
     from migrator.plan.model import Plan
     from migrator.plan.store import CatalogQueryFiles
     from migrator.reap.store import ReapListFiles
     from migrator.transfer.executors import LocalExecutor
-    from migrator.transfer.run_files import RunFiles
 
 
 def processes() -> Processes:
@@ -248,7 +248,7 @@ class Wiring:
         return closing(MovingTarget(self.target_root))
 
     def run_files(self) -> "RunFiles":
-        from migrator.transfer.run_files import RunFiles
+        from migrator.operations.run_files import RunFiles
 
         return RunFiles(self.site.runs_dir)
 
@@ -260,6 +260,8 @@ class Wiring:
             processes=LocalProcesses(one_output=True),
             directory=os.fsencode(self.site.site.hooks_dir),
             site_file=os.fsencode(self.site.file),
+            source_root=self.source_root,
+            target_root=self.target_root,
             timeout_s=self.site.hooks.timeout_s,
         )
 

@@ -70,18 +70,12 @@ async def host_versions(
 class _Ports(OperationPorts):
     """The fields of `BrickWorld` that all verbs have."""
 
-    source_root: bytes
-    target_root: bytes
     back_up: Callable[[str], None]
 
 
 def _ports(wiring: Wiring, ledger: "Ledger", progress: Progress) -> _Ports:
-    return {
-        "source_root": wiring.source_root,
-        "target_root": wiring.target_root,
-        "back_up": backing_up(ledger, wiring.site.site.state_dir),
-        **wiring.operation_ports(ledger, progress),
-    }
+    back_up = backing_up(ledger, wiring.site.site.state_dir)
+    return {"back_up": back_up, **wiring.operation_ports(ledger, progress)}
 
 
 # ---

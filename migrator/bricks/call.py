@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from migrator.bricks.drain.model import DrainSample, DrainStep
 from migrator.bricks.drain.rules import parts_missing
@@ -17,22 +17,16 @@ from migrator.bricks.shields import Shields
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
-from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking
 from migrator.core.units import several
 from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.gluster.volume import GlusterVolumeCommands
 from migrator.hooks.model import HookFacts, HookState, HookStep
-from migrator.hooks.stage import HookedStep, Hooks, StepHooks
-from migrator.ledger.call import recorded_run, say
-from migrator.ledger.locks import Locks
+from migrator.hooks.stage import HookedStep, StepHooks
+from migrator.ledger.call import say
 from migrator.ledger.model import SiteRecord
 from migrator.operations.engine import Engine, Snapshot
 from migrator.operations.model import Act, Finished, Halt, Notes, State, Step, StepRecord, StepResult
-from migrator.transfer.run_files import RunFiles
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
+from migrator.operations.run_files import CallPorts
 
 Summary = TypeVar("Summary", bound=CallSummary)
 Called = TypeVar("Called", bound=BrickOperation[Any, Any] | Retirement)
@@ -48,21 +42,11 @@ continue a drain without a call.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrickWorld:
+class BrickWorld(CallPorts):
     """The ports that every verb has. `back_up` copies the ledger under a name (blocking)."""
 
     volume: GlusterVolumeCommands
-    source_root: bytes
-    target_root: bytes
     back_up: Callable[[str], None]
-    hooks: Hooks | None
-    ledger: "Ledger"
-    locks: Locks
-    files: RunFiles
-    progress: Progress
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
     throttle: ThrottleRules = NO_THROTTLE
     shields: Shields | None = None
 
@@ -89,20 +73,11 @@ class BrickCall(ABC):
         """Emit an event: on the screen, in the log and, except in a dry run, in the ledger."""
         say(self.world, kind, severity, subject, message, run_id=self.run_id, log=self.log)
 
-    def hooking(self) -> StepHooks | None:
-        """Return the caller of the hooks; None if there are none, or in a dry run."""
-        world = self.world
-        if world.hooks is None or self.run_id is None:
-            return None
-        return StepHooks(
-            ports=world,
-            hooks=world.hooks,
-            site=self.site,
-            source_root=world.source_root,
-            target_root=world.target_root,
-            run_id=self.run_id,
-            say=self.say,
-        )
+    def hooking(self) -> StepHooks:
+        """Return the caller of the hooks. A dry run must not call them."""
+        if self.run_id is None:
+            raise AssertionError("a dry run calls no hook")
+        return StepHooks(ports=self.world, hooks=self.world.hooks, run_id=self.run_id, say=self.say)
 
     @abstractmethod
     def facts(self, record: Any, **facts: Any) -> HookFacts:  # noqa: ANN401 - a record, and fields of the facts
@@ -121,14 +96,10 @@ class BrickCall(ABC):
         with ExitStack() as held:
             for name in locks:
                 held.enter_context(world.locks.hold(name, purpose))
-            directory = held.enter_context(world.files.open(verb, world.clock.now_s())).path
-            async with recorded_run(
-                world.ledger.runs, world.clock, verb=verb, pid=self.request.pid, directory=directory, log=self.log
-            ) as run:
-                call = replace(self, run_id=run.id, directory=directory)
-                hooking = call.hooking()
-                if hooking is not None:
-                    await hooking.begin(self.steps)
+            pid = self.request.pid
+            async with world.files.recorded(world.ledger, world.clock, verb=verb, pid=pid, log=self.log) as run:
+                call = replace(self, run_id=run.id, directory=run.directory.path)
+                await call.hooking().begin(self.steps)
                 summary = await work(call)
                 run.exit_code = summary.exit_code
                 return summary
@@ -181,7 +152,7 @@ class CallMachine(Engine[Called, Snapshot, State, Step, Notes, Summary]):
     def say(self, kind: EventKind, severity: Severity, record: Called, message: str) -> None:
         self.call.say(kind, severity, record.subject, message)
 
-    def hooking(self) -> StepHooks | None:
+    def hooking(self) -> StepHooks:
         return self.call.hooking()
 
 
@@ -292,8 +263,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         """Call the hooks that report a failure, once per failure. `ended` is None when the call begins, or ended by an
         exception. May be called again.
         """
-        hooking = self.hooking()
-        if hooking is None or record.state in self.unreported:
+        if record.state in self.unreported:
             return
         if self.back and not self.reverted(record):
             # A refused stop is no failure of the operation.
@@ -310,6 +280,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
         )
         failed = self.failed_step(record)
         facts = self.call.facts(record, state=HookState.FAILED, failed=failed, reason=failure.reason)
+        hooking = self.hooking()
         await (hooking.once if failure.certain else hooking.catch_up)(step, facts)
 
 

@@ -11,10 +11,11 @@ from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.units import several
-from migrator.cutover.announce import AnnounceRequest, HookWorld, announce
+from migrator.cutover.announce import AnnounceRequest, announce
 from migrator.cutover.model import BackupTold
 from migrator.cutover.stage import attempts_of_users
 from migrator.cutover.view import announce_document
+from migrator.operations.run_files import CallPorts
 from migrator.render.document import Document, page, paragraph, when
 from migrator.transfer.bases import active_plan
 
@@ -66,8 +67,6 @@ def announce_command(
             plan=plan.name,
             trees=choice.trees(plan),
             begins_at_s=begins_at_s,
-            source_root=wiring.source_root,
-            target_root=wiring.target_root,
             link=site.cutover.link if site.cutover.switch == "symlink" else None,
             pid=os.getpid(),
             dry_run=dry_run,
@@ -75,7 +74,7 @@ def announce_command(
         )
         summary = run_shown(
             wiring,
-            lambda shown: announce(request, HookWorld(**wiring.operation_ports(ledger, shown))),
+            lambda shown: announce(request, CallPorts(**wiring.operation_ports(ledger, shown))),
             when_interrupted="run the same command again for the users who were not told",
         )
     return present(invocation, summary, announce_document)

@@ -12,7 +12,7 @@ from migrator.cli.call import details_option, open_wiring, plan_option, present,
 from migrator.cli.invocation import Invocation
 from migrator.core.durable import write_durably
 from migrator.core.errors import ExitCode, MigratorError, UsageError
-from migrator.cutover.announce import HookWorld
+from migrator.operations.run_files import CallPorts
 from migrator.render.document import Document
 from migrator.render.text import to_json, to_markdown
 from migrator.report.model import EarlierReport, ReportFacts
@@ -138,15 +138,13 @@ def _write(directory: Path, facts: ReportFacts, document: Document, *, pdf: bool
 
 def _send(wiring: app.Wiring, directory: Path, facts: ReportFacts) -> ExitCode:
     plan = None if facts.status.plan is None else facts.status.plan.name
-    roots = (wiring.source_root, wiring.target_root)
     with wiring.ledger() as ledger:
         problem = run_shown(
             wiring,
             lambda shown: send_report(
-                HookWorld(**wiring.operation_ports(ledger, shown)),
+                CallPorts(**wiring.operation_ports(ledger, shown)),
                 os.fsencode(directory.resolve()),
                 plan,
-                roots=roots,
                 pid=os.getpid(),
             ),
             when_interrupted=f"the report lies in {directory}; run the same command again to send it",

@@ -1,33 +1,25 @@
 """`announce`, and the facts that it passes to hooks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from migrator.core.clock import Clock
 from migrator.core.entry import UserTree
 from migrator.core.errors import Interrupted, Refused, UsageError
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, show
-from migrator.core.progress import Progress
-from migrator.core.tasks import Blocking
 from migrator.core.units import format_duration
 from migrator.cutover import model
 from migrator.cutover.rules import state_words
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order
-from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, find_hooks
-from migrator.ledger.call import RecordedRun, recorded_run, say
-from migrator.ledger.locks import Locks
+from migrator.hooks.stage import HookedStep, HookSkipped, StepHooks, find_hooks
+from migrator.ledger.call import say
+from migrator.operations.run_files import CallPorts, RecordedRun
 from migrator.report.model import PlannedTree
 from migrator.site.rules_links import link_path, naming_problem
-from migrator.transfer.run_files import RunFiles
-
-if TYPE_CHECKING:
-    from migrator.ledger.ledger import Ledger
 
 VERB = "announce"
 
@@ -43,66 +35,33 @@ class AnnounceRequest:
     plan: str
     trees: Mapping[int, Sequence[UserTree]]
     begins_at_s: float
-    source_root: bytes
-    target_root: bytes
     link: str | None
     pid: int
     dry_run: bool = False
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookWorld:
-    """Everything outside the program that a verb touches if all it does is call hooks."""
-
-    ledger: "Ledger"
-    hooks: Hooks
-    locks: Locks
-    files: RunFiles
-    progress: Progress
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
-
-
 @asynccontextmanager
 async def hook_calls(
-    world: HookWorld,
-    step: HookStep,
-    *,
-    verb: str,
-    doing: str,
-    roots: tuple[bytes, bytes],
-    pid: int,
-    interrupted: Interrupted,
+    world: CallPorts, step: HookStep, *, verb: str, doing: str, pid: int, interrupted: Interrupted
 ) -> AsyncIterator[tuple[StepHooks, RecordedRun]]:
-    """A recorded run of a verb that calls the hooks of one step. `roots` are the roots of source and target; the caller
-    sets the exit code.
+    """A recorded run of a verb that calls the hooks of one step. The caller sets the exit code.
 
     Raises UsageError (a site without `init`), Refused (a hook is not safe to call), LockHeld, and `interrupted`.
     """
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("this site has no record yet", hint="run `migrator init`")
-    with world.locks.hold(verb, doing), world.files.open(verb, world.clock.now_s()) as files:
+    world.ledger.site.required()
+    with world.locks.hold(verb, doing):
         try:
-            async with recorded_run(world.ledger.runs, world.clock, verb=verb, pid=pid, directory=files.path) as run:
-                calls = StepHooks(
-                    ports=world,
-                    hooks=world.hooks,
-                    site=site,
-                    source_root=roots[0],
-                    target_root=roots[1],
-                    run_id=run.id,
-                    say=partial(say, world, run_id=run.id),
-                )
+            async with world.files.recorded(world.ledger, world.clock, verb=verb, pid=pid) as run:
+                said = partial(say, world, run_id=run.id)
+                calls = StepHooks(ports=world, hooks=world.hooks, run_id=run.id, say=said)
                 await calls.begin((step,))
                 yield calls, run
         except asyncio.CancelledError:
             raise interrupted from None
 
 
-async def announce(request: AnnounceRequest, world: HookWorld) -> model.AnnounceSummary:
+async def announce(request: AnnounceRequest, world: CallPorts) -> model.AnnounceSummary:
     """Pass the facts of each user to the `announce` hooks, one user after the other. May be called again: it skips
     users who were told of the same time, unless the request says `again`.
 
@@ -123,7 +82,6 @@ async def announce(request: AnnounceRequest, world: HookWorld) -> model.Announce
         HookStep.ANNOUNCE,
         verb=VERB,
         doing=f"announcing {model.begins_words(request.begins_at_s)}",
-        roots=(request.source_root, request.target_root),
         pid=request.pid,
         interrupted=Interrupted(
             "the announcements were interrupted", hint="the same command tells those that were not told"
@@ -145,7 +103,7 @@ def _summary(request: AnnounceRequest, announcements: Sequence[model.Announcemen
     )
 
 
-async def _require_hooks(world: HookWorld) -> None:
+async def _require_hooks(world: CallPorts) -> None:
     found = await find_hooks(world.hooks, world.blocking)
     stage = _hooked("", UserTree(path=b"", user=""), 0.0).stage(HookEvent.POST)
     if not found.problems and not in_order(found.hooks, stage):
@@ -156,7 +114,7 @@ async def _require_hooks(world: HookWorld) -> None:
         )
 
 
-def _due(request: AnnounceRequest, world: HookWorld) -> list[model.Announcement]:
+def _due(request: AnnounceRequest, world: CallPorts) -> list[model.Announcement]:
     """Every tree, and whether its user is to be told. Raises Refused before any hook is called."""
     found, ledger = [], world.ledger
     for batch, trees in request.trees.items():
@@ -214,8 +172,8 @@ async def _tell(
         trees=(tree,),
         user=tree.user,
         link=_link(request, tree),
-        old_path=join(request.source_root, tree.path),
-        new_path=join(request.target_root, tree.path),
+        old_path=join(calls.hooks.source_root, tree.path),
+        new_path=join(calls.hooks.target_root, tree.path),
         files=planned.files if planned else 0,
         size_bytes=planned.size_bytes if planned else 0,
         freeze_s=one.freeze_s,

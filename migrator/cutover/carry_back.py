@@ -35,9 +35,9 @@ from migrator.fs.reading import PosixSource
 from migrator.fs.rules import CLOSED_MODE
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import SourceHealth
-from migrator.ledger.call import recorded_run
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Plan
 from migrator.reap.model import ARCHIVE_DIRECTORY
 from migrator.transfer.attempt import recover
@@ -45,7 +45,6 @@ from migrator.transfer.bases import covers
 from migrator.transfer.context import Invocation, World
 from migrator.transfer.model import BatchSummary, FileProblemKind, RunRequest
 from migrator.transfer.passes import probed_capabilities
-from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
 # Changes of the retained source, from two of its catalogs.
@@ -676,22 +675,17 @@ class CarryingBack:
             await _learn_what_the_source_keeps(parts)
         # Opened again, so attributes that the source cannot keep are not tried there.
         async with self.open(record) as parts:
-            with parts.files.open(VERB, parts.world.clock.now_s()) as directory:
-                runs, pid = parts.ledger.runs, parts.request.pid
-                try:
-                    async with recorded_run(
-                        runs, parts.world.clock, verb=VERB, pid=pid, directory=directory.path
-                    ) as run:
-                        invocation = Invocation(
-                            world=parts.world, request=parts.request, run_id=run.id, directory=directory
-                        )
-                        await _carry(parts, invocation, record, again=self._given_up(record))
-                        run.exit_code = ExitCode.DONE
-                except MigratorError as error:
-                    # A pass calls the side that it reads the source: here, the target.
-                    error.message = _ROLES + error.message
-                    error.args = (error.message,)
-                    raise
+            world, request = parts.world, parts.request
+            try:
+                async with parts.files.recorded(parts.ledger, world.clock, verb=VERB, pid=request.pid) as run:
+                    invocation = Invocation(world=world, request=request, run_id=run.id, directory=run.directory)
+                    await _carry(parts, invocation, record, again=self._given_up(record))
+                    run.exit_code = ExitCode.DONE
+            except MigratorError as error:
+                # A pass calls the side that it reads the source: here, the target.
+                error.message = _ROLES + error.message
+                error.args = (error.message,)
+                raise
             return target_changes(parts.ledger, record)
 
     async def compare(self, record: model.CutoverRecord) -> VerificationRecord:

@@ -18,7 +18,6 @@ from migrator.cutover import model, rules, steps
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
-from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
 from migrator.operations.model import Halt
 from migrator.plan.model import Plan
@@ -65,7 +64,7 @@ async def call_owed(machine: steps.TreeMachine, record: model.CutoverRecord) -> 
     """
     hooking, records = machine.hooking(), machine.cutting.ledger.hooks
     for place, step, done in _steps(record):
-        if hooking is not None and records.open_since(place.step, place.hooked.key) is not None:
+        if records.open_since(place.step, place.hooked.key) is not None:
             act = model.CutoverAct(step=step, intent=record.state, result=record.state)
             facts = machine.facts(place, HookEvent.POST, record, act)
             await hooking.catch_up(place.hooked, facts if done else replace(facts, state=HookState.FAILED))
@@ -343,11 +342,8 @@ class Beginning:
         return tuple(one for one in problems if one is not None)
 
     async def _hooks(self) -> HooksFound | None:
-        hooks = self.sight.world.hooks
-        if hooks is None:
-            return HooksFound()
         try:
-            return await find_hooks(hooks, self.sight.run.blocking)
+            return await find_hooks(self.sight.world.hooks, self.sight.run.blocking)
         except MigratorError:
             return None
 
@@ -404,20 +400,15 @@ class CutoverCall:
         users = ", ".join(tree.user for trees in self.request.trees.values() for tree in trees)
         purpose = f"{self.request.verb} of {users}"
         world, run = self.world, self.world.run
-        with world.locks.hold(RUN_LOCK, purpose), world.files.open(self.request.verb, run.clock.now_s()) as directory:
+        with world.locks.hold(RUN_LOCK, purpose):
             # The latest run, of any verb, may have left streams and hook calls.
             earlier = run.ledger.runs.latest()
             try:
-                async with recorded_run(
-                    run.ledger.runs,
-                    run.clock,
-                    verb=self.request.verb,
-                    pid=self.request.run.pid,
-                    directory=directory.path,
-                    log=LOG,
+                async with world.files.recorded(
+                    run.ledger, run.clock, verb=self.request.verb, pid=self.request.run.pid, log=LOG
                 ) as recorded:
                     invocation = Invocation(
-                        world=run, request=self.request.run, run_id=recorded.id, directory=directory
+                        world=run, request=self.request.run, run_id=recorded.id, directory=recorded.directory
                     )
                     hooking = Hooking(invocation=invocation, hooks=world.hooks, plan=plan, site=site)
                     await hooking.begin(steps.OWN_STEPS)

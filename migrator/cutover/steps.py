@@ -34,6 +34,7 @@ from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
+from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
@@ -44,7 +45,6 @@ from migrator.transfer.context import Invocation, World
 from migrator.transfer.guards import mounts_changed
 from migrator.transfer.model import BatchSummary
 from migrator.transfer.run import Hooking, Place
-from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CutoverWorld:
     """
 
     run: World
-    hooks: Hooks | None
+    hooks: Hooks
     locks: Locks
     files: RunFiles
     freezer: MountedTops
@@ -486,7 +486,7 @@ class TreeMachine(
     def announce(self, record: model.CutoverRecord, act: _Act) -> None:
         self.say(EventKind.CUTOVER_REVERTING, Severity.WARNING, record, f"given up: {act.reason}")
 
-    def hooking(self) -> StepHooks | None:
+    def hooking(self) -> StepHooks:
         return self.cutting.hooking.steps()
 
     async def snapshot(self, record: model.CutoverRecord) -> model.Seen:

@@ -17,7 +17,7 @@ from migrator.cutover.model import CutoverRecord
 from migrator.fs.beneath import why_not_trusted
 from migrator.hooks import model, rules
 from migrator.hosts.ports import Command, Processes
-from migrator.ledger.model import HookStepRecord, SiteRecord
+from migrator.ledger.model import HookStepRecord
 
 if TYPE_CHECKING:
     from migrator.ledger.calls import HookRecords
@@ -85,13 +85,15 @@ _GRACE_S = 5.0
 
 @dataclass(slots=True, kw_only=True)
 class Hooks:
-    """The hooks of a site. `site_file` is the absolute path of site.toml, with which a hook can run this program; `timeout_s`
-    limits each call. Hooks are executed directly, without a shell.
+    """The hooks of a site. `site_file` is the absolute path of site.toml, with which a hook can run this program; trees
+    lie below the two roots. `timeout_s` limits each call. Hooks are executed directly, without a shell.
     """
 
     processes: Processes
     directory: bytes
     site_file: bytes
+    source_root: bytes
+    target_root: bytes
     timeout_s: float
 
     def find(self) -> model.HooksFound:
@@ -248,9 +250,6 @@ class StepHooks:
 
     ports: HookPorts
     hooks: Hooks
-    site: SiteRecord
-    source_root: bytes
-    target_root: bytes
     run_id: int
     say: Say
 
@@ -434,12 +433,13 @@ class StepHooks:
         return not failed
 
     async def _call(self, opened: _Open, hook: model.Hook) -> tuple[model.HookResult, model.HookOutcome]:
+        known = self.ports.ledger.site.required()
         site = model.HookSite(
-            site_id=self.site.site_id,
-            name=self.site.name,
+            site_id=known.site_id,
+            name=known.name,
             file=self.hooks.site_file,
-            source_root=self.source_root,
-            target_root=self.target_root,
+            source_root=self.hooks.source_root,
+            target_root=self.hooks.target_root,
         )
         call = model.HookCall(
             hook=hook,

@@ -1,21 +1,15 @@
-"""One call of a verb in the ledger: its start, heartbeat and end, its events, and the backups it makes."""
+"""The events of a call of a verb, and the backups of the ledger that it makes."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from migrator.core.clock import Clock
-from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
-from migrator.core.tasks import beside
 
 if TYPE_CHECKING:
-    from migrator.ledger.calls import RunRecords
     from migrator.ledger.ledger import Ledger
 
 # Events: to the ledger, the screen and the log.
@@ -55,56 +49,6 @@ def say(
     world.progress.event(event)
     if log is not None:
         log.log(_LEVELS[severity], "%s", message, extra={"event": kind.value, "subject": subject})
-
-
-# One call of a verb.
-
-
-@dataclass(slots=True, kw_only=True)
-class RecordedRun:
-    """A call in progress. The caller sets `exit_code`, unless it raises."""
-
-    id: int
-    exit_code: ExitCode = ExitCode.FAILED
-
-
-HEARTBEAT_INTERVAL_S = 5.0
-
-
-@asynccontextmanager
-async def recorded_run(
-    runs: "RunRecords",
-    clock: Clock,
-    *,
-    verb: str,
-    pid: int,
-    directory: str,
-    log: logging.Logger | None = None,
-) -> AsyncIterator[RecordedRun]:
-    """Record a call for the length of the block, with a heartbeat. An error is logged, if there is a log, and raised
-    again. The end of the call is written last, so a call that was killed has a heartbeat and no end.
-    """
-    run = RecordedRun(id=runs.start(verb=verb, pid=pid, at_s=clock.now_s(), directory=directory))
-    try:
-        async with beside(_beat(runs, clock, run.id), "the heartbeat"):
-            yield run
-    except (asyncio.CancelledError, Interrupted):
-        run.exit_code = ExitCode.INTERRUPTED
-        raise
-    except MigratorError as error:
-        run.exit_code = error.exit_code
-        if log is not None:
-            log.error("%s", error.message, extra={"hint": error.hint})  # noqa: TRY400 (no traceback: it was expected)
-        raise
-    finally:
-        runs.finish(run.id, clock.now_s(), run.exit_code.value)
-
-
-async def _beat(runs: "RunRecords", clock: Clock, run_id: int) -> None:
-    """Renew the heartbeat of a call until cancelled."""
-    while True:
-        await clock.sleep(HEARTBEAT_INTERVAL_S)
-        runs.heartbeat(run_id, clock.now_s())
 
 
 # Backups before a step that cannot be undone.

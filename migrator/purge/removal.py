@@ -17,19 +17,17 @@ from migrator.core.clock import Clock
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, join, parent
-from migrator.core.progress import Progress, PurgeProgress
-from migrator.core.tasks import Blocking, WorkPool, beside, task_group
+from migrator.core.progress import PurgeProgress
+from migrator.core.tasks import WorkPool, beside, task_group
 from migrator.core.units import NS_PER_S, several
 from migrator.cutover.model import CutoverRecord, CutoverState, LinkSeen, PurgeSum
 from migrator.cutover.writers import WriterSearch
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
-from migrator.hooks.stage import Hooks
 from migrator.ledger.call import say
-from migrator.ledger.ledger import Ledger
-from migrator.ledger.locks import Locks
 from migrator.ledger.measures import ControlRecords, ProbeRecords
 from migrator.ledger.model import SiteRecord
+from migrator.operations.run_files import CallPorts
 from migrator.purge import model
 from migrator.purge.files import MountedPlaces
 from migrator.purge.proofs import IndexedProofs
@@ -37,19 +35,17 @@ from migrator.purge.rules import Brakes, after_probe, judge_archive, judge_sourc
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.model import ReapRow, is_listed
 from migrator.reap.rules import Releases
-from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 
 LOG = logging.getLogger("migrator.purge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PurgeWorld:
+class PurgeWorld(CallPorts):
     """The ports.
 
     `link` returns the side to which the path of a tree's user leads (blocking; raises OSError). `back_up` copies the
-    ledger under a name before anything is freed (blocking). Without `hooks` none are called. `storage` returns why
-    files on the target may be unreadable.
+    ledger under a name before anything is freed (blocking).
 
     `carried` returns the verifications of what rollbacks of a cutover carried to the source, oldest first; None if
     nothing was carried (blocking; raises MigratorError).
@@ -69,14 +65,6 @@ class PurgeWorld:
     back_up: Callable[[str], None]
     archived: Callable[[], ProvenArchives]
     skipped: Callable[[CutoverRecord], Iterable[Sequence[ReapRow]]]
-    hooks: Hooks | None
-    ledger: Ledger
-    locks: Locks
-    files: RunFiles
-    progress: Progress
-    clock: Clock
-    blocking: Blocking
-    tokens: Callable[[], str]
     carried: Callable[[CutoverRecord], Sequence[VerificationRecord] | None] = lambda _: None
 
 

@@ -17,7 +17,6 @@ from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
-from migrator.ledger.call import recorded_run
 from migrator.ledger.model import SiteRecord
 from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events
@@ -494,7 +493,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
         )
     if request.dry_run:
         return await _purge(Call(world=world, request=request, site=site, run_id=None), *_chosen(request, world))
-    with world.locks.hold(LOCK, VERB), world.files.open(VERB, world.clock.now_s()) as directory:
+    with world.locks.hold(LOCK, VERB):
         # The purge removes only the confirmed items, even if the retention of another tree ends now.
         items, left = _chosen(request, world)
         checksum = _checksum(world, site, items)
@@ -505,9 +504,7 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
                 hint=f"review it with --dry-run, then pass --confirm {checksum[: model.CONFIRM_CHARACTERS]}",
             )
         try:
-            async with recorded_run(
-                world.ledger.runs, world.clock, verb=VERB, pid=request.pid, directory=directory.path, log=LOG
-            ) as run:
+            async with world.files.recorded(world.ledger, world.clock, verb=VERB, pid=request.pid, log=LOG) as run:
                 call = Call(world=world, request=request, site=site, run_id=run.id)
                 summary = await _purge(call, items, left)
                 run.exit_code = summary.exit_code
@@ -574,7 +571,8 @@ def _checksum(world: PurgeWorld, site: SiteRecord, items: Sequence[model.Item]) 
 
 async def _purge(call: Call, items: Sequence[model.Item], left: _Later) -> model.PurgeSummary:
     world, request = call.world, call.request
-    hooks = _hooks(call)
+    # A dry run calls none.
+    hooks = None if call.run_id is None else StepHooks(ports=world, hooks=world.hooks, run_id=call.run_id, say=call.say)
     if hooks is not None:
         await hooks.begin((HookStep.PURGE,))
     pace = Pace(
@@ -593,19 +591,4 @@ async def _purge(call: Call, items: Sequence[model.Item], left: _Later) -> model
         dry_run=request.dry_run,
         checksum=_checksum(world, call.site, items),
         trees=tuple(done[tree.path] for tree in request.trees),
-    )
-
-
-def _hooks(call: Call) -> StepHooks | None:
-    world = call.world
-    if world.hooks is None or call.run_id is None:
-        return None
-    return StepHooks(
-        ports=world,
-        hooks=world.hooks,
-        site=call.site,
-        source_root=world.source.root,
-        target_root=world.target.root,
-        run_id=call.run_id,
-        say=call.say,
     )

@@ -13,11 +13,12 @@ from migrator.core.errors import ExitCode, Interrupted, MigratorError, Refused, 
 from migrator.core.paths import show
 from migrator.core.tasks import Blocking
 from migrator.core.units import DAY_S, HOUR_S
-from migrator.cutover.announce import HookWorld, hook_calls
+from migrator.cutover.announce import hook_calls
 from migrator.cutover.rules_speed import sums, users_of
 from migrator.hooks.model import HookEvent, HookFacts, HookStep
 from migrator.hooks.rules import in_order
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, find_hooks
+from migrator.operations.run_files import CallPorts
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Plan, fit_cost, sum_of
 from migrator.report import model, rules
@@ -206,9 +207,7 @@ async def require_report_hooks(hooks: Hooks, blocking: Blocking) -> None:
         )
 
 
-async def send_report(
-    world: HookWorld, directory: bytes, plan: str | None, *, roots: tuple[bytes, bytes], pid: int
-) -> str:
+async def send_report(world: CallPorts, directory: bytes, plan: str | None, *, pid: int) -> str:
     """Call the `report` hooks for a report that counts by `plan`, written to an absolute directory. Returns why it was
     not sent; empty if it was. A second call sends it again. Raises as `hook_calls`.
     """
@@ -217,7 +216,6 @@ async def send_report(
         HookStep.REPORT,
         verb=VERB,
         doing="sending a report",
-        roots=roots,
         pid=pid,
         interrupted=Interrupted("sending the report was interrupted", hint="run the same command again"),
     ) as (calls, run):

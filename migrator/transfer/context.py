@@ -20,6 +20,7 @@ from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hosts.ports import Activity
 from migrator.ledger.call import say
+from migrator.operations.run_files import RunDirectory
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch
 from migrator.transfer.executors import Executor
@@ -27,7 +28,6 @@ from migrator.transfer.governor import Governor
 from migrator.transfer.model import ChunkRecord, RunRequest, Stopped, StopReason
 from migrator.transfer.ports import Driving
 from migrator.transfer.rules import explain
-from migrator.transfer.run_files import RunDirectory
 
 if TYPE_CHECKING:
     from migrator.ledger.ledger import Ledger

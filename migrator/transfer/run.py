@@ -18,9 +18,9 @@ from migrator.fs.probing import ProbeWorld, probing
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks
-from migrator.ledger.call import recorded_run
 from migrator.ledger.locks import Locks
 from migrator.ledger.model import PassRecord, SiteRecord
+from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
 from migrator.transfer import bases
 from migrator.transfer import model as transfer
@@ -30,7 +30,6 @@ from migrator.transfer.context import LOG, Invocation, World
 from migrator.transfer.governor import Governing, Governor
 from migrator.transfer.guards import find_problems, read_plan
 from migrator.transfer.meter import cancel_and_wait, capacity_watch
-from migrator.transfer.run_files import RunFiles
 
 # Which hooks belong to a step of a run.
 
@@ -54,11 +53,9 @@ class Place:
 
 
 async def preview_hooks(
-    world: World, hooks: Hooks | None, plan: Plan, batch: Batch, *, idle: bool
+    world: World, hooks: Hooks, plan: Plan, batch: Batch, *, idle: bool
 ) -> tuple[tuple[str, ...], transfer.GuardFinding]:
     """For a dry run: the hooks that a run over the batch would call, in order, and their problems."""
-    if hooks is None:
-        return (), transfer.GuardFinding(guard="hooks", problems=())
     found = await find_hooks(hooks, world.blocking)
     finding = transfer.GuardFinding(guard="hooks", problems=problem_words(found))
     if not idle:
@@ -97,10 +94,10 @@ Work = Callable[[], Awaitable[transfer.BatchSummary]]
 
 @dataclass(slots=True, kw_only=True)
 class Hooking:
-    """Calls the hooks of one run; `hooks` is None if there are none."""
+    """Calls the hooks of one run."""
 
     invocation: Invocation
-    hooks: Hooks | None
+    hooks: Hooks
     plan: Plan
     site: SiteRecord
 
@@ -108,8 +105,7 @@ class Hooking:
         """Check all hooks, and end orphaned calls of a killed run around these steps. Call it before any other work.
         Raises Refused if a hook is invalid, or an orphaned call cannot be ended.
         """
-        if (calls := self.steps()) is not None:
-            await calls.begin(steps)
+        await self.steps().begin(steps)
 
     async def around(self, place: Place, work: Work, *, idle: bool) -> transfer.BatchSummary:
         """Run the work, with the hooks of its step before and after it. `idle`: there is nothing to do; then only
@@ -118,38 +114,25 @@ class Hooking:
         If a hook skips the step, the summary records it. Raises Refused if a `pre` hook refuses the step. Errors of the
         work propagate after the `post` hooks; on a cancellation these are not called, and the step stays open.
         """
-        if (calls := self.steps()) is None:
-            return await work()
         if idle:
             summary = await work()
             await self.catch_up(place, summary)
             return summary
         try:
-            return await calls.around(place.hooked(self.plan), work, facts=self._facts(place), after=_after)
+            return await self.steps().around(place.hooked(self.plan), work, facts=self._facts(place), after=_after)
         except HookSkipped as skipped:
             return transfer.BatchSummary(batch=place.batch.number, skipped=skipped.message)
 
     async def catch_up(self, place: Place, summary: transfer.BatchSummary | None = None) -> None:
         """Call the overdue `post` hooks of an earlier run after a step that is done. May be called again."""
-        if (calls := self.steps()) is not None:
-            facts = self._facts(place)
-            facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
-            await calls.catch_up(place.hooked(self.plan), facts)
+        facts = self._facts(place)
+        facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
+        await self.steps().catch_up(place.hooked(self.plan), facts)
 
-    def steps(self) -> StepHooks | None:
-        """Calls the hooks around any step; None if there are none."""
-        world = self.invocation.world
-        if self.hooks is None:
-            return None
-        return StepHooks(
-            ports=world,
-            hooks=self.hooks,
-            site=self.site,
-            source_root=world.source.root,
-            target_root=world.target.root,
-            run_id=self.invocation.run_id,
-            say=self.invocation.say,
-        )
+    def steps(self) -> StepHooks:
+        """Calls the hooks around any step."""
+        invocation = self.invocation
+        return StepHooks(ports=invocation.world, hooks=self.hooks, run_id=invocation.run_id, say=invocation.say)
 
     def _facts(self, place: Place) -> HookFacts:
         return HookFacts(
@@ -431,15 +414,15 @@ async def run_batches(
     *,
     locks: Locks,
     files: RunFiles,
-    hooks: Hooks | None = None,
+    hooks: Hooks,
     deltas: Deltas | None = None,
     probes: ProbeWorld | None = None,
     governing: Governing | None = None,
 ) -> transfer.RunSummary:
     """Copy batches one after the other, each from its present state. The same call resumes after any crash.
 
-    Without `hooks` none is called; without `deltas` there are only seed passes; `probes` None: no probes run;
-    `governing` None: no governor limits the streams. Cancelling the task ends every stream, then raises Interrupted;
+    Without `deltas` there are only seed passes; `probes` None: no probes run; `governing` None: no governor limits the
+    streams. Cancelling the task ends every stream, then raises Interrupted;
     cancelling again meanwhile has no effect.
 
     Raises UsageError (no such batch), Refused (a guard, with every reason), LockHeld, RunStopped (the pool stopped: a
@@ -459,19 +442,12 @@ async def run_batches(
         ]
         return transfer.RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
     purpose = f"run of {which} of plan {plan.name}"
-    with locks.hold(VERB, purpose), files.open(VERB, clock.now_s()) as directory:
+    with locks.hold(VERB, purpose):
         # A cutover holds the same lock: no user is moved from here on.
         batches = choose()
         earlier = ledger.runs.latest(VERB)
-        async with recorded_run(
-            ledger.runs,
-            clock,
-            verb=VERB,
-            pid=request.pid,
-            directory=directory.path,
-            log=LOG,
-        ) as recorded:
-            invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=directory)
+        async with files.recorded(ledger, clock, verb=VERB, pid=request.pid, log=LOG) as recorded:
+            invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
             hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
             try:
                 async with capacity_watch(world), probing(probes), governed(invocation, governing):
@@ -544,7 +520,7 @@ async def _preview(
     site: SiteRecord,
     chosen: bases.Chosen,
     *,
-    hooks: Hooks | None,
+    hooks: Hooks,
     deltas: Deltas | None,
 ) -> transfer.BatchSummary:
     """The decisions of a run over one batch without any change of target, ledger, lock or run directory.

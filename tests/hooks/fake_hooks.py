@@ -21,6 +21,8 @@ class FakeHooks(Hooks):
     problems: tuple[HookProblem, ...] = ()
     directory: bytes = field(default=b"/hooks", kw_only=True)
     site_file: bytes = field(default=b"/site.toml", kw_only=True)
+    source_root: bytes = field(default=b"/src", kw_only=True)
+    target_root: bytes = field(default=b"/dst", kw_only=True)
     timeout_s: float = field(default=600.0, kw_only=True)
     before_find: Callable[[], None] = lambda: None
     in_call: Callable[[HookCall], None] = lambda _: None

@@ -28,6 +28,8 @@ class Directory:
             processes=LocalProcesses(grace_s=0.5, one_output=True),
             directory=os.fsencode(path),
             site_file=b"/site.toml",
+            source_root=b"/src",
+            target_root=b"/dst",
             timeout_s=timeout_s,
         )
 

@@ -1,7 +1,6 @@
 """Hooks over fakes: the program is killed before its k-th call of anything, and hooks that cannot be looked at or ended."""
 
 import asyncio
-import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,9 +8,7 @@ import pytest
 
 from migrator.core.errors import Refused
 from migrator.hooks.model import HookCall, HookStep
-from migrator.transfer.run import run_batches
 from tests.hooks.fake_hooks import FakeHooks, hook
-from tests.support import run_world
 from tests.support.kills import Death, Killed
 from tests.support.records import rows_of
 from tests.support.run_world import World, in_loop, small_world
@@ -21,16 +18,14 @@ PRE, POST = ["pre-batch.d/10-x", "pre-pass.d/10-x"], ["post-pass.d/10-x", "post-
 
 
 @pytest.fixture
-def hooks(monkeypatch: pytest.MonkeyPatch) -> FakeHooks:
-    """Hooks that every run of a `World` gets."""
-    made = FakeHooks(dict.fromkeys((*PRE, *POST), 0))
-    monkeypatch.setattr(run_world, "run_batches", functools.partial(run_batches, hooks=made))
-    return made
+def hooks() -> FakeHooks:
+    return FakeHooks(dict.fromkeys((*PRE, *POST), 0))
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(tmp_path: Path, hooks: FakeHooks) -> Iterator[World]:
     made = small_world(tmp_path, files=2)
+    made.hooks = hooks
     yield made
     made.ledger.close()
 
@@ -65,6 +60,7 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
         directory = tmp_path / str(left)
         directory.mkdir()
         world = small_world(directory, files=2)
+        world.hooks = hooks
         try:
             hooks.calls.clear()
             died = run_until_death(world, hooks, left)

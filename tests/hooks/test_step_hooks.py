@@ -21,7 +21,6 @@ from tests.support.records import site_record
 from tests.support.run_world import in_loop
 
 CUTOVER = (HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
-SITE = site_record(IDENTITY, site_id="id")
 
 
 @dataclass
@@ -46,9 +45,7 @@ class Cutover:
             if severity is not Severity.INFO:
                 self.said.append(f"{kind.value}: {subject}: {message}")
 
-        return StepHooks(
-            ports=self, hooks=self.hooks, site=SITE, source_root=b"/src", target_root=b"/dst", run_id=1, say=say
-        )
+        return StepHooks(ports=self, hooks=self.hooks, run_id=1, say=say)
 
     def has(self, *where: str, **others: int) -> None:
         self.hooks.hooks |= dict.fromkeys(where, 0) | others
@@ -79,6 +76,7 @@ class Cutover:
 @pytest.fixture
 def cutover(tmp_path: Path) -> Iterator[Cutover]:
     with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+        ledger.site.create(site_record(IDENTITY, site_id="id"))
         ledger.runs.start(verb="cutover", pid=1, at_s=1.0, directory="runs/1")
         yield Cutover(ledger, plan_cutover(ledger))
 

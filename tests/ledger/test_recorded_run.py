@@ -6,18 +6,17 @@ import logging
 import pytest
 
 from migrator.core.errors import ExitCode, Interrupted, Refused
-from migrator.ledger.call import recorded_run
 from migrator.ledger.ledger import Ledger
-from tests.support.fakes import VirtualClock
+from tests.support.fakes import FakeRunFiles, VirtualClock
 
 LOG = logging.getLogger("test")
 
 
 async def call(ledger: Ledger, ends: BaseException | ExitCode) -> None:
-    async with recorded_run(ledger.runs, VirtualClock(), verb="drain", pid=7, directory="runs/1", log=LOG) as run:
+    async with FakeRunFiles().recorded(ledger, VirtualClock(), verb="drain", pid=7, log=LOG) as run:
         found = ledger.runs.latest("drain")
         assert found is not None
-        assert (found.id, found.pid, found.directory, found.finished_at_s) == (run.id, 7, "runs/1", None)
+        assert (found.id, found.pid, found.directory, found.finished_at_s) == (run.id, 7, "runs/fake", None)
         if isinstance(ends, BaseException):
             raise ends
         run.exit_code = ends

@@ -20,16 +20,17 @@ from migrator.fs.ports import SourceFileSystem
 from migrator.hosts.process import LocalProcesses
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
+from migrator.operations.run_files import RunFiles
 from migrator.purge.files import MountedPlaces
 from migrator.purge.model import PurgeSummary, TreePurge
 from migrator.purge.removal import PurgeRequest, PurgeWorld
 from migrator.purge.stage import purge
 from migrator.reap.archive import ProvenArchives
 from migrator.reap.files import MountedArchiveFolders
-from migrator.transfer.run_files import RunFiles
 from migrator.verify.model import VerificationRecord
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import FakeProgress
+from tests.support.kills import DoingHooks
 from tests.support.operations import RETAIN, THERE, do
 from tests.support.verify_world import TREE, World, verify_world
 
@@ -140,7 +141,7 @@ class PurgeSite:
             back_up=self.backups.append,
             archived=lambda: ProvenArchives(world.ledger.archives, MountedArchiveFolders(world.target_root)),
             skipped=lambda _record: (),
-            hooks=None,
+            hooks=DoingHooks(),
             ledger=world.ledger,
             locks=Locks(world.directory / "locks", self.clock),
             files=RunFiles(world.directory / "runs"),

@@ -14,8 +14,8 @@ from migrator.core.states import ChunkKind
 from migrator.gluster.model import DiskFacts
 from migrator.hosts.ports import Command
 from migrator.ledger.locks import Locks
+from migrator.operations.run_files import AttemptFiles, RunDirectory, RunFiles
 from migrator.plan.model import Chunk, ListedPath, Plan
-from migrator.transfer.run_files import AttemptFiles, RunDirectory, RunFiles
 
 T = TypeVar("T")
 

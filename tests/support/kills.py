@@ -169,9 +169,11 @@ class DoingHooks(Hooks):
     """
 
     processes: Processes = field(init=False, repr=False)
-    deeds: Mapping[HookStep, Callable[[], None]] = field(repr=False)
+    deeds: Mapping[HookStep, Callable[[], None]] = field(default_factory=dict, repr=False)
     directory: bytes = field(default=b"/hooks", kw_only=True)
     site_file: bytes = field(default=b"/site.toml", kw_only=True)
+    source_root: bytes = field(default=b"/src", kw_only=True)
+    target_root: bytes = field(default=b"/dst", kw_only=True)
     timeout_s: float = field(default=600.0, kw_only=True)
     calls: list[tuple[str, str]] = field(default_factory=list)
     exit_codes: dict[str, int] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from migrator.core.entry import UserTree
 from migrator.core.states import CHUNK_ORDER, BatchState, ChunkKind, PassKind, PassState
 from migrator.core.tasks import Blocking
 from migrator.fs.model import TargetCapabilities
+from migrator.hooks.stage import Hooks
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.plan.model import Batch, ListedPath, Plan
 from migrator.transfer.context import World as Outside
@@ -22,7 +23,7 @@ from migrator.transfer.run import run_batches
 from tests.support import fakes
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
 from tests.support.fake_streams import FakeLane, FakeStreams
-from tests.support.kills import Death, Dying
+from tests.support.kills import Death, DoingHooks, Dying
 from tests.support.plans import small_plan
 from tests.support.records import site_record
 
@@ -70,6 +71,7 @@ class World:
     engine_name: str = "rsync"
     storage: StorageTargets | None = None
     governing: Callable[[], Governing] | None = None
+    hooks: Hooks = field(default_factory=DoingHooks)
 
     def __post_init__(self) -> None:
         self.target.source = self.source
@@ -103,7 +105,7 @@ class World:
         locks, files = ports.pop("locks"), ports.pop("files")
         world = Outside(clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
         governing = None if self.governing is None else self.governing()
-        return await run_batches(request, world, locks=locks, files=files, governing=governing)
+        return await run_batches(request, world, locks=locks, files=files, hooks=self.hooks, governing=governing)
 
     def leave_attempt(self, host: str = "here", at_s: float = 1.0) -> int:
         """A seed pass with an attempt at its first chunk of files that a killed run has left unfinished; its chunk."""

@@ -25,6 +25,7 @@ from migrator.hosts import proc
 from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import OddFiles
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, ListedPath
 from migrator.transfer.context import HealthNow, Invocation, PassUnderWay, World
 from migrator.transfer.engines.drivers import (
@@ -39,7 +40,6 @@ from migrator.transfer.executors import LocalExecutor
 from migrator.transfer.model import AttemptRecord, ChunkRecord, RunRequest, StopReason
 from migrator.transfer.passes import doubtful_trees, run_driver_step
 from migrator.transfer.ports import Driving
-from migrator.transfer.run_files import RunFiles
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeChunkLists, FakeProgress, inline
 from tests.support.native_builds import placing

@@ -10,7 +10,7 @@ import pytest
 
 from migrator.core.errors import MigratorError
 from migrator.hosts.ports import Command
-from migrator.transfer.run_files import RunFiles
+from migrator.operations.run_files import RunFiles
 
 HOSTILE = (
     b"plain",

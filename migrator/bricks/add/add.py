@@ -161,8 +161,6 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
 
 async def _prepares(call: AdditionCall) -> bool:
     """Whether there are hooks that may make file systems and mount them."""
-    if call.world.hooks is None:
-        return False
     found = await find_hooks(call.world.hooks, call.world.blocking)
     return bool(in_order(found.hooks, HookStage(step=HookStep.ADD, event=HookEvent.PRE)))
 

@@ -262,9 +262,7 @@ class AdditionMachine(
         return Done(words=f"empty file systems are mounted{shown}", notes=notes)
 
     async def _call_hooks(self, record: model.AdditionRecord) -> None:
-        hooking = self.call.hooking()
-        if hooking is not None:
-            await hooking.before(stage.hooked(record), self.call.facts(record))
+        await self.hooking().before(stage.hooked(record), self.call.facts(record))
 
     async def _add(self, record: model.AdditionRecord) -> _Done:
         # Clients create directories on the new bricks as soon as these are in the volume.
@@ -379,9 +377,8 @@ class AdditionMachine(
         scan, audit = self.call.world.scan, ""
         if scan is not None and record.state is model.AdditionState.BALANCED:
             audit, self.doubts = await stage.audit_bricks_after(self.call, record, scan)
-        hooking, state = self.call.hooking(), HookState.STOPPED if taken_back else HookState.DONE
-        if hooking is not None:
-            await hooking.catch_up(stage.hooked(record), self.call.facts(record, state=state))
+        facts = self.call.facts(record, state=HookState.STOPPED if taken_back else HookState.DONE)
+        await self.hooking().catch_up(stage.hooked(record), facts)
         words = await self.throttle.restore(record)
         forget_directories(self.call, record)
         return Done(words="; ".join(said for said in (audit, words) if said))

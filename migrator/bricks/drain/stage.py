@@ -379,10 +379,10 @@ class DrainLooker(BrickLooker):
 
     async def goes_on(self, record: model.DrainRecord) -> bool:
         """Return whether the next step wipes a brick or hands it over, and hooks exist for it."""
-        hooks, step = self.call.world.hooks, _WAYS_ON.get(record.state)
-        if hooks is None or step is None:
+        step = _WAYS_ON.get(record.state)
+        if step is None:
             return False
-        found = await find_hooks(hooks, self.call.world.blocking)
+        found = await find_hooks(self.call.world.hooks, self.call.world.blocking)
         return any(hook.stage == HookStage(step=step, event=HookEvent.PRE) for hook in found.hooks)
 
     def _counted(self, record: model.DrainRecord, task: VolumeTask, progress: TaskProgress | None) -> tuple[str, str]:

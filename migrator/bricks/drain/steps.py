@@ -278,9 +278,7 @@ class DrainMachine(
         if act.step is model.DrainStep.START and record.state is model.DrainState.PREFLIGHT:
             await self._ask(record)
         if act.step is model.DrainStep.STOP and self.back and not rules.taken_back(record.state):
-            hooking = self.hooking()
-            if hooking is not None:
-                await hooking.before(hooked(record, HookStep.STOP), self.call.facts(record))
+            await self.hooking().before(hooked(record, HookStep.STOP), self.call.facts(record))
         return notes
 
     async def _lock(self, record: model.DrainRecord, act: _Act) -> None:
@@ -403,9 +401,8 @@ class DrainMachine(
         """Call the hooks before a drain, which act as checks, once in every process that is about to start it. Raises
         Refused.
         """
-        hooking = self.hooking()
-        if hooking is not None and not self._asked:
-            await hooking.before(hooked(record, HookStep.DRAIN), self.call.facts(record))
+        if not self._asked:
+            await self.hooking().before(hooked(record, HookStep.DRAIN), self.call.facts(record))
         self._asked = True
 
     async def _end_hooks(self, record: model.DrainRecord) -> None:
@@ -417,17 +414,13 @@ class DrainMachine(
             await self._catch_up(record, step, stopped if step is HookStep.STOP else state)
 
     async def _catch_up(self, record: model.DrainRecord, step: HookStep, state: HookState) -> None:
-        hooking = self.hooking()
-        if hooking is not None:
-            await hooking.catch_up(hooked(record, step), self.call.facts(record, state=state))
+        await self.hooking().catch_up(hooked(record, step), self.call.facts(record, state=state))
 
     async def _do(self, act: model.DrainAct, record: model.DrainRecord, step: HookStep) -> None:
         """Run a step that its `pre` hooks perform, one brick after the other, and check a wipe. Raises HookSkipped,
         Refused, ToolFailed.
         """
         hooking = self.hooking()
-        if hooking is None:
-            raise ToolFailed("there are no hooks that could do it")
 
         async def work(name: str) -> None:
             if step is HookStep.WIPE:

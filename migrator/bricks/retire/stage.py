@@ -22,7 +22,7 @@ from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import Scratch
 from migrator.catalog.queries import ROWS_AT_ONCE, create_entries
 from migrator.core.entry import EntryType
-from migrator.core.errors import MigratorError, Refused, ToolFailed, UsageError
+from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join
 from migrator.core.probe import PROBE_NAME, is_probe
@@ -261,10 +261,7 @@ async def retire_volume(request: model.RetireRequest, world: RetirementWorld) ->
     Raises UsageError, Refused (not confirmed, refused by a hook or by the ledger's checks), LockHeld, Interrupted,
     ToolFailed. Problems are in the summary.
     """
-    site = world.ledger.site.read()
-    if site is None:
-        raise UsageError("the ledger knows no site yet", hint="run `migrator init` first")
-    call = RetireCall(world=world, request=request, site=site)
+    call = RetireCall(world=world, request=request, site=world.ledger.site.required())
     try:
         if request.dry_run:
             return await _Retirement(call=call).bring()
@@ -451,9 +448,7 @@ class _Retirement(
 
     async def finished(self, record: model.Retirement, step: Finished) -> model.RetirementSummary:
         del step
-        hooking = self.hooking()
-        if hooking is not None:
-            await hooking.catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
+        await self.hooking().catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
         if self.last is None:
             return self._done_before(record)
         return model.RetirementSummary(

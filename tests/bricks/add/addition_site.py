@@ -132,13 +132,11 @@ def world_of(ledger: Ledger, death: Death | None, **ports: Any) -> AdditionWorld
         raise AssertionError("nothing goes to the target")
 
     given: dict[str, Any] = {
-        "source_root": b"/mnt/gl",
-        "target_root": b"/mnt/beegfs",
         "disks": empty_disks,
         "versions": versions,
         "target_room": room,
         "back_up": lambda _: None,
-        "hooks": None,
+        "hooks": DoingHooks(),
         "ledger": ledger,
         "locks": FakeLocks(),
         "files": FakeRunFiles(),
@@ -165,7 +163,7 @@ class Site:
     wish: add_model.Wish = field(default_factory=add_model.Wish)
     clock: VirtualClock = field(default_factory=VirtualClock)
     locks: FakeLocks = field(default_factory=FakeLocks)
-    hooks: DoingHooks | None = None
+    hooks: DoingHooks = field(default_factory=DoingHooks)
     throttle: str | None = "aggressive"
     max_latency_s: float | None = 0.05
     glusterd_of: Callable[[World, Ledger, VirtualClock], Glusterd] = Glusterd
@@ -188,7 +186,7 @@ class Site:
                 "locks": self.locks,
                 "clock": self.clock,
                 "hooks": self.hooks,
-                "tokens": new_token if self.hooks is None else self.hooks.new_token,
+                "tokens": self.hooks.new_token,
                 "throttle": throttle,
                 **self.ports,
             },

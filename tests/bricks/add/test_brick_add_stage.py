@@ -53,6 +53,8 @@ def with_hook(site: Site, directory: Path, where: str, text: str) -> Path:
         processes=LocalProcesses(grace_s=0.5, one_output=True),
         directory=os.fsencode(directory / "hooks"),
         site_file=os.fsencode(directory / "site.toml"),
+        source_root=b"/mnt/gl",
+        target_root=b"/mnt/beegfs",
         timeout_s=60.0,
     )
     site.ports |= {"hooks": hooks, "clock": SystemClock(), "blocking": DaemonThreads()}

@@ -25,7 +25,7 @@ from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
 from tests.support.catalogs import whole_catalog
 from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
-from tests.support.kills import Death, Killed, dying
+from tests.support.kills import Death, DoingHooks, Killed, dying
 from tests.support.records import site_record
 
 S = drain_model.DrainState
@@ -218,8 +218,6 @@ class Site:
         return DrainWorld(
             volume=dying(self.glusterd, death),  # type: ignore[arg-type]
             source=Source(),  # type: ignore[arg-type]
-            source_root=b"/mnt/gl",
-            target_root=b"/mnt/beegfs",
             walks=Walks(self.volume),  # type: ignore[arg-type]
             read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),
             contents=lambda: Contents(self.trees),  # type: ignore[arg-type, return-value]
@@ -234,7 +232,7 @@ class Site:
                 local_time=lambda _: (0, self.minute),
                 max_latency_s=self.max_latency_s,
             ),
-            hooks=None,
+            hooks=DoingHooks(),
             ledger=ledger,
             locks=self.locks,
             files=FakeRunFiles(),

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from migrator.app import new_token
 from migrator.bricks.retire import model as retire_model
 from migrator.bricks.retire.stage import RetirementWorld, WriteList, retire_volume
 from migrator.catalog.model import CatalogRecord, StrangeFiles
@@ -94,7 +93,7 @@ class Site:
     scans: int = 0
     locks: FakeLocks = field(default_factory=FakeLocks)
     clock: Clock = field(default_factory=VirtualClock)
-    hooks: DoingHooks | None = None
+    hooks: DoingHooks = field(default_factory=DoingHooks)
     listed: list[retire_model.Uncovered] = field(default_factory=list)
     backups: list[str] = field(default_factory=list)
 
@@ -140,8 +139,6 @@ class Site:
         return RetirementWorld(
             volume=self.volume,  # type: ignore[arg-type]
             source=self.source,
-            source_root=self.source.root,
-            target_root=b"/mnt/beegfs",
             writers=self.find_writers,
             endpoints=self.endpoints,
             scan=self.scan,
@@ -156,7 +153,7 @@ class Site:
             progress=FakeProgress(),
             clock=self.clock,
             blocking=inline,
-            tokens=new_token if self.hooks is None else self.hooks.new_token,
+            tokens=self.hooks.new_token,
         )
 
     def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> retire_model.RetirementSummary:

@@ -1,21 +1,60 @@
-"""The directory of one run: a log of JSON lines, and argv, list, stdout and stderr of every attempt."""
+"""One call of a verb: its entry in the ledger, and its directory with a log of JSON lines, and argv, list, stdout and
+stderr of every attempt.
+"""
 
+import asyncio
 import json
 import logging
 import os
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from migrator.core.errors import MigratorError
+from migrator.core.clock import Clock
+from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.paths import show
+from migrator.core.progress import Progress
+from migrator.core.tasks import Blocking, beside
 from migrator.hosts.ports import Command
+from migrator.ledger.locks import Locks
+
+if TYPE_CHECKING:
+    from migrator.hooks.stage import Hooks
+    from migrator.ledger.calls import RunRecords
+    from migrator.ledger.ledger import Ledger
 
 LOGGER = "migrator"
 _PLAIN_FACTS = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
+
+
+HEARTBEAT_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPorts:
+    """The ports of every verb that is recorded and calls hooks. `tokens` returns a new random token for each call."""
+
+    hooks: "Hooks"
+    ledger: "Ledger"
+    locks: Locks
+    files: "RunFiles"
+    progress: Progress
+    clock: Clock
+    blocking: Blocking
+    tokens: Callable[[], str]
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordedRun:
+    """A call in progress. The caller sets `exit_code`, unless it raises."""
+
+    id: int
+    directory: "RunDirectory"
+    exit_code: ExitCode = ExitCode.FAILED
 
 
 class RunFiles:
@@ -44,6 +83,39 @@ class RunFiles:
             logger.removeHandler(handler)
             logger.setLevel(level)
             handler.close()
+
+    @asynccontextmanager
+    async def recorded(
+        self, ledger: "Ledger", clock: Clock, *, verb: str, pid: int, log: logging.Logger | None = None
+    ) -> AsyncIterator[RecordedRun]:
+        """Record a call for the length of the block, with a run directory and a heartbeat. An error is logged, if there
+        is a log, and raised again. The end of the call is written last, so a call that was killed has a heartbeat and
+        no end.
+        """
+        at_s, runs = clock.now_s(), ledger.runs
+        with self.open(verb, at_s) as directory:
+            run_id = runs.start(verb=verb, pid=pid, at_s=at_s, directory=directory.path)
+            run = RecordedRun(id=run_id, directory=directory)
+            try:
+                async with beside(_beat(runs, clock, run_id), "the heartbeat"):
+                    yield run
+            except (asyncio.CancelledError, Interrupted):
+                run.exit_code = ExitCode.INTERRUPTED
+                raise
+            except MigratorError as error:
+                run.exit_code = error.exit_code
+                if log is not None:
+                    log.error("%s", error.message, extra={"hint": error.hint})  # noqa: TRY400 (no traceback: it was expected)
+                raise
+            finally:
+                runs.finish(run_id, clock.now_s(), run.exit_code.value)
+
+
+async def _beat(runs: "RunRecords", clock: Clock, run_id: int) -> None:
+    """Renew the heartbeat of a call until cancelled."""
+    while True:
+        await clock.sleep(HEARTBEAT_INTERVAL_S)
+        runs.heartbeat(run_id, clock.now_s())
 
 
 class RunDirectory:
