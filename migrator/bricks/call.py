@@ -10,13 +10,14 @@ from typing import Any, ClassVar, Self, TypeVar
 from migrator.bricks.drain.model import DrainSample, DrainStep
 from migrator.bricks.drain.rules import parts_missing
 from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers, stalled
-from migrator.bricks.model import BrickOperation, BrickRequest, CallSummary, Ending
+from migrator.bricks.model import BrickOperation, BrickRequest, BrickStanding, CallSummary, Ending
 from migrator.bricks.retire.model import Retirement, RetireRequest
 from migrator.bricks.shared import NO_THROTTLE, Throttle, ThrottleRules, look_everywhere
 from migrator.bricks.shields import Shields
 from migrator.core.clock import Clock
 from migrator.core.errors import ExitCode, Interrupted, MigratorError
 from migrator.core.events import EventKind, Severity
+from migrator.core.progress import DrainProgress
 from migrator.core.units import several
 from migrator.gluster.model import TaskProgress, VolumeState
 from migrator.gluster.volume import GlusterVolumeCommands
@@ -79,9 +80,13 @@ class BrickCall(ABC):
             raise AssertionError("a dry run calls no hook")
         return StepHooks(ports=self.world, hooks=self.world.hooks, run_id=self.run_id, say=self.say)
 
-    @abstractmethod
     def facts(self, record: Any, **facts: Any) -> HookFacts:  # noqa: ANN401 - a record, and fields of the facts
         """Return the facts for a hook."""
+        return HookFacts(run_id=self.run_id or 0, started_at_s=self.now_s(), **self.facts_of(record) | facts)
+
+    @abstractmethod
+    def facts_of(self, record: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return the facts for a hook that the record has."""
 
     async def recorded(
         self,
@@ -166,6 +171,7 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
 
     back: bool = False
     throttle: Throttle = field(init=False)
+    _doubted: str = ""
 
     def __post_init__(self) -> None:
         self.throttle = Throttle(call=self.call, records=self.records)
@@ -193,6 +199,31 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
 
     def shown(self, record: Bricks) -> str:
         return record.shown_bricks
+
+    def doubt(self, kind: EventKind, record: Bricks, words: str) -> None:
+        """Warn, unless the last warning was the same. Empty words: the doubt has cleared."""
+        if words not in ("", self._doubted):
+            self.say(kind, Severity.WARNING, record, words)
+        self._doubted = words
+
+    def show(self, found: BrickStanding, step: str, elapsed_s: float, *, totals: bool = True) -> None:
+        """Show the progress. Without `totals` it is not known how many files will be moved."""
+        self.call.world.progress.show(
+            DrainProgress(
+                bricks=found.bricks,
+                step=step,
+                elapsed_s=elapsed_s,
+                files=found.moved_files,
+                size_bytes=found.moved_bytes,
+                total_files=found.files if totals else None,
+                total_bytes=found.size_bytes if totals else None,
+                failures=found.failures,
+                skipped=found.skipped,
+                files_per_s=found.files_per_s,
+                bytes_per_s=found.bytes_per_s,
+                left_s=found.left_s,
+            )
+        )
 
     async def look_everywhere(self, record: Bricks) -> None:
         """Make clients look up a name on all bricks, before layouts change. May be called again. Raises ToolFailed."""

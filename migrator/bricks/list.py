@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState, BrickUse, TaskFacts
+from migrator.bricks.model import NO_ROOM_TOLD, BrickFacts, BrickListing, BrickState, BrickUse
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import CatalogReads
 from migrator.core.errors import UsageError
 from migrator.core.units import several
-from migrator.gluster.model import Brick, TaskProgress, VolumeState, VolumeTask, remove_brick_of
+from migrator.gluster.model import Brick, VolumeState, remove_brick_of
 from migrator.gluster.rules import faults_of_volume, subvolumes
 from migrator.gluster.volume import GlusterSource, VolumeOverview
 
@@ -54,7 +55,10 @@ def brick_listing(
             for number, members in enumerate(_sets(state), start=1)
             for brick in members
         ),
-        tasks=tuple(_task(task, seen.progress.get(task.id)) for task in seen.tasks),
+        tasks=tuple(
+            replace(task, counters=None if progress is None else progress.counters)
+            for task, progress in ((task, seen.progress.get(task.id)) for task in seen.tasks)
+        ),
         peers_down=state.peers_down,
         catalog=None if catalog is None else catalog.name,
         catalog_at_s=None if catalog is None else catalog.started_at_s,
@@ -80,17 +84,6 @@ def _uses_of(brick: Brick, members: Sequence[Brick], uses: Uses, user: str | Non
         # An arbiter has the names without the content.
         read = tuple(BrickUse(user=use.user, files=use.files, size_bytes=0, allocated_bytes=0) for use in read)
     return tuple(use for use in read if user is None or use.user == user)
-
-
-def _task(task: VolumeTask, progress: TaskProgress | None) -> TaskFacts:
-    return TaskFacts(
-        kind=task.kind,
-        name=task.name,
-        id=task.id,
-        status=task.status,
-        bricks=task.bricks,
-        counters=None if progress is None else progress.counters,
-    )
 
 
 def _notes(

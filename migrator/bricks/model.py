@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from migrator.core.errors import ExitCode
-from migrator.gluster.model import TaskCounters, TaskKind, TaskStatus
+from migrator.gluster.model import VolumeTask
 from migrator.operations.model import Notes, Operation, State
 
 # What drains, additions and retirements have in common.
@@ -137,17 +137,8 @@ class BrickRoom:
 
     def part_of(self, bricks: int) -> "BrickRoom":
         """The part of one of so many bricks on this file system."""
-
-        def part(amount: int | None) -> int | None:
-            return None if amount is None else amount // bricks
-
-        return replace(
-            self,
-            total_bytes=part(self.total_bytes),
-            free_bytes=part(self.free_bytes),
-            total_inodes=part(self.total_inodes),
-            free_inodes=part(self.free_inodes),
-        )
+        amounts = {name: getattr(self, name) for name in ("total_bytes", "free_bytes", "total_inodes", "free_inodes")}
+        return replace(self, **{name: known if known is None else known // bricks for name, known in amounts.items()})
 
 
 NO_ROOM_TOLD = BrickRoom()
@@ -194,18 +185,6 @@ class BrickFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFacts:
-    """A task of the volume; `counters` is None if glusterd does not report them."""
-
-    kind: TaskKind
-    name: str
-    id: str
-    status: TaskStatus
-    bricks: tuple[str, ...]
-    counters: tuple[TaskCounters, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GlusterFault:
     """A fault of GlusterFS that matters to those who drain, add or read bricks.
 
@@ -235,7 +214,7 @@ class BrickListing:
     versions: Mapping[str, str | None]
     faults: tuple[GlusterFault, ...]
     bricks: tuple[BrickFacts, ...]
-    tasks: tuple[TaskFacts, ...]
+    tasks: tuple[VolumeTask, ...]
     peers_down: tuple[str, ...] | None
     catalog: str | None
     catalog_at_s: float | None

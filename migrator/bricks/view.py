@@ -13,11 +13,11 @@ from migrator.bricks.add.model import (
 )
 from migrator.bricks.drain.model import DrainCheck, DrainEnding, DrainStanding, DrainSummary
 from migrator.bricks.drain.rules_preflight import retained_words
-from migrator.bricks.model import BrickFacts, BrickListing, BrickRoom, BrickState, BrickUse, TaskFacts
+from migrator.bricks.model import BrickFacts, BrickListing, BrickRoom, BrickState, BrickUse
 from migrator.bricks.retire import model as retire
 from migrator.core.paths import show
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
-from migrator.gluster.model import ListedDirectory
+from migrator.gluster.model import ListedDirectory, VolumeTask
 from migrator.render import document
 from migrator.render.document import figure, paths, text, wide
 
@@ -104,7 +104,7 @@ def _tasks(listing: BrickListing) -> Iterator[document.Block]:
     yield document.table("", columns, [_task(task) for task in listing.tasks])
 
 
-def _task(task: TaskFacts) -> tuple[str, ...]:
+def _task(task: VolumeTask) -> tuple[str, ...]:
     sums = (document.NONE,) * 4
     if task.counters:
         counted = [(one.files, one.size_bytes, one.failures, one.skipped) for one in task.counters]

@@ -29,7 +29,7 @@ async def told(asked: Awaitable[T]) -> T | None:
     """The answer; None if the look-up failed, which every guard treats as a failed check."""
     try:
         return await asked
-    except MigratorError:
+    except (MigratorError, OSError, TimeoutError):
         return None
 
 

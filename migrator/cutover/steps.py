@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from migrator.catalog.queries import CatalogReads
@@ -521,13 +520,10 @@ class TreeMachine(
             self.say(EventKind.HOOK_FAILED, Severity.WARNING, record, message)
             return None
 
-        async def facts(event: HookEvent) -> HookFacts:
-            return self.facts(place, event, record, act)
-
         return Around(
             step=place.hooked,
-            before=partial(facts, HookEvent.PRE),
-            after=partial(facts, HookEvent.POST),
+            before=lambda: self.facts(place, HookEvent.PRE, record, act),
+            after=lambda: self.facts(place, HookEvent.POST, record, act),
             stoppable=hooked is not HookStep.THAW,
         )
 

@@ -14,6 +14,7 @@ from migrator.bricks.recover.model import BrickLeftovers, Leftover
 from migrator.core.entry import EntryType
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.paths import show
+from migrator.core.tasks import told
 from migrator.gluster.model import Brick, DirectoryFacts, DiskFacts, VolumeState
 from migrator.gluster.rules import subvolumes, version_in
 from migrator.hosts.far_source import far_argv, far_source
@@ -94,9 +95,9 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
     members = next((one for one in subvolumes(state) if name in {brick.name for brick in one}), ())
     if len(members) <= 1:
         return None
-    told = await asyncio.gather(*(_blamed_by(hosts, state, brick, name) for brick in members if brick.online))
+    answers = await asyncio.gather(*(_blamed_by(hosts, state, brick, name) for brick in members if brick.online))
     counts: Counter[str] = Counter()
-    for one in told:
+    for one in answers:
         if one is None:
             return None
         counts |= Counter(one)
@@ -104,13 +105,9 @@ async def blamed_in_set(hosts: Hosts, state: VolumeState, name: str) -> Mapping[
 
 
 async def _blamed_by(hosts: Hosts, state: VolumeState, brick: Brick, but: str) -> dict[str, int] | None:
-    question = {"volume": state.volume, "but": but}
-    try:
-        return await _answer(
-            hosts, brick, ("far_blamed",), question, lambda told: dict(told["blamed"]), volume_id=state.volume_id
-        )
-    except MigratorError:
-        return None
+    question, modules = {"volume": state.volume, "but": but}, ("far_blamed",)
+    answer = _answer(hosts, brick, modules, question, lambda said: dict(said["blamed"]), volume_id=state.volume_id)
+    return await told(answer)
 
 
 # Directories of a brick with owner, mode and ACLs.
@@ -254,13 +251,10 @@ async def marks_on_bricks(hosts: Hosts, bricks: Sequence[Brick], volume_id: str)
     the bricks.
     """
 
-    async def marks(brick: Brick) -> BrickMarks | None:
-        try:
-            return await _answer(hosts, brick, _MARKS, {}, lambda told: _marks(brick.name, told), volume_id=volume_id)
-        except (MigratorError, OSError):
-            return None
+    async def marks(brick: Brick) -> BrickMarks:
+        return await _answer(hosts, brick, _MARKS, {}, lambda said: _marks(brick.name, said), volume_id=volume_id)
 
-    found = await asyncio.gather(*map(marks, bricks))
+    found = await asyncio.gather(*(told(marks(brick)) for brick in bricks))
     known = tuple(one for one in found if one is not None)
     return known if len(known) == len(bricks) else None
 
@@ -273,12 +267,11 @@ def _marks(brick: str, told: dict[str, Any]) -> BrickMarks:
 async def still_strange_on(hosts: Hosts, brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
     """The paths that exist on the brick without a gfid; all of them if the brick cannot be read."""
     question = {"paths": [path.decode("latin-1") for path in paths]}
-    try:
-        return await _answer(
-            hosts, brick, _MARKS, question, lambda told: frozenset(_paths(told["strange"])), volume_id=volume_id
-        )
-    except (MigratorError, OSError):
-        return frozenset(paths)
+    answer = _answer(
+        hosts, brick, _MARKS, question, lambda said: frozenset(_paths(said["strange"])), volume_id=volume_id
+    )
+    still = await told(answer)
+    return frozenset(paths) if still is None else still
 
 
 def _paths(told: Sequence[str]) -> tuple[bytes, ...]:

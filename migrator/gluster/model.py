@@ -138,7 +138,8 @@ class TaskCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeTask:
-    """A task that the volume's status lists; `bricks` are those that a remove-brick drains.
+    """A task that the volume's status lists; `bricks` are those that a remove-brick drains. `counters` are read apart
+    from the status; None if they were not read, or glusterd does not report them.
 
     A remove-brick is listed until it is committed or stopped, a rebalance forever.
     """
@@ -148,6 +149,7 @@ class VolumeTask:
     id: str
     status: TaskStatus
     bricks: tuple[str, ...]
+    counters: "tuple[TaskCounters, ...] | None" = None
 
     @property
     def unfinished(self) -> bool:

@@ -286,7 +286,7 @@ class StepHooks:
         work: Callable[[], Awaitable[T]],
         *,
         facts: model.HookFacts,
-        after: Callable[[model.HookFacts, T], Awaitable[model.HookFacts]],
+        after: Callable[[model.HookFacts, T], model.HookFacts],
         stoppable: bool = True,
     ) -> T:
         """Do the work between the `pre` and `post` hooks of its step. `facts` are those before it; `after` returns
@@ -308,7 +308,7 @@ class StepHooks:
                 opened.ended(model.HookState.REFUSED if isinstance(error, Refused) else model.HookState.FAILED)
             )
             raise
-        facts = await after(opened.facts, result)
+        facts = after(opened.facts, result)
         await self._finish(replace(opened, facts=replace(facts, started_at_s=opened.facts.started_at_s)))
         return result
 

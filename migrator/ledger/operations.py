@@ -266,10 +266,9 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
     def __init__(self, database: Database) -> None:
         super().__init__(database, drain.DRAINS)
 
-    def plan(
-        self, *, volume: str, volume_id: str, bricks: Sequence[str], at_s: float, anew: bool = False
-    ) -> DrainRecord:
-        """Begin a new attempt, or return an unfinished one of the same bricks."""
+    def plan(self, record: DrainRecord, *, anew: bool = False) -> DrainRecord:
+        """Begin this attempt, or return an unfinished one of the same bricks."""
+        volume_id, bricks = record.volume_id, record.bricks
         subject = _bricks_subject(volume_id, bricks)
         with self._database.write() as connection:
             newest = self._newest(connection, subject)
@@ -282,14 +281,6 @@ class DrainRecords(OperationStore[DrainRecord, DrainState, DrainStep, DrainNotes
             begins = anew and newest is not None and newest.state in drain.OUT_STATES
             if newest is not None and newest.state not in drain.DRAIN_ENDED_STATES and not begins:
                 return newest
-            record = DrainRecord(
-                id=0,
-                volume=volume,
-                volume_id=volume_id,
-                bricks=tuple(bricks),
-                state=DrainState.PLANNED,
-                times={DrainState.PLANNED: at_s},
-            )
             return self._begin(connection, subject, record, newest)
 
     def latest(self, volume_id: str, bricks: Sequence[str]) -> DrainRecord | None:
@@ -350,41 +341,22 @@ class AdditionRecords(OperationStore[AdditionRecord, AdditionState, AdditionStep
     def __init__(self, database: Database) -> None:
         super().__init__(database, addition.ADDITIONS)
 
-    def plan(
-        self,
-        *,
-        side: AdditionSide,
-        volume: str,
-        volume_id: str,
-        bricks: Sequence[str],
-        instead_of: str | None,
-        at_s: float,
-        anew: bool = False,
-    ) -> AdditionRecord:
-        """Begin a new attempt, or return the one of the same bricks."""
-        subject = _bricks_subject(volume_id, bricks, side.value)
+    def plan(self, record: AdditionRecord, *, anew: bool = False) -> AdditionRecord:
+        """Begin this attempt, or return the one of the same bricks."""
+        volume_id, bricks = record.volume_id, record.bricks
+        subject = _bricks_subject(volume_id, bricks, record.side.value)
         with self._database.write() as connection:
             newest = self._newest(connection, subject)
             over = addition.ADDITION_ENDED_STATES | addition.UNTOUCHED_STATES
             for one in self.every(connection):
-                same = one.side is side and set(one.bricks) == set(bricks)
+                same = one.side is record.side and set(one.bricks) == set(bricks)
                 others = not same and one.volume_id == volume_id and one.state not in over
                 if others and set(one.bricks) & set(bricks):
                     raise _begun(f"the addition of {one.shown_bricks}", "give that command again first")
             if newest is not None and not (anew and newest.state in addition.ADDITION_ENDED_STATES):
-                given_up = newest.state in addition.UNTOUCHED_STATES and newest.instead_of != instead_of
+                given_up = newest.state in addition.UNTOUCHED_STATES and newest.instead_of != record.instead_of
                 if not given_up:
                     return newest
-            record = AdditionRecord(
-                id=0,
-                side=side,
-                volume=volume,
-                volume_id=volume_id,
-                bricks=tuple(bricks),
-                instead_of=instead_of,
-                state=AdditionState.PLANNED,
-                times={AdditionState.PLANNED: at_s},
-            )
             return self._begin(connection, subject, record, newest)
 
     def latest(self, volume_id: str, bricks: Sequence[str], side: AdditionSide) -> AdditionRecord | None:

@@ -54,8 +54,8 @@ class Around:
     """
 
     step: HookedStep
-    before: Callable[[], Awaitable[HookFacts]]
-    after: Callable[[], Awaitable[HookFacts]]
+    before: Callable[[], HookFacts]
+    after: Callable[[], HookFacts]
     stoppable: bool = True
 
 
@@ -260,17 +260,13 @@ class Engine(ABC, Generic[Record, Snapshot, State, Step, Notes, Outcome]):
         if hooking is None or around is None:
             return await work(act, record)
         if act.seen_done:
-            await hooking.catch_up(around.step, await around.after())
+            await hooking.catch_up(around.step, around.after())
             return await work(act, record)
-
-        async def after(_: HookFacts, __: Done[State, Notes]) -> HookFacts:
-            return await around.after()
-
         return await hooking.around(
             around.step,
             lambda: work(act, record),
-            facts=await around.before(),
-            after=after,
+            facts=around.before(),
+            after=lambda _, __: around.after(),
             stoppable=around.stoppable,
         )
 

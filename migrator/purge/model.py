@@ -159,13 +159,8 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """A verified path: its metadata on the source at that time, and the digest of its content on both sides (None if it
-    was not read). `ino` is None if the manifest lacks it.
-
-    `archive` is the archive that has the content; the target then has nothing at the path itself. `later`: the proof
-    comes from a verification after the start of a rollback that was given up, not from the cutover.
-    """
+class PathFacts:
+    """A path with its metadata on the source."""
 
     path: bytes
     type: EntryType
@@ -178,6 +173,17 @@ class Proof:
     symlink_target: bytes | None
     rdev: int
     xattr_digest: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof(PathFacts):
+    """A verified path: its metadata at that time, and the digest of its content on both sides (None if it was not
+    read). `ino` is None if the manifest lacks it.
+
+    `archive` is the archive that has the content; the target then has nothing at the path itself. `later`: the proof
+    comes from a verification after the start of a rollback that was given up, not from the cutover.
+    """
+
     digest: bytes | None
     algorithm: str | None
     ino: int | None = None

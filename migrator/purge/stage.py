@@ -10,6 +10,7 @@ from migrator.core.clock import Clock
 from migrator.core.errors import Interrupted, LedgerCorrupt, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import join, percent_escape, show
+from migrator.core.tasks import told
 from migrator.core.units import format_size, several
 from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverRecord, CutoverState, CutoverStep, PurgeSum
 from migrator.cutover.rules import why_not_frozen
@@ -316,10 +317,7 @@ class TreeMachine(Engine[CutoverRecord, Snapshot, CutoverState, CutoverStep, Cut
         return scans[-1] if scans else None
 
     async def _told(self, look: Callable[[], T]) -> T | None:
-        try:
-            return await self.call.world.blocking(look, timeout_s=LOOK_TIMEOUT_S)
-        except (MigratorError, OSError, TimeoutError):
-            return None
+        return await told(self.call.world.blocking(look, timeout_s=LOOK_TIMEOUT_S))
 
     async def _survey(self, record: CutoverRecord, placed: Placed, proofs: IndexedProofs, names: int) -> Found:
         top = await asyncio.to_thread(self.call.world.source.look, placed.at)

@@ -126,7 +126,7 @@ class Hooking:
     async def catch_up(self, place: Place, summary: transfer.BatchSummary | None = None) -> None:
         """Call the overdue `post` hooks of an earlier run after a step that is done. May be called again."""
         facts = self._facts(place)
-        facts = replace(facts, state=HookState.DONE) if summary is None else await _after(facts, summary)
+        facts = replace(facts, state=HookState.DONE) if summary is None else _after(facts, summary)
         await self.steps().catch_up(place.hooked(self.plan), facts)
 
     def steps(self) -> StepHooks:
@@ -148,7 +148,7 @@ class Hooking:
         )
 
 
-async def _after(facts: HookFacts, summary: transfer.BatchSummary) -> HookFacts:
+def _after(facts: HookFacts, summary: transfer.BatchSummary) -> HookFacts:
     state = HookState.SKIPPED if summary.skipped else HookState.STOPPED if summary.stopped else HookState.DONE
     return replace(
         facts,

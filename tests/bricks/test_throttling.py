@@ -16,6 +16,7 @@ from migrator.core.windows import Window
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.making import made
+from tests.support.operations import plan_drain
 from tests.support.volumes import volume
 
 LIMIT_S = 0.05
@@ -63,7 +64,7 @@ class Moving:
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.record = self.ledger.drains.plan(volume="vol1", volume_id="v", bricks=["gl1:/b"], at_s=1.0)
+        self.record = plan_drain(self.ledger, ("gl1:/b",))
         self.volume.told_before = self._check_noted
         self.begin()
 

@@ -65,7 +65,7 @@ class Cutover:
                 raise fails
             return "worked"
 
-        async def after(facts: HookFacts, result: str) -> HookFacts:
+        def after(facts: HookFacts, result: str) -> HookFacts:
             return replace(facts, state="done", reason=f"{result} after")
 
         return await self.calling.around(

@@ -48,7 +48,7 @@ from migrator.transfer.model import Sample, StreamCounters
 from tests.report.serving import site_of_weeks
 from tests.report.test_watch_view import drawn
 from tests.support.facts import report
-from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do
+from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do, plan_drain
 from tests.support.records import attempt, end
 from tests.support.report_world import DAY_S, OnePlan, Weeks
 from tests.support.volumes import drain_sample
@@ -70,9 +70,9 @@ def fill(ledger: Ledger, now_s: float) -> None:
     run = ledger.runs.start(verb="run", pid=1, at_s=now_s - 50, directory="runs/1")
     ledger.runs.finish(run, now_s - 20, 4)
     ledger.runs.start(verb="run", pid=os.getpid(), at_s=now_s, directory="runs/2")
-    first = ledger.drains.plan(volume="vol1", volume_id="v", bricks=(BRICK,), at_s=now_s - DAY_S)
+    first = plan_drain(ledger, (BRICK,), at_s=now_s - DAY_S)
     do(ledger.drains, first, CHECK, START, at_s=now_s - DAY_S)
-    other = ledger.drains.plan(volume="vol1", volume_id="v", bricks=("gl2:/b", "gl3:/b"), at_s=now_s - DAY_S)
+    other = plan_drain(ledger, ("gl2:/b", "gl3:/b"), at_s=now_s - DAY_S)
     do(ledger.drains, other, CHECK, START, WATCH, AUDIT, COMMIT, at_s=now_s - DAY_S)
     ledger.drains.add_samples(
         first.id,

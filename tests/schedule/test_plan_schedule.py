@@ -30,7 +30,7 @@ from migrator.site.config import CapacitySection
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
 from tests.schedule.schedules import batch, facts, field_example, subvolume
 from tests.support.catalogs import directory, invented
-from tests.support.operations import CHECK, START, WATCH, cut_over, do
+from tests.support.operations import CHECK, START, WATCH, cut_over, do, plan_drain
 from tests.support.usages import usage
 from tests.support.volumes import brick, drain_sample, volume
 
@@ -120,8 +120,8 @@ def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monk
     before = schedule_of(planned(scanned, free_bytes=2000 * MIB))
     assert (before.growth_bytes_per_day, before.growth_basis.startswith("[capacity] growth")) == (7 * MIB, True)
     assert any("drains: assumed" in sentence for sentence in before.assumptions)
-    ended = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b1",), at_s=1.0)
-    going = scanned.ledger.drains.plan(volume="vol1", volume_id="id", bricks=("gl9:/b2",), at_s=1.0)
+    ended = plan_drain(scanned.ledger, ("gl9:/b1",))
+    going = plan_drain(scanned.ledger, ("gl9:/b2",))
     do(scanned.ledger.drains, ended, CHECK, START, WATCH)
     do(scanned.ledger.drains, going, CHECK, START)
     for record, runtime_s in ((ended, 200.0 * DAY_S), (going, 50.0 * DAY_S)):

@@ -82,7 +82,8 @@ def do(store: Any, record: Any, *moves: Move, at_s: float = 10.0, reason: str = 
 
 
 def plan_drain(ledger: Ledger, bricks: tuple[str, ...] = SET, *, at_s: float = 1.0, anew: bool = False) -> DrainRecord:
-    return ledger.drains.plan(volume="vol1", volume_id="v", bricks=bricks, at_s=at_s, anew=anew)
+    record = DrainRecord(id=0, volume="vol1", volume_id="v", bricks=bricks, state=D.PLANNED, times={D.PLANNED: at_s})
+    return ledger.drains.plan(record, anew=anew)
 
 
 def plan_addition(
@@ -90,13 +91,22 @@ def plan_addition(
     bricks: tuple[str, ...] = SET,
     *,
     side: AdditionSide = AdditionSide.SOURCE,
+    volume_id: str = "v",
     instead_of: str | None = None,
     at_s: float = 1.0,
     anew: bool = False,
 ) -> AdditionRecord:
-    return ledger.additions.plan(
-        side=side, volume="vol1", volume_id="v", bricks=bricks, instead_of=instead_of, at_s=at_s, anew=anew
+    record = AdditionRecord(
+        id=0,
+        side=side,
+        volume="vol1",
+        volume_id=volume_id,
+        bricks=bricks,
+        instead_of=instead_of,
+        state=A.PLANNED,
+        times={A.PLANNED: at_s},
     )
+    return ledger.additions.plan(record, anew=anew)
 
 
 def plan_cutover(

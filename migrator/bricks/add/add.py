@@ -57,16 +57,8 @@ async def add_bricks(request: model.AdditionRequest, world: AdditionWorld) -> mo
     async def work(call: AdditionCall) -> model.AdditionSummary:
         await _restore_left(call)
         known = world.ledger.additions.latest(state.volume_id, request.bricks, request.side)
-        record = world.ledger.additions.plan(
-            side=request.side,
-            volume=state.volume,
-            volume_id=state.volume_id,
-            bricks=request.bricks,
-            instead_of=request.instead_of,
-            at_s=world.clock.now_s(),
-            anew=known is not None and _begins_anew(known, state, request),
-        )
-        return await _machine(call).bring(record)
+        anew = known is not None and _begins_anew(known, state, request)
+        return await _machine(call).bring(world.ledger.additions.plan(_planned(call, state), anew=anew))
 
     return await call.recorded(VERB, f"brick add {' '.join(request.bricks)}", work)
 
@@ -127,20 +119,22 @@ def forget_addition(
     )
 
 
-async def _preview(call: AdditionCall, state: VolumeState, known: model.AdditionRecord | None) -> model.AdditionSummary:
-    """The first step that the call would make. Changes neither Gluster nor the ledger."""
-    request = call.request
-    record = known or model.AdditionRecord(
+def _planned(call: AdditionCall, state: VolumeState) -> model.AdditionRecord:
+    return model.AdditionRecord(
         id=0,
-        side=request.side,
+        side=call.request.side,
         volume=state.volume,
         volume_id=state.volume_id,
-        bricks=request.bricks,
-        instead_of=request.instead_of,
-        attempt=1,
+        bricks=call.request.bricks,
+        instead_of=call.request.instead_of,
         state=model.AdditionState.PLANNED,
         times={model.AdditionState.PLANNED: call.now_s()},
     )
+
+
+async def _preview(call: AdditionCall, state: VolumeState, known: model.AdditionRecord | None) -> model.AdditionSummary:
+    """The first step that the call would make. Changes neither Gluster nor the ledger."""
+    record = known or _planned(call, state)
     machine = _machine(call)
     seen = await machine.looker.see(record)
     step = machine.next_step(record, seen)
@@ -152,7 +146,7 @@ async def _preview(call: AdditionCall, state: VolumeState, known: model.Addition
         return replace(preview, words=words)
     if step.step is not model.AdditionStep.PREPARE or record.side is model.AdditionSide.TARGET:
         return preview
-    problems = () if seen is None else problems_before(record, seen, request.wish, prepared=True)
+    problems = () if seen is None else problems_before(record, seen, call.request.wish, prepared=True)
     if problems and not await _prepares(call):
         return machine.why_halted(record, against(record, problems))
     words = preview.words + (", and the pre-add hooks have to put this right" if problems else "")

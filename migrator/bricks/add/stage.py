@@ -22,7 +22,7 @@ from migrator.gluster import model as gluster
 from migrator.gluster.changes import GlusterAdditions
 from migrator.gluster.looks import HostDirectories
 from migrator.gluster.rules import is_on, subvolumes
-from migrator.hooks.model import HookFacts, HookStep
+from migrator.hooks.model import HookStep
 from migrator.hooks.stage import HookedStep
 
 
@@ -76,15 +76,8 @@ class AdditionCall(BrickCall):
     world: AdditionWorld
     request: model.AdditionRequest
 
-    def facts(self, record: model.AdditionRecord, **facts: Any) -> HookFacts:  # noqa: ANN401
-        return HookFacts(
-            run_id=self.run_id or 0,
-            brick=",".join(record.bricks),
-            side=record.side.value,
-            size_bytes=record.notes.size_bytes,
-            started_at_s=self.now_s(),
-            **facts,
-        )
+    def facts_of(self, record: model.AdditionRecord) -> dict[str, Any]:
+        return {"brick": ",".join(record.bricks), "side": record.side.value, "size_bytes": record.notes.size_bytes}
 
 
 def hooked(record: model.AdditionRecord) -> HookedStep:
@@ -126,34 +119,31 @@ class AdditionLooker(BrickLooker):
     ) -> model.AdditionSeen:
         world, ledger = self.call.world, self.call.world.ledger
         self.places = dict(await world.places(record.bricks))
+        to_target = record.side is model.AdditionSide.TARGET
         over = model.ADDITION_ENDED_STATES | model.UNTOUCHED_STATES
-        others = [one for one in ledger.additions.all() if one.id != record.id and one.state not in over]
-        if record.side is model.AdditionSide.TARGET:
-            others = [one for one in others if one.side is model.AdditionSide.TARGET]
-        else:
-            # Only one drain or addition may change a side at a time. An addition to the target moves nothing on the
-            # source.
-            others = [
-                one for one in others if one.side is model.AdditionSide.SOURCE or set(one.bricks) & set(record.bricks)
-            ]
+        # Only one drain or addition may change a side at a time. An addition to the target moves nothing on the source.
+        others = [
+            one
+            for one in ledger.additions.all()
+            if one.id != record.id
+            and one.state not in over
+            and (one.side is record.side or (not to_target and set(one.bricks) & set(record.bricks)))
+        ]
+        hosts = {brick.host for brick in state.bricks} | {host_of(name) for name in record.bricks}
         return model.AdditionSeen(
             state=state,
             tasks=tasks,
             owners=await told(world.volume.owners()),
             places=self.places,
-            disks=await world.disks(record.bricks) if record.side is model.AdditionSide.TARGET else {},
+            disks=await world.disks(record.bricks) if to_target else {},
             rooms=await told(world.volume.rooms()) if state.started else {},
-            versions=await world.versions(
-                sorted({brick.host for brick in state.bricks} | {host_of(name) for name in record.bricks})
-            )
-            if record.side is model.AdditionSide.SOURCE
-            else None,
+            versions=None if to_target else await world.versions(sorted(hosts)),
             drains=tuple(one.shown_bricks for one in ledger.drains.under_way()),
             additions=tuple(one.shown_bricks for one in others),
-            target=await world.target_room() if record.side is model.AdditionSide.TARGET else None,
-            strange=await shared.strange_now(ledger.scans, world.strange, state.bricks, state.volume_id)
-            if record.side is model.AdditionSide.SOURCE
-            else (),
+            target=await world.target_room() if to_target else None,
+            strange=()
+            if to_target
+            else await shared.strange_now(ledger.scans, world.strange, state.bricks, state.volume_id),
             blamed=await self._blamed(record, state),
         )
 

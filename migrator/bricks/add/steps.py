@@ -20,11 +20,10 @@ from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import Ending
 from migrator.core.errors import MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
-from migrator.core.progress import DrainProgress
 from migrator.core.tasks import told
 from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
-from migrator.gluster.model import TaskKind, TaskProgress
+from migrator.gluster.model import TaskKind
 from migrator.hooks.model import HookState, HookStep
 from migrator.operations import model as operations
 from migrator.operations.engine import Done, Events
@@ -95,7 +94,6 @@ class AdditionMachine(
     call: stage.AdditionCall
     looker: stage.AdditionLooker
     doubts: tuple[str, ...] = ()
-    _doubted: str = ""
     _begun: bool = False
 
     @property
@@ -308,7 +306,9 @@ class AdditionMachine(
             if seen is not None and seen.progress is not None and seen.progress.counters:
                 heard_s, progress = now_s, seen.progress
                 self.records.add_samples(record.id, samples_of(progress, now_s))
-                self._show(record, progress, self.clock.monotonic_s() - began_s)
+                found = standing(record, self.records.samples(record.id))
+                # A rebalance determines only while it runs which files it moves.
+                self.show(found, record.state.value, self.clock.monotonic_s() - began_s, totals=False)
                 if not progress.moving or seen.stalled or progress.task_id != record.notes.task_id:
                     return Done()
             gone = seen is not None and not any(task.kind is TaskKind.REBALANCE for task in seen.tasks)
@@ -316,27 +316,6 @@ class AdditionMachine(
                 return Done()
             await self._throttle(record, self.throttle.follow)
             await self.clock.sleep(call.request.poll_s)
-
-    def _show(self, record: model.AdditionRecord, progress: TaskProgress, elapsed_s: float) -> None:
-        samples = self.call.world.ledger.additions.samples(record.id)
-        told_so_far = standing(record, samples)
-        self.call.world.progress.show(
-            DrainProgress(
-                bricks=record.bricks,
-                step=record.state.value,
-                elapsed_s=elapsed_s,
-                files=progress.files,
-                size_bytes=progress.size_bytes,
-                # A rebalance determines only while it runs which files it moves.
-                total_files=None,
-                total_bytes=None,
-                failures=progress.failures,
-                skipped=progress.skipped,
-                files_per_s=told_so_far.files_per_s,
-                bytes_per_s=told_so_far.bytes_per_s,
-                left_s=told_so_far.left_s,
-            )
-        )
 
     async def _heal(self, record: model.AdditionRecord) -> _Done:
         await stage.until_healed(self.call, record)
@@ -390,10 +369,4 @@ class AdditionMachine(
         try:
             await change(record)
         except MigratorError as error:
-            self._doubt(record, f"the throttle could not be changed: {error.message}")
-
-    def _doubt(self, record: model.AdditionRecord, words: str) -> None:
-        """Warn, unless the last warning was the same."""
-        if self._doubted != words:
-            self._doubted = words
-            self.say(EventKind.ADDITION_FAILED, Severity.WARNING, record, words)
+            self.doubt(EventKind.ADDITION_FAILED, record, f"the throttle could not be changed: {error.message}")

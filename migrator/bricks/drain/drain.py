@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from migrator.bricks.drain import model
-from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, Guarding
+from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld
 from migrator.bricks.drain.steps import DrainMachine, wipe_permission
 from migrator.bricks.shared import left_changed
 from migrator.core.errors import Refused, UsageError
@@ -82,13 +82,7 @@ async def drain_bricks(request: model.DrainRequest, world: DrainWorld) -> model.
             return replace(previewed, dry_run=request.dry_run, confirm=word, wipe_problems=problems)
 
     def planned() -> model.DrainRecord:
-        return asked.continued or world.ledger.drains.plan(
-            volume=asked.state.volume,
-            volume_id=asked.state.volume_id,
-            bricks=asked.bricks,
-            at_s=world.clock.now_s(),
-            anew=asked.begins_anew,
-        )
+        return asked.continued or world.ledger.drains.plan(record, anew=asked.begins_anew)
 
     return await _make(DRAIN_VERB, call, planned, back=False)
 
@@ -145,8 +139,7 @@ def _record(asked: _Asked, at_s: float) -> model.DrainRecord:
 
 
 def _machine(call: DrainCall, *, back: bool) -> DrainMachine:
-    looker = DrainLooker(call=call, guarding=Guarding(call=call))
-    return DrainMachine(call=call, looker=looker, back=back)
+    return DrainMachine(call=call, looker=DrainLooker(call=call), back=back)
 
 
 async def _make(

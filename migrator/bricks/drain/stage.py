@@ -17,7 +17,6 @@ from migrator.bricks.shared import StrangeLook, strange_now
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import EntryType
-from migrator.core.errors import MigratorError
 from migrator.core.tasks import told
 from migrator.core.units import HOUR_S
 from migrator.fs.ports import SourceFileSystem
@@ -26,7 +25,7 @@ from migrator.gluster.changes import GlusterDrains
 from migrator.gluster.looks import HostLeftovers
 from migrator.gluster.model import Brick, DiskFacts, TaskProgress, VolumeState, VolumeTask
 from migrator.gluster.walks import HostBrickWalks
-from migrator.hooks.model import HookEvent, HookFacts, HookStage, HookStep
+from migrator.hooks.model import HookEvent, HookStage, HookStep
 from migrator.hooks.stage import HookedStep, find_hooks
 
 
@@ -82,15 +81,9 @@ class DrainCall(BrickCall):
         make = self.world.left_list
         return None if make is None or self.directory is None else make(self.directory)
 
-    def facts(self, record: model.DrainRecord, *, brick: str | None = None, **facts: Any) -> HookFacts:  # noqa: ANN401
-        return HookFacts(
-            run_id=self.run_id or 0,
-            brick=brick or ",".join(record.bricks),
-            files=record.notes.files,
-            size_bytes=record.notes.size_bytes,
-            started_at_s=self.now_s(),
-            **facts,
-        )
+    def facts_of(self, record: model.DrainRecord) -> dict[str, Any]:
+        notes = record.notes
+        return {"brick": ",".join(record.bricks), "files": notes.files, "size_bytes": notes.size_bytes}
 
 
 def hooked(record: model.DrainRecord, step: HookStep, brick: str | None = None) -> HookedStep:
@@ -117,25 +110,52 @@ def bricks_of(record: model.DrainRecord, known: Sequence[Brick]) -> tuple[Brick,
     )
 
 
-# Facts for the preflight checks. The checks are in `rules_preflight.py`.
+# Facts for the preflight checks (the checks are in `rules_preflight.py`), and snapshots of the volume and its bricks.
 
 
 _MIN_FREE_DISK = "cluster.min-free-disk"
 _LOOK_TIMEOUT_S = 60.0
 
+_WAYS_ON = {
+    model.DrainState.COMMITTED: HookStep.WIPE,
+    model.DrainState.WIPING: HookStep.WIPE,
+    model.DrainState.WIPED: HookStep.HAND_OVER,
+    model.DrainState.HANDING_OVER: HookStep.HAND_OVER,
+}
+
+
+def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
+    """Return the use of the fullest brick, from total and free room. All copies of a set have the same content. None if
+    one is not known.
+    """
+    used = [total - free for total, free in rooms if total is not None and free is not None]
+    return max(used) if used and len(used) == len(rooms) else None
+
 
 @dataclass(slots=True, kw_only=True)
-class Guarding:
-    """Gathers the facts for one call. Facts that cannot change meanwhile are queried once. `facts` are the
-    last ones.
+class DrainLooker(BrickLooker):
+    """Takes snapshots for one drain. Facts for preflight checks that cannot change meanwhile are queried once; `facts`
+    are the last ones.
+
+    `audit` is the newest audit by this process, and `check` has the last facts of the preflight checks. `named` is a
+    walk that only names leftovers and decides nothing. `recovered` is set after this call has brought back what it
+    could. `host_was_away` is set if a snapshot of this call missed a host. The newest snapshot was judged by `samples`.
     """
 
     call: DrainCall
+    audit: model.AuditSeen | None = None
+    named: model.AuditSeen | None = None
+    recovered: bool = False
+    check: model.DrainCheck | None = None
+    host_was_away: bool = False
+    samples: Sequence[model.DrainSample] = ()
     facts: model.DrainFacts | None = None
     _content: tuple[CatalogRecord, model.BrickContent] | None = None
     _marks: tuple[model.BrickMarks, ...] | None = None
+    _silent: tuple[str, float] | None = None
+    """The task that some host does not report, and since when, by the clock of this process."""
 
-    async def check(
+    async def look_at_guards(
         self, record: model.DrainRecord, state: VolumeState, tasks: Sequence[VolumeTask]
     ) -> model.DrainCheck:
         """Gather all facts of the preflight checks, and the failed checks. Changes nothing, and an unreadable fact
@@ -219,10 +239,7 @@ class Guarding:
             entries = (entry for block in blocks for entry in block.entries)
             return tuple(entry.path for entry in entries if entry.type is EntryType.DIRECTORY)
 
-        try:
-            return await world.blocking(read, timeout_s=_LOOK_TIMEOUT_S)
-        except (OSError, MigratorError):
-            return None
+        return await told(world.blocking(read, timeout_s=_LOOK_TIMEOUT_S))
 
     async def content(self, record: model.DrainRecord) -> tuple[CatalogRecord, model.BrickContent] | None:
         """Return the facts about these bricks from the newest complete catalog; None if there is none."""
@@ -235,10 +252,7 @@ class Guarding:
             if not scans:
                 return None
             contents = self.call.world.contents()
-            try:
-                found = await asyncio.to_thread(contents.content, scans[-1].name, record.bricks)
-            except MigratorError:
-                return None
+            found = await told(asyncio.to_thread(contents.content, scans[-1].name, record.bricks))
             if found is not None:
                 self._content = (scans[-1], found)
         return self._content
@@ -270,50 +284,8 @@ class Guarding:
         def find() -> tuple[bytes, ...]:
             return tuple(filter(is_linked, paths))
 
-        try:
-            return await self.call.world.blocking(find, timeout_s=_LOOK_TIMEOUT_S)
-        except (OSError, TimeoutError):
-            return tuple(paths)
-
-
-def _most_used(rooms: Sequence[tuple[int | None, int | None]]) -> int | None:
-    """Return the use of the fullest brick, from total and free room. All copies of a set have the same content. None if
-    one is not known.
-    """
-    used = [total - free for total, free in rooms if total is not None and free is not None]
-    return max(used) if used and len(used) == len(rooms) else None
-
-
-# Snapshots of the volume and of the bricks.
-
-
-_WAYS_ON = {
-    model.DrainState.COMMITTED: HookStep.WIPE,
-    model.DrainState.WIPING: HookStep.WIPE,
-    model.DrainState.WIPED: HookStep.HAND_OVER,
-    model.DrainState.HANDING_OVER: HookStep.HAND_OVER,
-}
-
-
-@dataclass(slots=True, kw_only=True)
-class DrainLooker(BrickLooker):
-    """Takes snapshots for one drain.
-
-    `audit` is the newest audit by this process, and `check` has the last facts of the preflight checks. `named` is a
-    walk that only names leftovers and decides nothing. `recovered` is set after this call has brought back what it
-    could. `host_was_away` is set if a snapshot of this call missed a host. The newest snapshot was judged by `samples`.
-    """
-
-    call: DrainCall
-    guarding: Guarding
-    audit: model.AuditSeen | None = None
-    named: model.AuditSeen | None = None
-    recovered: bool = False
-    check: model.DrainCheck | None = None
-    host_was_away: bool = False
-    samples: Sequence[model.DrainSample] = ()
-    _silent: tuple[str, float] | None = None
-    """The task that some host does not report, and since when, by the clock of this process."""
+        found = await told(self.call.world.blocking(find, timeout_s=_LOOK_TIMEOUT_S))
+        return tuple(paths) if found is None else found
 
     async def see(self, record: model.DrainRecord, *, hand_over: bool = False) -> model.DrainSeen:
         """Take the snapshot that decides the next step."""
@@ -328,7 +300,7 @@ class DrainLooker(BrickLooker):
         hosts, silent_s = self.silence(record, seen)
         failed = not rules.may_start(record) and rules.ended_badly(seen)
         if rules.may_start(record) or failed:
-            self.check = await self.guarding.check(record, state, tasks)
+            self.check = await self.look_at_guards(record, state, tasks)
         for one in tasks:
             if one.id == record.notes.layout_task_id:
                 layout = await self.progress(one)
@@ -343,7 +315,7 @@ class DrainLooker(BrickLooker):
             stalled=still,
             lost=lost,
             silent=rules.why_silent(hosts, for_s=silent_s) if silent_s > request.stall_s else "",
-            causes=failure_causes(self.guarding.facts) if failed and self.guarding.facts is not None else (),
+            causes=failure_causes(self.facts) if failed and self.facts is not None else (),
             audit=self.audit,
             may_recover=request.recover and not self.recovered,
             places=places,

@@ -25,7 +25,6 @@ from migrator.bricks.drain.stage import DrainCall, DrainLooker, DrainWorld, bric
 from migrator.bricks.recover.stage import Recovery
 from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
-from migrator.core.progress import DrainProgress
 from migrator.core.units import format_count, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
@@ -59,14 +58,7 @@ async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
     call, looker = machine.call, machine.looker
     world, poll_s = call.world, call.request.poll_s
     began_s = reported_s = world.clock.monotonic_s()
-    doubted = ""
-
-    def doubt(words: str) -> None:
-        """Report a doubt once, until it has cleared."""
-        nonlocal doubted
-        if words != doubted:
-            machine.say(EventKind.DRAIN_DOUBTED, Severity.WARNING, record, words)
-        doubted = words
+    doubt = partial(machine.doubt, EventKind.DRAIN_DOUBTED, record)
 
     while True:
         seen, now_s = await looker.see(record), world.clock.monotonic_s()
@@ -75,11 +67,12 @@ async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
         counters = () if progress is None or not own else progress.counters
         if progress is not None and counters:
             world.ledger.drains.add_samples(record.id, samples_of(progress, call.now_s()))
-            world.progress.show(progress_of(standing(record, looker.samples), "draining", now_s - began_s))
+            machine.show(standing(record, looker.samples), "draining", now_s - began_s)
         step, reporting = next_step(record, seen), len(counters) >= len(rules.hosts_of(record, seen.state))
         hosts, silent_s = looker.silence(record, seen)
         if reporting and rules.moves(seen) and not (seen.lost or seen.stalled):
-            reported_s, doubted = now_s, ""
+            reported_s = now_s
+            doubt("")
         elif hosts and isinstance(step, model.DrainAct) and step.step is model.DrainStep.WATCH:
             help_words = rules.way_out(record, hosts) if silent_s > _HELP_S else "waiting for it"
             doubt(f"{rules.why_silent(hosts)}; {help_words}")
@@ -93,24 +86,6 @@ async def watch(machine: "DrainMachine", record: model.DrainRecord) -> bool:
             except MigratorError as error:
                 doubt(f"the throttle could not be changed: {error.message}")
         await world.clock.sleep(poll_s)
-
-
-def progress_of(found: model.DrainStanding, step: str, elapsed_s: float) -> DrainProgress:
-    """Convert a standing to a progress display."""
-    return DrainProgress(
-        bricks=found.bricks,
-        step=step,
-        elapsed_s=elapsed_s,
-        files=found.moved_files,
-        size_bytes=found.moved_bytes,
-        total_files=found.files,
-        total_bytes=found.size_bytes,
-        failures=found.failures,
-        skipped=found.skipped,
-        files_per_s=found.files_per_s,
-        bytes_per_s=found.bytes_per_s,
-        left_s=found.left_s,
-    )
 
 
 # Locks, hooks and steps of a drain, for the engine.
@@ -315,7 +290,7 @@ class DrainMachine(
         if act.step is not model.DrainStep.START or seen.state is None:
             return model.NO_DRAIN_NOTES
         options = self.throttle.before(seen.state)
-        known = await self.looker.guarding.content(record)
+        known = await self.looker.content(record)
         if known is None:
             return model.DrainNotes(options=options)
         return model.DrainNotes(options=options, files=known[1].files, size_bytes=known[1].size_bytes)
@@ -377,25 +352,18 @@ class DrainMachine(
 
     async def around(self, act: _Act, record: model.DrainRecord) -> Around | None:
         """Call the hooks around a commit and the audit before it."""
-        facts, step = (
-            self.call.facts,
-            {model.DrainStep.COMMIT: HookStep.COMMIT, model.DrainStep.AUDIT: HookStep.AUDIT}.get(act.step),
-        )
+        hooked_steps = {model.DrainStep.COMMIT: HookStep.COMMIT, model.DrainStep.AUDIT: HookStep.AUDIT}
+        facts, step = self.call.facts, hooked_steps.get(act.step)
         if step is None or (step is HookStep.AUDIT and (act.seen_done or record.state in model.OUT_STATES)):
             return None
 
-        async def before() -> HookFacts:
-            return facts(record)
-
-        async def after() -> HookFacts:
+        def after() -> HookFacts:
             found = self.looker.audit
-            if step is HookStep.COMMIT:
-                return facts(record, state=HookState.DONE)
-            if found is None:
-                return facts(record, state=HookState.FAILED)
+            if step is HookStep.COMMIT or found is None:
+                return facts(record, state=HookState.DONE if step is HookStep.COMMIT else HookState.FAILED)
             return facts(record, state=rules.audit_state(found), reason="; ".join(rules.audit_left(found)) or None)
 
-        return Around(step=hooked(record, step), before=before, after=after)
+        return Around(step=hooked(record, step), before=lambda: facts(record), after=after)
 
     async def _ask(self, record: model.DrainRecord) -> None:
         """Call the hooks before a drain, which act as checks, once in every process that is about to start it. Raises
@@ -426,13 +394,13 @@ class DrainMachine(
             if step is HookStep.WIPE:
                 await self._check_wiped(record, name)
 
-        async def after(facts: HookFacts, __: None) -> HookFacts:
+        def after(facts: HookFacts, _: None) -> HookFacts:
             return self.call.facts(record, brick=facts.brick, state=HookState.DONE)
 
         for name in record.bricks:
             place, facts = hooked(record, step, name), self.call.facts(record, brick=name)
             if act.seen_done:
-                await hooking.catch_up(place, self.call.facts(record, brick=name, state=HookState.DONE))
+                await hooking.catch_up(place, after(facts, None))
             else:
                 await self._check_disk(record, name)
                 await hooking.around(place, partial(work, name), facts=facts, after=after)
@@ -630,7 +598,7 @@ class DrainMachine(
                     raise ToolFailed(f"the fix-layout does not end: {lost}; {rebalance_way_out(record.volume)}")
             shown = standing(record, world.ledger.drains.samples(record.id))
             elapsed_s = world.clock.monotonic_s() - began_s
-            world.progress.show(progress_of(shown, "repairing the layout after", elapsed_s))
+            self.show(shown, "repairing the layout after", elapsed_s)
             await world.clock.sleep(self.call.request.poll_s)
         bad = [one for one in counters if one.status is not TaskStatus.COMPLETED or one.failures]
         if bad:

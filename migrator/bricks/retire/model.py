@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from migrator.bricks.model import CallSummary, Ending
-from migrator.core.entry import EntryType
 from migrator.operations.model import Kind, Operation
+from migrator.purge.model import PathFacts
 
 
 class RetirementState(StrEnum):
@@ -108,23 +108,10 @@ RETIREMENTS: Kind[Retirement, RetirementState, RetireStep, None] = Kind(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogedPath:
-    """A path of the newest catalog of the source, not a directory, with the fields that are compared with a manifest.
-    `tree` is None outside every user tree.
-    """
+class CatalogedPath(PathFacts):
+    """A path of the newest catalog of the source, not a directory. `tree` is None outside every user tree."""
 
-    path: bytes
     tree: bytes | None
-    type: EntryType
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-    uid: int
-    gid: int
-    mode: int
-    symlink_target: bytes | None
-    rdev: int
-    xattr_digest: bytes | None
     ino: int
 
 

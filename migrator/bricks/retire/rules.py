@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.drain.rules_preflight import condition_problems, other_work
 from migrator.bricks.retire import model
+from migrator.core.collected import collected
 from migrator.core.entry import EntryType
 from migrator.core.paths import show
 from migrator.core.probe import PROBE_NAME
@@ -166,12 +167,9 @@ class RetireFacts:
     strange: Sequence[bytes] | None
 
 
-def retire_problems(facts: RetireFacts) -> tuple[str, ...]:
+@collected
+def retire_problems(facts: RetireFacts) -> Iterator[str]:
     """Return all failed preflight checks, each with its remedy; empty if the volume may be retired."""
-    return tuple(dict.fromkeys(_problems(facts)))
-
-
-def _problems(facts: RetireFacts) -> Iterator[str]:
     yield from facts.mounts
     yield from health_problems(facts.health, facts.health)
     yield from _tasks(facts)

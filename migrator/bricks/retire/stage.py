@@ -15,6 +15,7 @@ from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
 from migrator.bricks.call import BrickCall, BrickWorld, CallMachine
 from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
+from migrator.bricks.model import Ending
 from migrator.bricks.retire import model, rules
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs
@@ -33,7 +34,7 @@ from migrator.fs.model import TRASH_NAME
 from migrator.fs.ports import SourceFileSystem
 from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.model import VolumeState
-from migrator.hooks.model import HookFacts, HookState, HookStep
+from migrator.hooks.model import HookState, HookStep
 from migrator.hooks.stage import HookedStep
 from migrator.operations.engine import Around, Done, Events
 from migrator.operations.model import Act, Finished, Halt
@@ -158,14 +159,8 @@ class RetireCall(BrickCall):
     world: RetirementWorld
     request: model.RetireRequest
 
-    def facts(self, record: model.Retirement, **facts: Any) -> HookFacts:  # noqa: ANN401
-        return HookFacts(
-            run_id=self.run_id or 0,
-            files=record.files,
-            size_bytes=record.size_bytes,
-            started_at_s=self.now_s(),
-            **facts,
-        )
+    def facts_of(self, record: model.Retirement) -> dict[str, Any]:
+        return {"files": record.files, "size_bytes": record.size_bytes}
 
 
 def hooked(record: model.Retirement) -> HookedStep:
@@ -297,13 +292,10 @@ class _Retirement(
         return f"volume {record.volume}"
 
     async def around(self, _: _Act, record: model.Retirement) -> Around:
-        async def before() -> HookFacts:
-            return self.call.facts(record)
-
-        async def after() -> HookFacts:
-            return self.call.facts(record, state=HookState.DONE)
-
-        return Around(step=hooked(record), before=before, after=after)
+        facts = self.call.facts
+        return Around(
+            step=hooked(record), before=lambda: facts(record), after=lambda: facts(record, state=HookState.DONE)
+        )
 
     async def bring(self) -> model.RetirementSummary:
         """Drive the retirement from its current state."""
@@ -347,14 +339,9 @@ class _Retirement(
                 await self._let_go(newest, judged)
             return judged
         if request.dry_run:
-            return model.RetirementSummary(
-                volume=state.volume,
-                dry_run=True,
-                ending=model.RetireEnding.PLANNED,
-                words=f"everything is proven to be on the target, by the catalog {judged.catalog}: the volume would be stopped",
-                hint=f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped",
-                cover=judged,
-            )
+            words = f"everything is proven to be on the target, by the catalog {judged.catalog}: the volume would be stopped"
+            hint = f"to retire it, say --confirm {state.volume}: the source is scanned anew then, before it is stopped"
+            return self._summary(state.volume, Ending.PLANNED, words, hint, cover=judged)
         return await self._retire(state, judged)
 
     async def _judged(self, volume: str) -> model.RetirementSummary | model.CoverFound:
@@ -451,15 +438,8 @@ class _Retirement(
         await self.hooking().catch_up(hooked(record), self.call.facts(record, state=HookState.DONE))
         if self.last is None:
             return self._done_before(record)
-        return model.RetirementSummary(
-            volume=record.volume,
-            dry_run=False,
-            ending=model.RetireEnding.DONE,
-            words=f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target",
-            hint=_NOTHING_DELETED,
-            cover=self.last,
-            retirement=record.shown,
-        )
+        words = f"volume {record.volume} is retired: it is stopped, and everything in it is proven to be on the target"
+        return self._summary(record.volume, Ending.DONE, words, cover=self.last, retirement=record.shown)
 
     async def halted(self, record: model.Retirement, step: Halt) -> model.RetirementSummary:
         return self._halted(record.volume, step.words, hint=step.hint)
@@ -490,30 +470,26 @@ class _Retirement(
         cover: model.CoverFound | None = None,
     ) -> model.RetirementSummary:
         """Return the summary if a preflight check failed, or a path is not covered."""
-        dry_run = self.call.request.dry_run
-        if not dry_run:
+        if not self.call.request.dry_run:
             message = f"volume {volume} was not retired: {'; '.join((words, *reasons))}"
             self.call.say(EventKind.RETIREMENT_HALTED, Severity.ERROR, model.subject_of(volume), message)
-        return model.RetirementSummary(
-            volume=volume,
-            dry_run=dry_run,
-            ending=model.RetireEnding.HALTED,
-            words=words,
-            hint=hint,
-            reasons=reasons,
-            cover=cover,
-        )
+        return self._summary(volume, Ending.HALTED, words, hint, reasons=reasons, cover=cover)
 
     def _done_before(self, record: model.Retirement) -> model.RetirementSummary:
         since = datetime.fromtimestamp(record.since_s, UTC)
-        return model.RetirementSummary(
-            volume=record.volume,
-            dry_run=self.call.request.dry_run,
-            ending=model.RetireEnding.DONE_BEFORE,
-            words=f"volume {record.volume} is retired since {since:%Y-%m-%d %H:%M} UTC",
-            hint=_NOTHING_DELETED,
-            retirement=record.shown,
-        )
+        words = f"volume {record.volume} is retired since {since:%Y-%m-%d %H:%M} UTC"
+        return self._summary(record.volume, Ending.DONE_BEFORE, words, retirement=record.shown)
+
+    def _summary(
+        self,
+        volume: str,
+        ending: Ending,
+        words: str,
+        hint: str = _NOTHING_DELETED,
+        **facts: Any,  # noqa: ANN401 - other fields of the summary
+    ) -> model.RetirementSummary:
+        dry_run = self.call.request.dry_run
+        return model.RetirementSummary(volume=volume, dry_run=dry_run, ending=ending, words=words, hint=hint, **facts)
 
     # Facts for the preflight checks, and coverage of each path. Nothing is changed.
 
@@ -677,10 +653,7 @@ class _Retirement(
         )
 
     async def _seen(self, look: Callable[[], T]) -> T | None:
-        try:
-            return await self.call.world.blocking(look, timeout_s=_LOOK_TIMEOUT_S)
-        except (OSError, TimeoutError, MigratorError):
-            return None
+        return await told(self.call.world.blocking(look, timeout_s=_LOOK_TIMEOUT_S))
 
 
 class _Halted(Refused):

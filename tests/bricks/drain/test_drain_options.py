@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import pytest
 
-from migrator.bricks.add.model import AdditionNotes, AdditionSide
+from migrator.bricks.add.model import AdditionNotes
 from migrator.bricks.drain.model import ChangedOption, DrainEnding
 from migrator.core.errors import UsageError
 from migrator.core.events import EventKind
@@ -14,6 +14,7 @@ from tests.bricks.drain.drain_site import VOLUME_ID, S, Site
 from tests.bricks.drain.drain_world import LAZY, NORMAL, THROTTLE
 from tests.support.fakes import VirtualClock
 from tests.support.kills import Death, Killed
+from tests.support.operations import plan_addition
 
 
 def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site: Site) -> None:
@@ -49,12 +50,9 @@ def test_it_gives_way_to_users_and_what_it_was_killed_with_is_put_back(site: Sit
 
 
 def test_what_an_addition_has_left_changed_is_not_taken_for_what_was_there_before(site: Site) -> None:
-    additions = site.ledger.additions
-    record = additions.plan(
-        side=AdditionSide.SOURCE, volume="vol1", volume_id=VOLUME_ID, bricks=["gl9:/b"], instead_of=None, at_s=1.0
-    )
+    record = plan_addition(site.ledger, ("gl9:/b",), volume_id=VOLUME_ID)
     option = ChangedOption(name=THROTTLE, before=NORMAL, given=("aggressive",))
-    additions.note(record.id, AdditionNotes(options=(option,)))
+    site.ledger.additions.note(record.id, AdditionNotes(options=(option,)))
     site.volume.options[THROTTLE] = "aggressive"
     assert site.drain().ending is DrainEnding.DONE
     assert site.volume.options == {THROTTLE: NORMAL}
