@@ -136,7 +136,7 @@ class BrickRoom:
     free_inodes: int | None = None
 
     def part_of(self, bricks: int) -> "BrickRoom":
-        """The part of one of so many bricks on this file system."""
+        """Return the share of one of so many bricks on this file system."""
         amounts = {name: getattr(self, name) for name in ("total_bytes", "free_bytes", "total_inodes", "free_inodes")}
         return replace(self, **{name: known if known is None else known // bricks for name, known in amounts.items()})
 
@@ -146,9 +146,8 @@ NO_ROOM_TOLD = BrickRoom()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickUse:
-    """What one user has on a brick: names of files that are no directories, and bytes of their content, where a
-    hard-linked file counts once; `allocated_bytes` is what it takes on the disk. `user` None: what lies outside every
-    user tree.
+    """The use of a brick by one user: names of everything except directories, and bytes of content. The bytes of a
+    hard-linked file count once. `allocated_bytes` is the space on the disk. `user` is None outside every user tree.
     """
 
     user: str | None
@@ -160,7 +159,7 @@ class BrickUse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickFacts:
     """One brick. `subvolume` counts from 1: the bricks of one subvolume hold the same files. `draining` is set while a
-    remove-brick is not committed. `uses` come with most bytes first, and are None where the catalog does not tell.
+    remove-brick is not committed. `uses` are sorted by bytes, most first, and None if the catalog does not have them.
     """
 
     name: str
@@ -188,8 +187,8 @@ class BrickFacts:
 class GlusterFault:
     """A fault of GlusterFS that matters to those who drain, add or read bricks.
 
-    `versions` says in words which ones have it; `stops_drain`: a drain is refused on them. `reference` is where it was
-    reported, empty where it was seen by experiment.
+    `versions` describes the versions with the fault; `stops_drain`: a drain is refused on them. `reference` is the
+    report of the fault; empty if an experiment has shown it.
     """
 
     versions: str
@@ -201,10 +200,10 @@ class GlusterFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickListing:
-    """The volume with its bricks. `gluster_version` is that of the host that was asked, None where it does not tell:
-    then every fault is listed. `versions` are those of all hosts with bricks, None where one does not tell; empty where
-    they cannot be reached by this program. `faults` are those of all of these. `catalog` is the one that the uses are
-    from, `catalog_at_s` when it was scanned; `notes` say what it does not tell.
+    """The volume with its bricks. `gluster_version` is that of the queried host; if it is None, every fault is listed.
+    `versions` has the version of each host with bricks, None if a host does not report it; it is empty if this program
+    cannot reach the hosts. `faults` are those of all these versions. `catalog` is the source of the uses, scanned at
+    `catalog_at_s`; `notes` say what it lacks.
     """
 
     volume: str

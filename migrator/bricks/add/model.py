@@ -15,26 +15,27 @@ from migrator.operations.model import Act, Kind, added
 
 # States, steps and records.
 #
-# The bricks of one addition are whole subvolumes of the source volume (one brick, or whole replica or disperse sets), one brick
-# that replaces a copy of a replica set (also at its own path, on a new disk), or new storage of the target.
+# The bricks of one addition are whole subvolumes of the source volume (one brick, or whole replica or disperse sets),
+# one brick that replaces a copy of a replica set (also at its own path, on a new disk), or new storage of the target.
 
 
 class AdditionSide(StrEnum):
-    """To which file system bricks are given."""
+    """The file system that gets the bricks."""
 
     SOURCE = "source"
     TARGET = "target"
 
 
 class AdditionState(StrEnum):
-    """How far an addition is. A state that ends in -ing is the intent: it is written before anything is done.
+    """The state of an addition. A state that ends in -ing is an intent, written before the step begins.
 
-    `layout`: the layout of directories is put right, so that they take new files on the new bricks. `balancing`: files
-    are moved onto them. `healing`: a replica's new copy is filled. `handing`: hooks give bricks to the target, whose
-    new capacity is waited for. `failed`: it did not come to its end, and waits for people; what was added stays added.
-    Where a brick takes its own place: `resetting`, it is taken offline; `offline`, its disk may be exchanged;
-    `taking-back`, it is brought up again with what it had, and `taken-back` when nothing waits to be healed there.
-    `forgotten`: it was a mistake, and had changed nothing.
+    `layout`: a fix-layout runs, after which directories take new files on the new bricks. `balancing`: a rebalance
+    moves files to them. `healing`: self-heal fills the new copy of a replica set. `handing`: hooks give the bricks to
+    the target, and the program waits for the new capacity. `failed`: the addition did not complete and waits for an
+    admin; added bricks stay added. `forgotten`: the addition was a mistake, and had changed nothing.
+
+    In an in-place replacement: `resetting`, the brick is taken offline; `offline`, its disk may be exchanged;
+    `taking-back`, it is started again with its old content; `taken-back`, it has no pending heals.
     """
 
     PLANNED = "planned"
@@ -85,57 +86,57 @@ ADDITION_TRANSITIONS: Mapping[AdditionState, frozenset[AdditionState]] = {
 }
 
 UNTOUCHED_STATES = frozenset({_S.PLANNED})
-"""Nothing was done yet: another addition may take its place."""
+"""Nothing was changed yet: another addition may replace it."""
 
 ADDITION_ENDED_STATES = frozenset({_S.SETTLED, _S.TAKEN_BACK, _S.FORGOTTEN})
-"""It has come to its end: nothing of it waits."""
+"""Nothing is left to do."""
 
 FORGETTABLE_STATES = frozenset({_S.PLANNED, _S.PREPARING, _S.PREPARED})
-"""Neither the volume nor the target was changed yet, where no brick takes its own place."""
+"""Neither the volume nor the target was changed yet, unless the addition is an in-place replacement."""
 
 AWAY_STATES = frozenset({_S.RESETTING, _S.OFFLINE, _S.PREPARING, _S.PREPARED, _S.ADDING, _S.TAKING_BACK})
-"""Where a brick takes its own place: it is offline, or may be, and its files have a copy less."""
+"""In an in-place replacement: the brick is offline, or may be, and its files have one copy less."""
 
 REVERSIBLE_STATES = frozenset({_S.RESETTING, _S.OFFLINE, _S.PREPARING, _S.PREPARED})
-"""Where a brick takes its own place: what it held can be served again, where it is still there."""
+"""In an in-place replacement: the brick can serve its old content again, if the content is still there."""
 
 IN_STATES = frozenset({_S.ADDED, _S.LAYOUT, _S.LAID_OUT, _S.BALANCING, _S.BALANCED, _S.HEALING, _S.HEALED})
-"""The bricks are part of the volume by it, and not everything is done."""
+"""This addition has put the bricks into the volume, and is not complete."""
 
 
 class AdditionStep(StrEnum):
-    """What is done. Every step may be carried out again after a crash: it does what is missing."""
+    """The steps. Each may be repeated after a crash, and then does only what is missing."""
 
     RESET = "reset"
-    """`reset-brick ... start`: the brick goes offline, so that its disk can be exchanged."""
+    """Runs `reset-brick ... start`: the brick goes offline, and its disk can be exchanged."""
     PREPARE = "prepare"
-    """Calls the hooks before an addition, which make and mount a file system, and looks at what is there then."""
+    """Calls the hooks before an addition, which make and mount a file system, and repeats the preflight checks."""
     ADD = "add"
-    """`add-brick`, `replace-brick ... commit force`, or `reset-brick ... commit`; the first never with `force`."""
+    """Runs `add-brick` (never with `force`), `replace-brick ... commit force`, or `reset-brick ... commit`."""
     TAKE_BACK = "take-back"
-    """Brings a brick that was taken offline up again with what it has."""
+    """Starts a brick that was taken offline, with its old content."""
     LAY_OUT = "lay-out"
     """Begins a fix-layout."""
     BALANCE = "balance"
     """Begins a rebalance."""
     HEAL = "heal"
-    """Waits until the copies of a replica set are the same."""
+    """Waits until the replica set has no pending heals."""
     WATCH = "watch"
-    """Keeps Gluster's counters until a task has come to an end."""
+    """Records Gluster's counters until a task ends."""
     HAND_OVER = "hand-over"
-    """Has the hooks give bricks to the target, and waits for the new capacity."""
+    """Calls the hooks, which give bricks to the target, and waits for the new capacity."""
     FINISH = "finish"
     """Calls the hooks after an addition."""
     FORGET = "forget"
     """Ends an addition that was a mistake."""
     GIVE_UP = "give-up"
-    """Touches nothing: it is written down why people have to look."""
+    """Changes nothing: records why an admin must act."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRoom:
-    """How large the target is: the bytes of its file system, and how many storage targets its own tool lists. None: not
-    told.
+    """The size of the target: the bytes of its file system, and the number of storage targets that its own tool lists.
+    None means not known.
     """
 
     total_bytes: int | None
@@ -144,16 +145,15 @@ class TargetRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionNotes:
-    """Facts that a step adds to the record; None leaves what is there.
+    """Facts that a step adds to the record. None leaves the recorded value.
 
-    `task_id` is Gluster's id of the fix-layout or rebalance that is waited for; `task_before` the one that was listed
-    when it was begun (empty: none). `room_before` is the target before it was given anything; it stands once it is
-    known. `size_bytes` is what the new bricks have together, `files` how many a rebalance will look at: those of the
-    catalog, once for each copy. `options` are those of the volume that it changes: of one that is there already
-    `before` stays, and `given` is added to; an empty tuple says that all are put back. `directories` are those that
-    have lost owner or mode on the way to the new bricks and wait for people: all that do, so an empty tuple says that
-    none does. Of a brick that takes its own place `filesystem_before` is the file system that it had, which stands once
-    it is known, and `filesystem_id` the new one.
+    `task_id` is Gluster's id of the fix-layout or rebalance in progress; `task_before` is the task that was listed when
+    it was started (empty: none). `room_before` is the size of the target before the addition, and is never replaced.
+    `size_bytes` is the size of all new bricks. `files` is the number of files that a rebalance will examine: those of
+    the catalog, once for each copy. `options` are those of the volume that the addition changes. For a recorded option
+    `before` stays, and `given` is extended; an empty tuple means that all are restored. `directories` are all those
+    that lost owner or mode on the new bricks and wait for an admin. In an in-place replacement, `filesystem_before` is
+    the old file system, which is never replaced, and `filesystem_id` is the new one.
     """
 
     task_id: str | None = None
@@ -184,13 +184,13 @@ class AdditionRecord(BrickOperation[AdditionState, AdditionNotes]):
 
     @property
     def in_place(self) -> bool:
-        """Whether a brick takes its own place: its disk is exchanged."""
+        """Return whether the addition is an in-place replacement: the brick gets a new disk at its own path."""
         return self.instead_of in self.bricks
 
 
 def _noted(known: AdditionNotes, more: AdditionNotes) -> AdditionNotes:
     notes = added(known, more, once=("filesystem_before", "room_before"))
-    # None at all says that all are put back.
+    # An empty tuple means that all are restored.
     return replace(notes, options=merged_options(known.options, more.options)) if more.options else notes
 
 
@@ -229,14 +229,14 @@ ADDITIONS: Kind[AdditionRecord, AdditionState, AdditionStep, AdditionNotes] = Ki
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPlace:
-    """What lies where a new brick is to be, on its host. `unread` says why that is not known, empty where it is.
+    """The content of the path of a new brick, on its host. `unread` is the reason if it is not known.
 
-    `mount` is the mount point that the place lies on, `own`: that is another one than the host's root. `exists`: the
-    directory is there. `volume_id` and `gfid` are what Gluster has left on it, in hex, empty where there is none;
-    `marked_above` are directories above it, up to the mount point, that carry such a mark. `entries` are the first
-    names in it but Gluster's own, `has_gluster_directory`: there is a `.glusterfs`. `others` are the first names that
-    lie beside it on the same file system. `served_by` are processes of bricks that serve it now. `filesystem_id` tells
-    the file system from every other one that was or will be made there; empty where that is not known.
+    `mount` is the mount point of its file system; `own` is set if that is not the host's root. `exists`: the directory
+    exists. `volume_id` and `gfid` are marks of Gluster on it, in hex (empty: none), and `marked_above` are directories
+    above it, up to the mount point, with such a mark. `entries` are the first names in it without Gluster's own, and
+    `has_gluster_directory` is set if it has a `.glusterfs`. `others` are the first other names on the same file system.
+    `served_by` are brick processes that serve it now. `filesystem_id` identifies the file system, and differs from that
+    of every other one that is made there; empty if not known.
     """
 
     name: str
@@ -260,22 +260,22 @@ class NewPlace:
 
     @property
     def stale(self) -> bool:
-        """Whether it carries what is left of a brick."""
+        """Return whether it has the marks of a former brick."""
         return bool(self.volume_id or self.gfid or self.has_gluster_directory or self.marked_above)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionSeen:
-    """What a look at the world says, after the record was read. None in a field: that look failed, or was not made.
+    """A snapshot of the world, taken after the record was read. None always means not read or unreadable.
 
-    `state` is the source volume with its peers, bricks and heals, `tasks` every task that its status lists, `progress`
-    the counters of the newest fix-layout or rebalance. `owners` tells of every brick of every volume of the pool to
-    which volume it belongs. `places` tells by brick what lies where it is to be, `rooms` of the bricks of the volume
-    what they lie on. `versions` are those of GlusterFS by host, of the volume and of the new bricks. `drains` are
-    bricks of which a drain has not ended, `additions` those of other additions that have not. `stalled` says why a task
-    that is in progress does not go on. `strange` was put on bricks of the volume past Gluster (None: no scan has read
-    them). `blamed` tells of the set of a brick that takes its own place how many entries the other bricks that are up
-    hold against each, so that it has to be healed there first.
+    `state` is the source volume with its peers, bricks and heals, `tasks` has every task in its status, and `progress`
+    the counters of the newest fix-layout or rebalance. `owners` has the volume of each brick of the pool. `places` has
+    the content of each new brick's path, and `rooms` the file system of each brick of the volume. `versions` has the
+    GlusterFS version of each host of the volume and of the new bricks. `drains` are bricks whose drain has not ended,
+    and `additions` those of other additions that have not ended. `stalled` says why a running task is stalled.
+    `strange` files were created on bricks of the volume without Gluster (None: no scan has read the bricks). `blamed`
+    has, for the set of a brick that is replaced in place, the number of pending heals that the bricks that are up
+    record against each member.
     """
 
     state: VolumeState
@@ -300,9 +300,9 @@ class AdditionSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """How the admin wants it. `rebalance` False: no file is moved onto the new bricks. `accept_unlike`: bricks that
-    differ from the others in size or kind are no reason against. `take_back`: a brick that was taken offline for the
-    exchange of its disk is to serve again what it had.
+    """The options of the admin. Without `rebalance`, no file is moved to the new bricks. `accept_unlike` accepts bricks
+    that differ from the others in size or file system. `take_back`: a brick that was taken offline for the exchange of
+    its disk serves its old content again.
     """
 
     rebalance: bool = True
@@ -365,8 +365,8 @@ class AdditionSummary(CallSummary):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdditionStanding(BrickStanding):
     """The progress of one attempt to add bricks. `size_bytes` is the size of all new bricks. `files` is the number that
-    a rebalance will examine, a file of a replica set once for each copy, and `lookups` how many the last task has
-    examined. Of a fix-layout Gluster counts nothing. `directories` wait for an admin.
+    a rebalance will examine, a file of a replica set once for each copy, and `lookups` the number that the last task
+    has examined. Gluster counts nothing during a fix-layout. `directories` wait for an admin.
     """
 
     side: AdditionSide
@@ -378,7 +378,7 @@ class AdditionStanding(BrickStanding):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrickStandings:
-    """Everything that changes which bricks there are: the newest attempt at each, oldest first."""
+    """All drains and additions: the newest attempt for each set of bricks, oldest first."""
 
     drains: tuple[DrainStanding, ...]
     additions: tuple[AdditionStanding, ...]
