@@ -494,6 +494,7 @@ class DrainMachine(
 
     async def _commit(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:
         if act.seen_done:
+            self.looker.audit = None
             return Done(words="it is out of the volume")
         world = self.call.world
         await asyncio.to_thread(world.back_up, f"drain-{record.id}-commit")
@@ -507,6 +508,8 @@ class DrainMachine(
             raise Refused(f"{record.shown_bricks} may not be committed: {'; '.join(problems)}")
         await self.look_everywhere(record)
         await world.volume.commit(record.bricks)
+        # A client may have written until now: another audit decides on a wipe, whatever the clock says.
+        self.looker.audit = None
         return Done(words="out of the volume")
 
     async def _wipe(self, act: model.DrainAct, record: model.DrainRecord) -> _Done:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainEnding, DrainState, PlaceSeen
@@ -143,6 +143,9 @@ CALLS = st.lists(st.tuples(st.integers(1, 250), st.sampled_from([False, False, T
 
 @settings(deadline=None, max_examples=20)
 @given(EVENTS, CALLS, st.sampled_from([None, NORMAL]))
+@example(
+    [(0, "glusterd comes"), (3, "files are moved"), (0, "files are moved"), (5, "a late write")], [(250, False)], None
+)
 def test_killed_and_disturbed_anywhere_nothing_is_lost_and_it_ends(
     events: list[tuple[int, str]], calls: list[tuple[int, bool]], throttle: str | None
 ) -> None:
