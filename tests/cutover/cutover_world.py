@@ -1,13 +1,10 @@
-"""A user, his two trees and the path between them, simulated: what a cutover works on, and what it may be told.
-
-It shares no code with the decision but the states. Content is one number: every write makes a new one, so whoever reads an
-older one has lost something.
-"""
+"""A user, both trees and the path between them, simulated. Content is one number: every write makes a new one."""
 
 from dataclasses import dataclass, field, replace
 
 from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
+from tests.support.making import made
 
 SOURCE, TARGET = "source", "target"
 S = cutover.CutoverState
@@ -55,15 +52,11 @@ class World:
     lacks_backup: bool = False
     tampered: bool = False
     record: cutover.CutoverRecord = field(
-        default_factory=lambda: cutover.CutoverRecord(
-            id=1,
-            plan="p",
-            batch=1,
+        default_factory=lambda: made(
+            cutover.CutoverRecord,
             tree=UserTree(path=b"home/alice", user="alice"),
-            attempt=1,
             state=S.PLANNED,
             times={S.PLANNED: 100.0},
-            predicted_freeze_s=10.0,
         )
     )
 

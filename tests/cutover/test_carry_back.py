@@ -1,19 +1,28 @@
-"""A user who works on the target changes everything, and goes back: the source becomes what the target is."""
+"""What a rollback carries back: over changes of users, and both sides on real file systems."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from migrator.core.entry import EntryType
+from migrator.core.errors import MigratorError
 from migrator.core.units import MIB
+from migrator.cutover.carry_back import CarryingBack, SourceSide, TargetSide
+from migrator.cutover.model import CutoverRecord
 from migrator.fs.model import TargetCapabilities
+from migrator.gluster.model import SourceHealth
 from migrator.ledger.ledger import open_ledger
+from migrator.verify.model import VerificationRecord
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site, top_facts
 from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, standing, write
+from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
 
@@ -152,3 +161,211 @@ def test_the_top_gets_what_the_user_made_of_it_on_the_target(site: CutSite) -> N
     goes_back(site)
     assert site.source().stat().st_mtime_ns == written
     assert os.getxattr(site.source(), "user.note") == b"of the top"
+
+
+@pytest.fixture
+def changed_site(scratch: Path, make_xfs: MakeXfs) -> Iterator[CutSite]:
+    with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",)) as made:
+        yield made
+
+
+@pytest.mark.guarantee("rollback")
+def test_what_root_changed_on_the_source_stops_a_rollback_until_it_is_given_up(changed_site: CutSite) -> None:
+    changed_site.cutover()
+    source, target = changed_site.source(), changed_site.target()
+    before = snapshot(os.fsencode(target))
+    (source / "d0" / "made by root").write_bytes(b"root's")
+    (source / "d1" / "f0001").write_bytes(b"root was here")
+    (source / "d2" / "f0002").unlink()
+    refused = changed_site.call("rollback", "--user", "ann", "--json", code=4).outcome
+    assert refused["ending"] == "refused"
+    for words in ("d0/made by root (made)", "d1/f0001 (changed)", "d2/f0002 (removed)", "3 paths"):
+        assert words in refused["words"], refused["words"]
+    assert "--overwrite-source" in refused["hint"]
+    assert changed_site.tree() == target
+    assert changed_site.is_open(target), "nobody was frozen for it"
+    assert (source / "d1" / "f0001").read_bytes() == b"root was here"
+
+    moved = changed_site.call("rollback", "--user", "ann", "--overwrite-source", "--json").outcome
+
+    assert moved["ending"] == "moved", moved
+    assert changed_site.tree() == source
+    assert changed_site.snapshot() == before
+    trash = changed_site.site.source.path / ".migrator-trash"
+    kept = {path.name: path.read_bytes() for path in trash.rglob("*") if path.is_file()}
+    assert kept == {"made by root": b"root's", "f0001": b"root was here"}
+
+
+@pytest.mark.exhaustive
+def test_what_a_rollback_carried_before_it_was_given_up_is_nobodys_change(changed_site: CutSite) -> None:
+    changed_site.cutover()
+    (changed_site.target() / "d0" / "new of the user").write_bytes(b"new")
+    (changed_site.target() / "d3" / "f0003").write_bytes(b"changed by the user")
+    (changed_site.target() / "d4" / "f0004").unlink()
+    refuses = changed_site.hook("pre-switch.d/60-refuses", "exit 1")
+    before = changed_site.snapshot()
+    assert changed_site.rollback(code=4)["ending"] == "given-up"
+    assert (changed_site.source() / "d0" / "new of the user").exists(), "it was carried"
+    assert changed_site.tree() == changed_site.target()
+    refuses.unlink()
+    assert changed_site.rollback()["ending"] == "moved"
+    assert changed_site.tree() == changed_site.source()
+    assert changed_site.snapshot() == before
+
+
+@pytest.mark.exhaustive
+def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_had_carried(
+    changed_site: CutSite,
+) -> None:
+    changed_site.write(cutover='retain = "0s"')
+    changed_site.cutover()
+    (changed_site.target() / "d0" / "new of the user").write_bytes(b"new")
+    (changed_site.target() / "d3" / "f0003").write_bytes(b"changed by the user")
+    changed_site.hook("pre-switch.d/60-refuses", "exit 1")
+    assert changed_site.rollback(code=4)["ending"] == "given-up"
+    (changed_site.target() / "d3" / "f0003").write_bytes(b"changed by the user once more")
+    before = changed_site.snapshot()
+    checksum = changed_site.call("purge", "--user", "ann", "--dry-run", "--json").json["checksum"]
+    # The content of what was carried has to be the one that the rollback's own verification read.
+    carried = changed_site.source() / "d0" / "new of the user"
+    facts = carried.stat()
+    carried.write_bytes(b"odd")
+    os.utime(carried, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    changed_site.call("purge", "--user", "ann", "--confirm", checksum, "--json", code=4)
+    carried.write_bytes(b"new")
+    os.utime(carried, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    changed_site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
+    assert not changed_site.source().exists()
+    assert changed_site.snapshot() == before
+
+
+def no_verification() -> None:
+    """A rollback cannot verify what it has carried."""
+
+    async def fails(_self: CarryingBack, _record: CutoverRecord) -> VerificationRecord:
+        raise MigratorError("the state directory is full")
+
+    CarryingBack.compare = fails  # type: ignore[method-assign, assignment]  # in a process of its own
+
+
+@pytest.mark.exhaustive
+def test_what_a_rollback_carried_without_proof_is_purged_after_a_verification_of_that_user(
+    changed_site: CutSite,
+) -> None:
+    changed_site.write(cutover='retain = "0s"')
+    changed_site.cutover()
+    target = changed_site.target()
+    (target / "d0" / "new of the user").write_bytes(b"new")
+    (target / "d3" / "f0003").write_bytes(b"changed by the user")
+    given_up = changed_site.start("rollback", "--user", "ann", "--json", before=no_verification).end()
+    assert given_up.outcome["ending"] == "given-up", given_up
+    assert (changed_site.source() / "d0" / "new of the user").exists(), "it was carried"
+
+    (tree,) = changed_site.call("purge", "--user", "ann", "--dry-run", "--json", code=4).json["trees"]
+    assert "`migrator verify --user ann`" in " ".join(tree["reasons"])
+
+    # He works all the while: what he changes now differs, and what he changes later was proven before.
+    (target / "d4" / "f0004").write_bytes(b"changed since the rollback")
+    (verified,) = changed_site.call("verify", "--user", "ann", "--json", code=3).json
+    assert verified["whole"], verified
+    assert verified["differences"], verified
+    (target / "d3" / "f0003").unlink()
+    (target / "d0" / "new of the user").write_bytes(b"newer")
+    before = changed_site.snapshot()
+    checksum = changed_site.call("purge", "--user", "ann", "--dry-run", "--json").json["checksum"]
+    changed_site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
+    assert not changed_site.source().exists()
+    assert changed_site.snapshot() == before
+
+
+TREE = b"home/ann"
+
+
+@dataclass
+class Other:
+    problems: tuple[str, ...] = ()
+
+    async def health(self) -> SourceHealth:
+        return SourceHealth(problems=self.problems, fingerprint="of its own")
+
+
+def target_side(root: Path, *, problems: tuple[str, ...] = ()) -> TargetSide:
+    return TargetSide(os.fsencode(root), tree=TREE, source=Other(problems))  # type: ignore[arg-type]
+
+
+def source_side(root: Path) -> SourceSide:
+    return SourceSide(os.fsencode(root), tree=TREE, source=Other(("brick one is down",)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    made = tmp_path / "home" / "ann"
+    write(made / "file", "file")
+    write(made / "deep" / ".migrator-archive", "a file of the user's own")
+    write(made / ".migrator-archive" / "000001.tar.zst", "packed")
+    return made
+
+
+def test_archives_in_the_top_do_not_show_and_the_same_name_elsewhere_does(top: Path, tmp_path: Path) -> None:
+    for side in (target_side(tmp_path), source_side(tmp_path)):
+        names = {entry.path for block in side.read_directory(TREE) for entry in block.entries}
+        assert names == {b"home/ann/file", b"home/ann/deep"}
+        assert side.look(b"home/ann/.migrator-archive") is None
+        assert side.look(b"home/ann/.migrator-archive/000001.tar.zst") is None
+        assert list(side.read_directory(b"home/ann/.migrator-archive")) == []
+        assert side.look(b"home/ann/deep/.migrator-archive") is not None
+        assert [block.entries[0].path for block in side.read_directory(b"home/ann/deep")] == [
+            b"home/ann/deep/.migrator-archive"
+        ]
+        side.close()
+    assert (top / ".migrator-archive" / "000001.tar.zst").exists()
+
+
+@pytest.mark.parametrize(
+    ("uid", "mode", "shown"),
+    [(0, 0o500, 0o700), (0, 0o2500, 0o700), (0, 0o700, 0o700), (0, 0o755, 0o755), (60001, 0o500, 0o500)],
+)
+def test_only_a_frozen_top_of_the_target_counts_as_closed(
+    top: Path, tmp_path: Path, uid: int, mode: int, shown: int
+) -> None:
+    os.chown(top, uid, 60001)
+    top.chmod(mode)
+    side = target_side(tmp_path)
+    seen = side.look(TREE)
+    assert seen is not None
+    assert (seen.uid, seen.mode) == (uid, shown)
+    side.close()
+
+
+def test_the_top_of_the_source_is_not_made(top: Path, tmp_path: Path) -> None:
+    side = source_side(tmp_path)
+    before = top.stat()
+    side.make_parents(TREE, ())
+    assert top.stat() == before
+    with pytest.raises(OSError, match="another user tree"):
+        side.make_parents(b"home/bob", ())
+    top.rename(tmp_path / "home" / "elsewhere")
+    with pytest.raises(OSError, match="no user tree is here"):
+        side.make_parents(TREE, ())
+    side.close()
+
+
+def test_the_target_is_as_healthy_as_both_sides_are(top: Path, tmp_path: Path) -> None:
+    assert top.is_dir()
+    healthy, sick, gone = target_side(tmp_path), target_side(tmp_path, problems=("down",)), target_side(tmp_path / "no")
+    assert asyncio.run(healthy.health()).problems == ()
+    assert asyncio.run(healthy.health()).fingerprint not in ("", "of its own")
+    assert asyncio.run(sick.health()).problems == ("down",)
+    assert asyncio.run(gone.health()).problems != ()
+    assert asyncio.run(source_side(tmp_path).health()).problems == ("brick one is down",)
+
+
+def test_files_and_directories_are_flushed_and_nothing_else_is_opened(top: Path, tmp_path: Path) -> None:
+    os.mkfifo(top / "fifo")
+    (top / "symlink").symlink_to("fifo")
+    side = source_side(tmp_path)
+    side.flush([b"home/ann/file", b"home/ann/deep", b"home/ann/fifo", b"home/ann/symlink", b"home/ann/gone/deeper"])
+    seen = side.look(b"home/ann/fifo")
+    assert seen is not None
+    assert seen.type is EntryType.FIFO
+    side.close()

@@ -9,6 +9,7 @@ from migrator.core.entry import UserTree
 from migrator.cutover import model as cutover
 from migrator.cutover.rules import BACK, THERE, begin_rollback, next_step, switch_problems
 from migrator.operations.model import Halt
+from tests.support.making import made
 
 S, C = cutover.CutoverState, cutover.CutoverStep
 OPEN, FROZEN, PARTLY, OTHER, UNKNOWN = cutover.TopSeen
@@ -36,15 +37,11 @@ def against_the_switch(state: cutover.CutoverState, seen: cutover.Seen) -> tuple
 
 
 def record(state: cutover.CutoverState, failure: str = "") -> cutover.CutoverRecord:
-    return cutover.CutoverRecord(
-        id=1,
-        plan="p",
-        batch=1,
+    return made(
+        cutover.CutoverRecord,
         tree=UserTree(path=b"home/\xffalice", user="alice"),
-        attempt=1,
         state=state,
         times={S.FROZEN: 50.0, S.ROLLBACK_FROZEN: 50.0, state: 50.0},
-        predicted_freeze_s=10.0,
         frozen_at_s=49.0,
         failure=failure,
         notes=cutover.CutoverNotes(passes_before=6, proofs_before=8),

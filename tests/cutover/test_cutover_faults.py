@@ -193,24 +193,6 @@ def test_opened_by_somebody_else_in_the_freeze(site: CutSite) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("verb", ["cutover", "rollback"])
-def test_a_user_is_thawed_where_he_was_when_the_hook_that_switches_refuses(site: CutSite, verb: str) -> None:
-    site.site.file.write_text(site.site.file.read_text().replace("link =", 'switch = "hook"\n# link ='))
-    switch = site.hook("pre-switch.d/50-switch")
-    if verb == "rollback":
-        site.cutover()
-    here, there = (site.source(), site.target()) if verb == "cutover" else (site.target(), site.source())
-    top = top_facts(here)
-    switch.write_text("#!/bin/sh\nexit 1\n")
-
-    done = site.call(verb, "--user", "ann", "--json", code=4).outcome
-
-    assert "refused" in done["words"]
-    assert (top_facts(here), site.is_open(there)) == (top, False)
-    assert site.states()[0][0] == {"cutover": "reverted", "rollback": "retained"}[verb]
-
-
-@pytest.mark.exhaustive
 def test_nobody_is_said_to_work_on_the_source_whose_top_was_closed_before(site: CutSite) -> None:
     """As where the ledger of a cutover was lost, or is older than its freeze."""
     top = site.source()
@@ -281,23 +263,6 @@ def test_what_the_other_name_of_a_file_was_used_for_on_the_target_is_sent_again(
     assert site.tree("ben") == site.target("ben")
     assert site.snapshot("ben") == before
     assert (site.tree() / "d1" / "f0001").read_bytes().endswith(b"by ann")
-
-
-@pytest.mark.exhaustive
-def test_a_user_whose_link_is_named_anew_is_left_alone(site: CutSite) -> None:
-    """The link that was switched is another one: what the new one says tells nothing of it."""
-    site.cutover()
-    others = site.directory / "others"
-    others.mkdir(mode=0o755)
-    (others / "ann").symlink_to(site.source())
-    site.write(link=f"{others}/{{user}}")
-
-    outcome = site.rollback(code=1)
-
-    assert outcome["ending"] == "halted"
-    assert [state for state, _ in site.states()] == ["retained"]
-    assert site.tree() == site.target()
-    assert (site.is_open(site.target()), site.is_open(site.source())) == (True, False)
 
 
 @pytest.mark.guarantee("switched-mount")

@@ -71,9 +71,7 @@ def die() -> None:
 
 
 def death_at(step: CutoverStep, moment: str) -> Callable[[], None]:
-    """The program ends itself when the intent of a step is in the ledger and nothing is done, or when all is done and the
-    ledger does not know it yet.
-    """
+    """The program ends itself after the intent of a step and before the act, or after the act and before its record."""
 
     def patch() -> None:
         intend, finish = CutoverRecords.intend, CutoverRecords.finish

@@ -97,21 +97,6 @@ def test_every_guard_says_its_reason_before_anybody_is_frozen(site: CutSite) -> 
 
 
 @pytest.mark.exhaustive
-def test_what_was_not_copied_or_not_predicted(scratch: Path, make_xfs: MakeXfs) -> None:
-    with cut_site(scratch, make_xfs(), make_xfs(), stages=("pre-freeze",), prepared=False) as site:
-        problems = refused(site, "batch 1 is planned: copy it first, with `migrator run --user-batch 1`")
-        assert "is not there" not in "; ".join(problems)
-        site.call("run", "--user-batch", "1", "--deltas", "0", "--json")
-        assert len(refused(site, "not predicted", "--accept-freeze")) == 1
-        found = site.call("cutover", "--user", "ann", "--accept-freeze", "--json").outcome
-        assert (found["ending"], found["predicted_freeze_s"], found["cutover"]["predicted_freeze_s"]) == (
-            "moved",
-            None,
-            None,
-        )
-
-
-@pytest.mark.exhaustive
 def test_a_backup_of_the_target_that_the_site_waits_for(site: CutSite) -> None:
     site.write(cutover="wait_for_backup = true")
     assert len(refused(site, "no backup of the target is recorded")) == 1

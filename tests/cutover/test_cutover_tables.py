@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.cutover.view import cutover_blocks
-from migrator.render.document import Paragraph, Table
+from migrator.render.document import Paragraph
 from migrator.render.text import to_json, to_markdown
 from migrator.report.view import report_document
 from migrator.report.view_status import status_document
@@ -15,22 +15,8 @@ from tests.support.facts import AT_S, report
 NONE = "\N{EN DASH}"
 
 
-def rows(*cutovers: CutoverRecord) -> list[tuple[str, ...]]:
-    return [row for block in cutover_blocks(cutovers, now_s=AT_S) if isinstance(block, Table) for row in block.rows]
-
-
 def in_state(state: CutoverState) -> CutoverRecord:
     return replace(FACTS, state=state, times={state: FACTS.since_s})
-
-
-def test_what_is_said_of_each_state() -> None:
-    frozen = replace(in_state(CutoverState.VERIFYING), thawed_at_s=None, failure="")
-    waiting = replace(in_state(CutoverState.PLANNED), frozen_at_s=None, predicted_freeze_s=None)
-    first, second, third = rows(waiting, FACTS, frozen)
-    assert (first[3], first[6], first[8]) == ("frozen: verifying", "1 min 30 s so far", NONE)
-    assert (second[3], second[5], second[6]) == ("planned", NONE, NONE)
-    assert third[:4] == ("1", "alice", "home/alice", "on the source, cutover given up")
-    assert third[4:] == ("2025-11-20 00:52 UTC", "45 s", "1 min", "2", "no: alice")
 
 
 def test_says_where_users_are_and_how_the_predictions_held() -> None:

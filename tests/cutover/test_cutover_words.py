@@ -12,18 +12,12 @@ from migrator.cutover.model import CutoverRecord, CutoverRequest, CutoverState
 from migrator.cutover.rules import cutover_blockers, cutover_problems, freeze_words, not_closed
 from migrator.transfer.model import RunRequest
 from tests.support.entries import entry
+from tests.support.making import made
 
 S = CutoverState
 TREE = UserTree(path=b"home/alice", user="alice")
-RECORD = CutoverRecord(
-    id=1,
-    plan="p",
-    batch=3,
-    tree=TREE,
-    attempt=1,
-    state=S.PLANNED,
-    times={S.PLANNED: 1.0},
-    predicted_freeze_s=100.0,
+RECORD = made(
+    CutoverRecord, plan="p", batch=3, tree=TREE, state=S.PLANNED, times={S.PLANNED: 1.0}, predicted_freeze_s=100.0
 )
 REQUEST = CutoverRequest(
     trees={3: (TREE,)},

@@ -9,11 +9,12 @@ import pytest
 
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverRecord, CutoverState, SpeedUp, TreeMeasurement, TreeTest, Verdict
-from migrator.cutover.rules_speed import factor_words, speed_ups, sum_words, sums, user_words, users_of
+from migrator.cutover.rules_speed import speed_ups, sum_words, sums, user_words, users_of
 from migrator.cutover.view import speed_up_blocks
 from migrator.fs.model import Side
 from migrator.render.document import Document, Section
 from migrator.render.text import to_markdown
+from tests.support import making
 
 
 def made(
@@ -56,14 +57,6 @@ def test_times_that_lie_far_apart_are_faster_and_the_first_round_does_not_count(
     assert judged([9.0, 2.0, 2.1, 1.9], [9.0, 8.0, 8.2, 7.8]).verdict is Verdict.SLOWER
 
 
-def test_noise_is_no_difference_and_a_single_run_is_said_to_be_one() -> None:
-    assert judged([1.0, 5.0, 1.0, 3.0], [1.0, 2.0, 4.0, 1.5]).verdict is Verdict.NO_DIFFERENCE
-    single = judged([90.0], [7.0, 1.0, 1.0, 1.0])
-    assert (single.verdict, single.low, single.runs) == (Verdict.SINGLE, None, 1)
-    assert factor_words(single) == "90.0 times as fast (1 run: noise not known)"
-    assert judged([9.0, 8.0, 8.1], [1.0, 2.0, 2.1]).verdict is Verdict.SINGLE, "of the three rounds two count"
-
-
 def rounds(test: TreeTest, before: Sequence[float], after: Sequence[float], **amounts: Any) -> list[TreeMeasurement]:
     """The first of a pair in `amounts` is of the source."""
     sides = zip((Side.SOURCE, Side.TARGET), (before, after), (0, 1), strict=True)
@@ -104,16 +97,8 @@ def test_what_failed_or_was_measured_on_one_side_alone_says_nothing() -> None:
 
 
 def moved(user: str, *measurements: TreeMeasurement) -> tuple[CutoverRecord, Sequence[TreeMeasurement]]:
-    record = CutoverRecord(
-        id=1,
-        plan="p",
-        batch=1,
-        tree=UserTree(path=user.encode(), user=user),
-        state=CutoverState.RETAINED,
-        times={},
-        predicted_freeze_s=None,
-    )
-    return record, measurements
+    tree = UserTree(path=user.encode(), user=user)
+    return making.made(CutoverRecord, tree=tree, state=CutoverState.RETAINED), measurements
 
 
 def both(before: Sequence[float], after: Sequence[float], later_s: float = 0.0) -> list[TreeMeasurement]:

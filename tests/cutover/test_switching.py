@@ -1,4 +1,4 @@
-"""The switch of a user's path, on real directories: what is exchanged, what is refused, and what is left after a kill."""
+"""The top of a tree is closed and put back, and a user's path switched, on real directories: refused, changed, killed."""
 
 import os
 import shutil
@@ -6,15 +6,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
+from migrator.cutover import files as freezing
 from migrator.cutover import files as switching
-from migrator.cutover.files import SymlinkedPaths
-from migrator.cutover.model import LinkPlace
-from tests.support.kills import Killed, deaths, ticking
+from migrator.cutover.files import MountedTops, SymlinkedPaths, TopChanged
+from migrator.cutover.model import LinkPlace, TopSeen
+from tests.support.holders import holding
+from tests.support.kills import Death, Killed, deaths, ticking
+from tests.support.xfs import XfsMount, run_tool
 
 pytestmark = pytest.mark.needs_root
 
@@ -87,18 +91,6 @@ def world(scratch: Path) -> World:
 
 def says(link: os.PathLike[str]) -> str:
     return os.fspath(Path(link).readlink())
-
-
-def test_the_path_leads_to_the_target_and_back_and_the_owner_is_kept(world: World) -> None:
-    for back, wanted in ((False, world.new), (True, world.old), (False, world.new)):
-        assert world.switch(back=back)
-        assert says(world.alice) == str(wanted)
-        assert (os.lstat(world.alice).st_uid, os.lstat(world.alice).st_gid) == (1001, 1002)
-        before = world.standing()
-        assert not world.switch(back=back)
-        assert world.standing() == before
-    assert sorted(world.standing()) == ["alice", "bob"]
-    assert says(world.homes / "bob") == "/elsewhere"
 
 
 def test_what_a_link_leads_to_counts_and_not_what_it_says(world: World) -> None:
@@ -179,14 +171,6 @@ def test_symlinks_on_the_way_are_followed_where_they_are_roots(world: World) -> 
     os.lchown(way, 0, 0)
     assert links.switch(ALICE, **trees)
     assert says(world.alice) == str(world.new)
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_links_inside_source_or_target_are_refused(world: World, side: str) -> None:
-    inside = World(world.path, world.path / side / "links")
-    inside.homes.mkdir()
-    inside.alice.symlink_to(world.old)
-    assert f"lies inside the {side}" in inside.refused()
 
 
 def intruder(world: World, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch, *, known: bool = True) -> None:
@@ -274,3 +258,154 @@ def test_what_is_not_this_programs_beside_a_link_stays(world: World) -> None:
     left.write_text("kept")
     assert "not of this program's making" in world.refused()
     assert left.read_text() == "kept"
+
+
+ANN = b"home/ann"
+UID, GID = 20_001, 20_002
+_AS_ANN = ("setpriv", f"--reuid={UID}", f"--regid={GID}", "--clear-groups")
+
+LEADS_NOWHERE = "Too many levels of symbolic links|Not a directory"
+
+TOPS = ["plain", "setgid", "acl", "default-acl", "both-acls", "no-permissions", "of-root"]
+
+
+@pytest.fixture
+def source(xfs_source: XfsMount) -> Path:
+    top = xfs_source.path / "home/ann"
+    top.mkdir(parents=True)
+    (top / "data").write_bytes(b"data")
+    os.chown(top, UID, GID)
+    os.chown(top / "data", UID, GID)
+    top.chmod(0o755)
+    return xfs_source.path
+
+
+def prepare(source: Path, kind: str) -> Path:
+    """Tops as they are found."""
+    top = source / "home/ann"
+    match kind:
+        case "setgid":
+            top.chmod(0o3770)
+        case "acl":
+            run_tool("setfacl", "-m", f"u:{UID + 5}:rwx,g:{GID + 5}:r-x,m::rwx,o::---", str(top))
+        case "default-acl":
+            run_tool("setfacl", "-d", "-m", f"u::rwx,u:{UID + 5}:rw-,g::r-x,m::rwx,o::---", str(top))
+        case "both-acls":
+            top.chmod(0o2751)
+            run_tool("setfacl", "-m", f"u:{UID + 5}:rwx,m::r-x", str(top))
+            run_tool("setfacl", "-d", "-m", f"u:{UID + 6}:rwx", str(top))
+        case "no-permissions":
+            top.chmod(0)
+        case "of-root":
+            os.chown(top, 0, 0)
+            top.chmod(0o500)
+        case _:
+            assert kind == "plain"
+    return top
+
+
+@pytest.fixture
+def tops(source: Path) -> MountedTops:
+    return MountedTops(os.fsencode(source))
+
+
+def facts(top: Path) -> tuple[int, int, int, dict[str, bytes]]:
+    seen = top.lstat()
+    xattrs = {name: os.getxattr(top, name, follow_symlinks=False) for name in os.listxattr(top, follow_symlinks=False)}
+    return seen.st_uid, seen.st_gid, seen.st_mode & 0o7777, xattrs
+
+
+def test_nobody_but_root_comes_in_and_the_owner_does_not_open_it_again(source: Path, tops: MountedTops) -> None:
+    top = source / "home/ann"
+    code = """
+def tried(act):
+    try:
+        act()
+    except PermissionError:
+        return "refused"
+    return "done"
+top = sys.argv[1]
+print([tried(lambda: os.listdir(top)), tried(lambda: open(top + "/data")), tried(lambda: open(top + "/new", "w")),
+       tried(lambda: os.chmod(top, 0o700)), tried(lambda: os.rename(top, top + ".old"))], file=open(sys.argv[2], "w"))
+"""
+    said = source / "said"
+    said.touch()
+    said.chmod(0o666)
+    (source / "home").chmod(0o755)
+    for directory in (source, *source.parents[:2]):
+        directory.chmod(0o755)
+    kept = tops.read_top(ANN)
+    with holding(code, top, said, prefix=_AS_ANN):
+        assert "['done', 'done', 'done', 'done', 'refused']" in said.read_text()
+    top.chmod(kept.mode)
+    tops.freeze(ANN, kept)
+    with holding(code, top, said, prefix=_AS_ANN):
+        assert "['refused', 'refused', 'refused', 'refused', 'refused']" in said.read_text()
+    assert sorted(os.listdir(top)) == ["data", "new"]
+
+
+CHANGES = ("fchmod", "fchown", "removexattr", "setxattr", "fsync")
+
+
+def dying_os(death: Death) -> SimpleNamespace:
+    """The module `os`, whose calls that change something may be the last."""
+    return SimpleNamespace(**vars(os) | {name: ticking(getattr(os, name), death) for name in CHANGES})
+
+
+@pytest.mark.parametrize("kind", TOPS)
+@pytest.mark.parametrize("going_on", ["freeze", "thaw"])
+@pytest.mark.parametrize("first", ["freeze", "thaw"])
+def test_killed_before_any_call_it_goes_on_or_back(
+    source: Path, tops: MountedTops, monkeypatch: pytest.MonkeyPatch, *, kind: str, first: str, going_on: str
+) -> None:
+    top = prepare(source, kind)
+    before = facts(top)
+    kept = tops.read_top(ANN)
+    for count in range(10):
+        if first == "thaw":
+            tops.freeze(ANN, kept)
+        monkeypatch.setattr(freezing, "os", dying_os(Death(left=count + 1)))
+        try:
+            getattr(tops, first)(ANN, kept)
+            ended = True
+        except Killed:
+            ended = False
+        monkeypatch.setattr(freezing, "os", os)
+        assert tops.look(ANN, kept).state is not TopSeen.OTHER
+        getattr(tops, going_on)(ANN, kept)
+        if going_on == "freeze":
+            assert facts(top) == (0, before[1], before[2] & 0o7000 | 0o500, {})
+        tops.thaw(ANN, kept)
+        assert facts(top) == before
+        if ended:
+            break
+    else:
+        raise AssertionError("more calls than were expected")
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_top_that_somebody_changed_is_told_and_left_alone(source: Path, tops: MountedTops, frozen: bool) -> None:
+    top = prepare(source, "both-acls")
+    kept = tops.read_top(ANN)
+    if frozen:
+        tops.freeze(ANN, kept)
+    top.chmod(0o2777)
+    changed = facts(top)
+    for act in (tops.freeze, tops.thaw):
+        with pytest.raises(TopChanged, match="its mode is 2777, and was 2751") as caught:
+            act(ANN, kept)
+        assert caught.value.hint
+        assert facts(top) == changed
+    assert tops.look(ANN, kept).state is TopSeen.OTHER
+
+
+@pytest.mark.parametrize("swapped", ["home/ann", "home"])
+def test_what_was_swapped_for_a_symlink_leads_nowhere(source: Path, tops: MountedTops, swapped: str) -> None:
+    kept = tops.read_top(ANN)
+    (source / swapped).rename(source / "elsewhere")
+    (source / swapped).symlink_to(source / "elsewhere")
+    before = facts(source / "home/ann")
+    for act in (tops.freeze, tops.thaw, tops.look):
+        with pytest.raises(OSError, match=LEADS_NOWHERE):
+            act(ANN, kept)
+    assert facts(source / "home/ann") == before

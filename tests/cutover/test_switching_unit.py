@@ -43,24 +43,6 @@ def test_names_that_cannot(user: str) -> None:
         site_rules_links.link_path("/home/{user}", UserTree(path=b"x", user=user))
 
 
-def test_the_way_is_roots_and_nobody_elses() -> None:
-    good = (seen(b"/"), seen(b"/tmp", mode=0o1777), seen(b"/tmp/l", kind=EntryType.SYMLINK, mode=0o777), seen(b"/h"))
-    assert site_rules_links.way_problem(good, 0, reached=True) is None
-    assert site_rules_links.way_problem((*good, seen(b"/x", uid=5)), 5, reached=True) is None
-    for bad in (
-        seen(b"/x", uid=5),
-        seen(b"/x", mode=0o775),
-        seen(b"/x", mode=0o1777),
-        seen(b"/x", uid=5, kind=EntryType.SYMLINK, mode=0o777),
-        seen(b"/x", kind=EntryType.FILE),
-    ):
-        problem = site_rules_links.way_problem((*good, bad), 0, reached=True)
-        assert problem is not None
-        assert problem.message.startswith("/x ")
-        assert problem.fix
-    assert site_rules_links.way_problem((*good, seen(b"/x", mode=0o1777)), 0, reached=False) is None
-
-
 @pytest.mark.parametrize(
     ("at", "mount", "inside"),
     [

@@ -1,6 +1,7 @@
-"""Hooks around the steps of a cutover: what stops which, what they are told, and who calls what is owed."""
+"""Hooks around steps of runs and cutovers: what stops which, what they are told, what is owed, killed anywhere."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,14 +12,63 @@ from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.tasks import DaemonThreads
 from migrator.cutover.model import CutoverRecord
-from migrator.hooks.model import HookFacts, HookProblem, HookStep
-from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, HookSkipped, StepHooks
+from migrator.hooks.model import Hook, HookCall, HookFacts, HookProblem, HookResult, HooksFound, HookStep, all_stages
+from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, Hooks, HookSkipped, StepHooks
+from migrator.hosts.ports import Processes
 from migrator.ledger.ledger import Ledger, open_ledger
-from tests.hooks.fake_hooks import FakeHooks
 from tests.support.fake_filesystem import IDENTITY
+from tests.support.kills import Death, Killed
 from tests.support.operations import plan_cutover
-from tests.support.records import site_record
-from tests.support.run_world import in_loop
+from tests.support.records import rows_of, site_record
+from tests.support.run_world import World, in_loop, small_world
+
+STAGES = {stage.name: stage for stage in all_stages()}
+
+
+@dataclass
+class FakeHooks(Hooks):
+    """`hooks` gives the exit code of each, as `pre-freeze.d/10-a`; `calls` are what was called, with the state and
+    the reason that it was told; `tokens` are those that were ended.
+    """
+
+    processes: Processes = field(init=False, repr=False)
+    hooks: dict[str, int] = field(default_factory=dict)
+    problems: tuple[HookProblem, ...] = ()
+    directory: bytes = field(default=b"/hooks", kw_only=True)
+    site_file: bytes = field(default=b"/site.toml", kw_only=True)
+    source_root: bytes = field(default=b"/src", kw_only=True)
+    target_root: bytes = field(default=b"/dst", kw_only=True)
+    timeout_s: float = field(default=600.0, kw_only=True)
+    before_find: Callable[[], None] = lambda: None
+    in_call: Callable[[HookCall], None] = lambda _: None
+    calls: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    unended: bool = False
+
+    def find(self) -> HooksFound:
+        self.before_find()
+        return HooksFound(hooks=tuple(map(hook, self.hooks)), problems=self.problems)
+
+    async def call(self, call: HookCall) -> HookResult:
+        told, name = dict(call.environment), f"{call.hook.stage.name}.d/{call.hook.name.decode()}"
+        self.calls.append(f"{name} {told['MIGRATOR_STATE']}:{told['MIGRATOR_REASON']}")
+        self.in_call(call)
+        return HookResult(exit_code=self.hooks[name], output=b"not today")
+
+    async def end(self, token: str) -> bool:
+        self.tokens.append(token)
+        return not self.unended
+
+    def called(self) -> list[str]:
+        """What was called since the last question."""
+        calls, self.calls[:] = list(self.calls), []
+        return calls
+
+
+def hook(where: str) -> Hook:
+    directory, _, name = where.partition(".d/")
+    return Hook(stage=STAGES[directory], name=name.encode(), path=b"/" + where.encode())
+
 
 CUTOVER = (HookStep.FREEZE, HookStep.SWITCH, HookStep.THAW)
 
@@ -151,3 +201,112 @@ async def test_hooks_that_may_not_be_called_stop_no_thaw_and_are_owed_after_it(c
     for _ in range(2):
         await cutover.calling.catch_up(cutover.step(HookStep.THAW), cutover.facts("owed"))
     assert cutover.hooks.called() == ["post-thaw.d/10-a done:owed"]
+
+
+STEPS = (HookStep.BATCH, HookStep.PASS)
+PRE, POST = ["pre-batch.d/10-x", "pre-pass.d/10-x"], ["post-pass.d/10-x", "post-batch.d/10-x"]
+
+
+@pytest.fixture
+def hooks() -> FakeHooks:
+    return FakeHooks(dict.fromkeys((*PRE, *POST), 0))
+
+
+@pytest.fixture
+def world(tmp_path: Path, hooks: FakeHooks) -> Iterator[World]:
+    made = small_world(tmp_path, files=2)
+    made.hooks = hooks
+    yield made
+    made.ledger.close()
+
+
+def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
+    """Whether the death came before the end of the run."""
+    death = Death(left)
+
+    def in_call(call: HookCall) -> None:
+        assert call.token in [one.token for one in world.ledger.hooks.unfinished(STEPS)]
+        death.tick()
+
+    hooks.in_call = in_call
+    try:
+        asyncio.run(world.run(death))
+    except BaseExceptionGroup as group:
+        if not group.subgroup(Killed):
+            raise
+    except Killed:
+        pass
+    finally:
+        hooks.in_call = lambda _: None
+        world.streams.alive.clear()
+    return death.happened
+
+
+@pytest.mark.guarantee("hooks")
+@pytest.mark.parametrize("first", [1, 4])
+def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, first: int) -> None:
+    left, died = first, True
+    while died:
+        directory = tmp_path / str(left)
+        directory.mkdir()
+        world = small_world(directory, files=2)
+        world.hooks = hooks
+        try:
+            hooks.calls.clear()
+            died = run_until_death(world, hooks, left)
+            streams, before = len(world.streams.streams), len(hooks.calls)
+            asyncio.run(world.run())
+            assert world.is_copied()
+            stages = [call.split()[0] for call in hooks.calls]
+            # The guards were asked before anything was copied, in each run that copied.
+            if len(world.streams.streams) > streams:
+                assert stages[before : before + 2] == PRE
+            done = [call.split()[0] for call in hooks.calls if call.endswith(" done:")]
+            assert list(dict.fromkeys(done)) == POST
+            ended = rows_of(
+                directory / "ledger.db",
+                "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage",
+            )
+            assert {count for (count,) in ended} == {1}
+            assert rows_of(directory / "ledger.db", "SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [
+                (0,)
+            ]
+            assert not world.ledger.hooks.unfinished(STEPS)
+            before = len(hooks.calls)
+            asyncio.run(world.run())
+            assert len(hooks.calls) == before
+        finally:
+            world.ledger.close()
+        left += 7
+    assert left > 40
+
+
+@in_loop
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), TimeoutError()])
+async def test_hooks_that_cannot_be_looked_at_are_refused(world: World, hooks: FakeHooks, error: OSError) -> None:
+    def fail() -> None:
+        raise error
+
+    hooks.before_find = fail
+    for dry_run in (True, False):
+        with pytest.raises(Refused, match="cannot be looked at"):
+            await world.run(dry_run=dry_run)
+    assert not world.streams.streams
+
+
+@in_loop
+async def test_a_hook_of_an_earlier_run_that_cannot_be_ended_is_not_called_beside_itself(
+    world: World, hooks: FakeHooks
+) -> None:
+    await world.run()
+    calls, records = len(hooks.calls), world.ledger.hooks
+    step = records.open_step(run_id=1, step=HookStep.BATCH, subject="left by a killed run", at_s=1.0)
+    records.intend(step_id=step.id, hook=hook(PRE[0]), token="left", at_s=1.0)
+    hooks.unended = True
+    with pytest.raises(Refused, match="10-x of an earlier run cannot be ended"):
+        await world.run()
+    assert len(records.unfinished(STEPS)) == 1
+    hooks.unended = False
+    await world.run()
+    assert len(records.unfinished(STEPS)) == 0
+    assert len(hooks.calls) == calls

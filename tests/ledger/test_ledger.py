@@ -1,22 +1,25 @@
-"""What every ledger keeps of the site, of runs, scans, plans, events and verifications."""
+"""What every ledger keeps of the site, runs, scans, plans, verifications, archives, measurements and limits."""
 
+import asyncio
+import logging
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from migrator.catalog.model import CatalogRecord, StrangeFiles
 from migrator.core.entry import UserTree
-from migrator.core.errors import LedgerCorrupt, UsageError
+from migrator.core.errors import ExitCode, Interrupted, LedgerCorrupt, Refused, UsageError
 from migrator.core.states import BatchState
-from migrator.fs.model import TargetCapabilities
-from migrator.ledger.ledger import Ledger
+from migrator.cutover.model import CutoverState, TreeMeasurement, TreeTest
+from migrator.fs.model import Side, TargetCapabilities
+from migrator.ledger import measures
+from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.transfer import model as transfer
+from migrator.transfer.model import Limits
 from migrator.verify.model import DigestPolicy, VerificationRecord
+from tests.support.fakes import FakeRunFiles, VirtualClock
+from tests.support.operations import ROLLBACK_FREEZE, THERE, do
 from tests.support.plans import small_plan
-from tests.support.records import HOSTILE, SITE, verification
-
-SCOPE = tuple(b"home/" + name for name in HOSTILE)
-
+from tests.support.records import SITE, verification
 
 # The site, runs and events.
 
@@ -35,60 +38,6 @@ def test_there_is_one_site_and_it_learns_identities_and_capabilities(ledger: Led
     ledger.site.record_capabilities(capabilities, 99.0)
     learned = {"source": SITE.target, "target": SITE.source, "capabilities": capabilities}
     assert ledger.site.read() == replace(SITE, **learned, capabilities_probed_at_s=99.0)  # type: ignore[arg-type]
-
-
-# Scans.
-
-
-def scanned(
-    ledger: Ledger, name: str, *, via: str = "mount", scope: tuple[bytes, ...] = (), ended: bool = True
-) -> CatalogRecord:
-    scan_id = ledger.scans.start(catalog=name, via=via, at_s=1.0, scope=scope)
-    record = CatalogRecord(
-        name=name,
-        scan_id=scan_id,
-        site_id="5e1f",
-        via=via,
-        trees=tuple(UserTree(path=tree, user="user") for tree in SCOPE),
-        parts=("part-000000.parquet",),
-        started_at_s=1.0,
-        finished_at_s=3.0,
-        whole=False,
-        reasons=("brick gl1:/b1 is down",),
-        rows=3,
-        files=2,
-        directories=1,
-        size_bytes=2**52,
-        problems=4,
-        health_fingerprint="f1",
-        scope=scope,
-        strange=(StrangeFiles(brick="gl1:/b1", files=3, paths=HOSTILE),),
-    )
-    for _ in range(2 * ended):
-        ledger.scans.finish(record)
-    return record
-
-
-@pytest.fixture
-def known(ledger: Ledger) -> Ledger:
-    ledger.site.create(SITE)
-    return ledger
-
-
-def test_scans_of_some_trees_are_never_the_newest_and_those_of_bricks_are_asked_for_alone(known: Ledger) -> None:
-    scanned(known, "c1", scope=SCOPE, ended=False)
-    assert known.scans.unfinished() is known.scans.latest(finished=False) is known.scans.of_bricks() is None
-    assert [(record.name, record.scope) for record in known.scans.unfinished_of_trees()] == [("c1", SCOPE)]
-    bricks = scanned(known, "c2", via="bricks")
-    whole = scanned(known, "c3")
-    scanned(known, "c1", scope=SCOPE)
-    scanned(known, "c4", scope=SCOPE[:1])
-    scanned(known, "c5", scope=SCOPE[:1], via="bricks", ended=False)
-    assert known.scans.of_bricks() == bricks
-    assert known.scans.latest() == known.scans.latest(finished=False) == whole
-    assert known.scans.unfinished() is None
-    assert [record.name for record in known.scans.unfinished_of_trees()] == ["c5"]
-    assert [record.scope for record in known.scans.all()] == [SCOPE, (), (), SCOPE[:1], SCOPE[:1]]
 
 
 # Plans.
@@ -154,26 +103,132 @@ def test_a_verification_counts_when_it_has_ended_and_its_result_stands(ledger: L
     assert ledger.verifications.latest("p", 2) is None
 
 
-def test_verifications_of_some_trees_are_never_taken_for_one_of_the_batch(ledger: Ledger) -> None:
-    trees = ((), (b"home/alice",), (b"home/b%ob\n", b"home/c\xff"), (b"home/alice", b"home/c\xff"))
-    carried: dict[str, Any] = {"carried_files": 3, "carried_bytes": 2**41}
-    whole, of_alice, of_others, of_two = (verified(ledger, trees=covered, **carried) for covered in trees)
-    other = verified(ledger, batch=2)
-    ledger.verifications.start(plan="p", batch=1, at_s=1.0)
-    assert ledger.verifications.latest("p", 1) == whole
-    assert list(ledger.verifications.of_tree("p", 1, b"home/alice")) == [whole, of_alice, of_two]
-    assert list(ledger.verifications.of_tree("p", 1, b"home/b%ob\n")) == [whole, of_others]
-    assert list(ledger.verifications.of_tree("p", 1, b"home/dave")) == [whole]
-    assert list(ledger.verifications.all()) == [whole, of_alice, of_others, of_two, other]
+ALICE = b"home/alice\xff\n"
 
 
-def test_a_tree_is_covered_by_verifications_of_whatever_plan_it_was_in(ledger: Ledger) -> None:
-    scan = ledger.scans.start(catalog="catalog-1", via="mount", at_s=1.0)
-    first, second = UserTree(path=b"home/alice", user="alice"), UserTree(path=b"home/bob", user="bob")
-    for name, trees in (("one", (first, second)), ("two", (second, first))):
-        plan = replace(small_plan(name, trees=trees), scan_id=scan)
-        ledger.plans.record(plan, path=f"{name}.json", checksum="c")
-    in_one = [verified(ledger, batch, "one") for batch in (1, 2)]
-    in_two = [verified(ledger, 2, "two", trees=trees) for trees in ((), (b"home/alice",), (b"home/bob",))]
-    assert list(ledger.verifications.covering(b"home/alice")) == [in_one[0], *in_two[:2]]
-    assert list(ledger.verifications.covering(b"home/carol")) == []
+# Around cutovers.
+
+
+def test_measurements_are_kept_and_those_of_users_who_work_on_the_target_are_told(ledger: Ledger) -> None:
+    one = TreeMeasurement(
+        side=Side.SOURCE, run=1, test=TreeTest.READ, at_s=10.0, seconds=1.5, amount=7, complete=True, cold=False
+    )
+    two = replace(one, side=Side.TARGET, at_s=20.0, test=TreeTest.LIST, cold=None, complete=False, failure="went away")
+    tree = UserTree(path=ALICE, user="\udcff ann")
+    record = ledger.cutovers.plan(plan="week1", batch=2, tree=tree, predicted_freeze_s=None, at_s=1.0)
+    ledger.speed_ups.add(record.id, [two, replace(one, seconds=3.0)])
+    assert [found.seconds for found in ledger.speed_ups.of(record.id)] == [3.0, 1.5]
+    ledger.speed_ups.add(record.id, [one])
+    assert list(ledger.speed_ups.of(record.id)) == [one, two]
+    assert list(ledger.speed_ups.of(record.id + 1)) == []
+    assert list(ledger.speed_ups.settled()) == []
+    assert do(ledger.cutovers, record, *THERE).state is CutoverState.THAWED
+    assert list(ledger.speed_ups.settled()) == [(ledger.cutovers.read(record.id), [one, two])]
+    do(ledger.cutovers, record, ROLLBACK_FREEZE, at_s=90.0)
+    assert list(ledger.speed_ups.settled()) == [], "the user is on the way back"
+    ledger.speed_ups.forget(record.id, Side.SOURCE)
+    assert list(ledger.speed_ups.of(record.id)) == [two]
+
+
+# Limits that people set, and what runs were allowed.
+
+
+def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: Ledger) -> None:
+    assert ledger.controls.now() == transfer.NO_CONTROLS
+    ledger.controls.hold(by="anna", reason="exams", at_s=5.0)
+    ledger.controls.hold(by="bob", reason="", at_s=6.0)
+    with open_ledger(ledger.file) as other:
+        assert other.controls.now() == transfer.Controls(hold=transfer.Hold(since_s=5.0, by="anna", reason="exams"))
+    for at_s in (7.0, 8.0):
+        ledger.controls.resume(by="bob", at_s=at_s)
+        assert ledger.controls.now().hold is None
+    ledger.controls.hold(by="bob", reason="", at_s=9.0)
+    assert ledger.controls.now().hold == transfer.Hold(since_s=9.0, by="bob")
+
+
+def test_limits_are_set_all_together_beside_a_pause(ledger: Ledger) -> None:
+    tune, three = ledger.controls.tune, Limits(jobs=3, max_latency_s=0.05)
+    tune(three, by="anna", at_s=5.0)
+    tune(three, by="bob", at_s=6.0)
+    ledger.controls.hold(by="bob", reason="", at_s=7.0)
+    assert ledger.controls.now().tuned == transfer.Tuned(limits=three, since_s=5.0, by="anna")
+    limits = Limits(bwlimit_bytes_per_s=10**9, max_load=1.5)
+    tune(limits, by="bob", at_s=8.0)
+    tuned = transfer.Tuned(limits=limits, since_s=8.0, by="bob")
+    assert ledger.controls.now() == transfer.Controls(hold=transfer.Hold(since_s=7.0, by="bob"), tuned=tuned)
+    tune(Limits(), by="bob", at_s=9.0)
+    assert ledger.controls.now().tuned is None
+
+
+def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "KEPT_RECORDS", 10)
+    assert ledger.governor.newest() is None
+    run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="d")
+    record = transfer.GovernorRecord(
+        at_s=10.5,
+        run_id=run_id,
+        gate=transfer.Gate.OUTSIDE_WINDOWS,
+        bound=transfer.Bound.WINDOWS,
+        streams=0,
+        most=12,
+        hosts=(("gl1", 4), ("localhost", 8)),
+        bwlimit_bytes_per_s=1000,
+        reason="outside the windows of [transfer]",
+        until_s=99.0,
+        max_latency_s=0.05,
+        max_load=8.0,
+    )
+    second = replace(
+        record, gate=transfer.Gate.OPEN, bound=transfer.Bound.LOAD, until_s=None, bwlimit_bytes_per_s=None, at_s=11.0
+    )
+    for one in (record, second):
+        ledger.governor.add(one)
+    assert list(ledger.governor.of_run(run_id)) == [record, second]
+    assert ledger.governor.newest() == second
+    for number in range(62):
+        ledger.governor.add(replace(record, at_s=float(number)))
+    assert [found.at_s for found in ledger.governor.of_run(run_id)] == [float(number) for number in range(52, 62)]
+
+
+LOG = logging.getLogger("test")
+
+
+async def call(ledger: Ledger, ends: BaseException | ExitCode) -> None:
+    async with FakeRunFiles().recorded(ledger, VirtualClock(), verb="drain", pid=7, log=LOG) as run:
+        found = ledger.runs.latest("drain")
+        assert found is not None
+        assert (found.id, found.pid, found.directory, found.finished_at_s) == (run.id, 7, "runs/fake", None)
+        if isinstance(ends, BaseException):
+            raise ends
+        run.exit_code = ends
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "logged"),
+    [
+        (ExitCode.DONE, 0, []),
+        (ExitCode.ATTENTION, 3, []),
+        (Refused("no"), 4, ["no"]),
+        (Interrupted("stopped"), 130, []),
+        (asyncio.CancelledError(), 130, []),
+        (OSError("a defect"), 1, []),
+    ],
+    ids=repr,
+)
+def test_however_it_ends_the_ledger_has_the_exit_code(
+    ledger: Ledger,
+    ends: BaseException | ExitCode,
+    code: int,
+    logged: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if isinstance(ends, BaseException):
+        with pytest.raises(type(ends)):
+            asyncio.run(call(ledger, ends))
+    else:
+        asyncio.run(call(ledger, ends))
+    found = ledger.runs.latest()
+    assert found is not None
+    assert found.finished_at_s is not None
+    assert found.exit_code == code
+    assert [record.getMessage() for record in caplog.records if record.name == "test"] == logged

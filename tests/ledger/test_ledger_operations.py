@@ -9,7 +9,7 @@ import pytest
 from migrator.bricks.add import model as addition
 from migrator.bricks.add.model import AdditionNotes, AdditionRecord, AdditionSide
 from migrator.bricks.drain import model as drain
-from migrator.bricks.drain.model import ChangedOption, CopyTally, DrainCopying, DrainNotes, DrainRecord, DrainSample
+from migrator.bricks.drain.model import CopyTally, DrainCopying, DrainNotes, DrainRecord, DrainSample
 from migrator.bricks.retire.model import RETIREMENT_TRANSITIONS, Retirement, RetirementState
 from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
@@ -134,14 +134,6 @@ def test_a_new_drain_comes_back_as_recorded_and_is_the_only_one_of_a_brick(ledge
     assert [one.attempt for one in ledger.drains.all()] == [1, 1, 2]
 
 
-def test_bricks_that_are_out_are_drained_anew_only_when_they_are_in_again(ledger: Ledger) -> None:
-    out = do(ledger.drains, plan_drain(ledger), *CASES["drain"].there)
-    assert plan_drain(ledger, at_s=90.0) == out
-    assert plan_drain(ledger, at_s=91.0, anew=True).attempt == 2
-    # What is out of the volume is no other drain's business.
-    assert plan_drain(ledger, ("gl9:/b",)).attempt == 1
-
-
 def test_a_new_addition_comes_back_as_recorded_and_is_the_only_one_of_a_brick(ledger: Ledger) -> None:
     one = plan_addition(ledger, ("gl5:/b",), instead_of="gl9:/old")
     assert one == AdditionRecord(
@@ -208,16 +200,6 @@ def test_no_drain_starts_without_what_the_options_were(ledger: Ledger) -> None:
     # None at all are known to be none.
     ledger.drains.intend(record.id, act(to.START), at_s=20.0, notes=DrainNotes(options=()))
     assert ledger.drains.read(record.id).notes.options == ()
-
-
-def test_what_an_option_was_before_stays_and_what_it_was_given_is_added(ledger: Ledger) -> None:
-    record = do(ledger.drains, plan_drain(ledger), to.CHECK, to.START)
-    more = ChangedOption(name=to.THROTTLE.name, before="lazy", given=("normal", "lazy"))
-    other = ChangedOption(name="cluster.min-free-disk", before="10%", given=("5%",))
-    noted = ledger.drains.note(record.id, DrainNotes(options=(more, other), task_id="t1"))
-    assert noted.notes.options == (replace(to.THROTTLE, given=("lazy", "normal")), other)
-    assert noted.notes.task_id == "t1"
-    assert ledger.drains.note(record.id, drain.NO_DRAIN_NOTES) == noted == ledger.drains.read(record.id)
 
 
 def test_a_beginning_forgets_the_task_before_and_an_adoption_keeps_it(ledger: Ledger) -> None:

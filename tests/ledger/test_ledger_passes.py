@@ -1,4 +1,4 @@
-"""What every ledger does with several passes over one batch."""
+"""What every ledger keeps of passes, chunks, attempts at them, files that need attention, and samples."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,12 +10,14 @@ from migrator.core.entry import UserTree
 from migrator.core.errors import LedgerCorrupt
 from migrator.core.states import ChunkKind, ChunkState, PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
+from migrator.fs.model import Need
+from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.model import PassRecord
 from migrator.plan.model import Chunk
-from migrator.transfer.model import FileProblem, FileProblemKind, ListedChunk, NotArrived
+from migrator.transfer.model import FileProblem, FileProblemKind, ListedChunk, NotArrived, Sample, StreamCounters
 from tests.support.plans import small_plan
-from tests.support.records import attempt, end, waiting
+from tests.support.records import attempt, begin, end, files, waiting
 
 ALICE, BOB = b"home/alice\n\xff", b"home/bob"
 SEED_LIST, DELTA_LIST = "plan.chunks/batch-0001.parquet", "passes/plan/batch-0001-delta-0001.parquet"
@@ -45,7 +47,7 @@ def ledger(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def files(*numbers: int, kind: ChunkKind = ChunkKind.FILES, tree: bytes = ALICE) -> list[Chunk]:
+def chunks_of(*numbers: int, kind: ChunkKind = ChunkKind.FILES, tree: bytes = ALICE) -> list[Chunk]:
     return [Chunk(number=number, kind=kind, tree=tree, files=1, size_bytes=10) for number in numbers]
 
 
@@ -109,9 +111,9 @@ def test_passes_over_a_tree_are_those_of_its_batches_and_those_that_name_it(ledg
     ],
 )
 def test_started_again_with_something_else_is_refused(ledger: Ledger, other: dict[str, Any]) -> None:
-    made = delta(ledger, chunks=files(1, 2), changes=CHANGES)
+    made = delta(ledger, chunks=chunks_of(1, 2), changes=CHANGES)
     with pytest.raises(LedgerCorrupt, match="delta 1 pass over batch 1"):
-        delta(ledger, **{"chunks": files(1, 2), **other})
+        delta(ledger, **{"chunks": chunks_of(1, 2), **other})
     assert ledger.passes.changes(made.id) == CHANGES
 
 
@@ -139,22 +141,13 @@ def test_changes_are_recorded_with_their_pass_or_later(ledger: Ledger) -> None:
 # What has not arrived.
 
 
-def test_every_file_with_a_problem_counts_and_a_tree_that_was_not_found_is_unknown(ledger: Ledger) -> None:
-    paths = [ALICE + b"/bad", ALICE + b"/changed", ALICE + b"/gone"]
-    kinds = (FileProblemKind.BAD, FileProblemKind.CHANGED, FileProblemKind.VANISHED)
-    done(ledger, seed(ledger, files(1)), *map(problem, paths, kinds))
-    assert not_arrived(ledger) == NotArrived(paths=tuple(paths))
-    done(ledger, seed(ledger, files(1), batch=2), problem(ALICE, FileProblemKind.VANISHED))
-    assert not_arrived(ledger, batch=2) == NotArrived(trees=(ALICE,))
-
-
 def test_the_lists_of_chunks_that_failed_are_named(ledger: Ledger) -> None:
-    made = seed(ledger, files(1, 2, 3))
+    made = seed(ledger, chunks_of(1, 2, 3))
     first, second, third = waiting(ledger, made)
     end_chunk(ledger, first.id, problem(b"x"), failed=True)
     end_chunk(ledger, second.id)
     split = attempt(ledger, third.id, "s")
-    halves = ledger.passes.split(third.id, [(chunk, f"splits/{chunk.number}") for chunk in files(4, 5)])
+    halves = ledger.passes.split(third.id, [(chunk, f"splits/{chunk.number}") for chunk in chunks_of(4, 5)])
     end(ledger, split, state="failed", chunk=ChunkState.SPLIT)
     end_chunk(ledger, halves[0].id)
     end_chunk(ledger, halves[1].id, failed=True)
@@ -165,19 +158,19 @@ def test_the_lists_of_chunks_that_failed_are_named(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("state", [PassState.RUNNING, PassState.STOPPED])
 def test_nothing_is_known_of_the_trees_of_a_pass_that_has_not_gone_through(ledger: Ledger, state: PassState) -> None:
-    done(ledger, seed(ledger, files(1)), problem(b"x"))
-    ledger.passes.set_state(delta(ledger, chunks=files(1, 2)).id, state, 60.0)
+    done(ledger, seed(ledger, chunks_of(1)), problem(b"x"))
+    ledger.passes.set_state(delta(ledger, chunks=chunks_of(1, 2)).id, state, 60.0)
     assert not_arrived(ledger) == NotArrived(paths=(b"x",), trees=(ALICE,))
 
 
 def test_a_later_pass_that_went_through_settles_it(ledger: Ledger) -> None:
-    first = seed(ledger, files(1, 2))
+    first = seed(ledger, chunks_of(1, 2))
     end_chunk(ledger, waiting(ledger, first)[0].id, failed=True)
     done(ledger, first, problem(b"old"))
-    done(ledger, seed(ledger, files(1), batch=2), problem(b"other batch"))
-    done(ledger, delta(ledger, chunks=files(1)).id, problem(b"new", FileProblemKind.CHANGED))
+    done(ledger, seed(ledger, chunks_of(1), batch=2), problem(b"other batch"))
+    done(ledger, delta(ledger, chunks=chunks_of(1)).id, problem(b"new", FileProblemKind.CHANGED))
     assert not_arrived(ledger) == NotArrived(paths=(b"new",))
-    done(ledger, delta(ledger, 2, chunks=files(1)).id)
+    done(ledger, delta(ledger, 2, chunks=chunks_of(1)).id)
     assert not_arrived(ledger) == NotArrived()
     assert not_arrived(ledger, batch=2) == NotArrived(paths=(b"other batch",))
 
@@ -194,7 +187,7 @@ OF_BOB_LEFT = NotArrived(paths=(BOB + b"/bad",), chunks=(FAILED[3],))
 @pytest.fixture
 def seeded(ledger: Ledger) -> Ledger:
     """A bad file in each tree, and a chunk of each that failed."""
-    made = seed(ledger, [*files(1, 2), *files(3, 4, tree=BOB)])
+    made = seed(ledger, [*chunks_of(1, 2), *chunks_of(3, 4, tree=BOB)])
     for chunk in waiting(ledger, made):
         end_chunk(ledger, chunk.id, problem(chunk.tree + b"/bad"), failed=chunk.number in FAILED)
     ledger.passes.set_state(made, PassState.DONE, 60.0)
@@ -202,18 +195,18 @@ def seeded(ledger: Ledger) -> Ledger:
 
 
 def test_a_pass_over_one_tree_settles_that_one_alone(seeded: Ledger) -> None:
-    final = delta(seeded, kind=PassKind.FINAL, chunks=files(1), changes=OVER_ALICE)
+    final = delta(seeded, kind=PassKind.FINAL, chunks=chunks_of(1), changes=OVER_ALICE)
     done(seeded, final.id, problem(ALICE + b"/new", FileProblemKind.CHANGED))
     assert not_arrived(seeded, ALICE) == NotArrived(paths=(ALICE + b"/new",))
     assert not_arrived(seeded, BOB) == OF_BOB_LEFT
     assert seeded.facts.attention_counts("plan")[1].bad == 1
     assert [one.problem.path for one in seeded.facts.attention("plan", 9)] == [BOB + b"/bad"]
-    done(seeded, delta(seeded, chunks=[*files(1), *files(2, tree=BOB)], changes=CHANGES).id)
+    done(seeded, delta(seeded, chunks=[*chunks_of(1), *chunks_of(2, tree=BOB)], changes=CHANGES).id)
     assert not_arrived(seeded) == not_arrived(seeded, ALICE) == not_arrived(seeded, BOB) == NotArrived()
 
 
 def test_of_a_pass_that_was_cut_off_counts_what_it_had_not_brought(seeded: Ledger) -> None:
-    cut = delta(seeded, kind=PassKind.FINAL, chunks=files(1, 2, 3), changes=OVER_ALICE, move_list=None)
+    cut = delta(seeded, kind=PassKind.FINAL, chunks=chunks_of(1, 2, 3), changes=OVER_ALICE, move_list=None)
     first, second, _ = waiting(seeded, cut.id)
     end_chunk(seeded, first.id)
     attempt(seeded, second.id, "cut")
@@ -224,7 +217,167 @@ def test_of_a_pass_that_was_cut_off_counts_what_it_had_not_brought(seeded: Ledge
 
 
 def test_nothing_is_known_of_the_trees_of_one_that_was_cut_off_while_it_renamed(seeded: Ledger) -> None:
-    cut = delta(seeded, kind=PassKind.FINAL, chunks=files(1), changes=OVER_ALICE)
+    cut = delta(seeded, kind=PassKind.FINAL, chunks=chunks_of(1), changes=OVER_ALICE)
     assert (not_arrived(seeded).trees, not_arrived(seeded, BOB).trees) == ((ALICE,), ())
     seeded.passes.moves_done(cut.id, 8.0)
     assert not_arrived(seeded).trees == ()
+
+
+FAILED_END = {"state": "failed", "chunk": ChunkState.FAILED}
+
+
+def bad(path: bytes, reason: str = "Permission denied") -> FileProblem:
+    return FileProblem(path=path, kind=FileProblemKind.BAD, errno=13, reason=reason)
+
+
+def sample(at_s: float, attempt_id: int | None = None, size_bytes: int = 1, *, streams: int = 1) -> Sample:
+    return Sample(at_s=at_s, interval_s=5.0, attempt_id=attempt_id, streams=streams, files=1, size_bytes=size_bytes)
+
+
+# Passes and chunks.
+
+
+def test_a_pass_is_found_with_its_totals(ledger: Ledger) -> None:
+    directories = Chunk(number=1, kind=ChunkKind.DIRECTORIES, tree=b"t", files=50, size_bytes=0)
+    links = Chunk(number=4, kind=ChunkKind.LINKS, tree=b"t", files=2, size_bytes=0)
+    made = begin(ledger, [directories, files(2, 100, 3), files(3, 10, 2), links])
+    found = ledger.passes.find("p", 1, PassKind.SEED)
+    assert found is not None
+    assert (found.id, found.total_files, found.total_bytes, found.state) == (made, 7, 110, PassState.RUNNING)
+    assert ledger.passes.read(made) == found
+    assert ledger.passes.find("p", 2, PassKind.SEED) is ledger.passes.find("p", 1, PassKind.DELTA) is None
+    totals = ledger.passes.totals(made)
+    assert (totals.chunks, totals.files, totals.size_bytes) == ({ChunkState.PENDING: 4}, 7, 110)
+    assert (totals.done_files, totals.done_bytes) == (0, 0)
+    (chunk, _) = waiting(ledger, made)
+    assert ledger.passes.chunk(chunk.id) == chunk
+    with pytest.raises(LedgerCorrupt, match="no pass 99"):
+        ledger.passes.read(99)
+    with pytest.raises(LedgerCorrupt, match="no chunk 99"):
+        ledger.passes.chunk(99)
+
+
+def test_ranges_bring_the_bytes_and_ranged_files_the_names(ledger: Ledger) -> None:
+    ranges = [Chunk(number=n, kind=ChunkKind.RANGES, tree=b"t", files=0, size_bytes=50) for n in (1, 2)]
+    made = begin(ledger, [*ranges, replace(files(3, 0, tree=b"t"), kind=ChunkKind.RANGED_FILES)])
+    totals = ledger.passes.totals(made)
+    assert (totals.files, totals.size_bytes, totals.done_files, totals.done_bytes) == (1, 100, 0, 0)
+    assert (ledger.passes.read(made).total_files, ledger.passes.read(made).total_bytes) == (1, 100)
+    for kind in (ChunkKind.RANGES, ChunkKind.RANGED_FILES):
+        for chunk in ledger.passes.pending(made, kind, 9):
+            end(ledger, attempt(ledger, chunk.id, f"t{chunk.id}"))
+    totals = ledger.passes.totals(made)
+    assert (totals.done_files, totals.done_bytes) == (1, 100)
+    assert ledger.passes.arrived(before_plan="q") == {b"t": Need(size_bytes=100, inodes=1)}
+
+
+def test_failed_chunks_are_given_out_again_and_the_times_of_their_trees_are_set_again(ledger: Ledger) -> None:
+    trees = (b"home/a", b"home/b", b"home/c")
+    times = [replace(files(n, 0, tree=tree), kind=ChunkKind.DIRECTORY_TIMES) for n, tree in enumerate(trees, 4)]
+    made = begin(ledger, [*(files(number, 1, tree=tree) for number, tree in enumerate(trees, 1)), *times])
+    every = (*waiting(ledger, made), *ledger.passes.pending(made, ChunkKind.DIRECTORY_TIMES, 9))
+    for chunk in every:
+        end(ledger, attempt(ledger, chunk.id, f"t{chunk.number}"), **(FAILED_END if chunk.number in (1, 6) else {}))  # type: ignore[arg-type]
+    assert waiting(ledger, made) == []
+    assert [chunk.number for chunk in ledger.passes.failed(made)] == [1, 6]
+    assert [chunk.number for chunk in ledger.passes.to_retry(made)] == [1, 4, 6]
+    assert ledger.passes.retry_failed(made) == 2
+    assert [chunk.number for chunk in ledger.passes.pending(made, ChunkKind.DIRECTORY_TIMES, 9)] == [4, 6]
+    assert waiting(ledger, made) == [every[0]]
+    assert list(ledger.passes.to_retry(made)) == list(ledger.passes.failed(made)) == []
+    assert ledger.passes.retry_failed(made) == 0
+
+
+# Attempts.
+
+
+def test_an_attempt_runs_its_course(ledger: Ledger) -> None:
+    made = begin(ledger, [files(1, 100)])
+    (chunk,) = waiting(ledger, made)
+    attempt_id = attempt(ledger, chunk.id)
+    assert attempt(ledger, chunk.id) == attempt_id
+    (intended,) = ledger.passes.unfinished_attempts()
+    assert (intended.token, intended.process, intended.argv) == ("t1", None, ("rsync", "caf\udce9"))
+    assert waiting(ledger, made) == []
+    other = ledger.passes.start(
+        plan="p", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[files(1, 5)], at_s=5.0
+    ).id
+    assert ledger.passes.unfinished_attempts(made) == [intended]
+    assert list(ledger.passes.unfinished_attempts(other)) == []
+    counters = StreamCounters(files=1, size_bytes=100)
+    end(ledger, attempt_id, counters=counters)
+    again = {"exit_code": 0, "counters": counters, "stderr_tail": b"", "chunk_state": ChunkState.DONE, "problems": ()}
+    ledger.passes.finish(attempt_id, at_s=12.0, state="succeeded", **again)  # type: ignore[arg-type]
+    assert list(ledger.passes.unfinished_attempts()) == []
+    (ended,) = ledger.passes.attempts_of_chunk(chunk.id)
+    assert ended.process == ProcessIdentity(pid=7, start_ticks=70, boot_id="b")
+    assert (ended.number, ended.exit_code, ended.counters) == (1, 0, counters)
+    assert (ended.stderr_tail, ended.finished_at_s) == (b"\xff tail", 9.0)
+    totals = ledger.passes.totals(made)
+    assert (totals.done_files, totals.done_bytes, totals.chunks) == (1, 100, {ChunkState.DONE: 1})
+
+
+def test_attempts_count_as_tries_unless_interrupted_and_go_one_after_another(ledger: Ledger) -> None:
+    made = begin(ledger, [files(1, 100)])
+    (chunk,) = waiting(ledger, made)
+    for token, state, tries in (("a", "interrupted", 0), ("b", "failed", 1)):
+        end(ledger, attempt(ledger, chunk.id, token), state=state, chunk=ChunkState.PENDING)
+        assert waiting(ledger, made)[0].tries == tries
+    last = attempt(ledger, chunk.id, "c")
+    with pytest.raises(LedgerCorrupt, match="has not ended"):
+        attempt(ledger, chunk.id, "d")
+    end(ledger, last)
+    with pytest.raises(LedgerCorrupt, match="cannot become running"):
+        attempt(ledger, chunk.id, "d")
+    assert [one.number for one in ledger.passes.attempts_of_chunk(chunk.id)] == [1, 2, 3]
+    with pytest.raises(LedgerCorrupt):
+        ledger.passes.started(77, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
+    with pytest.raises(LedgerCorrupt):
+        attempt(ledger, 77)
+
+
+# Splitting.
+
+
+HALVES = [(files(0, 60, 2), "splits/a"), (files(0, 40, 2), "splits/b")]
+
+
+def test_a_chunk_is_replaced_by_its_halves(ledger: Ledger) -> None:
+    made = begin(ledger, [files(1, 100, 4), files(2, 10, 1)])
+    chunk = waiting(ledger, made)[0]
+    with pytest.raises(LedgerCorrupt):
+        ledger.passes.split(chunk.id, HALVES)
+    attempt_id = attempt(ledger, chunk.id)
+    with pytest.raises(LedgerCorrupt):
+        ledger.passes.split(chunk.id, [])
+    with pytest.raises(LedgerCorrupt, match="without its halves"):
+        end(ledger, attempt_id, state="failed", chunk=ChunkState.SPLIT)
+    one, two = ledger.passes.split(chunk.id, HALVES)
+    assert (one.number, two.number) == (3, 4)
+    assert (one.list_path, two.list_path, one.state) == ("splits/a", "splits/b", ChunkState.PENDING)
+    assert list(ledger.passes.split(chunk.id, HALVES)) == [one, two]
+    end(ledger, attempt_id, state="failed", chunk=ChunkState.SPLIT)
+    totals = ledger.passes.totals(made)
+    assert (totals.files, totals.size_bytes) == (5, 110)
+    assert totals.chunks == {ChunkState.PENDING: 3, ChunkState.SPLIT: 1}
+    assert ledger.passes.next_chunk_number(made) == 5
+
+
+# Samples.
+
+
+def test_ended_attempts_give_the_cost_of_streams(ledger: Ledger) -> None:
+    assert ledger.samples.measured_cost() is None
+    sizes = [(10, 1_000_000), (1000, 2_000_000), (500, 80_000_000), (1, 2**33), (3000, 5_000)]
+    made = begin(ledger, [files(number, size, count) for number, (count, size) in enumerate(sizes, 1)])
+    for chunk in waiting(ledger, made):
+        counters = StreamCounters(files=chunk.files, size_bytes=chunk.size_bytes)
+        took_s = chunk.files * 0.003 + chunk.size_bytes * 1e-8
+        end(ledger, attempt(ledger, chunk.id, f"t{chunk.number}"), counters=counters, at_s=6.0 + took_s)
+    ledger.samples.add(made, [sample(1.0, streams=4)])
+    cost = ledger.samples.measured_cost()
+    assert cost is not None
+    assert cost.s_per_file == pytest.approx(0.003, rel=1e-3)
+    assert cost.s_per_byte == pytest.approx(1e-8, rel=1e-3)
+    assert cost.streams == 4
+    assert "5 chunks" in cost.basis

@@ -1,21 +1,27 @@
-"""Freeing the source of a user tree, on real file systems: what is proven goes, whatever is not stays."""
+"""Trees are purged of proven files, and of nothing else: over a real ledger, and by the program itself."""
 
 import asyncio
+import json
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from migrator.core.entry import UserTree
 from migrator.core.errors import Refused
 from migrator.cutover.model import CutoverState, LinkSeen
 from migrator.lab.odd import odd_files
+from migrator.ledger.ledger import open_ledger
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
-from tests.purge.purge_world import PurgeSite, purge_site
-from tests.support.run_site import fill_tree
+from tests.purge.purge_world import PurgeSite, freeze, purge_site, retain, thaw
+from tests.support.run_site import RealSite, fill_tree
 from tests.support.snapshots import snapshot
+from tests.support.waiting import wait_for
 from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
@@ -249,3 +255,95 @@ def test_the_other_guards_stop_it(site: PurgeSite) -> None:
     refused(site, "the manifest cannot be read")
     manifest.write_bytes(content)
     assert site.purge().outcome is TreeOutcome.PURGED
+
+
+CUTOVER = '[cutover]\nswitch = "hook"\nfreeze = "hook"\nretain = "1s"\npurge_rate = {rate}\n'
+
+
+@pytest.fixture
+def cli_site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> RealSite:
+    """alice's source may be freed, bob has not been moved."""
+    made = RealSite(scratch / "cli_site", xfs_source, xfs_target)
+    for name in ("alice", "bob"):
+        fill_tree(xfs_source.path / "home" / name, files=60, size_bytes=300)
+    made.prepare(transfer=CUTOVER.format(rate=40))
+    freeze(xfs_source.path / "home/alice")
+    for words in (("run", "--all", "--deltas", "0"), ("verify", "--all")):
+        done = made.migrator(*words)
+        assert done.returncode == 0, done.stderr
+    with open_ledger(made.ledger) as ledger:
+        plan = ledger.plans.active()
+        assert plan is not None
+        (proof,) = ledger.verifications.of_plan(plan.name)
+        alice = UserTree(path=b"home/alice", user="alice")
+        retain(ledger, plan.name, alice, proof.id, let_in_s=time.time() - 2)
+    thaw(xfs_target.path / "home/alice", 60001)
+    return made
+
+
+def asked(cli_site: RealSite, *words: str, code: int = 0) -> Any:
+    done = cli_site.migrator("purge", *words, "--json")
+    assert done.returncode == code, done.stderr + done.stdout
+    return json.loads(done.stdout)
+
+
+def left(cli_site: RealSite) -> int:
+    return sum(len(files) for _, _, files in os.walk(cli_site.source.path / ".migrator-purge"))
+
+
+def test_it_is_looked_at_confirmed_killed_and_gone_on_with(cli_site: RealSite) -> None:
+    source, bob = cli_site.source.path / "home/alice", cli_site.source.path / "home/bob"
+    shown = asked(cli_site, "--user-batch", "1", "--dry-run")
+    assert {one["tree"]["user"]: one["outcome"] for one in shown["trees"]} == {"alice": "would-purge", "bob": "later"}
+    (sum_,) = [one["sum"] for one in shown["trees"] if one["sum"]]
+    assert cli_site.migrator("purge", "--user-batch", "1").returncode == 4
+    assert cli_site.migrator("purge", "--user", "bob", "--dry-run").returncode == 4
+    assert cli_site.migrator("purge", "--user", "nobody", "--dry-run").returncode == 2
+    assert source.is_dir()
+    words = ("purge", "--user-batch", "1", "--confirm", shown["checksum"][:12])
+    cli_site.write(transfer=CUTOVER.format(rate=2))  # it is not through before it is killed, however late that is
+    process = subprocess.Popen(
+        cli_site.argv(*words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_for(lambda: 0 < left(cli_site) < 60, "some of it is removed")
+    finally:
+        process.kill()
+        process.wait()
+    assert not source.exists()
+    assert left(cli_site)
+    status = json.loads(cli_site.migrator("status", "--json").stdout)
+    assert any("purge" in one["subject"] for one in status["blocked"])
+    cli_site.write(transfer=CUTOVER.format(rate=1000))
+    done = cli_site.migrator(*words)
+    assert done.returncode == 0, done.stderr
+    assert "freed" in done.stdout
+    assert not (cli_site.source.path / ".migrator-purge").exists()
+    assert len(list(bob.rglob("f*"))) == 60
+    assert len(list((cli_site.target.path / "home/alice").rglob("f*"))) == 60
+    with open_ledger(cli_site.ledger, read_only=True) as ledger:
+        record = ledger.cutovers.latest(b"home/alice")
+        assert record is not None
+        assert (record.state, record.notes.purge is not None) == (CutoverState.PURGED, True)
+    for verb in ("status", "report"):
+        assert "were freed there" in " ".join(cli_site.migrator(verb, "--details").stdout.split())
+    (facts,) = json.loads(cli_site.migrator("status", "--json").stdout)["cutovers"]
+    assert facts["purge"] == sum_
+    assert list((cli_site.directory / "state/backups").iterdir())
+
+
+@pytest.mark.exhaustive
+def test_hooks_are_called_around_it_and_may_stop_it(cli_site: RealSite) -> None:
+    hooks, told = cli_site.directory / "hooks", cli_site.directory / "told"
+    for stage, code in (("pre", 1), ("post", 0)):
+        hook = hooks / f"{stage}-purge.d/10-note"
+        hook.parent.mkdir(parents=True)
+        hook.write_text(f'#!/bin/sh\necho "{stage} $MIGRATOR_USER $MIGRATOR_STATE" >> "{told}"\nexit {code}\n')
+        hook.chmod(0o755)
+    checksum = asked(cli_site, "--user", "alice", "--dry-run")["checksum"]
+    assert not told.exists()
+    asked(cli_site, "--user", "alice", "--confirm", checksum, code=4)
+    assert (cli_site.source.path / "home/alice").is_dir()
+    (hooks / "pre-purge.d/10-note").write_text(f'#!/bin/sh\necho "again $MIGRATOR_USER" >> "{told}"\n')
+    asked(cli_site, "--user", "alice", "--confirm", checksum)
+    assert told.read_text() == "pre alice \nagain alice\npost alice done\n"

@@ -1,8 +1,4 @@
-"""`reap archive` in a process of its own, to be killed: `python -m tests.reap.archive_child DIRECTORY KILL_AT`.
-
-It kills itself with SIGKILL before the step with this number, of all that leave something: every file that is made,
-written, synced, renamed or removed on the target, and every word to the ledger. `done` is printed where it comes to its end.
-"""
+"""`python -m tests.reap.archive_child DIRECTORY KILL_AT`: `reap archive`, which kills itself before that step."""
 
 import os
 import signal

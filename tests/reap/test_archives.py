@@ -1,21 +1,33 @@
-"""Archives of real files: what goes into them, what is left out, and what their index says."""
+"""Archives of old and tiny files: what they hold, what comes back, and what keeps one from counting."""
 
+import asyncio
+import errno
+import itertools
 import os
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from migrator.core.entry import Entry
-from migrator.core.errors import ExitCode
+from migrator.beegfs.model import CapacityPool
+from migrator.core.entry import Entry, UserTree
+from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
+from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
 from migrator.reap import archive, files
 from migrator.reap import model as reap
-from migrator.reap.files import OpenMember
+from migrator.reap import restore as restoring
+from migrator.reap.files import HeldFolder, MemberReader, OpenMember
+from migrator.reap.model import ArchiveLimits, ArchiveState, LeftOut, ReapRow
+from tests.beegfs.test_storage_outages import Storage
 from tests.reap.archive_world import (
+    ALGORITHM,
     TREE,
     World,
+    flip_bit,
+    make_odd_tree,
     restored_tree,
     write,
 )
@@ -124,3 +136,304 @@ def test_the_limit_of_content_ends_an_archive(world: World) -> None:
     done = world.archive(world.rows(), limits=reap.ArchiveLimits(max_bytes=1000))
     assert (done.archives, done.members) == (4, 5)
     assert [one.written.content_bytes for one in world.ledger.archives.of_tree(TREE)] == [600, 600, 5000, 20]
+
+
+def test_everything_odd_comes_back_exactly(world: World, place: Path) -> None:
+    make_odd_tree(world.tree)
+    os.setxattr(world.tree + b"/attributes", b"user.\xff=%", b"\xfe\n21 hdrcharset=x\n")
+    before = snapshot(world.tree, directories=False)
+    done = world.archive(world.rows())
+    assert (done.archives, done.members, dict(done.left_out)) == (1, len(before), {})
+    listed = ["tar", "--zstd", "-tf", str(world.archives / "000001.tar.zst")]
+    subprocess.run(listed, check=True, capture_output=True)
+    assert world.restore(b"", to=place).restored == len(before)
+    assert snapshot(restored_tree(place), directories=False) == before
+    restored = os.stat(restored_tree(place) + b"/sparse")
+    assert restored.st_blocks * 512 < restored.st_size
+    # Access times, which a snapshot leaves out, are neither changed on the source.
+    for tree in (world.tree, restored_tree(place)):
+        assert os.stat(tree + b"/before-1970").st_atime_ns == -499_999_993
+
+
+def test_gnu_tar_and_zstd_extract_an_archive_exactly(world: World, place: Path) -> None:
+    make_odd_tree(world.tree)
+    world.archive(world.rows(), limits=ArchiveLimits(max_members=10))
+    for file in sorted(world.archives.glob("*.tar.zst")):
+        subprocess.run(["zstd", "--test", "-q", str(file)], check=True)
+        subprocess.run(
+            ["tar", "--zstd", "--xattrs", "--xattrs-include=*", "--acls", "--numeric-owner", "-xpf", str(file)],
+            cwd=place,
+            check=True,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+    assert snapshot(os.fsencode(place), directories=False) == snapshot(world.tree, directories=False)
+
+
+def test_what_is_there_is_not_overwritten_unless_asked_for(world: World) -> None:
+    write(world.tree + b"/docs/a", b"archived")
+    write(world.tree + b"/docs/b", b"archived too")
+    world.archive(world.rows())
+    write(world.copy + b"/docs/a", b"of the user")
+    done = world.restore(b"docs")
+    assert (done.restored, done.not_restored) == (1, 1)
+    assert "--overwrite" in done.examples[0].reason
+    with open(world.copy + b"/docs/a", "rb") as file:
+        assert file.read() == b"of the user"
+    done = world.restore(b"docs", overwrite=True)
+    assert (done.restored, done.not_restored) == (2, 0)
+    archived = {name: facts for name, facts in snapshot(world.copy).items() if name.startswith(b"docs/")}
+    assert archived == {name: facts for name, facts in snapshot(world.tree).items() if name.startswith(b"docs/")}
+
+
+def test_symlinks_and_files_in_the_way_are_refused(world: World, place: Path) -> None:
+    write(world.tree + b"/docs/a")
+    write(world.tree + b"/notes/b")
+    world.archive(world.rows())
+    os.symlink(os.fsencode(place), world.copy + b"/docs")  # noqa: PTH211 (the path is bytes)
+    write(world.copy + b"/notes")
+    done = world.restore(b".", overwrite=True)
+    assert (done.restored, done.not_restored) == (0, 2)
+    assert all("in the way" in one.reason for one in done.examples)
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        (b"docs/a.txt", {b"docs/a.txt"}),
+        (b"docs", {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*"}),
+        (TREE + b"/docs/a.txt", {b"docs/a.txt"}),
+        (TREE + b"/docs/*.txt", {b"docs/a.txt"}),
+        (TREE, {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*", b"c.txt", b"a"}),
+        (b"docs/", {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*"}),
+        (b"*.txt", {b"docs/a.txt", b"docs/deep/b.txt", b"c.txt"}),
+        (b"docs/*.txt", {b"docs/a.txt"}),
+        (b"docs/star*", {b"docs/star*"}),
+        (b"d*", {b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*"}),
+    ],
+)
+def test_paths_and_globs(world: World, place: Path, pattern: bytes, names: set[bytes]) -> None:
+    for name in (b"docs/a.txt", b"docs/deep/b.txt", b"docs/star*", b"c.txt", b"a"):
+        write(world.tree + b"/" + name)
+    world.archive(world.rows())
+    world.restore(pattern, to=place)
+    assert set(snapshot(restored_tree(place), directories=False)) == names
+    with pytest.raises(UsageError, match="nothing that is archived"):
+        world.restore(b"a.tx", b"*.tx", to=place)
+
+
+def test_a_flipped_bit_is_found_by_reading_back_and_nothing_is_restored_from_it(world: World, place: Path) -> None:
+    for number in range(200):
+        write(world.tree + b"/%d" % number, os.urandom(2000))
+    world.archive(world.rows())
+    file = world.archives / "000001.tar.zst"
+    flip_bit(file, file.stat().st_size // 2)
+    assert "not the one that was written" in world.proven.problems(TREE)[0]
+    done = world.restore(b".", to=place)
+    assert 0 < done.not_restored < 200
+    assert "is not the one that was written" in done.examples[0].reason
+    assert restoring.exit_code([done]) is ExitCode.ATTENTION
+    source = snapshot(world.tree)
+    restored = snapshot(restored_tree(place))
+    assert len(restored) == done.restored
+    assert all(source[name] == facts for name, facts in restored.items())
+
+
+@pytest.mark.guarantee("archives")
+def test_archives_are_read_again_before_what_they_hold_is_deleted(world: World) -> None:
+    for number in range(3):
+        write(world.tree + b"/%d" % number)
+    world.archive(world.rows(), limits=ArchiveLimits(max_members=1))
+    assert not world.proven.problems(TREE)
+    flip_bit(world.archives / "000002.tar.zst", -20)
+    (world.archives / "000003.tar.zst").unlink()
+    assert [one.partition(":")[0] for one in world.proven.problems(TREE)] == [
+        "archive 2 of home/alice",
+        "archive 3 of home/alice",
+    ]
+
+
+def test_a_directory_of_that_name_on_the_source_refuses(world: World) -> None:
+    write(world.tree + b"/file")
+    write(world.tree + b"/.migrator-archive/000001.tar.zst")
+    with pytest.raises(Refused, match="on the source"):
+        world.archive(world.rows([b"file"]))
+    assert os.listdir(world.target_path) == []
+
+
+@pytest.mark.parametrize("state", [CutoverState.FREEZING, CutoverState.REVERTED])
+def test_a_tree_in_a_cutover_is_left_alone(world: World, state: CutoverState) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    write(world.tree + b"/late")
+    cutovers = world.ledger.cutovers
+    user = UserTree(path=TREE, user="alice")
+    begun = cutovers.plan(plan="plan", batch=1, tree=user, predicted_freeze_s=None, at_s=1.0)
+    act = CutoverAct(step=CutoverStep.FREEZE, intent=CutoverState.FREEZING, result=CutoverState.FROZEN)
+    step = cutovers.intend(begun.id, act, at_s=2.0, notes=CutoverNotes(frozen_top="as it was"))
+    if state is CutoverState.REVERTED:
+        cutovers.fail(step, "no", at_s=3.0)
+        revert = CutoverAct(
+            step=CutoverStep.REVERT, intent=CutoverState.REVERTING, result=CutoverState.REVERTED, reason="no"
+        )
+        cutovers.finish(cutovers.intend(begun.id, revert, at_s=4.0), CutoverState.REVERTED, at_s=5.0)
+        assert world.archive(world.rows()).members == 1
+        return
+    done = world.archive(world.rows())
+    assert (done.members, "freezing" in done.skipped) == (0, True)
+    with pytest.raises(Refused, match="nothing is restored"):
+        world.restore(b"file")
+
+
+def test_a_damaged_or_missing_index_refuses(world: World, place: Path) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    index = world.archives / "000001.parquet"
+    flip_bit(index, 20)
+    with pytest.raises(Refused, match="not the one that was written"):
+        world.restore(b"file", to=place)
+    with pytest.raises(Refused):
+        world.proven.of_block(TREE, [TREE + b"/file"])
+    index.unlink()
+    with pytest.raises(Refused):
+        world.restore(b"file", to=place)
+
+
+@pytest.mark.parametrize("lost", ["000001.parquet", "000001.tar.zst"])
+def test_what_was_lost_before_the_switch_is_archived_again(world: World, place: Path, lost: str) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    (world.archives / lost).unlink()
+    done = world.archive(world.rows())
+    assert (done.archives, done.members, done.already) == (1, 1, 0)
+    assert [one.state for one in world.ledger.archives.of_tree(TREE)] == [ArchiveState.VOID, ArchiveState.PROVEN]
+    assert sorted(os.listdir(world.archives)) == ["000002.parquet", "000002.tar.zst"]
+    assert world.restore(b"file", to=place).restored == 1
+
+
+@pytest.mark.guarantee("archives")
+def test_an_archive_that_cannot_be_read_back_does_not_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(world.tree + b"/file")
+    real_publish = HeldFolder.publish
+
+    def flip(self: HeldFolder, names: Iterable[bytes]) -> None:
+        real_publish(self, names)
+        flip_bit(world.archives / "000001.tar.zst", -5)
+
+    monkeypatch.setattr(HeldFolder, "publish", flip)
+    with pytest.raises(MigratorError, match="could not be read back"):
+        world.archive(world.rows())
+    assert [one.state for one in world.ledger.archives.of_tree(TREE)] == [ArchiveState.VOID]
+    assert os.listdir(world.archives) == []
+    assert not world.proven.of_block(TREE, [TREE + b"/file"])
+    monkeypatch.undo()
+    assert world.archive(world.rows()).members == 1
+
+
+class CancellingReader(MemberReader):
+    """Calls something back when the member with a number is opened."""
+
+    def __init__(self, world: World, number: int, call: Callable[[], object]) -> None:
+        super().__init__(world.source, algorithm=ALGORITHM)
+        self._left = itertools.count(-number)
+        self._call = call
+
+    def open(self, row: ReapRow, *, settled_before_ns: int) -> OpenMember | LeftOut:
+        if next(self._left) == 0:
+            self._call()
+        return super().open(row, settled_before_ns=settled_before_ns)
+
+
+@pytest.mark.parametrize("number", [1, 200, 399])
+def test_an_interrupted_call_leaves_no_parts_and_is_gone_on_with(world: World, number: int) -> None:
+    for name in range(400):
+        write(world.tree + b"/%d" % name, b"x" * 300)
+    rows = world.rows()
+
+    async def interrupted() -> None:
+        loop = asyncio.get_running_loop()
+        limits = ArchiveLimits(max_members=100)
+        request = archive.ArchiveRequest(
+            plan="plan", batch=1, trees=(UserTree(path=TREE, user="alice"),), limits=limits, settle_s=0.0
+        )
+        working = replace(
+            world.archiving(rows),
+            members=CancellingReader(world, number, lambda: loop.call_soon_threadsafe(task.cancel)),
+        )
+        task = asyncio.ensure_future(archive.archive_trees(request, working))
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+    assert not [name for name in os.listdir(world.archives) if name.endswith(".part")]
+    done = world.archive(rows)
+    assert done.members + done.already == 400
+
+
+def test_a_target_that_fails_is_said_and_what_is_finished_counts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in range(10):
+        write(world.tree + b"/%d" % name)
+    rows = world.rows()
+    real_create = HeldFolder.create
+
+    def full(self: HeldFolder, name: bytes) -> object:
+        if name.startswith(b"000003"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real_create(self, name)
+
+    monkeypatch.setattr(HeldFolder, "create", full)
+    with pytest.raises(MigratorError, match="No space left"):
+        world.archive(rows, limits=ArchiveLimits(max_members=3))
+    world.storage = Storage(change=lambda one: replace(one, pool=CapacityPool.LOW) if one.number == 201 else one)
+    with pytest.raises(MigratorError, match=r"No space left.*target_201"):
+        world.archive(rows, limits=ArchiveLimits(max_members=3))
+    monkeypatch.undo()
+    done = world.archive(rows, limits=ArchiveLimits(max_members=3))
+    assert (done.already, done.members) == (6, 4)
+
+
+def test_something_else_in_an_archives_place_refuses(world: World, place: Path) -> None:
+    write(world.tree + b"/file")
+    world.archive(world.rows())
+    (world.archives / "000001.tar.zst").unlink()
+    os.mkfifo(world.archives / "000001.tar.zst")
+    with pytest.raises(Refused, match="cannot be read"):
+        world.restore(b"file", to=place)
+    assert world.proven.problems(TREE) == ["archive 1 of home/alice: it cannot be read: not a regular file"]
+    (world.archives / "000001.parquet").unlink()
+    (world.archives / "000001.parquet").symlink_to("/etc/passwd")
+    with pytest.raises(Refused, match="cannot be read"):
+        world.restore(b"file", to=place)
+
+
+def test_files_that_the_ledger_does_not_know_are_not_touched(world: World) -> None:
+    write(world.tree + b"/file")
+    world.target.make_parents(TREE, [])
+    with world.folders.make(TREE):
+        pass
+    (world.archives / "000005.tar.zst").write_bytes(b"of another ledger")
+    (world.archives / "000004.tar.zst.part").write_bytes(b"cut off")
+    (world.archives / "readme").write_bytes(b"a note")
+    world.archive(world.rows())
+    assert sorted(os.listdir(world.archives)) == ["000005.tar.zst", "000006.parquet", "000006.tar.zst", "readme"]
+
+
+def test_a_directory_that_is_not_roots_alone_refuses(world: World) -> None:
+    write(world.tree + b"/file")
+    world.archives.mkdir(parents=True, mode=0o755)
+    with pytest.raises(Refused, match="not a directory of root's alone"):
+        world.archive(world.rows())
+    world.archives.rmdir()
+    world.archives.symlink_to(world.source_path)
+    with pytest.raises(Refused, match="it is no directory"):
+        world.archive(world.rows())
+
+
+def test_another_mount_refuses_before_anything_is_written(world: World) -> None:
+    write(world.tree + b"/file")
+    site = world.ledger.site.read()
+    assert site is not None
+    world.ledger.site.update_identities(site.source, replace(site.target, root_ino=1))
+    with pytest.raises(Refused, match="nothing is archived"):
+        world.archive(world.rows())
+    assert os.listdir(world.target_path) == []

@@ -1,15 +1,27 @@
-"""Old and tiny files from the rules in site.toml to the target, with the program itself."""
+"""Old and tiny files with the program itself: lists, releases, archives, cutovers and purges."""
 
 import csv
 import json
 import os
+import signal
+import stat
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from migrator.ledger.ledger import open_ledger
+from migrator.reap.files import MountedArchiveFolders
+from migrator.reap.model import ARCHIVE_DIRECTORY
 from tests.support.cli_site import Site
+from tests.support.cut_site import OWNERS, CutSite, cut_site
+from tests.support.delta_changes import let_settle
+from tests.support.snapshots import snapshot
+from tests.support.xfs import XfsMount
 
 pytestmark = pytest.mark.needs_root
 
@@ -111,3 +123,225 @@ def test_rules_that_cannot_be_followed_are_refused(scanned: Site) -> None:
     scanned.fails(2, "plan", says=('"carol"', "neither a user nor a user tree"))
     scanned.write(more=REAP.replace('"skip"', '"list"').replace('older_than = "1y"\n', "").replace("smaller_than", "#"))
     scanned.fails(2, "reap", "list", says=("no rule of [reap] matches anything",))
+
+
+ARCHIVE = '[reap]\naction = "archive"\nsmaller_than = "4KiB"\narchive_files = 10\n'
+
+
+@pytest.fixture
+def tiny(site: Site) -> Site:
+    """A site with some large and many tiny files, planned with rules that archive the tiny ones."""
+    for user in ("ann", "bob"):
+        for number in range(25):
+            file = site.source / "home" / user / "notes" / f"tiny-{number}"
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(b"%d" % number)
+            os.utime(file, ns=(1_300_000_000_000_000_001, 1_200_000_000_000_000_000 + number))
+    # What changed less than 2 s before it is scanned is not reaped, and a ctime cannot be set.
+    time.sleep(2.1)
+    site.write(more=ARCHIVE)
+    for verb in ("init", "scan", "plan"):
+        site.works(verb)
+    return site
+
+
+def answer(site: Site, *arguments: str, code: int = 0) -> list[dict[str, object]]:
+    done = site.call(*arguments, "--json")
+    assert done.returncode == code, done.stderr or done.stdout
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
+
+
+def test_tiny_files_are_archived_and_come_back(tiny: Site) -> None:
+    before = snapshot(os.fsencode(tiny.source / "home" / "ann" / "notes"))
+    done = answer(tiny, "reap", "archive", "--all")
+    assert [(tree["user"], tree["archives"], tree["members"]) for tree in done] == [("ann", 3, 25), ("bob", 3, 25)]
+    again = answer(tiny, "reap", "archive", "--user", "ann")
+    assert [(tree["user"], tree["archives"], tree["already"]) for tree in again] == [("ann", 0, 25)]
+    tiny.works("run", "--all", "--deltas", "0")
+    there = snapshot(os.fsencode(tiny.target / "home" / "ann"), directories=False)
+    assert sum(not name.startswith(b".migrator-archive/") for name in there) == 20
+    restored = answer(tiny, "reap", "restore", "--user", "ann", "notes", "--to", str(tiny.directory))
+    assert [(tree["restored"], tree["not_restored"]) for tree in restored] == [(25, 0)]
+    assert snapshot(os.fsencode(tiny.directory / "home" / "ann" / "notes")) == before
+    tiny.works("reap", "restore", "--user", "ann", "home/ann/notes/tiny-1*")
+    in_place = snapshot(os.fsencode(tiny.target / "home" / "ann" / "notes"))
+    assert in_place == {name: facts for name, facts in before.items() if name.startswith(b"tiny-1")}
+
+
+def test_errors_say_what_to_do(tiny: Site) -> None:
+    tiny.fails(2, "reap", "restore", "--user", "ann", "x", says=("nothing that is archived is called x",))
+    tiny.fails(2, "reap", "restore", "--user", "ann", "x", "--to", "/nowhere", says=("is no directory",))
+    tiny.fails(2, "reap", "archive", says=("which batches",))
+
+
+FOLDER = os.fsdecode(ARCHIVE_DIRECTORY)
+TINY = 25
+BOTH_RULES = """
+[reap]
+action = "archive"
+smaller_than = "1KiB"
+archive_files = 10
+exclude = ["new*"]
+
+[reap.users."ben"]
+action = "skip"
+"""
+
+
+def make_tiny(tree: Path) -> None:
+    """Tiny files, one with what is easily lost; the last is a name of its own only to this program."""
+    owner = OWNERS[tree.name]
+    notes = tree / "notes"
+    notes.mkdir()
+    for number in range(TINY):
+        file = notes / f"tiny {number}"
+        file.write_bytes(b"%d of %s" % (number, os.fsencode(tree.name)))
+        os.chown(file, owner, owner)
+        os.utime(file, ns=(1_300_000_000_000_000_001, 1_200_000_000_000_000_000 + number))
+    os.setxattr(notes / "tiny 7", b"user.note", b"\0\xff")
+    (notes / "tiny 7").chmod(0o4640)
+    os.chown(notes, owner, owner)
+
+
+def content(tree: Path) -> dict[bytes, tuple[object, ...]]:
+    """All files of a tree, without its archives."""
+    found = snapshot(os.fsencode(tree), directories=False)
+    return {name: facts for name, facts in found.items() if not name.startswith(ARCHIVE_DIRECTORY + b"/")}
+
+
+@pytest.fixture
+def cut(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> Iterator[CutSite]:
+    """ann's tiny files are to be archived, ben's are skipped; both are copied, nothing is archived or verified yet."""
+    with cut_site(
+        scratch, xfs_source, xfs_target, users=("ann", "ben"), stages=("pre-freeze",), prepared=False
+    ) as made:
+        for user in ("ann", "ben"):
+            make_tiny(made.source(user))
+        made.write(cutover='retain = "0s"', more=BOTH_RULES)
+        let_settle()
+        made.call("scan", "--json")
+        made.call("plan", "--activate", "--json", "--accept-unknown-inodes")
+        made.call("run", "--all", "--json")
+        yield made
+
+
+def verified(cut: CutSite, user: str, *, code: int = 0) -> Any:
+    (record,) = cut.call("verify", "--user", user, "--json", code=code).json
+    return record
+
+
+def purge(cut: CutSite, user: str, *, code: int = 0) -> Any:
+    """Looked at, and confirmed where nothing speaks against it."""
+    looked = cut.call("purge", "--user", user, "--dry-run", "--json", code=code).json
+    if code:
+        (tree,) = looked["trees"]
+        return tree
+    (tree,) = cut.call("purge", "--user", user, "--confirm", looked["checksum"], "--json").json["trees"]
+    return tree
+
+
+def test_archives_go_with_the_user_and_stand_for_his_files(cut: CutSite) -> None:
+    source, target = cut.source(), cut.target()
+    had = content(source)
+    # What no archive holds is missing, and that is said before anybody is frozen.
+    before = verified(cut, "ann", code=3)
+    assert before["differences"] == {"missing": TINY}
+    refused = cut.call("cutover", "--user", "ann", "--json", code=4)
+    assert f"{TINY} files of ann that the plan archives are in no archive" in refused.out + refused.err
+    assert "migrator reap archive --user ann" in refused.out + refused.err
+    cut.call("reap", "archive", "--user", "ann")
+    after = verified(cut, "ann")
+    assert (after["whole"], after["differences"], after["expected"]["archived"]) == (True, {}, TINY)
+    rows = {row["path"]: row for row in pq.read_table(after["manifest"]).to_pylist()}
+    archived = [row for path, row in rows.items() if path.startswith(b"home/ann/notes/")]
+    assert {row["archive"] for row in archived} == {1, 2, 3}
+    assert all(row["digest"] and row["target_ino"] is None for row in archived)
+    assert not any(ARCHIVE_DIRECTORY in path for path in rows)
+
+    assert cut.cutover()["ending"] == "moved"
+    archive = target / FOLDER / "000001.tar.zst"
+    facts = (target / FOLDER).stat()
+    assert (facts.st_uid, stat.S_IMODE(facts.st_mode)) == (OWNERS["ann"], 0o500)
+    owner = OWNERS["ann"]
+    read = subprocess.run(["cat", archive], user=owner, group=owner, extra_groups=[], capture_output=True, check=True)
+    assert read.stdout == archive.read_bytes()
+    cut.call("reap", "restore", "--user", "ann", "notes/tiny 7")
+    assert content(target)[b"notes/tiny 7"] == had[b"notes/tiny 7"]
+
+    assert cut.rollback()["ending"] == "moved"
+    assert content(source) == had
+    assert not (source / FOLDER).exists()
+    facts = (target / FOLDER).stat()
+    assert (facts.st_uid, stat.S_IMODE(facts.st_mode), archive.is_file()) == (0, 0o700, True)
+
+    assert cut.cutover()["ending"] == "moved"
+    assert (target / FOLDER).stat().st_uid == OWNERS["ann"]
+    whole = archive.read_bytes()
+    with archive.open("r+b") as file:
+        file.seek(len(whole) // 2)
+        file.write(bytes([whole[len(whole) // 2] ^ 1]))
+    (reason,) = purge(cut, "ann", code=4)["reasons"]
+    assert "archive 1 of home/ann" in reason
+    assert content(source) == had
+    archive.write_bytes(whole)
+    freed = purge(cut, "ann")
+    assert freed["outcome"] == "purged"
+    assert not source.exists()
+    cut.call("reap", "restore", "--user", "ann", "notes", "--overwrite")
+    assert content(target) == had
+
+
+@pytest.mark.guarantee("archives")
+def test_what_is_skipped_keeps_the_source_until_it_is_released(cut: CutSite) -> None:
+    source = cut.source("ben")
+    record = verified(cut, "ben")
+    assert (record["differences"], record["expected"]["skipped"]) == ({}, TINY)
+    assert cut.cutover("ben")["ending"] == "moved"
+    cut.call("reap", "release", "--user", "ben", "notes/tiny 1", "--confirm-loss")
+    refused = purge(cut, "ben", code=4)
+    assert f"{TINY - 1} files that the plan skipped" in refused["reasons"][0]
+    assert "migrator reap release --user ben PATH --confirm-loss" in refused["reasons"][0]
+    assert {one["path"] for one in refused["findings"]} == {
+        f"home/ben/notes/tiny {number}" for number in range(TINY) if number != 1
+    }
+    cut.call("reap", "release", "--user", "ben", "notes", code=2)
+    purge(cut, "ben", code=4)
+    cut.call("reap", "release", "--user", "ben", "notes", "--confirm-loss")
+    freed = purge(cut, "ben")
+    assert freed["outcome"] == "purged"
+    assert f"with {TINY} files that the plan skipped and that were released" in freed["words"]
+    assert not source.exists()
+    assert not any(name.startswith(b"notes/") for name in content(cut.target("ben")))
+
+
+@pytest.mark.exhaustive
+def test_a_skipped_file_that_changed_after_its_release_is_kept(cut: CutSite) -> None:
+    cut.call("reap", "release", "--user", "ben", "notes", "--confirm-loss")
+    assert cut.cutover("ben")["ending"] == "moved"
+    late = cut.source("ben") / "notes" / "tiny 3"
+    facts = late.stat()
+    late.write_bytes(b"!" * facts.st_size)
+    os.utime(late, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    refused = purge(cut, "ben", code=4)
+    assert [one["path"] for one in refused["findings"]] == ["home/ben/notes/tiny 3"]
+    assert "that the plan skipped" not in refused["reasons"][0]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("way", ["hand_over", "take_back"])
+def test_killed_between_the_top_and_the_archives(cut: CutSite, way: str) -> None:
+    cut.call("reap", "archive", "--user", "ann")
+    if way == "take_back":
+        cut.cutover()
+
+    def kill(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    verb, facts = ("cutover", (OWNERS["ann"], 0o500)) if way == "hand_over" else ("rollback", (0, 0o700))
+    killed = cut.start(verb, "--user", "ann", before=lambda: setattr(MountedArchiveFolders, way, kill)).end()
+    assert killed.code == -signal.SIGKILL
+    (outcome,) = cut.call(verb, "--user", "ann", "--json").json["outcomes"]
+    assert outcome["ending"] == "moved"
+    there = (cut.target() / FOLDER).stat()
+    assert (there.st_uid, stat.S_IMODE(there.st_mode)) == facts

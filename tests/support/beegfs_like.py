@@ -64,11 +64,9 @@ def missing_for_fuse() -> str | None:
 
 
 @contextmanager
-def beegfs_like(directory: Path, *, slow: Path | None = None, slow_names: bool = False) -> Iterator[Path]:
-    """Such a file system, mounted in an existing directory for the length of the block. It serves one request at a time;
-    each write of data (and with `slow_names` each look at a name) takes it as many seconds longer as the file `slow` says, which
-    may change meanwhile. The file `renamed-unsynced` beside it has a line for each file that was renamed before what had been
-    written to it was synced.
+def beegfs_like(directory: Path) -> Iterator[Path]:
+    """Such a file system, mounted in an existing directory for the length of the block. The file `renamed-unsynced`
+    beside it has a line for each file that was renamed before its content was synced.
     """
     backing, mount_point = directory / "backing", directory / "beegfs"
     backing.mkdir()
@@ -76,10 +74,7 @@ def beegfs_like(directory: Path, *, slow: Path | None = None, slow_names: bool =
     log = directory / "beegfs.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.support.beegfs_like", str(backing), str(mount_point)),
-                *([str(slow), *(["names"] if slow_names else [])] if slow else []),
-            ],
+            [sys.executable, "-m", "tests.support.beegfs_like", str(backing), str(mount_point)],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -102,12 +97,8 @@ def beegfs_like(directory: Path, *, slow: Path | None = None, slow_names: bool =
             process.wait()
 
 
-def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "") -> None:
+def _serve(backing: bytes, mount_point: str) -> None:
     import mfusepy
-
-    def wait() -> None:
-        if slow:
-            time.sleep(float(Path(slow).read_text() or 0))
 
     class Kernel(mfusepy.FUSE):  # type: ignore[misc]
         """mfusepy drops the flags of a rename."""
@@ -127,8 +118,6 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
             self._root = Root(backing)
 
         def getattr(self, path: str, fh: int | None = None) -> dict[str, Any]:
-            if slow_names:
-                wait()
             name = _relative(path)
             if name:
                 with self._root.parent(name) as (fd, last):
@@ -254,7 +243,6 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
             return os.pread(fh, size, offset)
 
         def write(self, path: str, data: bytes, offset: int, fh: int) -> int:
-            wait()
             self._unsynced.add(os.fstat(fh).st_ino)
             return os.pwrite(fh, data, offset)
 
@@ -334,18 +322,12 @@ def _serve(backing: bytes, mount_point: str, slow: str = "", slow_names: str = "
     Kernel(
         BeegfsLike(),
         mount_point,
-        foreground=True,
-        nothreads=True,
-        allow_other=True,
-        default_permissions=True,
-        dev=True,
-        suid=True,
         fsname="beegfs_nodev",
         subtype="beegfs",
-        use_ino=True,
-        entry_timeout=0.0,
-        attr_timeout=0.0,
-        negative_timeout=0.0,
+        **dict.fromkeys(
+            ("foreground", "nothreads", "allow_other", "default_permissions", "dev", "suid", "use_ino"), True
+        ),
+        **dict.fromkeys(("entry_timeout", "attr_timeout", "negative_timeout"), 0.0),
     )
 
 
@@ -366,4 +348,4 @@ def _refuse_foreign(name: str) -> None:
 
 
 if __name__ == "__main__":
-    _serve(os.fsencode(sys.argv[1]), *sys.argv[2:])
+    _serve(os.fsencode(sys.argv[1]), sys.argv[2])

@@ -1,9 +1,4 @@
-"""BeeGFS's tools in the place of the real ones, for tests: they replay what real ones of version 8 said, or tables in the
-form of version 7, of which no recordings exist.
-
-A fake `beegfs` in a directory takes `target list` from a file that a test changes meanwhile, keeps the stripe settings
-that it is given, and writes down what it was asked.
-"""
+"""BeeGFS's tools for tests: they replay what version 8 said, or tables of version 7, and record their calls."""
 
 import json
 import stat

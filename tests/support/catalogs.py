@@ -38,44 +38,13 @@ def whole_catalog(**changes: Any) -> CatalogRecord:
     return replace(_WHOLE, **changes)
 
 
-def invented(
-    path: bytes,
-    type: EntryType = EntryType.FILE,  # noqa: A002 - the word of the domain
-    *,
-    size_bytes: int = 0,
-    blocks: int | None = None,
-    uid: int = 1000,
-    gid: int = 100,
-    mode: int = 0o644,
-    mtime_ns: int = 0,
-    atime_ns: int = 0,
-    rdev: int = 0,
-    ino: int | None = None,
-    nlink: int = 1,
-    symlink_target: bytes | None = None,
-    xattrs: dict[bytes, bytes] | None = None,
-    brick: str | None = None,
-) -> Entry:
-    """An entry whose facts of no interest are filled in; its inode is its own unless it is given."""
-    return Entry(
-        path=path,
-        type=type,
-        size_bytes=size_bytes,
-        blocks=(size_bytes + 511) // 512 if blocks is None else blocks,
-        uid=uid,
-        gid=gid,
-        mode=mode,
-        mtime_ns=mtime_ns,
-        atime_ns=atime_ns,
-        ctime_ns=mtime_ns,
-        dev=64,
-        rdev=rdev,
-        ino=hash(path) & (2**63 - 1) if ino is None else ino,
-        nlink=nlink,
-        symlink_target=symlink_target,
-        xattrs=xattrs or {},
-        brick=brick,
-    )
+def invented(path: bytes, type: EntryType = EntryType.FILE, **facts: Any) -> Entry:  # noqa: A002 - the word of the domain
+    """An entry whose facts of no interest are filled in (also where they are given as None); its inode is its own."""
+    given: dict[str, Any] = {"size_bytes": 0, "uid": 1000, "gid": 100, "mode": 0o644, "mtime_ns": 0, "nlink": 1}
+    given |= {name: fact for name, fact in facts.items() if fact is not None}
+    given = {"atime_ns": 0, "ctime_ns": given["mtime_ns"], "dev": 64, "rdev": 0, **given}
+    given = {"blocks": (given["size_bytes"] + 511) // 512, "ino": hash(path) & (2**63 - 1), **given}
+    return Entry(path=path, type=type, **given)
 
 
 def directory(path: bytes, *, uid: int = 1000) -> Entry:

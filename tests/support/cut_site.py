@@ -199,9 +199,7 @@ def cut_site(
     fill: Callable[[Path], None] | None = None,
     prepared: bool = True,
 ) -> Iterator[CutSite]:
-    """A site whose users were copied and verified (where it is `prepared`); ann's top has ACLs, and each of these stages a
-    hook.
-    """
+    """A site whose users were copied and verified (if `prepared`); ann's top has ACLs, each stage a hook."""
     made = CutSite(RealSite(directory / "site", source, target))
     made.directory.mkdir()
     (directory / "links").mkdir()
@@ -235,9 +233,7 @@ _TURNS = count(1)
 
 
 def change(tree: Path) -> None:
-    """What a user does in a tree: new, changed with size and mtime put back, renamed, removed, another mode. May be called
-    again and again; what it made before it renames and removes.
-    """
+    """A user's day: new, changed with size and mtime put back, renamed, removed, another mode. May be called again."""
     owner, turn = OWNERS[tree.name], next(_TURNS)
     new = tree / f"new-{turn}"
     new.mkdir()

@@ -1,5 +1,7 @@
 """Facts with a hostile string in every place that a user's name, path or message can reach."""
 
+from dataclasses import replace
+
 from migrator.core.entry import UserTree
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
@@ -32,8 +34,6 @@ def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord
         target="none",
     )
     return records.verification(
-        plan=text,
-        started_at_s=AT_S - 100,
         finished_at_s=AT_S,
         policy=DigestPolicy(algorithm="xxh3_128", share=share, seed=17),
         paths=1000,
@@ -79,48 +79,18 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
     """A migration half way; `path` and `text` are in every place where a user's may be."""
     trees = (UserTree(path=path, user=text), UserTree(path=path + b"2", user=text + "2"))
     tally = model.Tally(total_bytes=1000, done_bytes=620, total_files=10, done_files=4, total_users=1, done_users=0)
-    run = model.RunFacts(
-        id=1,
-        verb="run",
-        pid=4711,
-        life=model.RunLife.SILENT,
-        started_at_s=AT_S - 1000,
-        heartbeat_at_s=AT_S - 400,
-        silent_s=400.0,
-        finished_at_s=None,
-        exit_code=None,
-        directory=text,
+    run = made(
+        model.RunFacts, id=1, verb="run", life=model.RunLife.SILENT, started_at_s=AT_S - 1000, silent_s=400.0, pid=4711
     )
     plan = small_plan("week1", trees=trees)
     status = model.StatusFacts(
         at_s=AT_S,
         site=text,
         scan=whole_catalog(
-            name=text,
-            trees=trees,
-            via="mount",
-            started_at_s=AT_S - 5000,
-            finished_at_s=AT_S - 4000,
-            whole=False,
-            reasons=(text,),
-            rows=20,
-            files=15,
-            directories=5,
-            size_bytes=1500,
-            problems=1,
+            name=text, trees=trees, finished_at_s=AT_S - 4000, whole=False, reasons=(text,), files=15, size_bytes=1500
         ),
-        plan=model.PlanFacts(
-            name=text,
-            path="plans/week1.json",
-            checksum="c",
-            created_at_s=AT_S - 3000,
-            catalog="catalog-1",
-            forecast_s=90.0,
-            basis="assumed",
-        ),
-        overall=model.Tally(
-            total_bytes=1500, done_bytes=620, total_files=15, done_files=4, total_users=2, done_users=0
-        ),
+        plan=made(model.PlanFacts, name=text, created_at_s=AT_S - 3000, forecast_s=90.0, basis="assumed"),
+        overall=replace(tally, total_bytes=1500, total_files=15, total_users=2),
         verified=model.Tally(total_bytes=1500, total_files=15, total_users=2),
         batches=(
             model.BatchFacts(
@@ -135,9 +105,6 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
                         id=1,
                         batch=1,
                         kind=PassKind.SEED,
-                        plan=text,
-                        catalog=text,
-                        chunk_list="l",
                         state=PassState.DONE,
                         started_at_s=AT_S - 900,
                         finished_at_s=AT_S - 10,
@@ -171,10 +138,9 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
             ),
         ),
         cutovers=(
-            CutoverRecord(
-                id=1,
+            made(
+                CutoverRecord,
                 tree=trees[0],
-                plan="plan",
                 batch=1,
                 attempt=2,
                 state=CutoverState.REVERTED,
@@ -216,24 +182,14 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
         servers=(
             model.ServerOutlook(server=f"gl1{text}", bricks=2, free_bricks=1, free_at_s=AT_S, basis=f"by {text}"),
         ),
-        reaped=model.ReapedFacts(
-            to_archive_bytes=2**30,
-            to_archive_inodes=7,
-            skipped_bytes=2**20,
-            skipped_inodes=3,
-            archives=1,
-            archived_files=7,
-            archived_bytes=2**30,
-            archive_bytes=2**28,
-            released=2,
-        ),
+        reaped=made(model.ReapedFacts, to_archive_bytes=2**30, to_archive_inodes=7, skipped_inodes=3, archives=1),
         incidents=tuple(
-            model.Incident(
+            made(
+                model.Incident,
                 kind=EventKind.HOST_LOST,
                 severity=Severity.WARNING,
                 subject=text,
                 count=3,
-                first_at_s=AT_S - 500,
                 last_at_s=AT_S - 400,
                 message=f"m {text}",
                 resolved_at_s=resolved_at_s,
@@ -268,15 +224,7 @@ def forecast(text: str) -> model.CopyForecast:
 
 def since(text: str) -> model.SinceReport:
     return model.SinceReport(
-        earlier=model.EarlierReport(
-            at_s=AT_S - 6e5,
-            plan=text,
-            total_bytes=1400,
-            done_bytes=20,
-            total_files=15,
-            done_files=1,
-            likely_at_s=AT_S + 8000,
-        ),
+        earlier=made(model.EarlierReport, at_s=AT_S - 6e5, plan=text, done_bytes=20, likely_at_s=AT_S + 8000),
         standing=model.Standing.BEHIND,
         done_bytes=600,
         done_files=3,

@@ -1,7 +1,4 @@
-"""An engine and an executor that copy between file systems in memory.
-
-Faults are injected by what a test puts into `FakeStreams.faults`.
-"""
+"""An engine and an executor that copy between file systems in memory, with `FakeStreams.faults`."""
 
 import asyncio
 import errno

@@ -9,9 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def holding(code: str, *arguments: str | Path, cwd: Path | None = None, prefix: tuple[str, ...] = ()) -> Iterator[int]:
-    """A Python process that runs the code (`sys.argv[1:]` are the arguments) and stays; its pid. It works in `/`, where
-    nothing else is said. `prefix` is a program that executes it.
-    """
+    """A Python process in `/` that runs the code with these arguments and stays; its pid. A `prefix` executes it."""
     script = f"import ctypes, mmap, os, sys, threading, time\n{code}\nprint(os.getpid(), flush=True)\nsys.stdin.read()"
     process = subprocess.Popen(
         [*prefix, sys.executable, "-c", script, *map(str, arguments)],

@@ -1,6 +1,4 @@
-"""The one harness for tracked operations: the program is killed before every call of anything that it works with, one call after the
-other, each time from the same beginning, with hooks around its steps.
-"""
+"""The harness for tracked operations: the program is killed before every call, from the same beginning."""
 
 import itertools
 import shutil
@@ -148,9 +146,7 @@ SiteT = TypeVar("SiteT", bound=Killable)
 def killed_everywhere(
     prepared: Path, make: Callable[[Ledger], SiteT], run: Callable[[SiteT, Death], object], died_in: set[Any]
 ) -> Iterator[tuple[SiteT, bool]]:
-    """The command is killed before every call of anything that it works with, each time over a copy of the ledger `prepared`. Gives a
-    site for everything that a killed one can leave, and whether it was killed. The states that it died in are added to the set.
-    """
+    """A site for all that a command killed before every call can leave, and whether it was killed."""
     left, at = Left(), prepared.parent / "ledger.db"
     for death in deaths():
         with copied(prepared, at) as ledger:

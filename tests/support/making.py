@@ -2,7 +2,7 @@
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -32,4 +32,6 @@ def _empty(hint: Any) -> Any:
         return next(iter(origin))
     if origin is Mapping:
         return {}
+    if origin is Sequence:
+        return ()
     return origin()

@@ -3,6 +3,7 @@
 from migrator.core.entry import UserTree
 from migrator.fs.model import Capacity
 from migrator.plan import model as plan
+from tests.support.making import made
 
 
 def usage(tree: UserTree, size_bytes: int, files: int) -> plan.TreeUsage:
@@ -13,21 +14,17 @@ def usage(tree: UserTree, size_bytes: int, files: int) -> plan.TreeUsage:
             label="older", max_age_s=None, files=files - files // 2, size_bytes=size_bytes - size_bytes // 2
         ),
     )
-    return plan.TreeUsage(
+    return made(
+        plan.TreeUsage,
         tree=tree,
         files=files,
         directories=3,
         size_bytes=size_bytes,
-        allocated_bytes=size_bytes,
         tiny_files=files // 3,
         largest_bytes=size_bytes // 2,
         largest_path=tree.path + b"/largest",
-        link_groups=1,
-        symlinks=2,
-        specials=0,
         by_mtime=ages,
         by_atime=ages,
-        median_age_s=86400.0,
     )
 
 

@@ -34,9 +34,7 @@ def names_of(tree: bytes) -> tuple[list[bytes], list[bytes]]:
 def walk(
     tree: bytes, *, but: Callable[[bytes], bool] = lambda _: False, _prefix: bytes = b"", _above: int | None = None
 ) -> Iterator[tuple[bytes, int, bytes, os.stat_result]]:
-    """Every path below a tree, outermost first: the path, the descriptor of its directory, its name there, and lstat. `but` are
-    names in the top directory that are left out.
-    """
+    """Paths below a tree, outermost first, but `but` in its top: path, descriptor of the directory, name, lstat."""
     fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NOATIME, dir_fd=_above)
     try:
         for name in sorted(os.fsencode(name) for name in os.listdir(fd)):

@@ -1,6 +1,4 @@
-"""Calls of the program in forks of this process, where its modules are loaded already: loading them is most of the time of a
-verb over a small site. The program as its users start it, from the interpreter on, is tested elsewhere.
-"""
+"""Calls of the program in forks of this process, where its modules are loaded already."""
 
 import os
 import pkgutil
@@ -48,9 +46,7 @@ def start_program(
     err: Path,
     before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Begin a call of the program with these words in a fork, whose process id is given back; `before` is done first, in the
-    process of the call. Output goes to the files.
-    """
+    """Begin a call in a fork, whose pid is returned; `before` runs first, in the fork. Output goes to the files."""
     load_program()
     for file in (out, err):
         file.touch()  # it may be killed before it says anything

@@ -11,42 +11,33 @@ from migrator.transfer.model import Bound, Gate, GoverningFacts, GovernorRecord
 from tests.support.facts import AT_S, report
 from tests.support.making import made
 
-DRAIN = DrainStanding(
+DRAIN = made(
+    DrainStanding,
     id=1,
-    volume="vol1",
     bricks=("gl1:/srv/b1/data",),
-    attempt=1,
     state=DrainState.DRAINING,
     since_s=AT_S - 900,
-    started_at_s=AT_S - 900,
     files=5000,
     size_bytes=2**34,
     moved_files=1234,
     moved_bytes=2**33,
     failures=3,
-    skipped=0,
     files_per_s=2.0,
     bytes_per_s=40.0 * 2**20,
     left_s=7200.0,
     looked_at_s=AT_S - 5,
-    failure="",
 )
 
 ADDITION = made(
     AdditionStanding,
     id=2,
     side=AdditionSide.SOURCE,
-    volume="vol1",
     bricks=("gl2:/srv/b9/data", "gl3:/srv/b9/data"),
-    attempt=1,
     state=AdditionState.BALANCING,
     since_s=AT_S - 90,
     size_bytes=2**40,
     files=900,
     lookups=40,
-    moved_files=17,
-    moved_bytes=2**30,
-    skipped=2,
     looked_at_s=AT_S - 5,
 )
 
@@ -61,39 +52,27 @@ PROBES = (
 
 
 GOVERNING = GoverningFacts(
-    governor=GovernorRecord(
-        at_s=AT_S,
-        run_id=1,
-        gate=Gate.OPEN,
-        bound=Bound.THROUGHPUT,
-        streams=3,
-        most=8,
-        hosts=(("gl1", 3),),
-        bwlimit_bytes_per_s=None,
-        reason="",
+    governor=made(
+        GovernorRecord, at_s=AT_S, gate=Gate.OPEN, bound=Bound.THROUGHPUT, streams=3, most=8, hosts=(("gl1", 3),)
     ),
     at_work=True,
 )
 
 
 def stream(number: int, **changed: object) -> StreamAtWork:
-    made = StreamAtWork(
-        attempt_id=number,
-        host="gl1",
-        batch=1,
-        pass_kind=PassKind.SEED,
-        pass_number=0,
-        chunk=10 + number,
-        tree=b"home/alice",
-        brick="gl1:/srv/b1/data",
-        files=500,
-        size_bytes=2**30,
-        done_files=120,
-        done_bytes=2**28,
-        recent_bytes=30 * 2**20,
-        recent_s=10.0,
-    )
-    return replace(made, **changed)  # type: ignore[arg-type]
+    facts: dict[str, object] = {
+        "host": "gl1",
+        "batch": 1,
+        "pass_kind": PassKind.SEED,
+        "chunk": 10 + number,
+        "tree": b"home/alice",
+        "brick": "gl1:/srv/b1/data",
+        "size_bytes": 2**30,
+        "done_bytes": 2**28,
+        "recent_bytes": 30 * 2**20,
+        "recent_s": 10.0,
+    }
+    return made(StreamAtWork, attempt_id=number, **(facts | changed))
 
 
 def watched(path: bytes = b"home/alice", text: str = "alice") -> WatchFacts:

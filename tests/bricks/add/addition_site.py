@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from migrator.app import new_token
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
 from migrator.bricks.add.stage import AdditionWorld
@@ -16,11 +15,51 @@ from migrator.bricks.shared import THROTTLE_OPTION, ThrottleRules
 from migrator.core.errors import ToolFailed
 from migrator.core.probe import Probe, ProbeSide
 from migrator.gluster.model import TaskProgress, VolumeState, VolumeTask
+from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.ledger.ledger import Ledger, open_ledger
-from tests.bricks.add.addition_commands import NothingAsked
 from tests.bricks.add.addition_world import NEW, ROOM, World
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, empty_disks, inline
-from tests.support.kills import Death, DoingHooks, Killed, dying, new_ledger, ticking
+from tests.bricks.brick_worlds import world_of
+from tests.support.fakes import FakeLocks, VirtualClock, empty_disks
+from tests.support.kills import Death, DoingHooks, new_ledger
+
+
+class NothingAsked:
+    """Of the `AdditionCommands` port all that changes a volume, which fails. Lookups are as an addition leaves them."""
+
+    async def add(self, bricks: Sequence[str]) -> None:
+        raise AssertionError("nothing is to be added")
+
+    async def replace(self, old: str, new: str) -> None:
+        raise AssertionError("nothing is to be replaced")
+
+    async def take_offline(self, brick: str) -> None:
+        raise AssertionError("no brick is to be taken offline")
+
+    async def put_in(self, brick: str, *, marked: bool) -> None:
+        raise AssertionError("no brick is to take its own place")
+
+    async def start_bricks(self) -> None:
+        raise AssertionError("no brick was taken offline")
+
+    async def heal(self) -> None:
+        raise AssertionError("nothing waits to be healed")
+
+    async def fix_layout(self) -> str:
+        raise AssertionError("no layout is to be changed")
+
+    async def rebalance(self) -> str:
+        raise AssertionError("nothing is to be moved")
+
+    async def progress(self, task: VolumeTask) -> TaskProgress | None:
+        raise AssertionError("there is no task")
+
+    async def option(self, name: str) -> str:
+        assert name == LOOKUP_OPTION
+        return "off"
+
+    async def set_option(self, name: str, value: str | None) -> None:
+        raise AssertionError("no option is to be changed")
+
 
 LOOKS = 9
 """How often the task is looked at before it has come to its end."""
@@ -28,9 +67,7 @@ LOOKS = 9
 
 @dataclass
 class Glusterd(NothingAsked):
-    """The `AdditionCommands` port over the simulated volume. Whenever a task is looked at, somebody has probed. `dead_for`: for so many
-    looks at a rebalance nothing is moved, nor does its run time go on.
-    """
+    """The `AdditionCommands` port over the simulated volume. Each poll has a probe; `dead_for` so many nothing moves."""
 
     volume: World
     ledger: Ledger
@@ -43,7 +80,6 @@ class Glusterd(NothingAsked):
     dead_for: int = 0
     looks: int = 0
     heals_asked: int = 0
-    killed_at: tuple[int, bool] | None = None
 
     async def state_and_tasks(self) -> tuple[VolumeState, tuple[VolumeTask, ...]]:
         seen = self.volume.see()
@@ -97,17 +133,12 @@ class Glusterd(NothingAsked):
 
     async def set_option(self, name: str, value: str | None) -> None:
         assert name == THROTTLE_OPTION
-        at = len(self.history) + 1
-        if self.killed_at == (at, False):
-            raise Killed
         notes = [record.notes.options for record in self.ledger.additions.all()]
         assert any(notes), "an option was changed that nothing is written down of"
         self.history.append(value)
         self.options.pop(name, None)
         if value is not None:
             self.options[name] = value
-        if self.killed_at == (at, True):
-            raise Killed
 
 
 class Quick(Glusterd):
@@ -122,35 +153,16 @@ class Quick(Glusterd):
         return found
 
 
-def world_of(ledger: Ledger, death: Death | None, **ports: Any) -> AdditionWorld:
-    """The ports of an addition: fakes, unless given. The program is killed before one of its calls if `death` says so."""
+async def same_versions(hosts: Collection[str]) -> Mapping[str, str | None]:
+    """What GlusterFS every host has."""
+    return dict.fromkeys(hosts, "11.1")
 
-    async def versions(hosts: Collection[str]) -> Mapping[str, str | None]:
-        return dict.fromkeys(hosts, "11.1")
 
-    async def room() -> add_model.TargetRoom:
-        raise AssertionError("nothing goes to the target")
+async def no_target() -> add_model.TargetRoom:
+    raise AssertionError("nothing goes to the target")
 
-    given: dict[str, Any] = {
-        "disks": empty_disks,
-        "versions": versions,
-        "target_room": room,
-        "back_up": lambda _: None,
-        "hooks": DoingHooks(),
-        "ledger": ledger,
-        "locks": FakeLocks(),
-        "files": FakeRunFiles(),
-        "progress": FakeProgress(),
-        "clock": VirtualClock(),
-        "blocking": inline,
-        "tokens": new_token,
-        **ports,
-    }
-    if death is not None:
-        given |= {name: dying(given[name], death) for name in ("volume", "hooks", "ledger")}
-        calls = ("places", "versions", "target_room", "back_up", "blamed")
-        given |= {name: ticking(given[name], death) for name in calls if name in given}
-    return AdditionWorld(**given)
+
+PORTS: dict[str, Any] = {"disks": empty_disks, "versions": same_versions, "target_room": no_target}
 
 
 @dataclass
@@ -176,21 +188,9 @@ class Site:
         return {NEW: self.volume.place}
 
     def add(self, death: Death | None = None, *, dry_run: bool = False, brick: str = NEW) -> add_model.AdditionSummary:
-        throttle = ThrottleRules(throttle=self.throttle, max_latency_s=self.max_latency_s)
-        world = world_of(
-            self.ledger,
-            death,
-            volume=self.glusterd,
-            **{
-                "places": self.places,
-                "locks": self.locks,
-                "clock": self.clock,
-                "hooks": self.hooks,
-                "tokens": self.hooks.new_token,
-                "throttle": throttle,
-                **self.ports,
-            },
-        )
+        ports = PORTS | {"hooks": self.hooks, "locks": self.locks, "clock": self.clock, "places": self.places}
+        ports["throttle"] = ThrottleRules(throttle=self.throttle, max_latency_s=self.max_latency_s)
+        world = world_of(AdditionWorld, self.ledger, death, volume=self.glusterd, **(ports | self.ports))
         request = add_model.AdditionRequest(
             bricks=(brick,), side=self.side, pid=1, wish=self.wish, dry_run=dry_run, poll_s=60.0, seen_within_s=300.0
         )

@@ -6,6 +6,7 @@ from migrator.bricks.add import model as add_model
 from migrator.bricks.model import BrickRoom
 from migrator.core.units import GIB
 from migrator.gluster.model import TaskCounters, TaskKind, TaskProgress, TaskStatus, VolumeTask
+from tests.support.making import made
 from tests.support.volumes import brick, volume
 
 T = TaskStatus
@@ -94,14 +95,12 @@ class World:
         if self.task is not None:
             task = self.task
             tasks = (VolumeTask(kind=TaskKind.REBALANCE, name="Rebalance", id=task.id, status=task.status, bricks=()),)
-            counters = TaskCounters(
+            counters = made(
+                TaskCounters,
                 host="localhost",
-                host_id="h",
                 files=1,
-                size_bytes=1,
                 lookups=1,
                 failures=task.failures,
-                skipped=1,
                 status=task.status,
                 fix_layout=task.fix_layout,
                 runtime_s=task.ran_s,

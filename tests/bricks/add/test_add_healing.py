@@ -84,16 +84,18 @@ def test_what_does_not_change_for_too_long_is_given_to_people() -> None:
         Healing(lambda _: None).wait()
 
 
-@pytest.mark.parametrize("refuses", [False, True])
-def test_daemons_that_do_nothing_are_asked_to_look_every_minute(refuses: bool) -> None:
-    healing = Healing(lambda look: 5 if look < 18 else 0)
+@pytest.mark.parametrize(
+    ("entries", "poll_s", "refuses", "asked_s"),
+    [
+        # From the third look on, with the new brick, the same waits.
+        *((lambda look: 5 if look < 18 else 0, 10.0, refuses, [60.0, 120.0]) for refuses in (False, True)),
+        (lambda look: max(100 - look, 0), 30.0, False, []),
+    ],
+)
+def test_daemons_that_do_nothing_are_asked_to_look_every_minute_and_those_at_work_are_not(
+    entries: Callable[[int], int], poll_s: float, refuses: bool, asked_s: list[float]
+) -> None:
+    healing = Healing(entries)
     healing.refuses, begun_s = refuses, healing.clock.monotonic_s()
-    healing.wait(poll_s=10.0)
-    # From the third look on, with the new brick, the same waits.
-    assert [at_s - begun_s for at_s in healing.nudges] == [60.0, 120.0]
-
-
-def test_daemons_at_work_are_left_alone() -> None:
-    healing = Healing(lambda look: max(100 - look, 0))
-    healing.wait(poll_s=30.0)
-    assert healing.nudges == []
+    healing.wait(poll_s=poll_s)
+    assert [at_s - begun_s for at_s in healing.nudges] == asked_s

@@ -13,6 +13,7 @@ import pytest
 
 from migrator.bricks.add import model as add_model
 from migrator.bricks.add.add import add_bricks
+from migrator.bricks.add.stage import AdditionWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import read_bricks
 from migrator.bricks.view import addition_document
@@ -22,9 +23,9 @@ from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
-from tests.bricks.add.addition_commands import NothingAsked
-from tests.bricks.add.addition_site import world_of
+from tests.bricks.add.addition_site import PORTS, NothingAsked
 from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
+from tests.bricks.brick_worlds import world_of
 from tests.support.fakes import FakeLocks, VirtualClock
 from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
@@ -92,17 +93,8 @@ class Site:
             assert (state.volume_id, name) == (VOLUME_ID, OWN)
             return self.volume.blamed
 
-        world = world_of(
-            self.ledger,
-            death,
-            volume=self.glusterd,
-            places=places,
-            blamed=blamed,
-            hooks=self.hooks,
-            tokens=self.hooks.new_token,
-            locks=self.locks,
-            clock=self.clock,
-        )
+        given = {"hooks": self.hooks, "locks": self.locks, "clock": self.clock, "places": places, "blamed": blamed}
+        world = world_of(AdditionWorld, self.ledger, death, volume=self.glusterd, **PORTS, **given)
         request = add_model.AdditionRequest(
             bricks=(OWN,),
             side=add_model.AdditionSide.SOURCE,
@@ -155,9 +147,7 @@ def kept_as(ledger: Path, to: Path) -> None:
 
 
 def every_remains(memory: Path, died_in: set[add_model.AdditionState | None]) -> Iterator[tuple[Site, bool]]:
-    """A site for everything that a killed exchange can leave, four times: it goes on or is taken back (True), and its host may have
-    rebooted. The states that they died in are added to the set.
-    """
+    """A site for all that a killed exchange can leave, to be taken back (True) or not, after a reboot or not."""
     prepared = new_ledger(memory / "prepared.db")
     for site, _ in killed_everywhere(prepared, Site, Site.add, died_in):
         kept_as(memory / "ledger.db", memory / "left.db")

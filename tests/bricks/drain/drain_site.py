@@ -21,11 +21,12 @@ from migrator.gluster.model import Brick, DiskFacts, TaskKind, TaskProgress, Tas
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.ledger.ledger import Ledger, open_ledger
+from tests.bricks.brick_worlds import world_of
 from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
 from tests.support.catalogs import whole_catalog
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
-from tests.support.kills import Death, DoingHooks, Killed, dying
+from tests.support.fakes import FakeLocks, FakeProgress, VirtualClock
+from tests.support.kills import Death, DoingHooks, Killed
 from tests.support.records import site_record
 
 S = drain_model.DrainState
@@ -36,9 +37,7 @@ IDENTITY = MountIdentity(filesystem="x", mounted_from="x", device=1, fsid=1, roo
 
 @dataclass
 class Glusterd:
-    """The `DrainCommands` port over the simulated volume. `layouts` are the fix-layouts by their ids; `loses_layouts`: what works
-    at one has ended without a word. `meanwhile` happens once Gluster moves files, one thing before each look.
-    """
+    """The `DrainCommands` port over the simulated volume. While files move, one of `meanwhile` comes before each poll."""
 
     volume: Volume
     layouts: dict[str, TaskStatus] = field(default_factory=dict)
@@ -188,13 +187,15 @@ class Site:
     trees: tuple[drain_model.TreeOnBricks, ...] = ()
     marks: tuple[drain_model.BrickMarks, ...] | None = ()
     begins_at_s: float = 1000.0
+    pause_s: float = 0.0
+    hooks: DoingHooks = field(default_factory=DoingHooks)
     disk: str = "serial-1"
     on_disk: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.glusterd = Glusterd(self.volume)
 
-    def world(self, death: Death) -> DrainWorld:
+    def world(self, death: Death | None) -> DrainWorld:
         async def versions(names: Collection[str]) -> Mapping[str, str | None]:
             return dict.fromkeys(names, self.version)
 
@@ -214,13 +215,16 @@ class Site:
 
         clock = VirtualClock()
         clock.at_s = self.begins_at_s
-        ledger: Any = _Ledger(self.ledger, dying(self.ledger.drains, death))
-        return DrainWorld(
-            volume=dying(self.glusterd, death),  # type: ignore[arg-type]
-            source=Source(),  # type: ignore[arg-type]
-            walks=Walks(self.volume),  # type: ignore[arg-type]
+        self.begins_at_s += self.pause_s
+        return world_of(
+            DrainWorld,
+            self.ledger,
+            death,
+            volume=self.glusterd,
+            source=Source(),
+            walks=Walks(self.volume),
             read_block=lambda payload, most: (len(payload), (b"left",) * min(len(payload), most)),
-            contents=lambda: Contents(self.trees),  # type: ignore[arg-type, return-value]
+            contents=lambda: Contents(self.trees),
             versions=versions,
             open_files=open_files,
             places=places,
@@ -232,24 +236,19 @@ class Site:
                 local_time=lambda _: (0, self.minute),
                 max_latency_s=self.max_latency_s,
             ),
-            hooks=DoingHooks(),
-            ledger=ledger,
+            hooks=self.hooks,
             locks=self.locks,
-            files=FakeRunFiles(),
             progress=self.progress,
             clock=clock,
-            blocking=inline,
-            tokens=lambda: "token",
             retain_s=60.0,
             marks=marks,
         )
 
     def drain(self, *, death: Death | None = None, **changes: Any) -> drain_model.DrainSummary:
-        world = self.world(death or Death(left=1 << 30))
-        return asyncio.run(drain_bricks(replace(REQUEST, **changes), world))
+        return asyncio.run(drain_bricks(replace(REQUEST, **changes), self.world(death)))
 
     def stop(self, *, death: Death | None = None, **changes: Any) -> drain_model.DrainSummary:
-        return asyncio.run(stop_drain(replace(REQUEST, **changes), self.world(death or Death(left=1 << 30))))
+        return asyncio.run(stop_drain(replace(REQUEST, **changes), self.world(death)))
 
     def came_to(self, *states: drain_model.DrainState) -> bool:
         """Whether the drain is in one of these states."""
@@ -259,17 +258,6 @@ class Site:
     def state(self) -> drain_model.DrainState | None:
         record = self.ledger.drains.latest(VOLUME_ID, (LEAVING,))
         return None if record is None else record.state
-
-
-@dataclass
-class _Ledger:
-    """The ledger, whose drains may be killed."""
-
-    ledger: Ledger
-    drains: Any
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.ledger, name)
 
 
 @contextmanager

@@ -1,8 +1,4 @@
-"""A volume, its bricks and its glusterd, simulated: what a drain works on, and what may happen to it meanwhile.
-
-It shares no code with the decision but the words. Every file is a number; the mount shows those on the bricks of the
-volume.
-"""
+"""A volume, its bricks and its glusterd, simulated without code of the decision. Every file is a number."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,11 +1,11 @@
 """A drain over a simulated volume with the site's hooks around its steps, whose every part may be killed."""
 
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from migrator.bricks.drain.model import DrainState, PlaceSeen
 from migrator.bricks.drain.rules_progress import wipe_word
-from migrator.bricks.drain.stage import DrainCall, DrainWorld
+from migrator.bricks.drain.stage import DrainCall
 from migrator.core.events import EventKind
 from migrator.core.units import DAY_S
 from migrator.gluster.model import DiskFacts
@@ -13,7 +13,7 @@ from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
 from tests.bricks.drain.drain_site import Site
 from tests.bricks.drain.drain_world import LEAVING
-from tests.support.kills import Death, DoingHooks, dying, ticking
+from tests.support.kills import DoingHooks
 
 S = DrainState
 EVERYTHING = set(range(1, 10))
@@ -25,6 +25,7 @@ class HookedSite(Site):
     """One hook on either side of every step of a drain."""
 
     given: int = 0
+    pause_s: float = DAY_S
     hooks: DoingHooks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -39,24 +40,6 @@ class HookedSite(Site):
     def _give(self) -> None:
         assert self.volume.place is PlaceSeen.EMPTY
         self.given += 1
-
-    def world(self, death: Death) -> DrainWorld:
-        world = super().world(death)
-        # A call is made later than the one before.
-        self.begins_at_s += DAY_S
-        assert world.marks is not None
-        return replace(
-            world,
-            walks=dying(world.walks, death),
-            versions=ticking(world.versions, death),
-            open_files=ticking(world.open_files, death),
-            places=ticking(world.places, death),
-            marks=ticking(world.marks, death),
-            back_up=ticking(world.back_up, death),
-            hooks=dying(self.hooks, death),
-            ledger=dying(self.ledger, death),
-            tokens=self.hooks.new_token,
-        )
 
     def has_left(self) -> tuple[object, ...]:
         """What is simulated, as it lies there."""

@@ -1,6 +1,5 @@
 """`brick drain` and `brick stop` on a real cluster: users write all the while, and the program is killed wherever it acts."""
 
-import asyncio
 import errno
 import hashlib
 import os
@@ -23,7 +22,7 @@ from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick
 from tests.support.cluster.comparing import opened, private_files, wait_until_is_there
 from tests.support.cluster.fixtures import lab_of, with_ssh
-from tests.support.cluster.handle import DEADLINE_S, LabHandle
+from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
 from tests.support.waiting import wait_for
@@ -35,12 +34,8 @@ SETTINGS = '[drain]\nthrottle = "lazy"\npoll = "0.2s"\n'
 KILLING = """#!/bin/sh
 act=
 case " $* " in
-*" remove-brick "*" start ") act=start ;;
 *" remove-brick "*" stop ") act=stop ;;
-*" remove-brick "*" commit ") act=commit ;;
 *" fix-layout start ") act=layout ;;
-*" volume set "*) act=set ;;
-*" volume reset "*) act=reset ;;
 esac
 kill_at() {
     if [ -n "$act" ] && [ -e "%(marks)s/$act-$1" ]; then rm "%(marks)s/$act-$1"; kill -9 $PPID; fi
@@ -87,11 +82,6 @@ class Drains:
     def state(self) -> str:
         rows = rows_of(self.site.directory, "select state from operations where kind = 'drain' order by id")
         return rows[-1][0] if rows else ""
-
-    def tells_of_pid_file(self) -> bool:
-        """Whether it was told how a host is put right that tells nothing any more."""
-        query = "select count(*) from events where message like '%rebalance/*.pid%'"
-        return bool(rows_of(self.site.directory, query)[0][0])
 
     def option(self) -> str | None:
         info = ET.fromstring(self.lab.gluster("--xml", "volume", "info", self.lab.state.spec.volume))
@@ -202,26 +192,6 @@ async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
     tools = LabTools(LocalProcesses(), lab.state.token)
     await cluster.start_glusterd(lab.host_of(brick), tools, SystemClock())
     await cluster.wait_for_pool(lab.state, tools, SystemClock())
-
-
-def end_doing_as_told(drains: Drains, brick: LabBrick, watching: "subprocess.Popen[bytes]") -> int:
-    """The exit code of a drain. A glusterd that was killed may have lost the process that moves files: then the drain tells what
-    gets it to begin another one, and that is done. Where it came to its end unheard, the drain begins another one itself.
-    """
-    lab, host = drains.lab, drains.lab.host_of(brick)
-    deadline, done = time.monotonic() + 5 * DEADLINE_S, False
-    while watching.poll() is None:
-        assert time.monotonic() < deadline, (
-            f"it goes on, or tells what keeps it from that: {drains.site.json('brick', 'status')}"
-        )
-        if not done and drains.tells_of_pid_file() and not lab.movers(host):
-            done = True
-            for file in lab.mover_pid_files(host):
-                file.unlink()
-            lab.stop_glusterd(host)
-            asyncio.run(start_glusterd(lab, brick))
-        time.sleep(0.1)
-    return watching.wait()
 
 
 def hook(site: LabSite, where: str, text: str) -> None:
@@ -341,39 +311,3 @@ def test_leftovers_are_refused_and_the_drain_is_taken_back(drains: Drains) -> No
     assert "Remove brick" not in drains.tasks()
     assert brick.name in drains.names()
     assert digests(lab.source) == before
-
-
-def test_a_drain_goes_on_after_every_kill_and_after_glusterd(drains: Drains) -> None:
-    lab, brick = drains.lab, drains.brick()
-    before = digests(lab.source)
-    words = ("drain", brick.name, "--accept-open-files")
-    for mark in ("set-before", "set-after", "start-before", "start-after"):
-        drains.mark(mark)
-        drains.dies(*words)
-    assert drains.option() == "lazy"
-    watching = drains.site.start("brick", *words, "--no-commit")
-    try:
-        wait_for(lambda: drains.state() in ("draining", "drained", "audited"), "it is watched")
-        watching.kill()
-    finally:
-        watching.wait()
-    lab.stop_glusterd(lab.host_of(brick))
-    try:
-        watching = drains.site.start("brick", *words, "--no-commit")
-        time.sleep(1.0)
-    finally:
-        asyncio.run(start_glusterd(lab, brick))
-    try:
-        assert end_doing_as_told(drains, brick, watching) in (0, 4)
-    finally:
-        watching.kill()
-        watching.wait()
-    assert drains.drain(brick, "--no-commit")["ending"] == "waits"
-    for mark in ("commit-before", "commit-after", "reset-before", "reset-after"):
-        drains.mark(mark)
-        drains.dies(*words)
-    assert drains.drain(brick)["ending"] == "done"
-    assert drains.state() == "committed"
-    assert brick.name not in drains.names()
-    assert drains.option() is None
-    wait_until_is_there(lambda: digests(lab.source), before)

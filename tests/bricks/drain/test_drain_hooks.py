@@ -113,8 +113,11 @@ def test_a_drain_that_goes_on_after_all_tells_who_was_asked_to_take_it_back(
 
 def test_a_failure_is_told_once_however_often_the_command_is_given(site: HookedSite) -> None:
     site.volume.raced, site.volume.fills = 1, True
+    tasks = set()
     for _ in range(3):
         assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+        tasks.add(site.volume.task and site.volume.task.id)
+    assert len(tasks) == 1, "nothing is begun that would fail again"
     assert site.hooks.called() == [("pre-drain", ""), ("post-fail", "failed")]
     ((stage, failed, reason),) = site.hooks.reasons
     assert (stage, failed) == ("post-fail", "drain")

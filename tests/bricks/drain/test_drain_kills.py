@@ -1,6 +1,4 @@
-"""A drain with its hooks, killed before every call of anything it works with: to the end of all that is asked for (in the audit, the
-wipe and the hand-over too), where it fails, and on the way back.
-"""
+"""A drain with its hooks, killed before every call: on the whole way out, where it fails, and on the way back."""
 
 from contextlib import suppress
 from pathlib import Path

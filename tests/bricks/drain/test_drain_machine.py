@@ -1,6 +1,4 @@
-"""A drain of a simulated volume that is disturbed at any look, with a program that is killed at any call, and taken
-back.
-"""
+"""A drain of a simulated volume that is disturbed at any poll, killed at any call, and taken back."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -1,6 +1,4 @@
-"""Drains on a real cluster that run out of room, whose brick dies, whose host reboots: nothing is committed, nothing is lost, and
-the same command goes on when that is put right.
-"""
+"""Drains on a real cluster without room, with a dead brick, a rebooted host: nothing is lost, and they resume."""
 
 import asyncio
 import json

@@ -1,14 +1,35 @@
-"""Drains driven over a simulated volume: the way out and the way back."""
+"""Drains over a simulated volume: the way out and back, guards, options, failures, and what is left."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from migrator.bricks.drain.model import DrainEnding
+from migrator.bricks.add.model import AdditionNotes
+from migrator.bricks.drain.model import BrickMarks, ChangedOption, DrainEnding, TreeOnBricks
+from migrator.bricks.drain.steps import DrainMachine
+from migrator.bricks.recover.model import RecoverySummary
 from migrator.bricks.shared import read_bricks
-from migrator.core.errors import ExitCode, LockHeld, UsageError
-from migrator.gluster.model import TaskStatus
-from tests.bricks.drain.drain_site import REQUEST, S, Site
-from tests.bricks.drain.drain_world import LEAVING, NORMAL, THROTTLE
-from tests.support.kills import Killed
+from migrator.core.entry import UserTree
+from migrator.core.errors import LockHeld, Refused, UsageError
+from migrator.core.events import EventKind
+from migrator.core.probe import Probe, ProbeSide
+from migrator.core.units import GIB
+from migrator.core.windows import Window
+from migrator.gluster.model import BrickHeal, TaskStatus, VolumeState, VolumeTask
+from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site, drain_site
+from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, THROTTLE
+from tests.support.fakes import VirtualClock
+from tests.support.kills import Killed, deaths
+from tests.support.operations import THERE, do, plan_addition, plan_cutover
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with drain_site(tmp_path) as made:
+        yield made
 
 
 def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
@@ -24,16 +45,6 @@ def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
     assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
     assert site.progress.snapshots
     assert site.drain().ending is DrainEnding.DONE
-
-
-def test_what_was_taken_back_already_is_told_and_nothing_is_done(site: Site) -> None:
-    site.drain(commit=False)
-    assert site.stop().ending is DrainEnding.TAKEN_BACK
-    again = site.stop()
-    assert (again.ending, again.exit_code) == (DrainEnding.TAKEN_BACK, ExitCode.DONE)
-    site.volume.start()
-    with pytest.raises(UsageError, match="that this program began"):
-        site.stop()
 
 
 def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
@@ -66,3 +77,351 @@ def test_a_drain_that_nobody_watched_for_long_does_not_stand_still_for_that(site
     site.begins_at_s += 10 * REQUEST.stall_s
     assert site.drain(commit=False).ending is DrainEnding.WAITS
     assert site.volume.task is task
+
+
+ALICE, BOB = (UserTree(path=f"home/{user}".encode(), user=user) for user in ("alice", "bob"))
+
+
+def test_sources_of_users_on_the_target_are_purged_first_or_accepted(site: Site) -> None:
+    site.trees = tuple(TreeOnBricks(tree=tree.path, files=2, size_bytes=GIB) for tree in (ALICE, BOB))
+    # Nobody works on the target yet: whatever lies there is moved because it has to be.
+    assert site.drain(dry_run=True).ending is DrainEnding.PLANNED
+    do(site.ledger.cutovers, plan_cutover(site.ledger, name="plan", tree=ALICE), *THERE)
+    (reason,) = (refused := site.drain()).reasons
+    assert (refused.ending, site.state) == (DrainEnding.HALTED, None)
+    for words in ("2 files (1.0 GiB) of 1 user", "`migrator purge --plan plan --user alice --dry-run`"):
+        assert words in reason
+    assert refused.check is not None
+    assert [one.user for one in refused.check.retained or ()] == ["alice"]
+    assert site.drain(accept_retained=True).ending is DrainEnding.DONE
+
+
+def test_marks_are_asked_for_before_a_drain_and_not_once_it_has_set_some_itself(site: Site) -> None:
+    site.marks = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),)
+    refused = site.drain()
+    assert refused.ending is DrainEnding.HALTED
+    assert "the mark of an earlier drain" in refused.reasons[0]
+    assert site.volume.task is None
+    site.marks = ()
+    site.volume.unmovable = {5}
+    assert site.drain().ending is not DrainEnding.DONE
+    site.marks, site.volume.unmovable = (BrickMarks(brick=LEAVING, files=1, examples=(b"home/a",)),), set()
+    assert site.drain().ending is DrainEnding.DONE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("version", "11.0", "11.0"),
+        ("version", None, "not known"),
+        ("open_files", 3, "3 files are open"),
+        ("open_files", None, "how many files are open"),
+    ],
+)
+def test_a_guard_stops_it_before_anything_is_written_down(site: Site, name: str, value: object, words: str) -> None:
+    setattr(site, name, value)
+    done = site.drain()
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, None)
+    assert any(words in reason for reason in done.reasons), done.reasons
+    assert (site.volume.task, site.volume.options) == (None, {})
+    if name == "open_files":
+        assert site.drain(accept_open_files=True).ending is DrainEnding.DONE
+
+
+@pytest.mark.guarantee("wipe")
+def test_a_disk_with_anything_else_on_it_is_not_wiped(site: Site) -> None:
+    planned = site.drain(dry_run=True)
+    assert (planned.ending, site.state, site.volume.task) == (DrainEnding.PLANNED, None, None)
+    assert planned.check is not None
+    assert (planned.check.problems, planned.check.linked_symlinks, planned.check.catalog) == ((), (), "c1")
+    word = planned.confirm
+    site.on_disk = ("/srv/b/IMPORTANT",)
+    shown = site.drain(dry_run=True)
+    assert (shown.ending, shown.confirm) == (DrainEnding.PLANNED, None)
+    assert "/srv/b/IMPORTANT" in shown.wipe_problems[0]
+    with pytest.raises(Refused, match="IMPORTANT"):
+        site.drain(confirm=word)
+    site.on_disk, site.disk = (), "serial-2"
+    with pytest.raises(Refused, match="word to confirm"):
+        site.drain(confirm=word)
+    site.disk = "serial-1"
+    assert site.drain(confirm=word).ending is DrainEnding.DONE
+
+
+def test_unknown_bricks_and_drains_are_told(site: Site) -> None:
+    with pytest.raises(UsageError, match="has no brick gl9:/x"):
+        site.drain(bricks=("gl9:/x",))
+    with pytest.raises(UsageError, match="no drain of"):
+        site.stop()
+    site.drain(commit=False)
+    site.stop()
+    site.volume.start()
+    with pytest.raises(UsageError, match="that this program began"):
+        site.stop()
+
+
+def test_an_option_that_a_killed_drain_has_left_is_put_back_by_the_next_one(site: Site) -> None:
+    site.volume.options[THROTTLE] = NORMAL
+    site.drain(commit=False)
+    site.glusterd.dies_of = NORMAL
+    with pytest.raises(Killed):
+        site.stop()
+    site.glusterd.dies_of = None
+    assert (site.state, site.volume.options) == (S.STOPPED, {THROTTLE: LAZY})
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.options == {THROTTLE: NORMAL}
+    # A value that an admin sets afterwards stays.
+    site.volume.options[THROTTLE] = LAZY
+    with suppress(UsageError):
+        site.stop()
+    assert site.volume.options == {THROTTLE: LAZY}
+
+
+def test_it_gives_way_to_users_and_what_it_was_killed_with_is_put_back(site: Site) -> None:
+    site.throttle, site.max_latency_s = "aggressive", 0.05
+    now_s = VirtualClock().now_s()
+    for minute in range(6):
+        site.ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=now_s - 360.0 + 60.0 * minute, waited_s=1.0))
+    for death in deaths():
+        with suppress(Killed):
+            site.drain(death=death, commit=False)
+        if site.volume.options:
+            break
+    assert death.happened
+    site.drain(commit=False)
+    assert site.volume.options == {THROTTLE: LAZY}
+    said = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.THROTTLE_SET]
+    assert "small operations on the source take longer than 50 ms" in said[0]
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.options == {}
+
+
+def test_what_an_addition_has_left_changed_is_not_taken_for_what_was_there_before(site: Site) -> None:
+    record = plan_addition(site.ledger, ("gl9:/b",), volume_id=VOLUME_ID)
+    option = ChangedOption(name=THROTTLE, before=NORMAL, given=("aggressive",))
+    site.ledger.additions.note(record.id, AdditionNotes(options=(option,)))
+    site.volume.options[THROTTLE] = "aggressive"
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.options == {THROTTLE: NORMAL}
+
+
+@pytest.mark.parametrize(("minute", "value"), [(19 * 60, "aggressive"), (12 * 60, LAZY)])
+def test_the_throttle_holds_in_its_windows_and_is_lazy_outside(site: Site, minute: int, value: str) -> None:
+    site.throttle, site.minute = "aggressive", minute
+    site.windows = (Window(days=(0,), start_minute=18 * 60, end_minute=6 * 60),)
+    site.drain(commit=False)
+    assert site.volume.options == {THROTTLE: value}
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert site.volume.options == {}
+
+
+@pytest.mark.parametrize(("raced", "by_itself"), [(1, True), (3, True), (4, False)])
+def test_a_file_that_a_user_renamed_under_gluster_is_tried_again_a_few_times(
+    site: Site, raced: int, by_itself: bool
+) -> None:
+    site.volume.raced = raced
+    if not by_itself:
+        assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.reachable() == set(range(1, 10))
+    assert site.volume.options == {}
+
+
+def becomes(site: Site, **values: bool) -> Callable[[], None]:
+    """A look at which the volume has changed."""
+
+    def change() -> None:
+        for name, value in values.items():
+            setattr(site.volume, name, value)
+
+    return change
+
+
+def messages(site: Site, kind: EventKind) -> list[str]:
+    return [one.message for one in site.ledger.events.latest(200) if one.kind is kind]
+
+
+def loses_its_mover(site: Site, *, looks: int) -> None:
+    """The host reboots, and its glusterd takes another process for the one that moves files, until somebody helps."""
+    site.glusterd.meanwhile = [becomes(site, silent=True), *[nothing] * looks, becomes(site, silent=False)]
+
+
+def test_a_host_that_is_up_and_silent_is_waited_for_and_what_helps_is_told_while_it_is(site: Site) -> None:
+    loses_its_mover(site, looks=60)
+    assert site.drain().ending is DrainEnding.DONE
+    told = messages(site, EventKind.DRAIN_DOUBTED)
+    assert len(told) == 2
+    assert any(one.endswith("although every host and brick is up; waiting for it") for one in told)
+    assert any("on gl3, if `pgrep -f [r]ebalance/vol1` finds none, run `rm -f" in one for one in told)
+    assert site.volume.reachable() == set(range(1, 10))
+
+
+def test_a_host_that_is_silent_for_long_fails_the_drain_and_the_same_command_goes_on_with_it(site: Site) -> None:
+    loses_its_mover(site, looks=10_000)
+    done = site.drain(stall_s=600.0)
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.HALTED, 4, S.FAILED)
+    assert "no counters of the drain are reported by gl3 for 10 min" in done.words
+    assert "systemctl restart glusterd" in done.words
+    assert (LEAVING in site.volume.inside, site.volume.options) == (True, {})
+    # It is not ended either: that is refused as well.
+    taken = site.stop()
+    assert (taken.ending, site.state) == (DrainEnding.STUCK, S.STOPPING)
+    assert "systemctl restart glusterd" in taken.hint
+    assert "Brick ops failed" in taken.words
+    site.glusterd.meanwhile, site.volume.silent = [], False
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+
+
+def killed(site: Site) -> None:
+    """What moves files, without a word to glusterd."""
+    assert site.volume.task is not None
+    site.volume.task.dead = True
+
+
+def waits_for_brick(site: Site) -> None:
+    """What moves files does nothing while a brick is down."""
+    killed(site)
+    site.volume.brick_up = False
+
+
+def test_what_moves_files_is_killed_and_another_one_is_begun_by_itself(site: Site) -> None:
+    site.glusterd.meanwhile = [nothing, nothing, lambda: killed(site)]
+    assert site.drain().ending is DrainEnding.DONE
+    failed = messages(site, EventKind.DRAIN_FAILED)
+    assert ["on gl3 no process moves files any more" in one for one in failed] == [True]
+    times = site.ledger.drains.read(1).times
+    assert times[S.FAILED] - times[S.PLANNED] < 120.0
+    assert site.volume.reachable() == set(range(1, 10))
+    assert site.volume.options == {}
+
+
+def test_a_layout_that_nothing_puts_right_any_more_is_not_waited_for_in_vain(site: Site) -> None:
+    assert site.drain(commit=False).ending is DrainEnding.WAITS
+    site.glusterd.loses_layouts = True
+    done = site.stop()
+    assert (done.ending, int(done.exit_code), site.state) == (DrainEnding.STUCK, 1, S.SETTLING)
+    assert "on gl3 no process moves files any more" in done.words
+    assert "`gluster volume rebalance vol1 stop` ends it, and the same command begins another one" in done.words
+    # As told.
+    (layout,) = site.glusterd.layouts
+    site.glusterd.loses_layouts, site.glusterd.layouts[layout] = False, TaskStatus.STOPPED
+    assert site.stop().ending is DrainEnding.TAKEN_BACK
+    assert len(site.glusterd.layouts) == 2
+
+
+def test_what_moves_files_is_not_given_up_while_a_brick_is_down(site: Site) -> None:
+    def is_up() -> None:
+        assert site.state is S.DRAINING
+        site.volume.brick_up = True
+
+    site.glusterd.meanwhile = [nothing, lambda: waits_for_brick(site), *[nothing] * 500, is_up]
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.reachable() == set(range(1, 10))
+
+
+def reboots(site: Site, *, looks: int) -> None:
+    """The host goes and comes again, its brick after some looks more, and Gluster breaks off for want of it."""
+
+    def comes() -> None:
+        assert site.volume.task is not None
+        site.volume.peer_up, site.volume.brick_up = True, False
+        site.volume.task.status = TaskStatus.FAILED
+
+    goes, is_up = becomes(site, peer_up=False), becomes(site, brick_up=True)
+    site.glusterd.meanwhile = [nothing, goes, nothing, nothing, comes, *[nothing] * looks, is_up]
+
+
+def test_what_breaks_off_by_a_reboot_begins_anew_by_itself_when_the_brick_is_up(site: Site) -> None:
+    reboots(site, looks=20)
+    assert site.drain().ending is DrainEnding.DONE
+    assert site.volume.tasks_made == 2
+    assert site.volume.reachable() == set(range(1, 10))
+    assert site.volume.options == {}
+
+
+def test_a_drain_that_breaks_off_every_time_is_not_restarted_forever(site: Site) -> None:
+    def breaks_off() -> None:
+        if site.volume.task is not None:
+            site.volume.task.status = TaskStatus.FAILED
+
+    site.glusterd.meanwhile = [breaks_off] * 10_000
+    assert (site.drain().ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    assert site.volume.tasks_made == 4
+    assert LEAVING in site.volume.inside
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_an_original_that_was_written_to_after_its_proof_stops_the_commit(
+    site: Site, written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+
+    class Proof:
+        """What is left is in the volume with the same content, until the backup is made."""
+
+        async def proven(self) -> Mapping[str, frozenset[bytes]]:
+            return {LEAVING: frozenset() if written and site.backups else frozenset({b"left"})}
+
+    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Proof())
+    committed: list[bool] = []
+
+    def commits() -> None:
+        committed.append(True)
+        # For the simulated volume: it knows of no second copy.
+        site.volume.bricks[LEAVING].clear()
+
+    site.glusterd.before_commit = commits
+    if written:
+        with pytest.raises(Refused, match="left on the bricks"):
+            site.drain()
+        assert LEAVING in site.volume.inside
+    else:
+        site.drain()
+    assert committed == ([] if written else [True])
+
+
+def test_nothing_is_brought_back_while_a_copy_is_old_or_a_brick_is_not_seen(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.volume.unmovable, site.volume.silent_failures = {5}, True
+    asked: list[str] = []
+    healthy = site.glusterd.state_and_tasks
+
+    async def unhealed() -> tuple[VolumeState, tuple[VolumeTask, ...]]:
+        state, tasks = await healthy()
+        return replace(state, heals=(BrickHeal(brick=LEAVING, status="Connected", entries=3),)), tasks
+
+    class Recovering:
+        async def proven(self) -> Mapping[str, frozenset[bytes]]:
+            # From now on: nothing spoke against the beginning.
+            monkeypatch.setattr(site.glusterd, "state_and_tasks", unhealed)
+            return {}
+
+        async def bring_back(self) -> RecoverySummary:
+            asked.append("bring back")
+            return RecoverySummary(recovered=0, names=0, problems=())
+
+    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Recovering())
+    done = site.drain(recover=True)
+    assert "wait to be healed" in done.words
+    assert (asked, LEAVING in site.volume.inside) == ([], True)
+
+
+def test_what_a_recovery_left_alone_is_for_people_and_not_for_gluster_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.volume.unmovable = {5}
+
+    class Recovering:
+        async def proven(self) -> Mapping[str, frozenset[bytes]]:
+            return {}
+
+        async def bring_back(self) -> RecoverySummary:
+            return RecoverySummary(recovered=0, names=0, problems=("home/a: it waits to be healed",))
+
+    monkeypatch.setattr(DrainMachine, "_recovery", lambda *_: Recovering())
+    done = site.drain(recover=True)
+    assert (done.ending, site.state) == (DrainEnding.HALTED, S.FAILED)
+    begun = [one for one in site.ledger.events.latest(100) if one.message.startswith("start: task")]
+    # Once at first, and once more after the recovery, as Gluster's counters stay with the task.
+    assert len(begun) == 2

@@ -16,78 +16,41 @@ from migrator.render.text import to_markdown
 from tests.support.making import made
 
 BRICK = "gl3:/srv/b2/data"
-STANDING = DrainStanding(
-    id=1,
-    volume="vol1",
+STANDING = made(
+    DrainStanding,
     bricks=(BRICK,),
-    attempt=1,
     state=DrainState.DRAINING,
-    since_s=1_700_000_000.0,
-    started_at_s=1_700_000_000.0,
     files=1000,
     size_bytes=10 * GIB,
     moved_files=400,
     moved_bytes=4 * GIB,
-    failures=2,
-    skipped=0,
-    files_per_s=4.0,
-    bytes_per_s=GIB / 10,
     left_s=150.0,
-    looked_at_s=1_700_000_100.0,
-    failure="",
 )
-ADDITION = add.AdditionStanding(
-    id=1,
+ADDITION = made(
+    add.AdditionStanding,
     side=add.AdditionSide.SOURCE,
-    volume="vol1",
     bricks=(BRICK,),
     instead_of="gl1:/old",
-    attempt=1,
     state=add.AdditionState.BALANCING,
-    since_s=1_700_000_000.0,
     size_bytes=10 * GIB,
     files=400,
     lookups=100,
-    moved_files=9,
-    moved_bytes=900,
-    failures=2,
-    skipped=4,
-    files_per_s=0.6,
     bytes_per_s=60.0,
     left_s=30.0,
-    looked_at_s=1_700_000_100.0,
     failure="a host did not answer",
 )
-CHECK = DrainCheck(
-    problems=(),
-    used_bytes=5 * GIB,
-    used_inodes=1200,
+CHECK = made(
+    DrainCheck,
     rooms={"gl1:/srv/b1/data": BrickRoom(total_bytes=20 * GIB, free_bytes=15 * GIB)},
     min_free_disk="10%",
     versions={"gl1": "10.3", "gl3": None},
-    open_files=None,
     catalog="scan-1",
-    catalog_at_s=1_700_000_000.0,
-    files=1000,
-    size_bytes=10 * GIB,
-    largest_bytes=GIB,
     linked_symlinks=(b"home/a/li\nnk",),
-    retained=(
-        RetainedSource(
-            tree=b"home/alice",
-            user="alice",
-            plan="plan",
-            files=3,
-            size_bytes=GIB,
-            due_in_s=0.0,
-        ),
-    ),
+    retained=(made(RetainedSource, user="alice", files=3, size_bytes=GIB),),
 )
-SUMMARY = DrainSummary(
-    volume="vol1",
+SUMMARY = made(
+    DrainSummary,
     bricks=(BRICK,),
-    back=False,
-    dry_run=False,
     ending=DrainEnding.HALTED,
     words="the drain has failed",
     hint="put that right",

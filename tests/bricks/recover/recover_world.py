@@ -12,6 +12,7 @@ from migrator.core.entry import EntryType
 from migrator.gluster.model import Brick
 from tests.support.fakes import VirtualClock, inline
 from tests.support.kills import Death, dying
+from tests.support.making import made
 
 BRICK = Brick(name="gl3:/b", host="gl3", path=b"/b", online=True)
 _numbers = count(1)
@@ -84,23 +85,16 @@ class Volume:
 
     def _left(self, brick: Brick, file: File, digests: bool) -> Leftover:
         names = tuple(sorted(name for name, one in self.brick.items() if one is file))
-        return Leftover(
+        return made(
+            Leftover,
             brick=brick.name,
             names=names,
             type=file.type,
             gfid=file.gfid,
             inode=file.number,
             link_count=len(names),
-            mode=0o644,
-            uid=1,
-            gid=1,
             size_bytes=0 if brick.arbiter else len(file.content),
-            blocks=8,
-            mtime_ns=5,
             ctime_ns=file.changes,
-            atime_ns=5,
-            own_times=None,
-            xattrs={},
             target=file.content if file.type is EntryType.SYMLINK else b"",
             open=file.open,
             digest=hashlib.sha256(file.content).digest() if digests else b"",

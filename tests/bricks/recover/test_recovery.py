@@ -8,28 +8,21 @@ import pytest
 from migrator.bricks.recover import rules as recover_rules
 from migrator.bricks.recover.model import ASIDE, COPIES, BrickLeftovers, Leftover, NameState, VolumeName
 from migrator.core.entry import EntryType
+from tests.support.making import made
 
 N = NameState
 GFID, OTHER_GFID = bytes(15) + b"\7", bytes(15) + b"\x08"
-LEFT = Leftover(
+LEFT = made(
+    Leftover,
     brick="gl1:/b",
     names=(b"home/a", b"home/b"),
     type=EntryType.FILE,
     gfid=GFID,
-    inode=70,
     link_count=2,
-    mode=0o644,
-    uid=1,
-    gid=2,
     size_bytes=3,
-    blocks=8,
     mtime_ns=10,
     ctime_ns=20,
-    atime_ns=30,
-    own_times=(11, 31),
     xattrs={b"user.a": b"1"},
-    target=b"",
-    open=False,
 )
 SEEN = VolumeName(type=EntryType.FILE, gfid=OTHER_GFID, inode=5, size_bytes=3)
 ABSENT = dict.fromkeys(LEFT.names, N.ABSENT)

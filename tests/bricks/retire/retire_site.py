@@ -14,10 +14,11 @@ from migrator.cutover.model import Writers
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.ledger.ledger import Ledger
 from migrator.purge.model import Proof
+from tests.bricks.brick_worlds import world_of
 from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import FakeFileSystem
-from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
-from tests.support.kills import DoingHooks
+from tests.support.fakes import FakeLocks, VirtualClock
+from tests.support.kills import Death, DoingHooks
 from tests.support.volumes import volume
 
 OWN = "10.0.0.1:49151"
@@ -96,6 +97,7 @@ class Site:
     hooks: DoingHooks = field(default_factory=DoingHooks)
     listed: list[retire_model.Uncovered] = field(default_factory=list)
     backups: list[str] = field(default_factory=list)
+    death: Death | None = None
 
     async def endpoints(self) -> tuple[frozenset[str], tuple[str, ...]]:
         return frozenset({OWN}), ()
@@ -136,24 +138,22 @@ class Site:
         self.backups.append(name)
 
     def world(self) -> RetirementWorld:
-        return RetirementWorld(
-            volume=self.volume,  # type: ignore[arg-type]
+        return world_of(
+            RetirementWorld,
+            self.ledger,
+            self.death,
+            volume=self.volume,
             source=self.source,
             writers=self.find_writers,
             endpoints=self.endpoints,
             scan=self.scan,
             cover=self.paths,
-            manifests=None,  # type: ignore[arg-type]  # no user was moved: none is asked
+            manifests=None,  # no user was moved: none is asked
             list_to=self.list_to,
             back_up=self.back_up,
             hooks=self.hooks,
-            ledger=self.ledger,
             locks=self.locks,
-            files=FakeRunFiles(),
-            progress=FakeProgress(),
             clock=self.clock,
-            blocking=inline,
-            tokens=self.hooks.new_token,
         )
 
     def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> retire_model.RetirementSummary:

@@ -1,6 +1,4 @@
-"""The last way of a real volume with an arbiter: it is refused with anything in it that is nowhere else, then stopped, killed in
-the middle.
-"""
+"""A real volume with an arbiter is retired: refused with data that is nowhere else, then stopped and killed."""
 
 import os
 import subprocess

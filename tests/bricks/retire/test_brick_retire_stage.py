@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +18,13 @@ from migrator.cutover.model import OpenFile, OpenKind, Writers
 from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import Brick
 from migrator.hooks.model import HookStep
-from migrator.ledger.ledger import open_ledger
+from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.purge.model import PURGE_NAME
 from migrator.render.text import to_markdown
-from tests.bricks.retire.retire_site import OWN, STATE, Site, Volume, found
+from tests.bricks.retire.retire_site import OWN, STATE, Rooted, Site, Volume, found
 from tests.support.cli_site import Site as PosixSite
 from tests.support.fake_filesystem import IDENTITY
-from tests.support.kills import DoingHooks, Killed
+from tests.support.kills import Death, DoingHooks, Killed, killed_everywhere, new_ledger
 from tests.support.records import site_record
 
 
@@ -186,14 +186,6 @@ def test_an_answer_that_is_lost_is_no_refusal_and_a_refusal_gives_it_up(site: Si
     assert site.volume.stops == 1
 
 
-def test_a_volume_that_somebody_else_has_stopped_is_not_called_retired(site: Site) -> None:
-    site.volume.state = replace(STATE, started=False)
-    refused = site.retire()
-    assert refused.ending is RetireEnding.HALTED
-    assert "gluster volume start vol1" in refused.hint
-    assert site.ledger.retirements.newest() is None
-
-
 def test_a_retired_volume_may_be_deleted_and_another_one_is_another(site: Site) -> None:
     assert site.retire().ending is RetireEnding.DONE
 
@@ -238,7 +230,8 @@ def test_what_was_killed_before_its_last_look_does_not_stand_for_a_stop_by_other
     with killed_at(site, place, begun=True):
         site.retire()
     site.volume.state = replace(STATE, started=False)
-    assert site.retire().ending is RetireEnding.HALTED
+    refused = site.retire()
+    assert (refused.ending, "gluster volume start vol1" in refused.hint) == (RetireEnding.HALTED, True)
     # Started again, the same attempt goes on.
     site.volume.state = STATE
     done = site.retire()
@@ -269,3 +262,52 @@ def test_a_hook_that_refuses_it_leaves_the_volume_alone(site: Site) -> None:
     newest = site.ledger.retirements.newest()
     assert newest is not None
     assert (newest.state, site.volume.stops) == (RetirementState.GIVEN_UP, 0)
+
+
+S = RetirementState
+CHANGED = b"home/alice/y"
+
+
+@dataclass
+class Dying(Site):
+    """A site with hooks, whose every part may be killed."""
+
+    def __post_init__(self) -> None:
+        self.called = self.hooks = DoingHooks({HookStep.RETIRE: lambda: None})
+
+    @property
+    def state(self) -> RetirementState | None:
+        newest = self.ledger.retirements.newest()
+        return newest.state if newest else None
+
+    def has_left(self) -> tuple[object, ...]:
+        return (self.volume.stops, self.called)
+
+    def killed(self, death: Death) -> None:
+        self.death = death
+        self.retire()
+
+
+@pytest.mark.exhaustive
+def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(memory: Path) -> None:
+    died_in: set[RetirementState | None] = set()
+
+    def make(ledger: Ledger) -> Dying:
+        site = Dying(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(CHANGED, ctime_ns=2)]], Rooted())
+        site.source.add(CHANGED, b"content")
+        return site
+
+    for site, _ in killed_everywhere(new_ledger(memory / "prepared.db"), make, Dying.killed, died_in):
+        ledger = site.ledger
+        site.death = None
+        done = site.retire()
+        assert done.ending in (RetireEnding.DONE, RetireEnding.DONE_BEFORE), done
+        assert (site.volume.stops, site.volume.intents) == (1, [S.STOPPING])
+        newest = ledger.retirements.newest()
+        assert newest is not None
+        assert (newest.id, newest.state) == (1, S.RETIRED)
+        assert site.backups
+        assert site.locks.held == set()
+        assert site.called.told() == ["post-retire"]
+        assert not ledger.hooks.unfinished((HookStep.RETIRE,))
+    assert died_in >= {None, S.STOPPING, S.RETIRED}

@@ -76,9 +76,7 @@ def _removed(directory: Path) -> bool:
 
 @contextmanager
 def standing_still(found: Callable[[], Collection[int]]) -> Iterator[set[int]]:
-    """What is found stands still for the length of the block, also what it started while it was looked for; those processes
-    that had not ended by then. Nothing else that has been given their numbers goes on or is stopped afterwards.
-    """
+    """What is found stands still during the block, with what it started meanwhile; those that had not ended."""
     held: dict[int, int] = {}
     try:
         while new := set(found()) - held.keys():
@@ -283,9 +281,7 @@ def brick_runs(
     chunk_size: str = "1MiB",
     lease: str = "",
 ) -> Iterator[BrickRuns]:
-    """A site that has been recorded; its target goes away afterwards. `lease` is for tests that wait for its end: where it is
-    short, a host is lost whenever this machine does nothing for so long.
-    """
+    """A site after `init`; its target goes away afterwards. With a short `lease`, a slow machine loses hosts."""
     target = lab.target / directory.name
     target.mkdir()
     try:

@@ -204,9 +204,7 @@ class LabHandle:
             self.start_glusterd(host)
 
     def crash_host(self, host: LabHost) -> None:
-        """End all that runs on a host and take its bricks' mounts away, as where it has lost its power. What its disks had
-        been told, they keep.
-        """
+        """End all that runs on a host and take its mounts away, as a loss of power does; its disks stay."""
 
         def others() -> list[int]:
             return [pid for pid in processes_in((host.namespace,)) if pid != host.holder_pid]

@@ -55,9 +55,7 @@ class _LabHost(LocalHost):
 
 
 class LabHosts:
-    """The `Hosts` port over a lab. `absent` are hosts that cannot be reached; `inside` names the process by host whose namespaces
-    are entered, where it is not the one that holds the host's.
-    """
+    """The `Hosts` port over a lab. `absent` hosts cannot be reached; `inside`: other processes to enter."""
 
     def __init__(self, lab: LabHandle) -> None:
         self._by_name: Mapping[str, LabHost] = {host.address: host for host in lab.state.hosts}

@@ -1,26 +1,25 @@
-"""The throttle of what Gluster moves, over simulated days: what it is when, what is written down, and what is put back."""
+"""What the verbs of bricks share: the throttle over simulated days, and what is left of what a scan found past Gluster."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from migrator.bricks.shared import THROTTLE_OPTION, Throttle, ThrottleRules
+from migrator.bricks.shared import THROTTLE_OPTION, StrangeLook, Throttle, ThrottleRules, strange_now
+from migrator.catalog.model import StrangeFiles
 from migrator.core.probe import Probe, ProbeSide, ProbeTimes
 from migrator.core.units import DAY_S, MINUTE_S
 from migrator.core.windows import Window
-from migrator.gluster.model import VolumeState, VolumeTask
-from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.gluster.model import Brick, VolumeState, VolumeTask
+from migrator.ledger.ledger import Ledger
 from tests.support.making import made
 from tests.support.operations import plan_drain
 from tests.support.volumes import volume
 
 LIMIT_S = 0.05
-NIGHTS = (Window(days=tuple(range(7)), start_minute=22 * 60, end_minute=6 * 60),)
 BEGIN_S = 1000.0 * DAY_S
 
 
@@ -105,12 +104,6 @@ class Moving:
         return asyncio.run(self.throttling.restore(self.record))
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as made:
-        yield made
-
-
 def test_it_goes_down_step_by_step_and_up_again_and_is_put_back(ledger: Ledger) -> None:
     moving = Moving(ledger)
     shown = [moving.minute(latency_s) for latency_s in [0.01] * 2 + [0.2] * 6 + [0.01] * 10]
@@ -136,3 +129,30 @@ def test_the_target_and_missing_probes_change_nothing(ledger: Ledger) -> None:
     for _ in range(3):
         moving.minute(9.0)
     assert {moving.minute(None) for _ in range(200)} == {"normal"}
+
+
+ONE, OTHER = (Brick(name=f"gl{number}:/b", host=f"gl{number}", path=b"/b", online=True) for number in (1, 2))
+FOUND = StrangeFiles(brick=ONE.name, files=2, paths=(b"a", b"b"))
+
+
+def now(look: StrangeLook | None, bricks: Sequence[Brick] = (ONE, OTHER), *, scanned: bool = True) -> Any:
+    record = SimpleNamespace(strange=(FOUND,)) if scanned else None
+    scans: Any = SimpleNamespace(of_bricks=lambda: record)
+    return asyncio.run(strange_now(scans, look, bricks, "v"))
+
+
+def test_only_bricks_of_which_a_scan_told_something_are_looked_at() -> None:
+    asked: list[tuple[str, str, tuple[bytes, ...]]] = []
+
+    async def look(brick: Brick, volume_id: str, paths: Sequence[bytes]) -> frozenset[bytes]:
+        asked.append((brick.name, volume_id, tuple(paths)))
+        return frozenset({b"b"})
+
+    assert now(look) == (StrangeFiles(brick=ONE.name, files=1, paths=(b"b",)),)
+    assert asked == [(ONE.name, "v", FOUND.paths)]
+    assert now(look, (OTHER,)) == ()
+
+
+def test_without_a_look_the_scan_counts_and_without_a_scan_nothing_is_known() -> None:
+    assert now(None) == (FOUND,)
+    assert now(None, scanned=False) is None

@@ -1,0 +1,333 @@
+"""`brick add` over a simulated volume: the target, hooks, the throttle, what ends without a word, and the audit."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migrator.bricks.add import model as add_model
+from migrator.bricks.add.add import forget_addition
+from migrator.bricks.add.model import AdditionEnding, AdditionState
+from migrator.bricks.add.stage import AdditionCall
+from migrator.bricks.shared import THROTTLE_OPTION, read_bricks
+from migrator.catalog.model import CatalogRecord
+from migrator.core.clock import SystemClock
+from migrator.core.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
+from migrator.core.events import EventKind
+from migrator.core.tasks import DaemonThreads
+from migrator.core.units import GIB
+from migrator.gluster.model import TaskStatus
+from migrator.hooks.stage import Hooks
+from migrator.hosts.process import LocalProcesses
+from migrator.report.status import read_status
+from tests.bricks.add.addition_site import Quick, Site, addition_site
+from tests.bricks.add.addition_world import EMPTY, NEW
+from tests.support.catalogs import whole_catalog
+from tests.support.fakes import VirtualClock
+from tests.support.kills import DoingHooks
+
+SOURCE, TARGET = add_model.AdditionSide
+S, E = add_model.AdditionState, add_model.AdditionEnding
+
+
+@pytest.fixture
+def target_site(tmp_path: Path) -> Iterator[Site]:
+    """An addition to the target."""
+    with addition_site(tmp_path) as made:
+        made.side, made.throttle = TARGET, None
+        yield made
+
+
+def with_room(site: Site, room_of: Callable[[int], add_model.TargetRoom]) -> None:
+    """How large the target is, by the number of the look."""
+    looks = iter(range(1, 1000))
+
+    async def look() -> add_model.TargetRoom:
+        return room_of(next(looks))
+
+    site.ports["target_room"] = look
+
+
+def with_hook(site: Site, directory: Path, where: str, text: str) -> Path:
+    """A real hook that notes its calls."""
+    file, calls = directory / "hooks" / where, directory / "calls"
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    words = "$MIGRATOR_STAGE $MIGRATOR_SIDE $MIGRATOR_BRICK $MIGRATOR_STATE"
+    file.write_text(f'#!/bin/sh\necho "{words}" >>{calls}\n{text}\n')
+    file.chmod(0o755)
+    hooks = Hooks(
+        processes=LocalProcesses(grace_s=0.5, one_output=True),
+        directory=os.fsencode(directory / "hooks"),
+        site_file=os.fsencode(directory / "site.toml"),
+        source_root=b"/mnt/gl",
+        target_root=b"/mnt/beegfs",
+        timeout_s=60.0,
+    )
+    site.ports |= {"hooks": hooks, "clock": SystemClock(), "blocking": DaemonThreads()}
+    return calls
+
+
+def room(total: int, targets: int | None = None) -> add_model.TargetRoom:
+    return add_model.TargetRoom(total_bytes=total, storage_targets=targets)
+
+
+def test_a_dry_run_tells_of_a_brick_that_is_in_the_volume_what_is_left_to_do(target_site: Site) -> None:
+    target_site.side = SOURCE
+    target_site.volume.add()
+    told = target_site.add(dry_run=True)
+    assert told.ending is E.PLANNED
+    assert told.words == f"{NEW} is in the volume already: it would resume with the fix-layout, and what follows that"
+
+
+def test_the_target_is_waited_for_until_it_shows_the_new_capacity(target_site: Site) -> None:
+    with_room(target_site, lambda look: room(50 * GIB if look < 9 else 90 * GIB))
+    assert target_site.add(dry_run=True).ending is E.PLANNED
+    assert target_site.states == []
+    done = target_site.add()
+    assert (done.ending, done.state, done.size_bytes) == (E.DONE, S.SETTLED, 40 * GIB)
+    (record,) = target_site.ledger.additions.all()
+    assert record.notes.room_before == room(50 * GIB)
+    steps = [one.step for one in target_site.ledger.additions.steps(record.id)]
+    assert steps == [add_model.AdditionStep.PREPARE, add_model.AdditionStep.HAND_OVER, add_model.AdditionStep.FINISH]
+    assert target_site.add().ending is E.DONE
+    assert target_site.states == [S.SETTLED]
+
+
+def test_a_target_that_never_shows_it_fails_and_the_same_command_goes_on(target_site: Site) -> None:
+    # Bytes alone do not count where the target's own list tells.
+    for total in (50, 90):
+        with_room(target_site, lambda _, total=total: room(total * GIB, 3))  # type: ignore[misc]
+        stuck = target_site.add()
+        assert (stuck.ending, stuck.state) == (E.STUCK, S.HANDING)
+        assert "does not show the new capacity" in stuck.words
+        target_site.clock = VirtualClock()
+    with_room(target_site, lambda _: room(50 * GIB, 4))
+    assert target_site.add().ending is E.DONE
+    (record,) = target_site.ledger.additions.all()
+    assert record.notes.room_before == room(50 * GIB, 3)
+
+
+def test_hooks_are_told_the_side_and_the_last_ones_are_called_once(target_site: Site, tmp_path: Path) -> None:
+    calls = with_hook(target_site, tmp_path, "pre-add.d/50-set-up", "exit 0")
+    with_hook(target_site, tmp_path, "post-add.d/50-tell", "exit 0")
+    with_room(target_site, lambda _: room(1, 4 if calls.exists() and "pre-add" in calls.read_text() else 3))
+    for _ in range(2):
+        assert target_site.add().ending is E.DONE
+    assert calls.read_text().splitlines() == [f"pre-add target {NEW} ", f"post-add target {NEW} done"]
+
+
+def test_a_place_that_is_not_right_is_refused_before_anything_is_written_or_after_the_hooks(
+    target_site: Site, tmp_path: Path
+) -> None:
+    backups: list[str] = []
+    target_site.side, target_site.volume.place = SOURCE, replace(EMPTY, mount="/", own=False)
+    target_site.ports["back_up"] = backups.append
+    refused = target_site.add()
+    assert refused.ending is E.HALTED
+    assert any("not on one of its own" in reason for reason in refused.reasons)
+    assert target_site.states == []
+    assert target_site.ledger.runs.latest() is None
+    with_hook(target_site, tmp_path, "pre-add.d/20-make", "exit 0")
+    with pytest.raises(Refused, match="not on one of its own"):
+        target_site.add()
+    assert target_site.states == [S.PREPARING]
+    assert backups == ["addition-1"]
+
+
+def test_status_tells_how_far_an_addition_is_at_any_time(target_site: Site) -> None:
+    ledger = target_site.ledger
+    told: list[add_model.AdditionStanding] = []
+    target_site.side, target_site.glusterd = SOURCE, Quick(target_site.volume, ledger, target_site.clock)
+    target_site.glusterd.during = lambda: told.extend(read_bricks(ledger).additions)
+    assert target_site.add().ending is E.DONE
+    assert {one.files for one in told if one.state is S.LAYOUT} == {None}
+    assert {(one.files, one.size_bytes) for one in told if one.state is S.BALANCING} == {(9, 40 * GIB)}
+    (settled,) = read_bricks(ledger).additions
+    assert (settled.state, settled.moved_files, settled.lookups, settled.left_s) == (S.SETTLED, 2, 1, None)
+    status = read_status(ledger, now_s=10.0)
+    assert status.additions == (settled,)
+    assert not any("addition" in one.subject for one in status.blocked)
+
+
+def test_a_name_that_is_no_brick_is_refused(target_site: Site) -> None:
+    with pytest.raises(UsageError, match="is no brick"):
+        target_site.add(brick="gl2:/srv/b2/")
+
+
+WAY_OUT = "`gluster volume rebalance vol1 stop` ends it, and the same command begins another one"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with addition_site(tmp_path) as made:
+        yield made
+
+
+def test_it_fails_within_some_looks_and_goes_on_when_it_was_stopped_as_told(site: Site) -> None:
+    site.glusterd.dead_for = 10_000
+    began_s = site.clock.now_s()
+    done = site.add()
+    assert (done.ending, site.states) == (AdditionEnding.HALTED, [AdditionState.FAILED])
+    assert "on localhost no process moves files any more" in done.words
+    assert WAY_OUT in done.words
+    assert site.clock.now_s() - began_s < 3600.0
+    # Whether it is so, people see; the same command alone begins nothing beside it.
+    again = site.add()
+    assert (again.ending, site.states) == (AdditionEnding.HALTED, [AdditionState.FAILED])
+    assert WAY_OUT in again.reasons[0]
+    assert site.volume.task is not None
+    site.volume.task.status, site.glusterd.dead_for = TaskStatus.STOPPED, 0
+    assert site.add().ending is AdditionEnding.DONE
+    assert site.volume.even
+
+
+def test_it_gives_way_while_files_are_moved_and_is_put_back_at_the_end(site: Site) -> None:
+    site.glusterd.options[THROTTLE_OPTION] = "normal"
+    assert site.add().ending is AdditionEnding.DONE
+    assert site.glusterd.history == ["aggressive", "normal", "lazy", "normal"]
+    assert site.glusterd.options == {THROTTLE_OPTION: "normal"}
+    (record,) = site.ledger.additions.all()
+    assert record.notes.options == ()
+    assert site.volume.even
+    said = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.THROTTLE_SET][::-1]
+    assert [words.partition(" now")[0] for words in said] == [
+        f"{THROTTLE_OPTION} is {value}" for value in ("aggressive", "normal", "lazy")
+    ]
+
+
+def test_what_could_not_be_put_back_is_by_the_next_call(site: Site) -> None:
+    site.glusterd.breaks = True
+    site.add()
+    assert (site.states, site.glusterd.options) == ([AdditionState.FAILED], {})
+    set_option = site.glusterd.set_option
+
+    async def only_set(name: str, value: str | None) -> None:
+        if value is None:
+            raise ToolFailed("glusterd does not answer")
+        await set_option(name, value)
+
+    site.glusterd.set_option = only_set  # type: ignore[method-assign]
+    site.add()
+    assert site.states == [AdditionState.FAILED]
+    assert THROTTLE_OPTION in site.glusterd.options
+    site.glusterd.set_option = set_option  # type: ignore[method-assign]
+    site.glusterd.history.clear()
+    site.glusterd.breaks = False
+    assert site.add().ending is AdditionEnding.DONE
+    assert site.glusterd.history[0] is None
+    assert site.glusterd.options == {}
+
+
+class Scans:
+    """Scans of all bricks, and what each comes to: reasons why it is not whole, or why it cannot be made."""
+
+    def __init__(self, *found: Sequence[str] | MigratorError) -> None:
+        self._found = list(found)
+        self.made = 0
+
+    async def __call__(self) -> CatalogRecord:
+        self.made += 1
+        found = self._found.pop(0) if len(self._found) > 1 else self._found[0]
+        if isinstance(found, MigratorError):
+            raise found
+        return whole_catalog(whole=not found, reasons=tuple(found))
+
+
+TWICE = "1 path was found more than once (home/a)"
+
+
+@pytest.mark.parametrize(
+    ("found", "doubts"),
+    [
+        ([[]], ()),
+        # Somebody renamed while it was read: what was not there the second time is none.
+        ([[TWICE], []], ()),
+        ([[TWICE], [TWICE]], (TWICE,)),
+        # Where users write to copies, something waits to be healed now and then.
+        ([Refused("2 entries wait to be healed"), ToolFailed("gl2 is not reached"), []], ()),
+        ([[TWICE], Refused("2 entries wait to be healed"), [TWICE]], (TWICE,)),
+    ],
+)
+def test_all_bricks_are_read_after_a_rebalance_and_doubts_are_for_people(
+    site: Site, found: list[list[str] | MigratorError], doubts: tuple[str, ...]
+) -> None:
+    scans = Scans(*found)
+    site.ports["scan"] = scans
+    done = site.add()
+    assert (done.ending, done.reasons) == (AdditionEnding.DOUBTED if doubts else AdditionEnding.DONE, doubts)
+    assert done.exit_code is (ExitCode.ATTENTION if doubts else ExitCode.DONE)
+    assert scans.made == len(found)
+    assert site.states == [AdditionState.SETTLED]
+    warned = [one.message for one in site.ledger.events.latest(100) if one.kind is EventKind.ADDITION_FAILED]
+    assert warned == [f"audit: {doubt}" for doubt in doubts]
+    # Given again nothing is left to do, and nothing is read.
+    assert site.add().ending is AdditionEnding.DONE
+    assert scans.made == len(found)
+
+
+def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None:
+    scans = Scans(Refused("2 entries wait to be healed"))
+    site.ports["scan"] = scans
+    done = site.add()
+    assert done.ending is AdditionEnding.DOUBTED
+    assert done.reasons == ("the bricks could not be read after the rebalance: 2 entries wait to be healed",)
+    # A look a minute, for a quarter of an hour; in between, whatever that comes to, the daemons that heal are asked to.
+    assert scans.made == 16
+    assert site.glusterd.heals_asked == 14
+
+
+@pytest.fixture
+def hooks() -> DoingHooks:
+    return DoingHooks(dict.fromkeys(AdditionCall.steps, lambda: None))
+
+
+@pytest.fixture
+def hooked(memory: Path, hooks: DoingHooks) -> Iterator[Site]:
+    with addition_site(memory) as made:
+        made.hooks = hooks
+        yield made
+
+
+def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that(
+    hooked: Site, hooks: DoingHooks
+) -> None:
+    hooked.glusterd.breaks, hooks.exit_codes = True, {"post-fail": 1}
+    assert hooked.add().ending is AdditionEnding.HALTED
+    assert hooked.states == [AdditionState.FAILED]
+    assert hooks.called() == [("pre-add", ""), ("post-fail", "failed")]
+    ((stage, failed, reason),) = hooks.reasons
+    assert (stage, failed) == ("post-fail", "add")
+    assert reason
+    hooked.glusterd.breaks = False
+    assert hooked.add().ending is AdditionEnding.DONE
+    assert hooks.called() == [("post-add", "done")]
+    assert hooked.add().ending is AdditionEnding.DONE
+    assert hooks.called() == []
+    assert not hooked.ledger.hooks.unfinished(AdditionCall.steps)
+
+
+def forget(site: Site, *, accept_hooks: bool = False) -> AdditionState:
+    return forget_addition([NEW], site.side, site.ledger, accept_hooks=accept_hooks, at_s=site.clock.now_s()).state
+
+
+def test_an_addition_that_was_a_mistake_is_forgotten_while_it_has_changed_nothing(
+    hooked: Site, hooks: DoingHooks
+) -> None:
+    with pytest.raises(UsageError, match="no addition"):
+        forget(hooked)
+    hooks.exit_codes = {"pre-add": 1}
+    with pytest.raises(Refused):
+        hooked.add()
+    assert hooked.states == [AdditionState.PREPARING]
+    with pytest.raises(Refused, match="pre-add hooks were called"):
+        forget(hooked)
+    for _ in range(2):
+        assert forget(hooked, accept_hooks=True) is AdditionState.FORGOTTEN
+    assert not hooked.ledger.additions.under_way()
+    hooks.exit_codes = {}
+    assert hooked.add().ending is AdditionEnding.DONE
+    assert hooked.states == [AdditionState.FORGOTTEN, AdditionState.SETTLED]
+    with pytest.raises(Refused, match="cannot be forgotten"):
+        forget(hooked, accept_hooks=True)

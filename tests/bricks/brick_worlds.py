@@ -1,0 +1,36 @@
+"""What any verb of bricks works with: a real ledger, fakes unless given, and a program that may be killed before each call."""
+
+from typing import Any, TypeVar
+
+from migrator.app import new_token
+from migrator.ledger.ledger import Ledger
+from tests.support.fakes import FakeLocks, FakeProgress, FakeRunFiles, VirtualClock, inline
+from tests.support.kills import Death, DoingHooks, dying, ticking
+
+W = TypeVar("W")
+_PARTS = ("volume", "source", "walks", "hooks", "ledger")
+_CALLS = (
+    *("places", "versions", "target_room", "back_up", "blamed", "open_files", "marks"),
+    *("writers", "endpoints", "scan", "cover", "list_to"),
+)
+
+
+def world_of(kind: type[W], ledger: Ledger, death: Death | None, **ports: Any) -> W:
+    """The ports of a verb. The program is killed before one of its calls if `death` says so."""
+    hooks = ports.get("hooks", DoingHooks())
+    given: dict[str, Any] = {
+        "back_up": lambda _: None,
+        "hooks": hooks,
+        "ledger": ledger,
+        "locks": FakeLocks(),
+        "files": FakeRunFiles(),
+        "progress": FakeProgress(),
+        "clock": VirtualClock(),
+        "blocking": inline,
+        "tokens": getattr(hooks, "new_token", new_token),
+        **ports,
+    }
+    if death is not None:
+        given |= {name: dying(given[name], death) for name in _PARTS if given.get(name) is not None}
+        given |= {name: ticking(given[name], death) for name in _CALLS if given.get(name) is not None}
+    return kind(**given)
