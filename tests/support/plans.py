@@ -20,6 +20,7 @@ def usage(tree: UserTree, size_bytes: int, files: int) -> plan.TreeUsage:
         files=files,
         directories=3,
         size_bytes=size_bytes,
+        allocated_bytes=size_bytes,
         tiny_files=files // 3,
         largest_bytes=size_bytes // 2,
         largest_path=tree.path + b"/largest",
