@@ -44,7 +44,7 @@ def main() -> None:
     with archive_world(Path(sys.argv[1])) as world:
         rows = world.rows()
         steps = Steps(int(sys.argv[2]))
-        for name in ("add", "prove", "void"):
+        for name in ("add", "enter"):
             steps.before(ArchiveRecords, name)
         steps.before(FrameWriter, "_put")
         steps.before(HeldFolder, "create")

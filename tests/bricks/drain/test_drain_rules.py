@@ -94,6 +94,64 @@ def given_up(step: drain.Step, *words: str) -> None:
     assert all(one in step.reason for one in words), step.reason
 
 
+@pytest.mark.parametrize(
+    ("state", "changes", "expected"),
+    [
+        (S.PLANNED, {"tasks": ()}, act(D.CHECK, S.PREFLIGHT, S.PREFLIGHT)),
+        (S.PREFLIGHT, {"tasks": ()}, START),
+        (S.STARTING, {"tasks": ()}, START),
+        (S.STARTING, {}, replace(START, seen_done=True, task_id="t1")),
+        (S.STARTED, {"progress": MOVING}, WATCH),
+        (S.DRAINING, {"progress": MOVING}, WATCH),
+        (S.DRAINING, {"progress": progress(counters(status=T.NOT_STARTED))}, WATCH),
+        (S.STARTED, {}, seen_done(WATCH)),
+        (S.DRAINING, {}, seen_done(WATCH)),
+        (S.DRAINED, {}, AUDIT),
+        (S.DRAINED, {"audit": None}, AUDIT),
+        (S.AUDITING, {"audit": None}, AUDIT),
+        (S.AUDITING, {}, seen_done(AUDIT)),
+        (S.AUDITED, {}, COMMIT),
+        (S.AUDITED, {"audit": None}, AUDIT),
+        (S.AUDITED, {"audit": replace(CLEAN, started_at_s=49.0)}, AUDIT),
+        (S.AUDITED, {"audit": replace(CLEAN, explained=3), "may_recover": True}, COMMIT),
+        (S.COMMITTING, {}, COMMIT),
+        (S.COMMITTING, {"audit": None}, AUDIT),
+        # A task that moves files again had not ended.
+        (S.DRAINED, {"progress": MOVING}, replace(ADOPTED, task_id="t1")),
+        (S.AUDITED, {"progress": MOVING}, replace(ADOPTED, task_id="t1")),
+        (S.STOPPING, {"tasks": ()}, SETTLE),
+        (S.STOPPING, {}, act(D.STOP, S.STOPPING, S.STOPPING, task_id="t1")),
+        (S.SETTLING, {"tasks": ()}, SETTLE),
+        *((state, {"tasks": (OTHER,)}, ADOPTED) for state in UNDER_WAY),
+    ],
+)
+def test_the_next_step(state: drain.DrainState, changes: dict[str, Any], expected: drain.DrainAct) -> None:
+    assert next_step(record(state), seen(**changes)) == expected
+
+
+def test_every_act_follows_the_table_of_transitions() -> None:
+    assert set(drain.DRAIN_TRANSITIONS) == set(S)
+    assert {state for state, after in drain.DRAIN_TRANSITIONS.items() if not after} == drain.DRAIN_ENDED_STATES
+    snapshots = (
+        seen(),
+        seen(tasks=()),
+        seen(tasks=(OTHER,)),
+        seen(progress=MOVING),
+        seen(audit=None),
+        seen(progress=FAILED),
+        out(),
+        out(audit=None),
+        out(places={BRICK: drain.PlaceSeen.EMPTY}),
+    )
+    for state in S:
+        for look in snapshots:
+            steps = (next_step(record(state), look, hand_over=True), begin_again(record(state), look))
+            for step in (*steps, begin_stop(record(state), look)):
+                if isinstance(step, drain.DrainAct):
+                    assert step.intent is state or step.intent in drain.DRAIN_TRANSITIONS[state], (state, step)
+                    assert step.result is step.intent or step.result in drain.DRAIN_TRANSITIONS[step.intent], step
+
+
 # What is not known, and what other people did.
 
 
@@ -272,6 +330,19 @@ def test_few_failures_and_a_drain_that_broke_off_are_told_from_a_failure(
     assert (rules.only_few_failed(look), rules.broke_off(look)) == (few, broke)
     assert not rules.only_few_failed(seen(progress=None))
     assert not rules.broke_off(seen(progress=None))
+
+
+@pytest.mark.parametrize("state", [S.AUDITING, S.AUDITED, S.COMMITTING])
+@pytest.mark.parametrize("audit", [LEFT, replace(CLEAN, unsure=2)], ids=["left", "unsure"])
+def test_leftovers_stop_the_commit(state: drain.DrainState, audit: drain.AuditSeen) -> None:
+    given_up(next_step(record(state), seen(audit=audit)))
+    # After a failure, and audited again without another result: only Gluster can move them.
+    again = record(state, times={S.FAILED: 45.0})
+    assert rules.may_start(again) is (state is not S.COMMITTING)
+    assert next_step(again, seen(audit=audit)) == replace(START, task_before="t1")
+    assert next_step(record(state), seen(audit=audit, may_recover=True)) == act(D.RECOVER, state, state)
+    # An incomplete audit proves nothing.
+    halted(next_step(record(state), seen(audit=NOT_WHOLE)), "gl3 is lost", look_again=True)
 
 
 @pytest.mark.parametrize(
