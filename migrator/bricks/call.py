@@ -25,7 +25,7 @@ from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import HookedStep, StepHooks
 from migrator.ledger.call import say
 from migrator.ledger.model import SiteRecord
-from migrator.operations.engine import Engine, Snapshot
+from migrator.operations.engine import Engine, Snapshot, reason_of
 from migrator.operations.model import Act, Finished, Halt, Notes, State, Step, StepRecord, StepResult
 from migrator.operations.run_files import CallPorts
 
@@ -249,8 +249,8 @@ class BrickMachine(CallMachine[Bricks, Snapshot, State, Step, Notes, Summary]):
             return
         try:
             await world.shields.take_off()
-        except MigratorError as error:
-            self.say(self.events.failed, Severity.WARNING, record, f"{error.message}: {error.hint}")
+        except (MigratorError, OSError, TimeoutError) as error:
+            self.say(self.events.failed, Severity.WARNING, record, f"shields stay on files: {reason_of(error)}")
 
     async def bring(self, record: Bricks) -> Summary:
         """Drive the operation from its current state. Raises Interrupted, LockHeld, HookSkipped, Refused."""

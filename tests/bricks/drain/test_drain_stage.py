@@ -273,13 +273,13 @@ def test_a_host_that_is_silent_for_long_fails_the_drain_and_the_same_command_goe
 
 
 def killed(site: Site) -> None:
-    """What moves files, without a word to glusterd."""
+    """End the rebalance processes without telling glusterd."""
     assert site.volume.task is not None
     site.volume.task.dead = True
 
 
 def waits_for_brick(site: Site) -> None:
-    """What moves files does nothing while a brick is down."""
+    """The rebalance process does nothing while a brick is down."""
     killed(site)
     site.volume.brick_up = False
 
