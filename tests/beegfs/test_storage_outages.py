@@ -291,13 +291,7 @@ def judged(*, spread: int = 1, left: Mapping[bytes, Need] = ALL, **limits: Any) 
 
 def reaping(action: ReapAction) -> PlanReap:
     tree = ReapedTree(
-        tree=ANN.tree,
-        action=action,
-        rule="old",
-        files=300,
-        size_bytes=3 * GIB,
-        allocated_bytes=3 * GIB,
-        oldest_ns=0,
+        tree=ANN.tree, action=action, rule="old", files=300, size_bytes=3 * GIB, allocated_bytes=3 * GIB, oldest_ns=0
     )
     return PlanReap(reap_list=None, digest=None, trees=(tree,), saved=Savings(), listed=Savings())
 

@@ -1,22 +1,19 @@
 """`bench` as it is typed; suites as plans, reports of fio (recorded), figures, comparisons and pages."""
 
-import io
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from migrator.bench import far_bench, model
 from migrator.bench.model import SuiteName, Unit
 from migrator.bench.rules import SuiteComparison, compare, figure, read_fio
 from migrator.bench.suites import room_problems, suite
-from migrator.bench.view import figure_words, summary_document, value_words
+from migrator.bench.view import figure_words, value_words
 from migrator.core.statistics import series
 from migrator.core.units import GIB
-from migrator.render.terminal import print_document
 from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
 
@@ -80,8 +77,7 @@ def test_fio() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", '{"jobs": []}', '{"jobs": [{}]}', json.dumps({"jobs": [json.loads(READS)["jobs"][0] | {"error": 28}]})],
+    "text", ["", '{"jobs": []}', '{"jobs": [{}]}', json.dumps({"jobs": [json.loads(READS)["jobs"][0] | {"error": 28}]})]
 )
 def test_text_that_is_no_report_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="fio"):
@@ -212,26 +208,6 @@ def test_a_side_without_cold_caches_an_agreed_start_or_a_long_step_is_named() ->
 
 
 # --- Pages
-
-
-def test_a_page_has_figures_noise_load_publications_and_what_failed() -> None:
-    both = result(measured(A, [20.0, 5.0, 40.0]), measured(B, [4.1, 1.1, 8.0]))
-    summary = model.BenchmarkSummary(
-        scale=0.01,
-        dry_run=False,
-        room=(),
-        results=(replace(both, record=replace(RECORD, state=model.BenchmarkState.FAILED)),),
-        removed=("/mnt/.migrator-bench/0123-000001",),
-        failures=("recursive: grep ended with 2",),
-    )
-    stream = io.StringIO()
-    print_document(Console(file=stream, width=160, color_system=None), summary_document(summary))
-    for words in (
-        *("scale 0.01 (1 % of the published sizes)", "20 s (5 to 40)", "4.1 s (1.1 to 8)", "beyond the noise"),
-        *("2 (2 to 2)", "Mangalam", "Recursive: grep ended with 2.", "/mnt/.migrator-bench/0123-000001"),
-        "not every run is there",
-    ):
-        assert words in stream.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,14 @@ def begun(site: BenchSite) -> str:
     return record.directory
 
 
+def test_the_next_call_takes_away_what_a_killed_one_left(site: BenchSite) -> None:
+    begun(site)
+    ran(site, bench.SuiteName.LATENCY, places=site.places[:1])
+    assert left_in(site) == []
+    states = [record.state for record in site.ledger.benchmarks.all()]
+    assert states == [bench.BenchmarkState.INTERRUPTED, bench.BenchmarkState.DONE]
+
+
 def test_cleaning_leaves_what_is_another_sites(site: BenchSite) -> None:
     name = begun(site)
     own = own_directory(site, 1)

@@ -20,10 +20,7 @@ main(sys.argv[2:], prog_name="migrator")
 """
 _NEVER = {"jinja2", "rich", "pygments", "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset"}
 _REPORTS = {"migrator.report.rules", "migrator.report.status", "migrator.report.view"}
-_SLURM_AND_DRIVERS = {
-    "migrator.hosts.slurm",
-    "migrator.transfer.engines.drivers",
-}
+_SLURM_AND_DRIVERS = {"migrator.hosts.slurm", "migrator.transfer.engines.drivers"}
 
 
 @pytest.fixture

@@ -28,11 +28,7 @@ HOOKS = REPOSITORY / "hooks"
 README = (HOOKS / "README.md").read_text(encoding="utf-8")
 PAGE = (REPOSITORY / "docs" / "hooks.md").read_text(encoding="utf-8")
 SAMPLES = sorted(path for path in HOOKS.glob("*.d/*"))
-CUTOVER_STAGES = ("pre-freeze", "post-freeze", "post-thaw")
-ANNOUNCE_STAGE = "post-announce"
-ADD_STAGE = "pre-add"
-REPORT_STAGE = "post-report"
-FAIL_STAGE = "post-fail"
+OTHER_STAGES = ("pre-freeze", "post-freeze", "post-thaw", "post-announce", "pre-add", "post-report", "post-fail")
 HOLD, MAIL = "pre-batch.d/10-hold", "post-pass.d/50-mail-notice"
 
 
@@ -61,8 +57,7 @@ def run(hook: str, facts: dict[str, object], **environment: str) -> subprocess.C
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_is_where_the_contract_wants_it(sample: Path) -> None:
     stage = sample.parent.name.removesuffix(".d")
-    others = (*CUTOVER_STAGES, ANNOUNCE_STAGE, ADD_STAGE, REPORT_STAGE, FAIL_STAGE)
-    assert stage in others or f"| `{stage}` | `run` |" in PAGE
+    assert stage in OTHER_STAGES or f"| `{stage}` | `run` |" in PAGE
     assert f"| `{stage}` |" in PAGE
     assert re.fullmatch(r"[0-9]{2}-[a-z0-9-]+", sample.name)
     mode = sample.stat().st_mode
@@ -129,7 +124,6 @@ def test_the_hold_skips_a_batch_while_its_file_is_there(tmp_path: Path) -> None:
     assert "batch 1 is held" in held.stderr
 
 
-HOOKS_PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text(encoding="utf-8")
 STAGE = hooks.HookStage(step=hooks.HookStep.PASS, event=hooks.HookEvent.POST)
 SITE = hooks.HookSite(
     site_id="00000000-0000-4000-8000-000000000000",
@@ -156,7 +150,7 @@ FACTS = hooks.HookFacts(
 
 
 def section(title: str) -> str:
-    return HOOKS_PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+    return PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
 def rows(text: str) -> list[list[str]]:
@@ -166,15 +160,12 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_every_stage_is_told_with_the_verbs_that_call_it() -> None:
-    table = rows(section("Stages"))[1:]
-    assert [row[0] for row in table] == [f"`{stage.name}`" for stage in hooks.all_stages()]
-    assert {row[0] for row in table if row[1] == "`run`"} == {f"`{name}`" for name in STAGES}
-    assert {row[0] for row in table if "`brick drain`" in row[1] or "`brick stop`" in row[1]} == {
-        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in DrainCall.steps
-    }
-    assert {row[0] for row in table if "`brick add`" in row[1]} == {
-        f"`{stage.name}`" for stage in hooks.all_stages() if stage.step in AdditionCall.steps
-    }
+    table = {row[0].strip("`"): row[1] for row in rows(section("Stages"))[1:]}
+    assert list(table) == [stage.name for stage in hooks.all_stages()]
+    assert {name for name, verbs in table.items() if verbs == "`run`"} == set(STAGES)
+    for words, steps in ((("drain", "stop"), DrainCall.steps), (("add",), AdditionCall.steps)):
+        told = {name for name, verbs in table.items() if any(f"`brick {word}`" in verbs for word in words)}
+        assert told == {stage.name for stage in hooks.all_stages() if stage.step in steps}
 
 
 def test_what_may_have_failed_and_how_much_of_the_reason_a_variable_has_is_told() -> None:
@@ -185,22 +176,17 @@ def test_what_may_have_failed_and_how_much_of_the_reason_a_variable_has_is_told(
 
 
 def test_the_document_is_the_one_that_a_hook_gets() -> None:
-    found = re.search(r"```json\n(.*?)```", HOOKS_PAGE, re.DOTALL)
-    assert found is not None
-    assert json.loads(found[1]) == json.loads(hook_rules.document(STAGE, SITE, FACTS))
-    assert list(json.loads(found[1])) == list(json.loads(hook_rules.document(STAGE, SITE, FACTS)))
-    assert json.loads(found[1])["version"] == hooks.CONTRACT_VERSION
+    assert list(document().items()) == list(json.loads(hook_rules.document(STAGE, SITE, FACTS)).items())
+    assert document()["version"] == hooks.CONTRACT_VERSION
 
 
 def test_every_key_and_every_variable_is_told() -> None:
     keys, variables = section("Input").split("The environment is clean")
     told = [key for row in rows(keys)[1:] for key in re.findall(r"`(\w+)`", row[0])]
-    assert told == list(json.loads(hook_rules.document(STAGE, SITE, FACTS)))
-    assert [row[0].strip("`") for row in rows(variables)[1:]] == [name for name, _ in environment(STAGE, SITE, FACTS)]
-    values = {
-        name: value for name, value in json.loads(hook_rules.document(STAGE, SITE, FACTS)).items() if value is not None
-    }
+    assert told == list(document())
     of_variable = dict(environment(STAGE, SITE, FACTS))
+    assert [row[0].strip("`") for row in rows(variables)[1:]] == list(of_variable)
+    values = {name: value for name, value in document().items() if value is not None}
     for variable, meaning in rows(variables)[1:]:
         if (key := re.fullmatch(r"`(\w+)`", meaning)) is not None and key[1] in values:
             assert of_variable[variable.strip("`")] == str(values[key[1]])
@@ -229,11 +215,11 @@ def test_the_exit_codes_mean_what_the_table_says() -> None:
         for event, cell in zip((hooks.HookEvent.PRE, hooks.HookEvent.POST), row, strict=True):
             (outcome,) = [outcome for start, outcome in words.items() if cell.startswith(start)]
             assert {judge(event, hooks.HookResult(exit_code=code)) for code in codes} == {outcome}
-    assert f"exit code {int(ExitCode.REFUSED)}, the hook's name" in HOOKS_PAGE
+    assert f"exit code {int(ExitCode.REFUSED)}, the hook's name" in PAGE
 
 
 def test_the_limits_are_those_of_the_program() -> None:
     (timeout,) = [key for one in SECTIONS if one.name == "hooks" for key in one.keys]
-    assert f"`[hooks] {timeout.name}` of site.toml, `{timeout.default_in_toml.strip(chr(34))}` by default" in HOOKS_PAGE
+    assert f"`[hooks] {timeout.name}` of site.toml, `{timeout.default_in_toml.strip(chr(34))}` by default" in PAGE
     assert HooksSection().timeout_s == 600.0
-    assert f"The last {hooks.OUTPUT_LIMIT_BYTES >> 10} KiB of its standard output" in HOOKS_PAGE
+    assert f"The last {hooks.OUTPUT_LIMIT_BYTES >> 10} KiB of its standard output" in PAGE

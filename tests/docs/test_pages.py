@@ -174,11 +174,7 @@ def dry_run(target: str) -> str:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
     done = subprocess.run(
-        ["make", "--no-print-directory", "--dry-run", target],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["make", "--no-print-directory", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -170,11 +170,7 @@ def forecast(past: Simulated) -> CopyForecast:
         [(one.ended_s, one.files, one.size_bytes) for one in past.seen], from_s=past.began_s, now_s=past.now_s
     )
     made = forecast_copy(
-        now_s=past.now_s,
-        slots=slots,
-        left=left_of(past.left_files, past.left_bytes),
-        cost=cost,
-        cost_groups=groups,
+        now_s=past.now_s, slots=slots, left=left_of(past.left_files, past.left_bytes), cost=cost, cost_groups=groups
     )
     assert made is not None
     return made

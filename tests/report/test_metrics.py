@@ -277,9 +277,7 @@ FACTS = model.MetricFacts(
     runs=(),
     capacity=(),
     governing=transfer.GoverningFacts(
-        governor=GOVERNOR,
-        windows=(NIGHTS, ALWAYS, NIGHTS),
-        loads=(transfer.HostLoad(host="gl1", at_s=90.0, load=3.5),),
+        governor=GOVERNOR, windows=(NIGHTS, ALWAYS, NIGHTS), loads=(transfer.HostLoad(host="gl1", at_s=90.0, load=3.5),)
     ),
     frozen_since_s=(),
     version="1",

@@ -185,11 +185,7 @@ LATE = done((2 * DAY_S, 1, 1000), (29 * DAY_S, 1, 1700))
     ],
 )
 def test_the_pace_includes_pauses(
-    tally: model.Tally,
-    points: tuple[model.DonePoint, ...],
-    started_s: float,
-    now_s: float,
-    left_s: float | None,
+    tally: model.Tally, points: tuple[model.DonePoint, ...], started_s: float, now_s: float, left_s: float | None
 ) -> None:
     found = asked(tally, now_s, cost=None, done=points, started_at_s=started_s)
     assert [one for one, _ in found] == ([] if left_s is None else [pytest.approx(left_s)])
@@ -263,10 +259,7 @@ def test_an_undone_command_does_not_have_to_be_repeated(verb: str, undoing: str)
         ([run(model.RunLife.ENDED, 0), run(model.RunLife.ENDED, 1)], []),
         ([run(model.RunLife.ENDED, 3), run(model.RunLife.AT_WORK, verb="scan")], []),
         ([run(model.RunLife.KILLED)], ["process 4 was killed: it is gone and recorded no end"]),
-        (
-            [run(model.RunLife.SILENT)],
-            ["process 4 has had no heartbeat for 1 min 30 s: it was killed, or it hangs"],
-        ),
+        ([run(model.RunLife.SILENT)], ["process 4 has had no heartbeat for 1 min 30 s: it was killed, or it hangs"]),
         ([run(model.RunLife.ENDED, 130)], ["it ended with exit code 130 (interrupted, resumable)"]),
         ([run(model.RunLife.ENDED, 77)], ["it ended with exit code 77 (unknown)"]),
     ],
@@ -459,10 +452,7 @@ def compared(
     ],
 )
 def test_the_standing_is_how_far_the_end_has_moved(
-    earlier: model.EarlierReport,
-    likely_days: float | None,
-    standing: model.Standing,
-    moved_days: float | None,
+    earlier: model.EarlierReport, likely_days: float | None, standing: model.Standing, moved_days: float | None
 ) -> None:
     found = compared(earlier, likely_s=None if likely_days is None else THEN_S + likely_days * DAY_S)
     assert found.standing is standing
@@ -478,10 +468,7 @@ def test_the_standing_is_how_far_the_end_has_moved(
         (compared(total_gib=1200), "the plan grew by 200.0 GiB"),
         (compared(replace(EARLIER, plan="other")), "the plan changed from other to p, so amounts are not comparable"),
         (compared(since=work(7, busy=0.3, gib_per_day=13.3)), "streams ran for less of the time: 30 % instead of 90 %"),
-        (
-            compared(since=work(7, gib_per_day=10)),
-            "while running they were slower: 134.8 KiB/s instead of 539.4 KiB/s",
-        ),
+        (compared(since=work(7, gib_per_day=10)), "while running they were slower: 134.8 KiB/s instead of 539.4 KiB/s"),
     ],
 )
 def test_reasons(found: model.SinceReport, reason: str) -> None:

@@ -12,12 +12,7 @@ TB = 10**12
 
 
 def subvolume(
-    number: int,
-    *,
-    total: int = 100,
-    free: int = 50,
-    host: str = "",
-    added: int | None = None,
+    number: int, *, total: int = 100, free: int = 50, host: str = "", added: int | None = None
 ) -> schedule.SubvolumeFacts:
     """One brick on a host of its own, which gives the target its size."""
     name = host or f"gl{number}"
@@ -101,14 +96,7 @@ def field_example(target_bytes: int) -> schedule.ScheduleFacts:
     volumes = [
         subvolume(number + 1, total=40 * TIB, free=40 * TIB - used, host=f"gl{number // 2 + 1}") for number in range(8)
     ]
-    site = facts(
-        volumes,
-        batches,
-        target=target_bytes,
-        max_fill=0.9,
-        retain=14,
-        drain=1.0 / (50 * MIB * DAY_S),
-    )
+    site = facts(volumes, batches, target=target_bytes, max_fill=0.9, retain=14, drain=1.0 / (50 * MIB * DAY_S))
     return replace(site, purge_days_per_file=1.0 / (1000 * DAY_S))
 
 

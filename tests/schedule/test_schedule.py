@@ -107,10 +107,7 @@ def test_remedies_are_enough_and_less_is_not() -> None:
     volumes = [subvolume(1, total=100 * TIB, free=10 * TIB), subvolume(2, total=100 * TIB, free=10 * TIB)]
     one = replace(
         batch(1, [90 * TIB, 90 * TIB], files=[5000, 5000]),
-        old=(
-            model.OldFiles(user="ada", size_bytes=70 * TIB),
-            model.OldFiles(user="bob", size_bytes=50 * TIB),
-        ),
+        old=(model.OldFiles(user="ada", size_bytes=70 * TIB), model.OldFiles(user="bob", size_bytes=50 * TIB)),
     )
     site = facts(volumes, [one], target=80 * TIB, target_inodes=8000)
     found = rules.remedies(site, (0,))

@@ -316,14 +316,7 @@ def draft(**changes: object) -> SiteDraft:
 
 def test_what_is_written_is_read_back() -> None:
     site = parse_site(
-        render_site(
-            draft(
-                state_dir=Path("/var/lib/migrator"),
-                target_path="archive",
-                trees=("home/*", "p/*"),
-            )
-        ),
-        FILE,
+        render_site(draft(state_dir=Path("/var/lib/migrator"), target_path="archive", trees=("home/*", "p/*"))), FILE
     )
     assert (site.site.name, site.site.state_dir) == ("one", Path("/var/lib/migrator"))
     assert (site.source.kind, site.source.mount) == ("gluster", Path("/mnt/gl"))

@@ -12,12 +12,7 @@ from migrator.core.units import GIB
 from migrator.fs.model import Capacity, MountIdentity
 from migrator.gluster.model import Brick, SourceHealth, VolumeState
 from migrator.site.load import load_site
-from migrator.site.rules_guards import (
-    capacity_problems,
-    health_problems,
-    mount_problems,
-    same_place_problem,
-)
+from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems, same_place_problem
 
 GLUSTER = MountIdentity(
     filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel="site-1"
