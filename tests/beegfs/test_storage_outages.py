@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.beegfs import model as beegfs
-from migrator.beegfs.model import CapacityPool, Reachability, StorageTarget, TargetKind, TreeOwner, UserQuota
+from migrator.beegfs.model import CapacityPool, Reachability, StorageTarget, TreeOwner, UserQuota
 from migrator.beegfs.rules import OwnerNeed, QuotaWords, even_room, low_limit, owner_needs, quota_words, room_to_work
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.events import Event, EventKind
@@ -351,17 +351,7 @@ NORMAL, LOW, EMERGENCY = CapacityPool
 def filled(
     free: int | None, pool: CapacityPool | None = NORMAL, state: Reachability = Reachability.ONLINE
 ) -> StorageTarget:
-    return StorageTarget(
-        kind=TargetKind.STORAGE,
-        number=1,
-        name="t",
-        node="n",
-        reachability=state,
-        consistency=None,
-        pool=pool,
-        total_bytes=40 * TIB,
-        free_bytes=free,
-    )
+    return target(101, reachability=state, pool=pool, total_bytes=40 * TIB, free_bytes=free)
 
 
 @pytest.mark.parametrize(

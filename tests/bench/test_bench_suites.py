@@ -18,6 +18,7 @@ from migrator.core.errors import ExitCode, LockHeld, Refused, ToolFailed
 from migrator.hosts.ports import HostLost
 from migrator.ledger.ledger import open_ledger
 from tests.bench.bench_world import TOKEN, BenchSite, bench_site
+from tests.support.making import made
 
 TINY = 0.0002
 
@@ -196,17 +197,13 @@ def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) ->
 
 def started(site: BenchSite, places: tuple[bench.Place, ...]) -> bench.BenchmarkRecord:
     return site.ledger.benchmarks.start(
-        bench.BenchmarkRecord(
-            id=0,
-            suite=bench.SuiteName.CATALOG,
+        made(
+            bench.BenchmarkRecord,
             scale=TINY,
-            seed=1,
-            runs=1,
             places=places,
             hosts=("localhost",),
             token=TOKEN,
             state=bench.BenchmarkState.RUNNING,
-            started_at_s=1.0,
         )
     )
 

@@ -16,6 +16,7 @@ from migrator.hosts.ports import HostFacts
 from migrator.scan.rules import BrickWay
 from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
+from tests.support.making import made
 from tests.support.volumes import brick, volume
 
 GLUSTER = MountIdentity(
@@ -175,18 +176,7 @@ Capabilities:
     64-bit files, 64-bit inums, hardlinks, symlinks, ACLs, xattrs, symtimes
 """
 HOST_ROOM = HostRoom(filesystem="beegfs", total_bytes=10_000, free_bytes=5_000, read_only=False)
-FACTS = HostFacts(
-    name="gl1",
-    node_name="gl1",
-    architecture="x86_64",
-    python_version=(3, 9, 2),
-    effective_uid=0,
-    boot_id="b",
-    clock_offset_s=0.1,
-    round_trip_s=0.002,
-    python=b"python3",
-    process_id=1,
-)
+FACTS = made(HostFacts, name="gl1", python_version=(3, 9, 2))
 FIT = HostSight(
     facts=FACTS,
     bricks={"gl1:/b1": None},
@@ -255,12 +245,9 @@ def host_statuses(via: str, sections: list[str], way: BrickWay | None) -> list[F
 GOOD_WAY = BrickWay(bricks=VOLUME.bricks)
 
 
-def test_bricks_that_can_be_read() -> None:
+def test_bricks_that_can_be_read_and_without_sections_the_mount() -> None:
     assert host_statuses("auto", ["gl1", "gl2"], GOOD_WAY) == [OK]
     assert host_statuses("mount", [], None) == [OK]
-
-
-def test_without_sections_the_mount_is_read_and_that_is_told() -> None:
     (finding,) = check_brick_hosts("auto", VOLUME, [], None)
     assert finding.status is OK
     assert "use the mount" in finding.message

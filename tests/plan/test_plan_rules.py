@@ -18,15 +18,14 @@ from migrator.plan.model import SurpriseKind
 from migrator.plan.rules import LinkSpan, SpanMember
 from migrator.plan.rules_forecast import Growth, Look, choose_growth, measure, moved_since, purge_times
 from tests.support.catalogs import directory, whole_catalog
+from tests.support.making import made
 
 DAY = float(DAY_S)
 ALICE, BOB = b"home/alice", b"home/bob"
 
 
 def sample(day: float, used: int, *, total: int = 100 * TIB, side: Side = Side.SOURCE) -> CapacitySample:
-    return CapacitySample(
-        side=side, at_s=day * DAY, total_bytes=total, free_bytes=total - used, total_inodes=None, free_inodes=None
-    )
+    return made(CapacitySample, side=side, at_s=day * DAY, total_bytes=total, free_bytes=total - used)
 
 
 def catalog(day: float, size_bytes: int, **changes: object) -> CatalogRecord:
@@ -37,16 +36,8 @@ def catalog(day: float, size_bytes: int, **changes: object) -> CatalogRecord:
 
 
 def cutover(tree: bytes, state: CutoverState, **days: float) -> CutoverRecord:
-    return CutoverRecord(
-        id=1,
-        plan="p",
-        batch=1,
-        tree=UserTree(path=tree, user="u"),
-        attempt=1,
-        state=state,
-        times={CutoverState(name): day * DAY for name, day in days.items()},
-        predicted_freeze_s=None,
-    )
+    times = {CutoverState(name): day * DAY for name, day in days.items()}
+    return made(CutoverRecord, tree=UserTree(path=tree, user="u"), state=state, times=times)
 
 
 def growing(days: int, *, by: int = GIB) -> list[CapacitySample]:
@@ -131,9 +122,7 @@ ANN_TREE, BOB_TREE = UserTree(path=b"home/ann", user="ann"), UserTree(path=b"hom
 
 
 def record(state: CutoverState, tree: UserTree = ANN_TREE) -> CutoverRecord:
-    return CutoverRecord(
-        id=1, plan="p", batch=1, tree=tree, attempt=1, state=state, times={state: 1.0}, predicted_freeze_s=None
-    )
+    return made(CutoverRecord, tree=tree, state=state, times={state: 1.0})
 
 
 @pytest.mark.parametrize("state", list(CutoverState))

@@ -45,6 +45,7 @@ from migrator.report.view_status import finding_document
 from migrator.transfer import model as transfer
 from migrator.transfer.model import BatchSummary, RunSummary
 from tests.support.fakes import VirtualClock
+from tests.support.making import made
 from tests.support.plans import small_plan, usage
 
 
@@ -261,18 +262,7 @@ def run(streams: int = 2) -> RunProgress:
         eta_s=None,
         bad_files=1,
         streams=tuple(
-            StreamProgress(
-                stream=number,
-                host="gl1",
-                chunk=number,
-                tree=b"home/\x1b[31m\n\xff",
-                files=1,
-                size_bytes=5,
-                total_files=2,
-                total_bytes=10,
-                rate_bytes_per_s=1.0,
-                elapsed_s=1.0,
-            )
+            made(StreamProgress, stream=number, host="gl1", tree=b"home/\x1b[31m\n\xff", total_bytes=10)
             for number in range(streams)
         ),
     )

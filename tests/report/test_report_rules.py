@@ -30,6 +30,7 @@ from migrator.report.view import headline_blocks, report_document
 from migrator.report.view_status import status_document
 from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from tests.support.facts import report, verification
+from tests.support.making import made
 from tests.support.plans import small_plan
 from tests.support.watch_facts import DRAIN
 
@@ -331,19 +332,7 @@ def scheduled() -> Plan:
 
 SCHEDULED = scheduled()
 CLEARED_S = 1000.0 + 2 * DAY_S
-RETIRED = RetirementRecord(
-    id=1,
-    volume="v",
-    volume_id="i",
-    state=RetirementState.RETIRED,
-    intended_at_s=600.0,
-    ended_at_s=700.0,
-    catalog="c",
-    files=1,
-    size_bytes=2,
-)
-
-
+RETIRED = made(RetirementRecord, state=RetirementState.RETIRED, ended_at_s=700.0)
 Brick = tuple[str, int | None, float | None]
 """The state of a brick, the bytes left on it, and when it is free."""
 PLANNED: Brick = ("in the volume", 70, CLEARED_S)

@@ -30,6 +30,7 @@ from migrator.site.config import CapacitySection
 from tests.plan.test_plan_stage import ALICE, BOB, CAROL, TREES, World, world
 from tests.schedule.schedules import batch, facts, field_example, subvolume
 from tests.support.catalogs import directory, invented
+from tests.support.making import made
 from tests.support.operations import CHECK, START, WATCH, cut_over, do, plan_drain
 from tests.support.usages import usage
 from tests.support.volumes import brick, drain_sample, volume
@@ -126,19 +127,9 @@ def test_drains_and_growth_come_from_what_was_measured_here(scanned: World, monk
     do(scanned.ledger.drains, going, CHECK, START)
     for record, runtime_s in ((ended, 200.0 * DAY_S), (going, 50.0 * DAY_S)):
         scanned.ledger.drains.add_samples(record.id, [drain_sample(0, MIB * 1000, runtime_s=runtime_s)])
-    scanned.ledger.capacity.add(
-        [
-            CapacitySample(
-                side=Side.SOURCE,
-                at_s=float(day * DAY_S),
-                total_bytes=1000 * MIB,
-                free_bytes=(636 - day) * MIB,
-                total_inodes=None,
-                free_inodes=None,
-            )
-            for day in range(10)
-        ]
-    )
+    looks = [(float(day * DAY_S), (636 - day) * MIB) for day in range(10)]
+    room = {"side": Side.SOURCE, "total_bytes": 1000 * MIB}
+    scanned.ledger.capacity.add([made(CapacitySample, at_s=at_s, free_bytes=free, **room) for at_s, free in looks])
     schedule = schedule_of(planned(scanned, free_bytes=2000 * MIB))
     # A MiB a day where 364 to 372 were in use, of which 360 are users'.
     assert schedule.growth_bytes_per_day == pytest.approx(360 / 368 * MIB, rel=0.01)
@@ -207,9 +198,7 @@ def test_where_users_are() -> None:
 
 
 def reaped(action: ReapAction) -> ReapedTree:
-    return ReapedTree(
-        tree=ALICE_TREE, action=action, rule="", files=30, size_bytes=900, allocated_bytes=300, oldest_ns=0
-    )
+    return made(ReapedTree, tree=ALICE_TREE, action=action, files=30, size_bytes=900, allocated_bytes=300)
 
 
 @pytest.mark.parametrize(
@@ -233,20 +222,8 @@ def test_what_a_batch_takes(
     alice = replace(
         usage(ALICE_TREE.path, size_bytes=5000, files=100), allocated_bytes=1000, directories=20, by_mtime=ages
     )
-    batch = Batch(
-        number=4,
-        trees=(ALICE_TREE,),
-        size_bytes=5000,
-        files=100,
-        directories=20,
-        chunks=1,
-        chunk_list="",
-        chunk_list_digest="",
-        forecast_s=DAY_S,
-        fits=True,
-    )
     found = batch_facts(
-        batch,
+        made(Batch, number=4, trees=(ALICE_TREE,), forecast_s=DAY_S),
         {ALICE_TREE.path: alice},
         Placement((subvolume(1),), []),
         arrived={} if arrived is None else {ALICE_TREE.path: arrived},

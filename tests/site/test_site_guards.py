@@ -10,9 +10,10 @@ import pytest
 from migrator.core.errors import Refused, UsageError
 from migrator.core.units import GIB
 from migrator.fs.model import Capacity, MountIdentity
-from migrator.gluster.model import Brick, SourceHealth, VolumeState
+from migrator.gluster.model import SourceHealth, VolumeState
 from migrator.site.load import load_site
 from migrator.site.rules_guards import capacity_problems, health_problems, mount_problems, same_place_problem
+from tests.support.volumes import brick, volume
 
 GLUSTER = MountIdentity(
     filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel="site-1"
@@ -58,20 +59,7 @@ def test_each_fact_trips_alone(change: dict[str, object], said: str) -> None:
     assert said in problem
 
 
-def brick(name: str, online: bool | None = True) -> Brick:
-    host, _, path = name.partition(":")
-    return Brick(name=name, host=host, path=path.encode(), online=online)
-
-
-STATE = VolumeState(
-    volume="vol1",
-    volume_id="id-1",
-    type="Distribute",
-    started=True,
-    bricks=(brick("gl1:/b/1"), brick("gl2:/b/1")),
-    options=(),
-    tasks=(),
-)
+STATE = volume("gl1:/b/1", "gl2:/b/1")
 
 
 def health(state: VolumeState | None = STATE, *problems: str, fingerprint: str = "f") -> SourceHealth:
@@ -80,7 +68,7 @@ def health(state: VolumeState | None = STATE, *problems: str, fingerprint: str =
 
 @pytest.mark.parametrize("online", [False, None])
 def test_a_brick_that_is_not_known_to_be_up_trips_on_either_side(online: bool | None) -> None:
-    down = replace(STATE, bricks=(STATE.bricks[0], brick("gl2:/b/1", online)))
+    down = replace(STATE, bricks=(STATE.bricks[0], brick("gl2:/b/1", online=online)))
     for looks in ((health(down), health()), (health(), health(down)), (health(down), health(down))):
         (problem,) = health_problems(*looks)
         assert "gl2:/b/1" in problem
