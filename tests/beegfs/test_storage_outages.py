@@ -19,9 +19,10 @@ from migrator.core.states import ChunkState
 from migrator.core.units import GIB, TIB
 from migrator.fs.model import Need
 from migrator.plan.model import SurpriseKind
-from migrator.reap.model import PlanReap, ReapAction, ReapedTree, Savings
+from migrator.reap.model import PlanReap, ReapAction, ReapedTree
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
+from tests.support.making import made
 from tests.support.run_world import ALICE, World, in_loop
 from tests.support.usages import usage
 
@@ -290,10 +291,8 @@ def judged(*, spread: int = 1, left: Mapping[bytes, Need] = ALL, **limits: Any) 
 
 
 def reaping(action: ReapAction) -> PlanReap:
-    tree = ReapedTree(
-        tree=ANN.tree, action=action, rule="old", files=300, size_bytes=3 * GIB, allocated_bytes=3 * GIB, oldest_ns=0
-    )
-    return PlanReap(reap_list=None, digest=None, trees=(tree,), saved=Savings(), listed=Savings())
+    tree = made(ReapedTree, tree=ANN.tree, action=action, files=300, size_bytes=3 * GIB, allocated_bytes=3 * GIB)
+    return made(PlanReap, trees=(tree,))
 
 
 def test_what_a_user_owns_is_counted_over_all_trees_by_what_is_left_and_not_reaped() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, ClosedCatalogs, RecordUnreadable, numbered, open_closed
+from migrator.catalog.files import CLOSING_RECORD, ROW_SCHEMA, RecordUnreadable, numbered, open_closed
 from migrator.catalog.manifest import ManifestDirectories
 from migrator.catalog.model import CatalogRecord
 from migrator.catalog.ports import LinkedPath, LinkFindingKind, OpenCatalog, Scratch, VerifiedPath
@@ -115,15 +115,6 @@ def test_no_flipped_bit_is_believed(part: bool, place: float, bit: int) -> None:
             hint = error.hint
         # A blank of the record may be another one.
         assert "scan --restart" in hint or (found == closed and not part)
-
-
-def test_another_catalog_than_the_ledger_knows_is_refused(tmp_path: Path) -> None:
-    catalogs = store(tmp_path)
-    record = finish(catalogs.create(RECORD))
-    directory = catalogs.closed("catalog-1").directory.parent
-    assert ClosedCatalogs(directory, lambda _: record).open("catalog-1").record == record
-    with pytest.raises(Refused, match="is not the one that the ledger knows"):
-        ClosedCatalogs(directory, lambda _: replace(record, digest="0" * 32)).open("catalog-1")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "migrator-catalog/99"}'])

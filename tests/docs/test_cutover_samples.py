@@ -4,13 +4,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.docs.test_hook_samples import HOOKS, document
+from tests.docs.test_hook_samples import HOOKS, document, run
 from tests.support.slurm import Slurm
 
 TELL = ("post-announce.d/50-tell-user", "pre-freeze.d/50-tell-user", "post-thaw.d/50-tell-user")
@@ -49,17 +48,10 @@ def variables(hook: str, user: str, site: Path, state: str = "") -> dict[str, st
     }
 
 
-def tell(hook: str, facts: dict[str, object]) -> "subprocess.CompletedProcess[str]":
-    # The interpreter of the sample's first line may be missing where tests run: this one serves as well.
-    return subprocess.run(
-        [sys.executable, "-I", str(HOOKS / hook)], input=json.dumps(facts), capture_output=True, text=True, check=False
-    )
-
-
 @pytest.mark.parametrize("hook", TELL)
 def test_a_user_is_told_what_they_have_to_know(hook: str) -> None:
     facts = facts_of(hook, "alice", "" if hook.startswith("pre-") else "done") | MOVE
-    done = tell(hook, facts)
+    done = run(hook, facts)
     assert (done.returncode, done.stderr) == (0, "")
     after = hook.startswith("post-thaw")
     subject = "your files have moved" if after else "your files move to the new file system"
@@ -70,8 +62,8 @@ def test_a_user_is_told_what_they_have_to_know(hook: str) -> None:
     assert [words for words in wanted if words not in done.stdout] == []
     assert ("2030-01-31T19:00:00Z" in done.stdout) is not after
     for missing in ("link", "begins_at", "freeze_s", "frozen_s", "reason"):
-        assert tell(hook, facts | {missing: None}).returncode == 0
-    assert "go back" in tell(hook, facts | {"back": True}).stdout or after
+        assert run(hook, facts | {missing: None}).returncode == 0
+    assert "go back" in run(hook, facts | {"back": True}).stdout or after
 
 
 @pytest.mark.parametrize("hook", TELL)
@@ -79,7 +71,7 @@ def test_without_somebody_to_write_to_it_fails(hook: str) -> None:
     changes: list[dict[str, object]] = [{"version": 2}]
     changes += [{"user": user} for user in HOSTILE]
     for change in changes:
-        done = tell(hook, facts_of(hook, "alice", "" if hook.startswith("pre-") else "done") | MOVE | change)
+        done = run(hook, facts_of(hook, "alice", "" if hook.startswith("pre-") else "done") | MOVE | change)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr
 
@@ -160,14 +152,8 @@ def test_what_is_no_account_is_not_locked(accounts: Accounts) -> None:
 
 
 def call_with_slurm(slurm: Slurm, hook: str, site: Path, state: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [str(HOOKS / hook)],
-        input=json.dumps(facts_of(hook, "root", state)),
-        env=variables(hook, "root", site, state) | {"SLURM_CONF": str(slurm.config)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = variables(hook, "root", site, state) | {"SLURM_CONF": str(slurm.config)}
+    return run(hook, facts_of(hook, "root", state), **environment)
 
 
 def submit(slurm: Slurm, *options: str) -> str:
@@ -208,8 +194,7 @@ def test_waiting_jobs_are_held_and_released(slurm: Slurm, scratch: Path) -> None
 def test_no_other_user_is_meant_than_one_with_a_plain_name(scratch: Path) -> None:
     for hook in (LOCK, UNLOCK, UNFREEZE, HOLD, RELEASE, GIVE_UP):
         for user in HOSTILE:
-            env = variables(hook, user, scratch)
-            done = subprocess.run([str(HOOKS / hook)], input="{}", env=env, capture_output=True, text=True, check=False)
+            done = run(hook, {}, **variables(hook, user, scratch))
             assert (done.returncode, "not the name of an account" in done.stderr) == (1, True)
     assert os.listdir(scratch) == []
 
@@ -226,44 +211,30 @@ STUBS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Place:
     """A site's directory, and what the hooks reach from there."""
 
     directory: Path
 
-    @property
-    def mounted(self) -> Path:
-        return self.directory / "mounted"
-
-    @property
-    def device(self) -> Path:
-        return self.directory / "device"
-
-    @property
-    def point(self) -> Path:
-        return self.directory / "b2"
+    def __post_init__(self) -> None:
+        self.mounted, self.device, self.point = (self.directory / name for name in ("mounted", "device", "b2"))
 
     def calls(self) -> list[str]:
         file = self.directory / "calls"
         return file.read_text().splitlines() if file.exists() else []
 
     def run(self, hook: str, brick: str, side: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(HOOKS / hook)],
-            input=json.dumps(document() | {"stage": "pre-add", "event": "pre", "brick": brick, "side": side}),
-            capture_output=True,
-            text=True,
-            check=False,
-            env={
-                "PATH": f"{self.directory}/bin:{os.environ['PATH']}:/usr/sbin:/sbin",
-                "MIGRATOR_SITE": str(self.directory / "site.toml"),
-                "MIGRATOR_BRICK": brick,
-                "MIGRATOR_SIDE": side,
-                "CALLS": str(self.directory / "calls"),
-                "MOUNTED": str(self.mounted),
-                "FSTAB": str(self.directory / "fstab"),
-            },
+        return run(
+            hook,
+            document() | {"stage": "pre-add", "event": "pre", "brick": brick, "side": side},
+            PATH=f"{self.directory}/bin:{os.environ['PATH']}:/usr/sbin:/sbin",
+            MIGRATOR_SITE=str(self.directory / "site.toml"),
+            MIGRATOR_BRICK=brick,
+            MIGRATOR_SIDE=side,
+            CALLS=str(self.directory / "calls"),
+            MOUNTED=str(self.mounted),
+            FSTAB=str(self.directory / "fstab"),
         )
 
 

@@ -50,7 +50,7 @@ def run(hook: str, facts: dict[str, object], **environment: str) -> subprocess.C
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": os.environ["PATH"], **environment},
+        env={"PATH": os.environ["PATH"]} | environment,
     )
 
 

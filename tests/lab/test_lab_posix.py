@@ -163,25 +163,6 @@ def test_the_journal_of_a_churn_names_all_that_differs(scratch: Path) -> None:
     assert len([path for path in before if touched.covers(path)]) < len(before) * 0.9
 
 
-def test_a_churn_of_a_missing_tree_or_journal_directory_is_a_usage_error(scratch: Path) -> None:
-    state = bring_up(scratch / "lab", files=40)
-    with pytest.raises(UsageError, match="home/nope is no directory"):
-        churn(replace(state, trees=(b"home/nope",)), scratch / "journal", 1)
-    assert not (scratch / "journal").exists()
-    with pytest.raises(UsageError, match="there is no directory above it"):
-        churn(state, scratch / "nowhere" / "journal", 1)
-    lab = ("lab", "churn", "--dir", str(scratch / "lab"), "--operations", "1")
-    done = call(*lab, "--tree", "home/nope")
-    assert done.returncode == 2, done.stderr
-    assert "has no user tree home/nope" in done.stderr
-    done = call(*lab, "--tree", os.fsdecode(state.trees[0]) + "/")
-    assert done.returncode == 0, done.stderr
-
-
-def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "migrator", *arguments], capture_output=True, text=True, check=False)
-
-
 @pytest.mark.needs_root
 def test_every_kind_is_really_there(odd_tree: tuple[Path, OddFiles]) -> None:
     tree, made = odd_tree

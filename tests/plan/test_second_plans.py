@@ -12,21 +12,6 @@ from tests.support.cli_site import Site
 pytestmark = pytest.mark.needs_root
 
 
-def test_damage_on_the_target_is_found_and_mended(planned: Site) -> None:
-    planned.works("run", "--user-batch", "1")
-    damaged, removed = (planned.target / "home" / "ann" / name for name in ("file-3", "file-4"))
-    facts = damaged.stat()
-    damaged.write_bytes(bytes(facts.st_size))
-    os.utime(damaged, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    removed.unlink()
-    found = planned.call("verify", "--user-batch", "1", "--json")
-    assert found.returncode == 3
-    assert json.loads(found.stdout)[0]["differences"] == {"content": 1, "missing": 1}
-    assert "`migrator run --user-batch 1` sends again what differs" in planned.call("status").stdout
-    planned.works("run", "--user-batch", "1")
-    planned.works("verify", "--user-batch", "1")
-
-
 def test_a_later_plan_is_a_draft_until_it_is_activated(planned: Site) -> None:
     planned.works("run", "--user-batch", "1")
     before = json.loads(planned.call("status", "--json").stdout)

