@@ -13,26 +13,14 @@ from migrator.core.events import FindingStatus
 from migrator.cutover import rules
 from migrator.cutover import rules as cutover_rules
 from migrator.cutover.model import FrozenTop, OpenFile, OpenKind, TopSeen, Writers
-from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
-from tests.support.entries import entry
+from tests.support.entries import acl, entry
 
 ROOT = {"uid": 0, "gid": 0}
 NO_ACLS = replace(BEEGFS_CAPABILITIES, keeps_acls=False)
-
-
-def acl(user: int, named: int | None, group: int, mask: int | None, other: int) -> bytes:
-    pairs = ((USER_OBJ, user), (USER, named), (GROUP_OBJ, group), (MASK, mask), (OTHER, other))
-    return build_acl(
-        tuple(
-            AclEntry(tag=tag, id=1003 if tag == USER else 0, permissions=value)
-            for tag, value in pairs
-            if value is not None
-        )
-    )
 
 
 NAMED, OTHERS, PLAIN = acl(7, 7, 5, 7, 0), acl(7, 6, 5, 5, 0), acl(7, None, 5, None, 0)
@@ -82,7 +70,7 @@ def test_a_top_comes_back_as_it_was_written_down(kept: FrozenTop) -> None:
         (replace(TOP, gid=7), "its group is 7, and was 1002"),
         (replace(TOP, uid=7), "its owner is 7, and was 1001"),
         (replace(TOP, mode=0o2777), "its mode is 2777, and was 2770"),
-        (replace(TOP, acl_access=acl(7, 0, 5, 7, 0)), "its ACL is u::---,u:1003:---"),
+        (replace(TOP, acl_access=acl(7, 0, 5, 7, 0)), "its ACL is u::---,u:1234:---"),
         (replace(TOP, acl_default=MASKED), "its default ACL is "),
         (replace(TOP, acl_default=b"odd"), "its default ACL is not readable, and was u::rwx"),
         (replace(FROZEN, mode=0o2700), "its mode is 2700"),

@@ -5,19 +5,13 @@ import os
 from pathlib import Path
 
 from migrator.core.entry import Entry, EntryType
-from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.reading import ReadingFileSystem
 from migrator.fs.rules import TEMPORARY_PREFIX, compare
 from migrator.fs.writing import MountedTarget
+from tests.support.entries import acl
 
-DEFAULT_ACL = build_acl((
-    AclEntry(tag=USER_OBJ, id=0, permissions=7),
-    AclEntry(tag=USER, id=4321, permissions=7),
-    AclEntry(tag=GROUP_OBJ, id=0, permissions=5),
-    AclEntry(tag=MASK, id=0, permissions=7),
-    AclEntry(tag=OTHER, id=0, permissions=5),
-))  # fmt: skip
+DEFAULT_ACL = acl(7, 7, 5, 7, 5)
 
 
 class Sides:

@@ -11,32 +11,18 @@ from hypothesis import strategies as st
 from migrator.core.entry import ACL_ACCESS, ACL_DEFAULT, Entry, EntryType
 from migrator.core.units import MIB
 from migrator.fs import acl as fs_acl
-from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.rules import compare, compare_tree_root, floored_time_ns, is_sampled, kept_xattrs, xattr_loss
 from migrator.plan.model import SurpriseKind
 from migrator.verify.model import DifferenceKind, DigestPolicy
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
-from tests.support.entries import entry
+from tests.support.entries import acl, entry
 
 XFS = TargetCapabilities()
 
 
-def acl(*, user: int | None = 1234, group: int = 4, mask: int | None = 6, shuffled: bool = False) -> bytes:
-    entries = [
-        AclEntry(tag=USER_OBJ, id=0, permissions=6),
-        AclEntry(tag=GROUP_OBJ, id=0, permissions=group),
-        AclEntry(tag=OTHER, id=0, permissions=4),
-    ]
-    if user is not None:
-        entries.append(AclEntry(tag=USER, id=user, permissions=6))
-    if mask is not None:
-        entries.append(AclEntry(tag=MASK, id=0, permissions=mask))
-    value = build_acl(tuple(entries))
-    if shuffled:
-        body = [value[start : start + 8] for start in range(4, len(value), 8)]
-        value = value[:4] + b"".join(reversed(body))
-    return value
+NAMED, MASKED, MINIMAL = acl(6, 6, 4, 6, 4), acl(6, None, 4, 6, 4), acl(6, None, 4, None, 4)
+SHUFFLED = NAMED[:4] + b"".join(NAMED[at : at + 8] for at in range(len(NAMED) - 8, 0, -8))
 
 
 def found(source: Entry, target: Entry, capabilities: TargetCapabilities) -> tuple[set[str], set[str]]:
@@ -61,7 +47,7 @@ ENTRIES = st.builds(
     symlink_target=st.none() | st.binary(min_size=1, max_size=8),
     xattrs=st.dictionaries(
         st.sampled_from((b"user.a", b"security.capability", b"trusted.x", ACL_ACCESS, ACL_DEFAULT)),
-        st.binary(max_size=8) | st.just(acl()) | st.just(acl(user=None, mask=None)),
+        st.binary(max_size=8) | st.just(NAMED) | st.just(MINIMAL),
     ),
 )
 
@@ -107,19 +93,19 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], TargetCapabilities, str, 
     ("xattr foreign", {"xattrs": {b"trusted.a": b"1", b"security.capability": b"1"}}, {}, BEEGFS_CAPABILITIES, "", "loss-xattr-namespace"),
     ("capability lost on xfs", {"xattrs": {b"security.capability": b"1"}}, {}, XFS, "xattr", ""),
     ("label of the target", {}, {"xattrs": {b"security.selinux": b"1"}}, XFS, "", ""),
-    ("acl", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl()}}, {"mode": 0o664, "xattrs": {ACL_ACCESS: acl(user=1235)}}, XFS, "acl", ""),
-    ("acl in another order", {"xattrs": {ACL_ACCESS: acl()}}, {"xattrs": {ACL_ACCESS: acl(shuffled=True)}}, XFS, "", ""),
-    ("acl gone", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl()}}, {"mode": 0o644}, XFS, "acl", ""),
-    ("acl extra and setuid", {"mode": 0o644}, {"mode": 0o4664, "xattrs": {ACL_ACCESS: acl()}}, XFS, "acl mode", ""),
-    ("acl equal, mask other in the mode", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl()}}, {"mode": 0o644, "xattrs": {ACL_ACCESS: acl()}}, XFS, "mode", ""),
-    ("acl lost, mask shown", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl()}}, {"mode": 0o664}, replace(XFS, keeps_acls=False), "", "loss-acl"),
-    ("acl lost, group shown", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl()}}, {"mode": 0o644}, replace(XFS, keeps_acls=False), "", "loss-acl"),
-    ("acl lost, more shown", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl()}}, {"mode": 0o674}, replace(XFS, keeps_acls=False), "mode", "loss-acl"),
-    ("minimal acl is none", {"mode": 0o644, "xattrs": {ACL_ACCESS: acl(user=None, mask=None)}}, {"mode": 0o644}, XFS, "", ""),
-    ("mask without names", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl(user=None)}}, {"mode": 0o644}, XFS, "", ""),
-    ("mask without names opened", {"mode": 0o664, "xattrs": {ACL_ACCESS: acl(user=None)}}, {"mode": 0o664}, XFS, "mode", ""),
-    ("default acl lost", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: acl()}}, {"type": EntryType.DIRECTORY}, replace(XFS, keeps_acls=False), "", "loss-acl"),
-    ("minimal default acl is one", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: acl(user=None, mask=None)}}, {"type": EntryType.DIRECTORY}, XFS, "acl", ""),
+    ("acl", {"mode": 0o664, "xattrs": {ACL_ACCESS: NAMED}}, {"mode": 0o664, "xattrs": {ACL_ACCESS: acl(6, 6, 4, 6, 4, uid=1235)}}, XFS, "acl", ""),
+    ("acl in another order", {"xattrs": {ACL_ACCESS: NAMED}}, {"xattrs": {ACL_ACCESS: SHUFFLED}}, XFS, "", ""),
+    ("acl gone", {"mode": 0o664, "xattrs": {ACL_ACCESS: NAMED}}, {"mode": 0o644}, XFS, "acl", ""),
+    ("acl extra and setuid", {"mode": 0o644}, {"mode": 0o4664, "xattrs": {ACL_ACCESS: NAMED}}, XFS, "acl mode", ""),
+    ("acl equal, mask other in the mode", {"mode": 0o664, "xattrs": {ACL_ACCESS: NAMED}}, {"mode": 0o644, "xattrs": {ACL_ACCESS: NAMED}}, XFS, "mode", ""),
+    ("acl lost, mask shown", {"mode": 0o664, "xattrs": {ACL_ACCESS: NAMED}}, {"mode": 0o664}, replace(XFS, keeps_acls=False), "", "loss-acl"),
+    ("acl lost, group shown", {"mode": 0o664, "xattrs": {ACL_ACCESS: NAMED}}, {"mode": 0o644}, replace(XFS, keeps_acls=False), "", "loss-acl"),
+    ("acl lost, more shown", {"mode": 0o664, "xattrs": {ACL_ACCESS: NAMED}}, {"mode": 0o674}, replace(XFS, keeps_acls=False), "mode", "loss-acl"),
+    ("minimal acl is none", {"mode": 0o644, "xattrs": {ACL_ACCESS: MINIMAL}}, {"mode": 0o644}, XFS, "", ""),
+    ("mask without names", {"mode": 0o664, "xattrs": {ACL_ACCESS: MASKED}}, {"mode": 0o644}, XFS, "", ""),
+    ("mask without names opened", {"mode": 0o664, "xattrs": {ACL_ACCESS: MASKED}}, {"mode": 0o664}, XFS, "mode", ""),
+    ("default acl lost", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: NAMED}}, {"type": EntryType.DIRECTORY}, replace(XFS, keeps_acls=False), "", "loss-acl"),
+    ("minimal default acl is one", {"type": EntryType.DIRECTORY, "xattrs": {ACL_DEFAULT: MINIMAL}}, {"type": EntryType.DIRECTORY}, XFS, "acl", ""),
     ("no acl at all", {"xattrs": {ACL_ACCESS: b"rubbish"}}, {"xattrs": {ACL_ACCESS: b"garbage"}}, XFS, "acl", ""),
 ]  # fmt: skip
 
@@ -143,7 +129,7 @@ CLOSED = replace(ROOT, uid=0, gid=0, mode=0o700, mtime_ns=5)
     ("target", "expected"),
     [
         (CLOSED, set()),
-        (replace(CLOSED, xattrs={ACL_ACCESS: acl()}), {DifferenceKind.ACL}),
+        (replace(CLOSED, xattrs={ACL_ACCESS: NAMED}), {DifferenceKind.ACL}),
         (replace(CLOSED, type=EntryType.SYMLINK), {DifferenceKind.TYPE}),
     ],
 )

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from migrator.core.entry import Entry, EntryType
+from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 
 _PLAIN = Entry(
     path=b"home/alice/file",
@@ -26,3 +27,11 @@ _PLAIN = Entry(
 def entry(path: bytes = b"home/alice/file", **changes: Any) -> Entry:
     """A plain file, or something else with some changes."""
     return replace(_PLAIN, path=path, **changes)
+
+
+def acl(
+    user: int, named: int | None = None, group: int = 5, mask: int | None = None, other: int = 0, *, uid: int = 1234
+) -> bytes:
+    """By permissions; `named` are those of `uid`."""
+    parts = ((USER_OBJ, 0, user), (USER, uid, named), (GROUP_OBJ, 0, group), (MASK, 0, mask), (OTHER, 0, other))
+    return build_acl(tuple(AclEntry(tag=tag, id=of, permissions=bits) for tag, of, bits in parts if bits is not None))

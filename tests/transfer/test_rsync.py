@@ -10,6 +10,7 @@ from migrator.fs.model import TargetCapabilities
 from migrator.lab.model import OddFiles, OddKind
 from migrator.transfer.model import Verdict
 from tests.conftest import MakeXfs
+from tests.support.entries import acl
 from tests.support.snapshots import snapshot
 from tests.support.streams import Streams, copy_tree, engine_of, make_trees, rsync_programs
 from tests.support.xfs import XfsMount
@@ -106,7 +107,7 @@ def test_only_the_attributes_travel_that_the_target_keeps(
     source, target = make_trees(mount.path / "s", mount.path / "t", tree=TREE)
     path = source / "it"
     path.mkdir() if kind is ChunkKind.DIRECTORIES else path.write_text("content")
-    os.setxattr(path, "system.posix_acl_access", _acl_for(12345))
+    os.setxattr(path, "system.posix_acl_access", acl(7, 5, 5, 5, 0, uid=12345))
     for name, value in ATTRIBUTES.items():
         os.setxattr(path, name, value)
     streams = Streams(engine_of(program), mount.path / "s", mount.path / "t", capabilities)
@@ -122,13 +123,6 @@ def test_only_the_attributes_travel_that_the_target_keeps(
         assert streams.run([TREE + b"/it"], tree=TREE, kind=kind).outcome.verdict is Verdict.DONE
         assert os.getxattr(target / "it", "trusted.own") == b"1"
         os.removexattr(target / "it", "trusted.own")
-
-
-def _acl_for(uid: int) -> bytes:
-    entries = [(1, 7, 0xFFFFFFFF), (2, 5, uid), (4, 5, 0xFFFFFFFF), (16, 5, 0xFFFFFFFF), (32, 0, 0xFFFFFFFF)]
-    return (2).to_bytes(4, "little") + b"".join(
-        tag.to_bytes(2, "little") + mode.to_bytes(2, "little") + who.to_bytes(4, "little") for tag, mode, who in entries
-    )
 
 
 @pytest.mark.parametrize("last_bytes", [1, 200, 255])

@@ -19,7 +19,6 @@ from migrator.core.errors import ExitCode
 from migrator.core.paths import show
 from migrator.core.states import BatchState
 from migrator.core.units import MIB, NS_PER_S
-from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.fs.model import TargetCapabilities
 from migrator.fs.ports import Digest
 from migrator.fs.reading import ReadingFileSystem
@@ -32,17 +31,12 @@ from migrator.verify.stage import exit_code
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
 from tests.support.cli_site import Site
+from tests.support.entries import acl
 from tests.support.verify_world import OTHER_TREE, TREE, World, verify_world, walk_tree
 
 pytestmark = pytest.mark.needs_root
 
-NAMED_ACL = build_acl((
-    AclEntry(tag=USER_OBJ, id=0, permissions=6),
-    AclEntry(tag=USER, id=1234, permissions=6),
-    AclEntry(tag=GROUP_OBJ, id=0, permissions=4),
-    AclEntry(tag=MASK, id=0, permissions=6),
-    AclEntry(tag=OTHER, id=0, permissions=4),
-))  # fmt: skip
+NAMED_ACL = acl(6, 6, 4, 6, 4)
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from migrator.bricks.add.model import AdditionNotes, AdditionSide, AdditionState
 from migrator.bricks.add.rules_directories import DirectoryVerdict, judge, listed, same_owner, untouched_since
 from migrator.bricks.add.stage import DirectoryWorld
 from migrator.core.errors import ToolFailed
-from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
 from migrator.gluster.model import Brick, DirectoryFacts
+from tests.support.entries import acl
 from tests.support.fakes import VirtualClock, inline
 
 OLD, NEW, ARBITER = "gl1:/b", "gl9:/b", "gl3:/b"
@@ -366,16 +366,6 @@ PROJECT = replace(ABOVE, mode=0o2775, gid=3000)
 SHUT = replace(MADE, mode=0, uid=0, gid=0)
 
 
-def acl(**permissions: int) -> bytes:
-    tags = {"user": USER_OBJ, "named": USER, "group": GROUP_OBJ, "mask": MASK, "other": OTHER}
-    return build_acl(
-        tuple(
-            AclEntry(tag=tags[name], id=9 if name == "named" else 0, permissions=bits)
-            for name, bits in permissions.items()
-        )
-    )
-
-
 CLOSING = replace(ABOVE, default=acl(user=7, named=7, group=7, mask=7, other=0))
 
 
@@ -511,6 +501,6 @@ def test_the_command_puts_it_right(tmp_path: Path, name: bytes) -> None:
 def test_the_command_has_the_acl_where_a_mode_does_not_bring_it_back() -> None:
     known = replace(MADE, access=acl(user=7, named=5, group=5, mask=5, other=0))
     told = listed(V.DOUBTFUL, known, MADE, root=b"/mnt/gl")
-    assert "setfacl --set u::rwx,u:9:r-x,g::r-x,m::r-x,o::--- /mnt/gl/home/a/d" in told.command
+    assert "setfacl --set u::rwx,u:1234:r-x,g::r-x,m::r-x,o::--- /mnt/gl/home/a/d" in told.command
     assert "or somebody who works there" in told.reason
     assert "setfacl" not in listed(V.DOUBTFUL, known, replace(known, mode=0), root=b"/mnt/gl").command
