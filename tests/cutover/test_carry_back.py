@@ -69,7 +69,12 @@ def test_every_kind_of_change_comes_back_and_nothing_else_is_sent(site: CutSite)
     source = site.source()
     kept, many = standing(source / "kept"), standing(source / "many")
     change(site.target())
+    # The top gets what the user made of it.
+    site.target().chmod(0o2711)
+    os.setxattr(site.target(), "user.note", b"of the top")
+    written = site.target().stat().st_mtime_ns
     goes_back(site)
+    assert (source.stat().st_mtime_ns, os.getxattr(source, "user.note")) == (written, b"of the top")
     assert standing(source / "kept") == kept
     moved = standing(source / "new" / "moved along")
     assert {path: facts[:2] for path, facts in moved.items()} == {path: facts[:2] for path, facts in many.items()}
@@ -150,17 +155,6 @@ def test_a_full_source_stops_it_with_the_reason_and_room_lets_it_go_on(site: Cut
     assert "lacks" in found["words"] or "full" in found["words"], found
     filler.unlink()
     goes_back(site)
-
-
-@pytest.mark.exhaustive
-def test_the_top_gets_what_the_user_made_of_it_on_the_target(site: CutSite) -> None:
-    site.target().chmod(0o2711)
-    os.setxattr(site.target(), "user.note", b"of the top")
-    write(site.target() / "later", "later")
-    written = site.target().stat().st_mtime_ns
-    goes_back(site)
-    assert site.source().stat().st_mtime_ns == written
-    assert os.getxattr(site.source(), "user.note") == b"of the top"
 
 
 @pytest.fixture

@@ -159,24 +159,6 @@ def test_a_verification_with_a_difference(site: CutSite) -> None:
     moved(site)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("stage", ["pre-freeze", "pre-switch"])
-@pytest.mark.parametrize("code", [1, 62])
-def test_a_hook_that_refuses_or_skips(site: CutSite, stage: str, code: int) -> None:
-    hook = site.hook(f"{stage}.d/60-stops", f"echo not tonight; exit {code}")
-    with unharmed(site):
-        gives_up(site, "not tonight")
-        calls = site.calls()
-        # Who was told of the step is told that it is over.
-        step = stage.removeprefix("pre-")
-        state = "refused" if code == 1 else "skipped"
-        assert [line for line in calls if line.startswith(f"post-{step} ")] == [f"post-{step} {state} ann"]
-        thaws = [line for line in calls if "thaw" in line]
-        assert thaws == (["pre-thaw  ann", "post-thaw done ann"] if step == "switch" else []), "he was not frozen"
-    hook.unlink()
-    moved(site)
-
-
 @pytest.mark.guarantee("open-files")
 def test_opened_by_somebody_else_in_the_freeze(site: CutSite) -> None:
     owner = OWNERS["ann"]

@@ -9,7 +9,7 @@ import pytest
 from migrator.core.entry import EntryType, UserTree
 from migrator.core.states import BatchState
 from migrator.cutover.model import CutoverRecord, CutoverRequest, CutoverState
-from migrator.cutover.rules import cutover_blockers, cutover_problems, freeze_words, not_closed
+from migrator.cutover.rules import cutover_blockers, cutover_problems, not_closed
 from migrator.transfer.model import RunRequest
 from tests.support.entries import entry
 from tests.support.making import made
@@ -91,15 +91,6 @@ def test_somebody_may_have_worked_in_a_tree_that_is_open_on_the_target_or_gone()
     for now, said in ((replace(top, mode=0o755), "is open, so somebody may have changed it"), (None, "is not there")):
         (problem,) = not_closed(TREE, now, uid=0, gid=0)
         assert f"home/alice on the target {said}" in problem
-
-
-def test_predicted_against_real_freeze() -> None:
-    thawed = in_state(S.THAWED, frozen_at_s=5.0, thawed_at_s=65.0)
-    assert freeze_words(thawed) == "alice was frozen for 1 min; 1 min 40 s were predicted."
-    assert (
-        freeze_words(replace(thawed, predicted_freeze_s=None)) == "alice was frozen for 1 min; nothing was predicted."
-    )
-    assert freeze_words(in_state(S.FROZEN, frozen_at_s=5.0)) == ""
 
 
 @pytest.mark.parametrize("state", list(S))

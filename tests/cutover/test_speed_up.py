@@ -1,6 +1,5 @@
 """What measurements before and after a cutover say, and what they do not."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,10 +9,7 @@ import pytest
 from migrator.core.entry import UserTree
 from migrator.cutover.model import CutoverRecord, CutoverState, SpeedUp, TreeMeasurement, TreeTest, Verdict
 from migrator.cutover.rules_speed import speed_ups, sum_words, sums, user_words, users_of
-from migrator.cutover.view import speed_up_blocks
 from migrator.fs.model import Side
-from migrator.render.document import Document, Section
-from migrator.render.text import to_markdown
 from tests.support import making
 
 
@@ -131,15 +127,3 @@ def test_only_users_beyond_the_noise_count_as_faster_and_the_median_is_over_all(
     assert user_words("ben", users[0].speed_ups) == (
         "for ben the target is, beside the source: ls -lR 3.00 times as fast (1 run: noise not known)"
     )
-
-
-def test_median_noise_and_single_runs_are_told_in_tables() -> None:
-    users = users_of(
-        [moved("ann", *both([9.0, 8.0, 8.2, 7.8], [9.0, 2.0, 2.1, 1.9])), moved("ben", *both([2.0], [0.25]))]
-    )
-    section = Section(title="Speed-ups of users", blocks=tuple(speed_up_blocks(users, sums(users))))
-    text = to_markdown(Document(title="t", subtitle="", sections=(section,))).replace("\\", "")
-    assert "ls -lR: 6.00 times as fast on the target (median of 2 users): 1 faster and 0 slower" in text
-    assert re.search(r"4\.00 times as fast \(\d\.\d\d to \d\.\d\d\)", text)
-    assert "8.00 times as fast (1 run: noise not known)" in text
-    assert "250 ms" in text

@@ -19,11 +19,12 @@ from migrator.core.states import ChunkKind
 from migrator.core.units import NS_PER_S
 from migrator.delta.model import ChangeKind, Changes
 from migrator.delta.store import Comparison, Comparisons
-from migrator.reap.model import PlanReap, ReapAction, ReapRow, Savings
+from migrator.reap.model import PlanReap, ReapAction, Savings
 from migrator.reap.store import ReapListFiles
 from tests.delta import changing_trees
 from tests.delta.changing_trees import Source, Step, Target
 from tests.support.catalogs import closed_catalogs, write_catalog
+from tests.support.entries import reap_row
 
 A, B = b"home/a", b"home/b"
 TREES = (A, B)
@@ -218,23 +219,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def reap_list(place: Path, entries: Sequence[Entry], path: bytes) -> Path:
     """A reap list that names a path with the facts that it has in the rows."""
     (entry,) = (entry for entry in entries if entry.path == path)
-    row = ReapRow(
-        path=path,
-        tree=A,
-        action=ReapAction.SKIP,
-        size_bytes=entry.size_bytes,
-        blocks=entry.blocks,
-        mtime_ns=entry.mtime_ns,
-        ctime_ns=entry.ctime_ns,
-        atime_ns=entry.atime_ns,
-        ino=entry.ino,
-        gfid=entry.gfid,
-        uid=entry.uid,
-        gid=entry.gid,
-        mode=entry.mode,
-    )
     lists = ReapListFiles(place)
-    name, digest = lists.write("plan", [[row]])
+    name, digest = lists.write("plan", [[reap_row(entry, A, ReapAction.SKIP)]])
     file = lists.checked(PlanReap(reap_list=name, digest=digest, trees=(), saved=Savings(), listed=Savings()))
     assert file is not None
     return file

@@ -15,7 +15,7 @@ from migrator.core.errors import ToolFailed
 from migrator.cutover.far_search import address_of, kind_of, local_ends
 from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.model import TaskKind
-from migrator.gluster.rules import known_faults, parse_version
+from migrator.gluster.rules import known_faults
 from migrator.gluster.volume import GlusterCommands, GlusterShell, GlusterSource, VolumeOverview
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver
 from migrator.hosts.process import LocalConversation, LocalProcesses
@@ -229,21 +229,6 @@ def test_a_volume_that_does_not_answer_is_an_error(tmp_path: Path) -> None:
         overview(tmp_path, {"--version": "version.txt"})
     with pytest.raises(ToolFailed, match="does not exist"):
         overview(tmp_path, {**QUIET, "volume info vol1": "volume-nosuch.xml"})
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("10.3", (10, 3)),
-        ("glusterfs 11.0\nRepository revision", (11, 0)),
-        ("3.12.15-1", (3, 12, 15)),
-        ("glusterfs", None),
-        ("11", None),
-        ("", None),
-    ],
-)
-def test_the_numbers_of_a_version(text: str, version: tuple[int, ...] | None) -> None:
-    assert parse_version(text) == version
 
 
 def references(version: str | None) -> set[str]:

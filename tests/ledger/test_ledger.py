@@ -14,7 +14,6 @@ from migrator.fs.model import Side, TargetCapabilities
 from migrator.ledger import measures
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.transfer import model as transfer
-from migrator.transfer.model import Limits
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from tests.support.fakes import FakeRunFiles, VirtualClock
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
@@ -144,20 +143,6 @@ def test_who_paused_first_and_since_when_stays_until_it_is_resumed(ledger: Ledge
         assert ledger.controls.now().hold is None
     ledger.controls.hold(by="bob", reason="", at_s=9.0)
     assert ledger.controls.now().hold == transfer.Hold(since_s=9.0, by="bob")
-
-
-def test_limits_are_set_all_together_beside_a_pause(ledger: Ledger) -> None:
-    tune, three = ledger.controls.tune, Limits(jobs=3, max_latency_s=0.05)
-    tune(three, by="anna", at_s=5.0)
-    tune(three, by="bob", at_s=6.0)
-    ledger.controls.hold(by="bob", reason="", at_s=7.0)
-    assert ledger.controls.now().tuned == transfer.Tuned(limits=three, since_s=5.0, by="anna")
-    limits = Limits(bwlimit_bytes_per_s=10**9, max_load=1.5)
-    tune(limits, by="bob", at_s=8.0)
-    tuned = transfer.Tuned(limits=limits, since_s=8.0, by="bob")
-    assert ledger.controls.now() == transfer.Controls(hold=transfer.Hold(since_s=7.0, by="bob"), tuned=tuned)
-    tune(Limits(), by="bob", at_s=9.0)
-    assert ledger.controls.now().tuned is None
 
 
 def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

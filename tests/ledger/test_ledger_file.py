@@ -9,16 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from migrator.core.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorError, UsageError
-from migrator.core.states import ChunkKind, ChunkState, PassKind
+from migrator.core.states import ChunkState, PassKind
 from migrator.ledger.database import backup
 from migrator.ledger.ledger import Ledger, open_ledger
-from migrator.transfer.model import Sample
 from tests.support.records import begin, files
 
 IMPORTS = """
@@ -269,39 +267,6 @@ class TestBackup:
         with pytest.raises(MigratorError):
             backup(file, tmp_path / "b")
         assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.exhaustive
-def test_a_hundred_thousand_chunks(file: Path) -> None:
-    chunks = 100_000
-    with open_ledger(file, create=True) as ledger:
-        every = (files(n, n, n % 11, tree=b"home/u%d" % (n % 7)) for n in range(1, chunks + 1))
-        made = ledger.passes.read(begin(ledger, every))
-        assert made.total_files == sum(n % 11 for n in range(1, chunks + 1))
-        assert made.total_bytes == chunks * (chunks + 1) // 2
-        totals = ledger.passes.totals(made.id)
-        assert (totals.files, totals.size_bytes) == (made.total_files, made.total_bytes)
-        largest = [one.number for one in ledger.passes.pending(made.id, ChunkKind.FILES, 3)]
-        assert largest == [chunks, chunks - 1, chunks - 2]
-        one = Sample(at_s=0.0, interval_s=1.0, attempt_id=None, streams=1, files=1, size_bytes=2)
-        ledger.samples.add(made.id, [replace(one, at_s=float(n)) for n in range(20_000)])
-        assert len(ledger.samples.whole(made.id)) == 20_000
-    with closing(sqlite3.connect(file)) as connection:
-        for query, index in (
-            (
-                "SELECT * FROM chunks WHERE pass_id = 1 AND kind = 'files' AND state = 'pending'"
-                " ORDER BY size_bytes DESC, number LIMIT 5",
-                "ix_chunks_pending",
-            ),
-            ("SELECT * FROM attempts WHERE state IN ('intended', 'running')", "ix_attempts_unfinished"),
-            (
-                "SELECT sum(attempts.files), sum(finished_at_s - started_at_s) FROM attempts"
-                " JOIN chunks ON chunks.id = attempts.chunk_id WHERE attempts.state = 'succeeded' AND kind = 'files'",
-                "COVERING INDEX ix_attempts_results",
-            ),
-        ):
-            steps = connection.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
-            assert any(index in step[3] for step in steps)
 
 
 SCHEMA = (6, "6e778953bf670044")

@@ -237,26 +237,6 @@ def sample(at_s: float, attempt_id: int | None = None, size_bytes: int = 1, *, s
 # Passes and chunks.
 
 
-def test_a_pass_is_found_with_its_totals(ledger: Ledger) -> None:
-    directories = Chunk(number=1, kind=ChunkKind.DIRECTORIES, tree=b"t", files=50, size_bytes=0)
-    links = Chunk(number=4, kind=ChunkKind.LINKS, tree=b"t", files=2, size_bytes=0)
-    made = begin(ledger, [directories, files(2, 100, 3), files(3, 10, 2), links])
-    found = ledger.passes.find("p", 1, PassKind.SEED)
-    assert found is not None
-    assert (found.id, found.total_files, found.total_bytes, found.state) == (made, 7, 110, PassState.RUNNING)
-    assert ledger.passes.read(made) == found
-    assert ledger.passes.find("p", 2, PassKind.SEED) is ledger.passes.find("p", 1, PassKind.DELTA) is None
-    totals = ledger.passes.totals(made)
-    assert (totals.chunks, totals.files, totals.size_bytes) == ({ChunkState.PENDING: 4}, 7, 110)
-    assert (totals.done_files, totals.done_bytes) == (0, 0)
-    (chunk, _) = waiting(ledger, made)
-    assert ledger.passes.chunk(chunk.id) == chunk
-    with pytest.raises(LedgerCorrupt, match="no pass 99"):
-        ledger.passes.read(99)
-    with pytest.raises(LedgerCorrupt, match="no chunk 99"):
-        ledger.passes.chunk(99)
-
-
 def test_ranges_bring_the_bytes_and_ranged_files_the_names(ledger: Ledger) -> None:
     ranges = [Chunk(number=n, kind=ChunkKind.RANGES, tree=b"t", files=0, size_bytes=50) for n in (1, 2)]
     made = begin(ledger, [*ranges, replace(files(3, 0, tree=b"t"), kind=ChunkKind.RANGED_FILES)])

@@ -20,6 +20,7 @@ from migrator.reap.archive import ArchiveRequest, ArchivingWorld, ProvenArchives
 from migrator.reap.files import MemberReader, MountedArchiveFolders
 from migrator.reap.model import ArchiveLimits, ReapAction, ReapRow, Restored, TreeArchived
 from migrator.reap.restore import RestoreRequest, RestoringWorld, restore
+from tests.support.entries import reap_row
 from tests.support.fakes import FakeProgress
 from tests.support.records import site_record
 from tests.support.snapshots import names_of
@@ -133,21 +134,7 @@ class World:
     def row(self, path: bytes) -> ReapRow:
         entry = self.source.look(TREE + b"/" + path)
         assert entry is not None
-        return ReapRow(
-            path=entry.path,
-            tree=TREE,
-            action=ReapAction.ARCHIVE,
-            size_bytes=entry.size_bytes,
-            blocks=entry.blocks,
-            mtime_ns=entry.mtime_ns,
-            ctime_ns=entry.ctime_ns,
-            atime_ns=entry.atime_ns,
-            ino=entry.ino,
-            gfid=None,
-            uid=entry.uid,
-            gid=entry.gid,
-            mode=entry.mode,
-        )
+        return reap_row(entry, TREE, ReapAction.ARCHIVE)
 
     def archive(
         self, rows: Sequence[ReapRow], *, limits: ArchiveLimits | None = None, settle_s: float = 0.0

@@ -1,10 +1,11 @@
 """Entries for tests of pure decisions."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from migrator.core.entry import Entry, EntryType
 from migrator.fs.acl import GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, AclEntry, build_acl
+from migrator.reap.model import ReapAction, ReapRow
 
 _PLAIN = Entry(
     path=b"home/alice/file",
@@ -35,3 +36,9 @@ def acl(
     """By permissions; `named` are those of `uid`."""
     parts = ((USER_OBJ, 0, user), (USER, uid, named), (GROUP_OBJ, 0, group), (MASK, 0, mask), (OTHER, 0, other))
     return build_acl(tuple(AclEntry(tag=tag, id=of, permissions=bits) for tag, of, bits in parts if bits is not None))
+
+
+def reap_row(found: Entry, tree: bytes, action: ReapAction) -> ReapRow:
+    """The row of a reap list that names this entry."""
+    facts = {one.name: getattr(found, one.name) for one in fields(ReapRow) if one.name not in ("tree", "action")}
+    return ReapRow(tree=tree, action=action, **facts)

@@ -347,28 +347,6 @@ def make_odd(world: World) -> OddFiles:
     return odd_files(os.fsencode(world.tree), neighbour=os.fsencode(neighbour), source_mount=world.source_root)
 
 
-def test_copied_by_descriptor_to_xfs(make_xfs: MakeXfs, scratch: Path) -> None:
-    source, target = make_xfs(), make_xfs()
-    with verify_world(scratch, source.path, target.path) as world:
-        made = make_odd(world)
-        assert not made.skipped
-        world.set_trees((TREE, OTHER_TREE))
-        world.copy_trees(TREE, OTHER_TREE)
-        record = world.verify()
-        examples = world.manifests.examples(record.manifest or "")
-        assert examples.differences == ()
-        assert record.expected == {}
-        assert record.whole
-        assert record.reasons == ()
-        assert exit_code(record) is ExitCode.DONE
-        assert world.batch_state() is BatchState.VERIFIED
-        rows = world.manifest_rows(record)
-        assert len(rows) == record.paths > 100
-        files = [row for row in rows if row["type"] == "file"]
-        assert record.digested_files == len(files)
-        assert all(row["digest"] is not None and row["algorithm"] == "xxh3_128" for row in files)
-
-
 @pytest.mark.guarantee("target-losses")
 def test_copied_by_rsync_to_a_file_system_like_beegfs(make_xfs: MakeXfs, scratch: Path) -> None:
     if reason := missing_for_fuse():
