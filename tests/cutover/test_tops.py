@@ -14,10 +14,10 @@ from migrator.cutover import rules
 from migrator.cutover import rules as cutover_rules
 from migrator.cutover.model import FrozenTop, OpenFile, OpenKind, TopSeen, Writers
 from migrator.fs.model import TargetCapabilities
-from migrator.gluster.model import VolumeState
 from migrator.hooks.model import Hook, HookEvent, HookStage, HookStep
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.entries import acl, entry
+from tests.support.volumes import volume
 
 ROOT = {"uid": 0, "gid": 0}
 NO_ACLS = replace(BEEGFS_CAPABILITIES, keeps_acls=False)
@@ -181,12 +181,6 @@ def test_what_the_target_cannot_keep_of_the_top_is_the_sources() -> None:
     assert carried(frozen(), frozen(), later, whole).mtime_ns == 7_000_000_000
 
 
-def volume(options: tuple[tuple[str, str], ...]) -> VolumeState:
-    return VolumeState(
-        volume="vol1", volume_id="", type="Distribute", started=True, bricks=(), options=options, tasks=()
-    )
-
-
 FILE = OpenFile(host="gl1", path=b"home/ann/data", kind=OpenKind.FILE, writable=True, brick="gl1:/srv/b1")
 
 
@@ -255,9 +249,9 @@ def test_a_file_system_with_clients_elsewhere_is_not_seen_whole(filesystem: str)
 def test_what_clients_open_late_is_not_seen_and_doctor_says_so(
     options: tuple[tuple[str, str], ...], seen: bool
 ) -> None:
-    unseen = cutover_rules.unopened_unseen(volume(options))
+    unseen = cutover_rules.unopened_unseen(volume(options=options))
     assert (unseen == ()) is seen
     assert seen or "gluster volume set vol1 performance.open-behind off" in unseen[0]
-    (finding,) = cutover_rules.check_open_files(volume(options), vouched=False)
+    (finding,) = cutover_rules.check_open_files(volume(options=options), vouched=False)
     assert finding.status is (FindingStatus.OK if seen else FindingStatus.WARNING)
-    assert cutover_rules.check_open_files(volume(options), vouched=True) == []
+    assert cutover_rules.check_open_files(volume(options=options), vouched=True) == []

@@ -17,15 +17,12 @@ from migrator.fs.moving import MovingTarget
 from migrator.transfer.context import HealthNow
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import inline
+from tests.support.kills import Killed
 
 TREE = b"home/alice"
 PLACE = trash_place(1_700_000_000, 1, "delta", 1)
 MTIME_NS = 1_600_000_000_000_000_000
 HEALTHY = HealthNow(problems=(), doubts=())
-
-
-class Killed(BaseException):
-    """The program ends here, whatever it was about to do."""
 
 
 @dataclass

@@ -18,8 +18,9 @@ from migrator.delta.delta import Moved
 from migrator.delta.model import Gone, Rename
 from migrator.delta.store import Comparisons
 from tests.delta.changing_trees import Inode, Source, Step, change
-from tests.delta.move_world import TREE, Killed, MoveWorld
+from tests.delta.move_world import TREE, MoveWorld
 from tests.support.catalogs import closed_catalogs, write_catalog
+from tests.support.kills import Killed
 
 SIZE_BYTES = 8
 NUMBERS = st.integers(0, 40)

@@ -136,18 +136,6 @@ def test_paths_that_are_none_lead_nowhere(target: Target, path: bytes) -> None:
     assert target.there(b"home/a/f")
 
 
-def test_a_root_that_is_gone_is_no_answer(scratch: Path) -> None:
-    root = scratch / "root"
-    root.mkdir()
-    moves = MovingTarget(os.fsencode(root))
-    assert moves.look(b"x") is None
-    root.rmdir()
-    with pytest.raises(OSError, match="root itself") as caught:
-        moves.look(b"x")
-    assert caught.value.errno == errno.ESTALE
-    moves.close()
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_that_is_taken_in_the_trash_gets_a_suffix(target: Target, name: bytes) -> None:
     went = set()

@@ -9,9 +9,10 @@ import pytest
 from migrator.core.errors import ToolFailed
 from migrator.fs.model import MountIdentity
 from migrator.gluster import xml
-from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState
+from migrator.gluster.model import TaskKind, TaskStatus
 from migrator.gluster.rules import volume_fingerprint, volume_problems, wrong_volume_problem
 from migrator.gluster.volume import connection_problems
+from tests.support.volumes import brick, volume
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "gluster"
 
@@ -241,18 +242,8 @@ def test_a_counter_that_cannot_be_read_is_never_taken_for_zero(counter: str) -> 
             xml.parse_progress(xml.parse_answer(raw[: start + len(counter) + 2] + value + raw[end:]))
 
 
-BRICKS = tuple(
-    Brick(name=f"h{number}:/srv/b/data", host=f"h{number}", path=b"/srv/b/data", online=True) for number in (1, 2, 3)
-)
-STATE = VolumeState(
-    volume="vol1",
-    volume_id="f9855758",
-    type="Distribute",
-    started=True,
-    bricks=BRICKS,
-    options=(("features.ctime", "on"),),
-    tasks=(),
-)
+BRICKS = tuple(brick(f"h{number}:/srv/b/data") for number in (1, 2, 3))
+STATE = volume(*BRICKS, volume_id="f9855758", options=(("features.ctime", "on"),))
 MOUNT = MountIdentity(
     filesystem="fuse.glusterfs", mounted_from="h1:/vol1", device=None, fsid=None, root_ino=1, sentinel=None
 )

@@ -287,7 +287,6 @@ def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_nothing
 
 PYTHON = os.fsencode(sys.executable)
 RECORDED = MountIdentity(filesystem="xfs", mounted_from="/dev/sdb", device=1, fsid=1, root_ino=128, sentinel="site one")
-RECORDED = MountIdentity(filesystem="xfs", mounted_from="/dev/sdb", device=1, fsid=1, root_ino=128, sentinel="site one")
 VOLUME = "0a1b2c3d-0000-1111-2222-333344445555"
 
 

@@ -16,6 +16,7 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.transfer import model as transfer
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from tests.support.fakes import FakeRunFiles, VirtualClock
+from tests.support.making import made
 from tests.support.operations import ROLLBACK_FREEZE, THERE, do
 from tests.support.plans import small_plan
 from tests.support.records import SITE, verification
@@ -149,23 +150,10 @@ def test_what_a_run_was_allowed_is_kept_for_a_while(ledger: Ledger, monkeypatch:
     monkeypatch.setattr(measures, "KEPT_RECORDS", 10)
     assert ledger.governor.newest() is None
     run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="d")
-    record = transfer.GovernorRecord(
-        at_s=10.5,
-        run_id=run_id,
-        gate=transfer.Gate.OUTSIDE_WINDOWS,
-        bound=transfer.Bound.WINDOWS,
-        streams=0,
-        most=12,
-        hosts=(("gl1", 4), ("localhost", 8)),
-        bwlimit_bytes_per_s=1000,
-        reason="outside the windows of [transfer]",
-        until_s=99.0,
-        max_latency_s=0.05,
-        max_load=8.0,
-    )
-    second = replace(
-        record, gate=transfer.Gate.OPEN, bound=transfer.Bound.LOAD, until_s=None, bwlimit_bytes_per_s=None, at_s=11.0
-    )
+    facts = {"at_s": 10.5, "run_id": run_id, "gate": transfer.Gate.OUTSIDE_WINDOWS, "bound": transfer.Bound.WINDOWS}
+    limits = {"hosts": (("gl1", 4), ("localhost", 8)), "bwlimit_bytes_per_s": 1000, "until_s": 99.0, "max_load": 8.0}
+    record = made(transfer.GovernorRecord, **facts, **limits, most=12, reason="outside the windows of [transfer]")
+    second = replace(record, gate=transfer.Gate.OPEN, until_s=None, bwlimit_bytes_per_s=None, at_s=11.0)
     for one in (record, second):
         ledger.governor.add(one)
     assert list(ledger.governor.of_run(run_id)) == [record, second]

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,20 +164,10 @@ ENTRY = entry(
     xattrs=XATTRS,
 )
 ROW = Proof(
-    path=ENTRY.path,
-    type=EntryType.FILE,
-    size_bytes=10,
-    mtime_ns=1_500_000_000,
-    ctime_ns=1_600_000_000,
-    uid=1,
-    gid=2,
-    mode=0o640,
-    symlink_target=None,
-    rdev=0,
+    **{one.name: getattr(ENTRY, one.name) for one in fields(Proof) if hasattr(ENTRY, one.name)},
     xattr_digest=xattr_digest(XATTRS),
     digest=b"d",
     algorithm="xxh3_128",
-    ino=99,
 )
 LET_IN_NS = 10_000_000_000_000
 

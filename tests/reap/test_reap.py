@@ -23,6 +23,7 @@ from migrator.plan.store import CatalogQueries, CatalogQueryFiles
 from migrator.reap import rules as reap_rules
 from migrator.reap.model import ReapAction, ReapClock, ReapedTree, ReapPolicy, ReapRelease, ReapRule, TreeRule
 from tests.support.catalogs import closed_catalogs, directory, invented, write_catalog
+from tests.support.making import made
 
 ALICE = UserTree(path=b"home/alice", user="alice")
 WORK = UserTree(path=b"work/alice", user="alice")
@@ -99,15 +100,7 @@ def test_archives_save_inodes_and_no_bytes() -> None:
     cost = TransferCost(s_per_file=1.0, s_per_byte=0.5, streams=2, basis="")
 
     def tree(action: ReapAction) -> ReapedTree:
-        return ReapedTree(
-            tree=ALICE,
-            action=action,
-            rule="",
-            files=4,
-            size_bytes=10,
-            allocated_bytes=4096,
-            oldest_ns=0,
-        )
+        return made(ReapedTree, tree=ALICE, action=action, files=4, size_bytes=10, allocated_bytes=4096)
 
     skipped, archived = (
         reap_rules.savings([tree(ReapAction.SKIP)], cost),

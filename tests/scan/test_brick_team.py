@@ -8,17 +8,16 @@ import pytest
 
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import CatalogTotals
-from migrator.gluster.model import Brick, BrickRules, VolumeState
+from migrator.gluster.model import Brick, BrickRules
 from migrator.gluster.walks import BrickHello, BrickListener, BrickLost, BrickTotals
 from migrator.scan.bricks import BrickTeam
 from tests.support.fakes import VirtualClock
+from tests.support.volumes import volume
 
 VOLUME_ID = "f9855758-fe85-4982-b480-bec8dcb39254"
 RULES = BrickRules(times_from_mdata=True, distributed=True)
-BRICKS = tuple(Brick(name=f"h{number}:/b", host=f"h{number}", path=b"/b", online=True) for number in (1, 2))
-STATE = VolumeState(
-    volume="vol1", volume_id=VOLUME_ID, type="Distribute", started=True, bricks=BRICKS, options=(), tasks=()
-)
+STATE = volume("h1:/b", "h2:/b", volume_id=VOLUME_ID)
+BRICKS = STATE.bricks
 HELLO = BrickHello(volume_id=VOLUME_ID.upper(), root_gfid=bytes(15) + b"\1", device=7)
 Walk = Callable[[BrickListener], Awaitable[BrickTotals]]
 

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from migrator.catalog.model import ScanProblem, ScanTimes
 from migrator.core.errors import Interrupted, Refused, UsageError
 from migrator.gluster.model import SourceHealth
 from migrator.lab.model import OddFiles
-from tests.fs.test_swaps import Swaps
 from tests.support.scan_site import Lying, ScanSite, cancelled
 
 
@@ -224,23 +222,3 @@ def test_a_scan_that_ended_without_telling_the_ledger_is_over(site: ScanSite) ->
     assert site.ledger.scans.unfinished() is not None
     assert site.scan().name == record.name
     assert site.ledger.scans.unfinished() is None
-
-
-def test_a_directory_swapped_for_a_symlink_never_leads_outside(site: ScanSite, tmp_path: Path) -> None:
-    site.grow(["alice"], files=2)
-    outside = tmp_path / "outside"
-    (outside / "f0").mkdir(parents=True)
-    (outside / "f0" / "secret").write_text("secret")
-    (outside / "secret").write_text("secret")
-    home = site.root / "home" / "alice"
-    victim, other = home / "d1", home / "swap"
-    other.symlink_to(outside)
-    scans = 0
-    with Swaps(victim, other) as swaps:
-        while swaps.count < 1000 or scans < 10:
-            record = site.scan(restart=True)
-            scans += 1
-            for row in site.rows(record):
-                assert b"secret" not in row["path"]
-                assert row["symlink_target"] in (None, os.fsencode(outside))
-    assert stat.S_ISDIR(outside.lstat().st_mode)

@@ -27,6 +27,8 @@ from migrator.scan.rules import (
     task_changes,
 )
 from tests.support.scan_site import Lying, ScanSite, cancelled
+from tests.support.volumes import brick as brick_of
+from tests.support.volumes import volume as volume_of
 
 ALICE = b"home/alice"
 
@@ -139,25 +141,14 @@ def test_one_that_was_closed_and_not_told_is_told_and_not_taken_for_another(site
     assert site.scan(only=(b"home/bob",)).whole, "a damaged one is in nobody's way"
 
 
-def brick(host: str, number: int = 1, *, online: bool | None = True, arbiter: bool = False) -> Brick:
-    path = f"/srv/b{number}"
-    return Brick(name=f"{host}:{path}", host=host, path=path.encode(), online=online, arbiter=arbiter)
+def brick(host: str, number: int = 1, **facts: object) -> Brick:
+    return brick_of(f"{host}:/srv/b{number}", **facts)
 
 
-def volume(*bricks: Brick, replica_count: int = 1, **changes: object) -> VolumeState:
-    state = VolumeState(
-        volume="vol1",
-        volume_id="f9855758-fe85-4982-b480-bec8dcb39254",
-        type="Distribute",
-        started=True,
-        bricks=bricks,
-        options=(("nfs.disable", "on"), ("transport.address-family", "inet")),
-        tasks=(),
-        replica_count=replica_count,
-        heals=tuple(BrickHeal(brick=brick.name, status="Connected", entries=0) for brick in bricks),
-        peers_down=(),
-    )
-    return replace(state, **changes)  # type: ignore[arg-type]
+def volume(*bricks: Brick, **changes: object) -> VolumeState:
+    heals = tuple(BrickHeal(brick=brick.name, status="Connected", entries=0) for brick in bricks)
+    options = (("nfs.disable", "on"), ("transport.address-family", "inet"))
+    return volume_of(*bricks, **{"options": options, "heals": heals, "peers_down": (), **changes})
 
 
 DISTRIBUTE = volume(*(brick(f"h{host}", number) for number in (1, 2) for host in (1, 2, 3)))

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from migrator.core.states import ChunkKind
 from migrator.fs.model import TargetCapabilities
@@ -69,31 +70,13 @@ class Streams:
     brick: BrickRules | None = None
     recopy: bool = False
 
-    def run(
-        self,
-        paths: Iterable[bytes],
-        *,
-        tree: bytes = b"home/alice",
-        kind: ChunkKind = ChunkKind.FILES,
-        bwlimit_bytes_per_s: int | None = None,
-        on_stdout: Callable[[bytes], None] = lambda _: None,
-        on_start: Callable[[ProcessIdentity], None] = lambda _: None,
-    ) -> Ran:
-        """Copy these paths (relative to the source root)."""
-        return asyncio.run(
-            self.copy(
-                paths,
-                tree=tree,
-                kind=kind,
-                bwlimit_bytes_per_s=bwlimit_bytes_per_s,
-                on_stdout=on_stdout,
-                on_start=on_start,
-            )
-        )
+    def run(self, paths: Iterable[bytes | ListedPath], **options: Any) -> Ran:
+        """Copy these paths (relative to the source root), listed as they are now or as they are given."""
+        return asyncio.run(self.copy(paths, **options))
 
     async def copy(
         self,
-        paths: Iterable[bytes],
+        paths: Iterable[bytes | ListedPath],
         *,
         tree: bytes = b"home/alice",
         kind: ChunkKind = ChunkKind.FILES,
@@ -113,7 +96,7 @@ class Streams:
         work = ChunkWork(
             kind=kind,
             tree=tree,
-            paths=[_listed(self.source_root, path) for path in paths],
+            paths=[_listed(self.source_root, path) if isinstance(path, bytes) else path for path in paths],
             capabilities=self.capabilities,
             bwlimit_bytes_per_s=bwlimit_bytes_per_s,
             brick=self.brick,

@@ -37,16 +37,6 @@ def run_copy(
     source: Path, target: Path, names: bytes, *options: str, kind: str = "files", flags: Sequence[str] = ()
 ) -> "subprocess.CompletedProcess[bytes]":
     """Run the program by itself, without a confinement."""
-    argv = [
-        str(built(*flags)),
-        "copy",
-        "--source",
-        str(source),
-        "--target",
-        str(target),
-        "--kind",
-        kind,
-        *ALL,
-        *options,
-    ]
+    places = ["--source", str(source), "--target", str(target), "--kind", kind]
+    argv = [str(built(*flags)), "copy", *places, *ALL, *options]
     return subprocess.run(argv, input=names, capture_output=True, check=False)

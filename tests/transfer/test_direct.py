@@ -1,10 +1,8 @@
 """The engine of our own, confined: whole trees as rsync would have copied them, bricks, bad input and failing file systems."""
 
-import asyncio
 import errno
 import os
 import struct
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +10,14 @@ import pytest
 
 from migrator.core.states import ChunkKind
 from migrator.core.units import MIB
-from migrator.fs.model import TargetCapabilities
 from migrator.gluster.model import BrickRules
-from migrator.hosts.process import LocalProcesses
 from migrator.lab.model import OddFiles
 from migrator.plan.model import ListedPath
-from migrator.transfer.executors import LocalExecutor
-from migrator.transfer.model import FileProblem, FileProblemKind, Outcome, StopReason, StreamCounters, Verdict
-from migrator.transfer.ports import ChunkWork
+from migrator.transfer.model import FileProblem, FileProblemKind, StopReason, StreamCounters, Verdict
 from migrator.transfer.rules import copy_name, part_name
 from tests.conftest import MakeXfs
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES, beegfs_like, missing_for_fuse
-from tests.support.native_builds import SANITIZED, built, placing
+from tests.support.native_builds import SANITIZED, built
 from tests.support.snapshots import names_of, snapshot
 from tests.support.streams import Streams, copy_tree, engine_of, make_trees
 from tests.support.xfs import XfsMount
@@ -115,31 +109,11 @@ def test_a_big_file_in_ranges_shared_by_streams(xfs_source: XfsMount, xfs_target
         for at in range(0, seen.st_size, 4 * MIB)
     ]
     for kind, rows in (*((ChunkKind.RANGES, [one]) for one in reversed(ranges)), (ChunkKind.RANGED_FILES, [whole])):
-        outcome = asyncio.run(copied(xfs_source.root, xfs_target.root, kind, rows))
+        outcome = Streams(direct_engine(), xfs_source.path, xfs_target.path).run(rows, tree=TREE, kind=kind).outcome
         assert (outcome.verdict, outcome.suspects) == (Verdict.DONE, ())
     assert outcome.counters == StreamCounters(files=1), "the content came by ranges"
     assert snapshot(os.fsencode(source)) == snapshot(os.fsencode(target))
     assert (target / "big").stat().st_blocks <= seen.st_blocks
-
-
-async def copied(source_root: bytes, target_root: bytes, kind: ChunkKind, listed: Sequence[ListedPath]) -> Outcome:
-    """One chunk of these very rows, confined."""
-    executor = LocalExecutor(LocalProcesses(), source_root=source_root, target_root=target_root, compiled=placing())
-    work = ChunkWork(kind=kind, tree=TREE, paths=listed, capabilities=TargetCapabilities())
-    engine, view = direct_engine(), executor.view(TREE)
-    reader = engine.reader(work, view)
-    try:
-        completed = await executor.execute(
-            engine.command(work, view),
-            program=engine.program,
-            tree=TREE,
-            on_start=lambda _: None,
-            on_stdout=reader.stdout,
-            on_stderr=reader.stderr,
-        )
-    finally:
-        await executor.close()
-    return reader.outcome(completed)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ class World:
 
     def run(self, *names: bytes, **options: object) -> Ran:
         paths = [TREE + b"/" + name for name in names]
-        return self.streams.run(paths, tree=TREE, **options)  # type: ignore[arg-type]
+        return self.streams.run(paths, tree=TREE, **options)
 
 
 Scenario = Callable[[World], Ran]
@@ -351,16 +351,20 @@ def record(directory: Path, name: str, ran: Ran) -> None:
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures" / "rsync"
 _COUNTERS = StreamCounters(files=3, size_bytes=1000)
+_VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 
 
-def _judge(stderr: bytes, *names: bytes, exit_code: int = 23, groups: dict[bytes, int] | None = None) -> Outcome:
+def _judge(
+    stderr: bytes, *names: bytes, exit_code: int = 23, groups: dict[bytes, int] | None = None, cut: bool = False
+) -> Outcome:
     return judge_rsync(
         EndedRsync(
             exit_code=exit_code,
             stderr=stderr,
+            stderr_cut=cut,
             tree=TREE,
             names=names,
-            view=StreamView(source_tree=b"/source", target_tree=b"/target"),
+            view=_VIEW,
             counters=_COUNTERS,
             link_groups=groups or {},
         )
@@ -433,16 +437,7 @@ def test_no_user_stops_the_pool_by_swapping_a_directory() -> None:
 
 def test_output_that_could_not_be_kept_is_unexplained() -> None:
     stderr = b'rsync: [sender] link_stat "/source/a" failed: No such file or directory (2)\n'
-    ended = EndedRsync(
-        exit_code=23,
-        stderr=stderr,
-        stderr_cut=True,
-        tree=TREE,
-        names=[b"a"],
-        view=StreamView(source_tree=b"/source", target_tree=b"/target"),
-        counters=_COUNTERS,
-    )
-    assert judge_rsync(ended).verdict is Verdict.RETRY
+    assert _judge(stderr, b"a", cut=True).verdict is Verdict.RETRY
 
 
 @pytest.mark.parametrize("exit_code", [1, 126, 127])
@@ -571,7 +566,6 @@ def test_an_error_is_judged(name: str, program: str, scratch: Path, make_xfs: Ma
 
 _OLD = RsyncFeatures(version=(3, 2, 7), confine_root=False)
 _NEW = RsyncFeatures(version=(3, 5, 0), confine_root=True, fsync=True)
-_VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
 _PLAIN = TargetCapabilities()
 
 

@@ -19,6 +19,7 @@ from tests.support.catalogs import whole_catalog
 from tests.support.fake_filesystem import FakeFileSystem
 from tests.support.fakes import FakeLocks, VirtualClock
 from tests.support.kills import Death, DoingHooks
+from tests.support.making import made
 from tests.support.volumes import volume
 
 OWN = "10.0.0.1:49151"
@@ -34,22 +35,9 @@ class Rooted(FakeFileSystem):
 
 
 def found(path: bytes, *, proof: bool = True, ctime_ns: int = 1) -> tuple[retire_model.CatalogedPath, Proof | None]:
-    facts = {
-        "size_bytes": 7,
-        "mtime_ns": 1,
-        "uid": 0,
-        "gid": 0,
-        "mode": 0,
-        "symlink_target": None,
-        "rdev": 0,
-        "xattr_digest": None,
-        "ino": 1,
-    }
-    kind = EntryType.FILE
-    row = retire_model.CatalogedPath(path=path, tree=None, type=kind, ctime_ns=ctime_ns, **facts)  # type: ignore[arg-type]
-    if not proof:
-        return row, None
-    return row, Proof(path=path, type=kind, ctime_ns=1, digest=b"content", algorithm="x", **facts)  # type: ignore[arg-type]
+    facts = {"path": path, "type": EntryType.FILE, "size_bytes": 7, "mtime_ns": 1, "ino": 1}
+    proven = made(Proof, **facts, ctime_ns=1, digest=b"content", algorithm="x")
+    return made(retire_model.CatalogedPath, **facts, ctime_ns=ctime_ns), proven if proof else None
 
 
 @dataclass
