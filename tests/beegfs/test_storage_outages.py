@@ -261,9 +261,7 @@ async def test_a_batch_that_is_beyond_its_users_limit_is_refused_and_says_whose(
 
 
 @pytest.mark.parametrize("meant", [True, False])
-def test_limits_that_cannot_be_asked_are_told_where_the_source_has_some(
-    world: World, storage: Storage, meant: bool
-) -> None:
+def test_unknown_limits_are_told_where_the_source_has_some(world: World, storage: Storage, meant: bool) -> None:
     plan_owned(world, quotas=meant)
     storage.no_quotas = "no answer"
     asyncio.run(world.run())
@@ -320,9 +318,7 @@ def test_what_a_user_owns_is_counted_over_all_trees_by_what_is_left_and_not_reap
         ({"uid": 1001, "used_bytes": 30 * GIB}, 1, 0),
     ],
 )
-def test_what_does_not_fit_is_a_problem_and_what_hardly_does_a_warning(
-    limits: dict[str, Any], problems: int, warnings: int
-) -> None:
+def test_what_does_not_fit_is_a_problem_or_a_warning(limits: dict[str, Any], problems: int, warnings: int) -> None:
     found = judged(**limits)
     assert (len(found.problems), len(found.warnings)) == (problems, warnings)
     assert all("uid 1001" in words and "alice" in words for words in (*found.problems, *found.warnings))
@@ -347,10 +343,8 @@ def test_one_at_his_limit_cannot_work(used: int, limit: int, count: bool) -> Non
 NORMAL, LOW, EMERGENCY = CapacityPool
 
 
-def filled(
-    free: int | None, pool: CapacityPool | None = NORMAL, state: Reachability = Reachability.ONLINE
-) -> StorageTarget:
-    return target(101, reachability=state, pool=pool, total_bytes=40 * TIB, free_bytes=free)
+def filled(free: int | None, pool: CapacityPool | None = NORMAL, **changes: object) -> StorageTarget:
+    return target(101, pool=pool, total_bytes=40 * TIB, free_bytes=free, **changes)
 
 
 @pytest.mark.parametrize(
@@ -369,7 +363,7 @@ def filled(
         ([filled(5 * GIB, LOW), filled(6 * GIB, LOW)], 0),
         ([filled(2 * TIB, None), filled(30 * TIB, None)], 0),
         ([filled(2 * TIB), filled(None)], 0),
-        ([filled(GIB, NORMAL, Reachability.OFFLINE), filled(30 * TIB)], TIB),
+        ([filled(GIB, reachability=Reachability.OFFLINE), filled(30 * TIB)], TIB),
         ([], 0),
     ],
 )

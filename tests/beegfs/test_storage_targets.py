@@ -11,18 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from migrator.beegfs import model as beegfs
 from migrator.beegfs import rules as beegfs_rules
 from migrator.beegfs import version7, version8
 from migrator.beegfs import version7 as quotas7
-from migrator.beegfs.model import (
-    CapacityPool,
-    Consistency,
-    StorageSeen,
-    StorageTarget,
-    StripeSettings,
-    TargetKind,
-    UserQuota,
-)
 from migrator.beegfs.rules import lost_targets
 from migrator.beegfs.tool import BeegfsTargets, CallTimes
 from migrator.beegfs.version8 import parse_targets
@@ -111,10 +103,10 @@ class Asked:
         else:
             self.tool.count_quotas()
 
-    def look(self) -> dict[int, StorageTarget]:
+    def look(self) -> dict[int, beegfs.StorageTarget]:
         """By number the storage targets; those of metadata by the negative number."""
         found = asyncio.run(self.port.look()).targets
-        return {one.number if one.kind is TargetKind.STORAGE else -one.number: one for one in found}
+        return {one.number if one.kind is beegfs.TargetKind.STORAGE else -one.number: one for one in found}
 
 
 @pytest.fixture(params=["7", *VERSIONS])
@@ -127,27 +119,27 @@ def test_every_target_is_told_with_its_states_and_its_room(asked: Asked) -> None
     assert {-1, -2, 101, 201} <= set(found)
     assert asyncio.run(asked.port.problems()) == ()
     for one in found.values():
-        assert one.pool is CapacityPool.NORMAL
+        assert one.pool is beegfs.CapacityPool.NORMAL
         assert one.answers is not False
         assert one.free_bytes is not None
         assert one.total_bytes is not None
         assert one.free_inodes is not None
         assert 0 < one.free_bytes < one.total_bytes
-        assert (one.storage_pool == 1) == (one.kind is TargetKind.STORAGE)
+        assert (one.storage_pool == 1) == (one.kind is beegfs.TargetKind.STORAGE)
 
 
 def test_stripe_settings_are_given_and_looked_at(asked: Asked) -> None:
     before = asyncio.run(asked.port.directory(TREE))
-    asyncio.run(asked.port.set_stripe(TREE, StripeSettings(targets=2, chunk_bytes=MIB)))
+    asyncio.run(asked.port.set_stripe(TREE, beegfs.StripeSettings(targets=2, chunk_bytes=MIB)))
     after = asyncio.run(asked.port.directory(TREE))
-    asyncio.run(asked.port.set_stripe(TREE, StripeSettings(targets=3)))
+    asyncio.run(asked.port.set_stripe(TREE, beegfs.StripeSettings(targets=3)))
     last = asyncio.run(asked.port.directory(TREE))
     # The mount is named to the tool.
     calls = (asked.directory / "asked").read_text().splitlines()
     assert all(MOUNT.decode() in call and "mount" in call for call in calls)
     assert (before.stripe.targets, before.stripe.chunk_bytes, before.storage_pool) == (4, MIB // 2, 1)
-    assert after.stripe == StripeSettings(targets=2, chunk_bytes=MIB)
-    assert last.stripe == StripeSettings(targets=3, chunk_bytes=MIB)
+    assert after.stripe == beegfs.StripeSettings(targets=2, chunk_bytes=MIB)
+    assert last.stripe == beegfs.StripeSettings(targets=3, chunk_bytes=MIB)
 
 
 def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
@@ -156,13 +148,15 @@ def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
     found = asyncio.run(asked.port.quotas([1001, 1002, 1003, 1004, 1005]))
     gib = 1 << 30
     assert found == {
-        1001: UserQuota(
+        1001: beegfs.UserQuota(
             uid=1001, used_bytes=8 * gib, used_chunk_files=900, limit_bytes=10 * gib, limit_chunk_files=1000
         ),
-        1002: UserQuota(uid=1002, used_bytes=gib, used_chunk_files=None, limit_bytes=5 * gib, limit_chunk_files=500),
-        1003: UserQuota(uid=1003, used_bytes=0, used_chunk_files=0, limit_bytes=2 * gib, limit_chunk_files=500),
-        1004: UserQuota(uid=1004, used_bytes=0, used_chunk_files=0, limit_bytes=5 * gib, limit_chunk_files=500),
-        1005: UserQuota(uid=1005, used_bytes=5, used_chunk_files=5),
+        1002: beegfs.UserQuota(
+            uid=1002, used_bytes=gib, used_chunk_files=None, limit_bytes=5 * gib, limit_chunk_files=500
+        ),
+        1003: beegfs.UserQuota(uid=1003, used_bytes=0, used_chunk_files=0, limit_bytes=2 * gib, limit_chunk_files=500),
+        1004: beegfs.UserQuota(uid=1004, used_bytes=0, used_chunk_files=0, limit_bytes=5 * gib, limit_chunk_files=500),
+        1005: beegfs.UserQuota(uid=1005, used_bytes=5, used_chunk_files=5),
     }
 
 
@@ -329,13 +323,13 @@ DF = Capacity(total_bytes=12 * GIB, free_bytes=11 * GIB, total_inodes=None, free
 OK, WARNING, FAILURE = FindingStatus.OK, FindingStatus.WARNING, FindingStatus.FAILURE
 
 
-def seen(state: str = "", version: str = "8.2.2") -> StorageSeen:
-    return StorageSeen(targets=parse_targets(targets(state, version)))
+def seen(state: str = "", version: str = "8.2.2") -> beegfs.StorageSeen:
+    return beegfs.StorageSeen(targets=parse_targets(targets(state, version)))
 
 
-def with_one(number: int, **changes: object) -> StorageSeen:
+def with_one(number: int, **changes: object) -> beegfs.StorageSeen:
     found = seen()
-    return StorageSeen(
+    return beegfs.StorageSeen(
         targets=tuple(replace(one, **changes) if one.number == number else one for one in found.targets)  # type: ignore[arg-type]
     )
 
@@ -360,7 +354,7 @@ def test_recorded_states_are_judged(version: str, state: str, lost: int, problem
 
 
 def test_a_server_that_nobody_knows_the_name_of_is_lost_too() -> None:
-    unknown = replace(seen(), unanswered=(TargetKind.STORAGE,))
+    unknown = replace(seen(), unanswered=(beegfs.TargetKind.STORAGE,))
     for told in (beegfs_rules.lost_targets(unknown), beegfs_rules.target_problems(unknown)):
         (words,) = told
         assert words.startswith("a storage server: does not answer")
@@ -381,9 +375,9 @@ def test_a_server_that_is_off_is_told_within_a_minute() -> None:
 
 
 def test_an_answer_without_targets_is_none() -> None:
-    assert len(beegfs_rules.target_problems(StorageSeen(targets=()))) == 2
+    assert len(beegfs_rules.target_problems(beegfs.StorageSeen(targets=()))) == 2
     (problem,) = beegfs_rules.target_problems(
-        StorageSeen(targets=tuple(one for one in seen().targets if one.kind is TargetKind.STORAGE))
+        beegfs.StorageSeen(targets=tuple(one for one in seen().targets if one.kind is beegfs.TargetKind.STORAGE))
     )
     assert "metadata" in problem
 
@@ -392,7 +386,9 @@ def test_only_targets_of_the_best_capacity_pool_and_of_the_storage_pool_of_trees
     emergency = seen("cap-emergency")
     normal = [one.free_bytes for one in emergency.targets if one.number in (101, 102)]
     assert beegfs_rules.room_of(DF, emergency).free_bytes == 2 * min(one or 0 for one in normal)
-    all_low = StorageSeen(targets=tuple(replace(one, pool=CapacityPool.LOW, free_bytes=GIB) for one in seen().targets))
+    all_low = beegfs.StorageSeen(
+        targets=tuple(replace(one, pool=beegfs.CapacityPool.LOW, free_bytes=GIB) for one in seen().targets)
+    )
     assert beegfs_rules.room_of(DF, all_low).free_bytes == 3 * GIB
     found = replace(with_one(201, storage_pool=2, free_bytes=4096), storage_pool=1)
     assert beegfs_rules.room_of(DF, found).free_bytes > 7 * GIB
@@ -417,13 +413,13 @@ def test_what_is_full_is_named_and_where_nothing_is_the_fullest() -> None:
         (seen("cap-low"), WARNING, "target_storage_201"),
         (seen("cap-emergency"), FAILURE, "target_storage_201"),
         (seen("stopped-offline"), FAILURE, "Offline"),
-        (with_one(101, consistency=Consistency.BAD), FAILURE, "Bad"),
+        (with_one(101, consistency=beegfs.Consistency.BAD), FAILURE, "Bad"),
         (with_one(1, free_inodes=50_000), WARNING, "50,000 of 524,288 inodes"),
         (with_one(1, pool=None), WARNING, "not known"),
         (None, WARNING, "not known are then"),
     ],
 )
-def test_doctor_tells_each_with_its_fix(found: StorageSeen | None, status: FindingStatus, says: str) -> None:
+def test_doctor_tells_each_with_its_fix(found: beegfs.StorageSeen | None, status: FindingStatus, says: str) -> None:
     (finding,) = beegfs_rules.check_storage_targets(found, "the tool is missing")
     assert finding.status is status
     assert says in finding.message
@@ -431,7 +427,7 @@ def test_doctor_tells_each_with_its_fix(found: StorageSeen | None, status: Findi
 
 
 def test_stripes_and_quotas_are_checked_where_they_are_asked_for() -> None:
-    two = StripeSettings(targets=2)
+    two = beegfs.StripeSettings(targets=2)
     assert beegfs_rules.check_stripe(None, None) == []
     assert [finding.status for finding in beegfs_rules.check_stripe(two, None)] == [FAILURE]
     assert [finding.status for finding in beegfs_rules.check_stripe(two, seen())] == [OK]

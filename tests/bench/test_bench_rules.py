@@ -108,9 +108,7 @@ LATENCIES = [
         (Unit.OPERATIONS_PER_S, [host("a", 1.0)], None, {}),
     ],
 )
-def test_the_figure_of_a_step(
-    unit: Unit, hosts: list[model.HostRun], value: float | None, details: dict[str, float]
-) -> None:
+def test_a_steps_figure(unit: Unit, hosts: list[model.HostRun], value: float | None, details: dict[str, float]) -> None:
     step = model.Step(name="s", title="s", lanes=(), unit=unit, size_bytes=100)
     if value is None:
         with pytest.raises(ValueError, match="measured"):
@@ -175,9 +173,7 @@ def compared(*results: model.BenchmarkResult) -> SuiteComparison:
         (Unit.SECONDS, [10.0, 20.0, 30.0], [1.0, 1.1], "19.0 times as fast as source; whether"),
     ],
 )  # fmt: skip
-def test_a_ratio_is_of_speeds_and_compared_with_the_noise(
-    unit: Unit, ones: list[float], others: list[float], verdict: str
-) -> None:
+def test_a_ratio_of_speeds_beside_the_noise(unit: Unit, ones: list[float], others: list[float], verdict: str) -> None:
     rate = unit is Unit.OPERATIONS_PER_S
     step, record = ("random-read", replace(RECORD, suite=SuiteName.RANDOM)) if rate else ("ls", RECORD)
     both = result(measured(A, ones, step, unit), measured(B, others, step, unit), record=record)

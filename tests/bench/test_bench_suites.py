@@ -82,9 +82,7 @@ def test_every_suite_is_measured_on_both_and_leaves_nothing(site: BenchSite, nam
             assert one.details["p99_ms"] > 0
 
 
-def test_runs_alternate_between_the_file_systems_and_hosts_that_cannot_drop_caches_are_recorded(
-    site: BenchSite,
-) -> None:
+def test_runs_alternate_and_caches_that_could_not_be_dropped_are_recorded(site: BenchSite) -> None:
     site.workloads.really_drop = os.geteuid() == 0
     site.workloads.dropped = False
     summary = ran(site, bench.SuiteName.RECURSIVE, runs=2)

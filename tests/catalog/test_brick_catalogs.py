@@ -87,9 +87,7 @@ def rows_in(tmp_path: Path, writer: BrickPartsWriter) -> list[dict[str, Any]]:
     return sorted((row for file in files for row in pq.read_table(file).to_pylist()), key=lambda row: row["path"])
 
 
-def test_files_of_all_bricks_and_directories_once_with_their_greatest_time(
-    tmp_path: Path, writer: BrickPartsWriter
-) -> None:
+def test_files_of_all_bricks_and_directories_once_with_the_last_time(tmp_path: Path, writer: BrickPartsWriter) -> None:
     for number, brick in enumerate(BRICKS):
         writer.add_directories(brick, 1, payload(directory(BOB, 103, mtime_ns=10**18 + number)))
     counted = writer.add_rows("h1:/b", 1, payload(row(ALICE + b"/one", 1), row(b"loose", 2)))

@@ -243,9 +243,7 @@ def test_what_is_missing_or_changed_is_refused_with_a_way_out(manifests: Manifes
         manifests.digest(closed.file)
 
 
-def test_what_a_killed_verification_left_is_removed_and_an_empty_manifest_is_one(
-    manifests: ManifestDirectories, tmp_path: Path
-) -> None:
+def test_what_a_killed_verification_left_is_removed(manifests: ManifestDirectories, tmp_path: Path) -> None:
     killed = manifests.create("one", algorithm="xxh3_128")
     killed.add(verified=[verified(b"%d" % number) for number in range(20)])
     draft = manifests.create("one", algorithm="xxh3_128")

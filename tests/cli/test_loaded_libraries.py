@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 import pytest
 
 from migrator.cli import call
-from tests.support.cli_site import Site
+from tests.bench.bench_world import cli_site
 
 _THEN_WRITE_MODULES = """
 import atexit, pathlib, sys
@@ -26,13 +26,7 @@ _SLURM_AND_DRIVERS = {"migrator.hosts.slurm", "migrator.transfer.engines.drivers
 @pytest.fixture
 def site_file(tmp_path: Path) -> Path:
     """A site that is recorded."""
-    site = Site(tmp_path, tmp_path / "source", tmp_path / "target")
-    (site.source / "home/alice").mkdir(parents=True)
-    (site.source / "home/alice/letter").write_text("content")
-    site.target.mkdir()
-    site.write()
-    loaded(site.file, "init", "--json")
-    return site.file
+    return cli_site(tmp_path).file
 
 
 def loaded(site_file: Path, *words: str) -> set[str]:

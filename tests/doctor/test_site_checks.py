@@ -42,9 +42,7 @@ def statuses(findings: list[Finding]) -> dict[str, FindingStatus]:
         (replace(GLUSTER, sentinel=None), replace(GLUSTER, sentinel=None), FindingStatus.WARNING, "no sentinel"),
     ],
 )
-def test_mounts(
-    recorded: MountIdentity | None, current: MountIdentity | None, status: FindingStatus, said: str
-) -> None:
+def test_mount(recorded: MountIdentity | None, current: MountIdentity | None, status: FindingStatus, said: str) -> None:
     finding = rules.check_mount("source", "gluster", recorded, current, "gone")
     assert (finding.check, finding.status) == ("source mount", status)
     assert said in finding.message
@@ -149,9 +147,7 @@ def test_the_clock() -> None:
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("tasks", [(), ("rebalance",)])
 @pytest.mark.parametrize("value", [None, "on", "off"])
-def test_names_that_clients_may_not_find_are_told_where_bricks_were_drained_or_added(
-    moved: bool, tasks: tuple[str, ...], value: str | None
-) -> None:
+def test_names_that_clients_may_not_find_are_told(moved: bool, tasks: tuple[str, ...], value: str | None) -> None:
     options = () if value is None else (("cluster.lookup-optimize", value),)
     state = volume(options=options, tasks=tasks)
     found = rules.check_lookups(state, moved=moved)

@@ -11,35 +11,24 @@ from pathlib import Path
 import pytest
 
 from migrator.core.entry import UserTree
-from migrator.core.events import FindingStatus
+from migrator.hooks import model
 from migrator.hooks import rules as hooks_rules
-from migrator.hooks.model import (
-    Hook,
-    HookCall,
-    HookEvent,
-    HookFacts,
-    HookProblem,
-    HookResult,
-    HooksFound,
-    HookSite,
-    HookStage,
-    HookStep,
-    all_stages,
-)
 from migrator.hooks.rules import problem_words, would_be_called
 from migrator.hooks.stage import Hooks
 from migrator.hosts.proc import carriers
 from migrator.hosts.process import LocalProcesses
 from tests.support.waiting import wait_for
 
-PRE = HookStage(step=HookStep.BATCH, event=HookEvent.PRE)
-POST = HookStage(step=HookStep.BATCH, event=HookEvent.POST)
-SITE = HookSite(site_id="5e1f", name="gl-to-bee", file=b"/etc/\xff.toml", source_root=b"/mnt/gl", target_root=b"/b%")
-FACTS = HookFacts(run_id=7, trees=(UserTree(path=b"home/\xe9\n", user="eve"),), started_at_s=0.5)
+PRE = model.HookStage(step=model.HookStep.BATCH, event=model.HookEvent.PRE)
+POST = model.HookStage(step=model.HookStep.BATCH, event=model.HookEvent.POST)
+SITE = model.HookSite(
+    site_id="5e1f", name="gl-to-bee", file=b"/etc/\xff.toml", source_root=b"/mnt/gl", target_root=b"/b%"
+)
+FACTS = model.HookFacts(run_id=7, trees=(UserTree(path=b"home/\xe9\n", user="eve"),), started_at_s=0.5)
 
 
-def hook(name: bytes, stage: HookStage = PRE) -> Hook:
-    return Hook(stage=stage, name=name, path=b"/hooks/" + stage.directory + b"/" + name)
+def hook(name: bytes, stage: model.HookStage = PRE) -> model.Hook:
+    return model.Hook(stage=stage, name=name, path=b"/hooks/" + stage.directory + b"/" + name)
 
 
 def test_hooks_are_called_by_the_bytes_of_their_names_and_post_hooks_the_other_way_round() -> None:
@@ -48,22 +37,25 @@ def test_hooks_are_called_by_the_bytes_of_their_names_and_post_hooks_the_other_w
     ordered = [b"10-a", b"10-z", b"50-B", b"50-b", b"\xff0-x"]
     assert [one.name for one in hooks_rules.in_order(hooks, PRE)] == ordered
     assert [one.name for one in hooks_rules.in_order(hooks, POST)] == ordered[::-1]
-    assert hooks_rules.in_order(hooks, HookStage(step=HookStep.PASS, event=HookEvent.PRE)) == ()
+    assert hooks_rules.in_order(hooks, model.HookStage(step=model.HookStep.PASS, event=model.HookEvent.PRE)) == ()
 
 
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        (HookResult(exit_code=1, output=b"first\n\n\x1b[31mred \xff\n"), "exit code 1: first | \\x1b[31mred \\xff"),
-        (HookResult(exit_code=3), "exit code 3; no output"),
-        (HookResult(exit_code=-15, timed_out=True), "ended after its time limit of 10 min; no output"),
-        (HookResult(exit_code=-9), "ended by signal 9; no output"),
-        (HookResult(exit_code=None, problem="it could not be started"), "it could not be started"),
+        (
+            model.HookResult(exit_code=1, output=b"first\n\n\x1b[31mred \xff\n"),
+            "exit code 1: first | \\x1b[31mred \\xff",
+        ),
+        (model.HookResult(exit_code=3), "exit code 3; no output"),
+        (model.HookResult(exit_code=-15, timed_out=True), "ended after its time limit of 10 min; no output"),
+        (model.HookResult(exit_code=-9), "ended by signal 9; no output"),
+        (model.HookResult(exit_code=None, problem="it could not be started"), "it could not be started"),
     ],
 )
-def test_the_end_of_a_hook_in_words_is_one_line_of_safe_text(result: HookResult, words: str) -> None:
+def test_the_end_of_a_hook_in_words_is_one_line_of_safe_text(result: model.HookResult, words: str) -> None:
     assert hooks_rules.end_of(result, 600.0) == words
-    much = hooks_rules.end_of(HookResult(exit_code=1, output=b"lost" + b"x" * 600 + b"the end"), 600.0)
+    much = hooks_rules.end_of(model.HookResult(exit_code=1, output=b"lost" + b"x" * 600 + b"the end"), 600.0)
     assert (much.endswith("the end"), "lost" in much) == (True, False)
 
 
@@ -83,18 +75,6 @@ def test_paths_and_reasons_are_given_byte_by_byte_in_the_document_and_safe_in_va
     assert len(variables["MIGRATOR_REASON"]) == hooks_rules.MOST_REASON_CHARACTERS
 
 
-def test_doctor_names_the_hooks_or_their_problems() -> None:
-    found = HooksFound(hooks=tuple(hook(b"10-x", stage) for stage in all_stages()))
-    (finding,) = hooks_rules.check_hooks(found, b"/hooks")
-    assert finding.status is FindingStatus.OK
-    assert finding.message.startswith("33 hooks in /hooks: pre-batch.d/10-x, post-batch.d/10-x, pre-pass.d/10-x")
-    (none,) = hooks_rules.check_hooks(HooksFound(), b"/hooks")
-    assert none.message == "none in /hooks"
-    spoiled = HooksFound(problems=(HookProblem(b"/hooks", "is a fifo", "remove it"),))
-    (bad,) = hooks_rules.check_hooks(spoiled, b"/hooks")
-    assert (bad.status, bad.message, bad.fix) == (FindingStatus.FAILURE, "/hooks is a fifo", "remove it")
-
-
 _numbers = itertools.count()
 
 
@@ -112,20 +92,20 @@ class Directory:
             timeout_s=timeout_s,
         )
 
-    def add(self, text: str, name: bytes = b"10-hook", stage: HookStage = PRE, mode: int = 0o755) -> Hook:
+    def add(self, text: str, name: bytes = b"10-hook", stage: model.HookStage = PRE, mode: int = 0o755) -> model.Hook:
         directory = os.fsencode(self.path) + b"/" + stage.directory
         os.makedirs(directory, exist_ok=True)
         file = directory + b"/" + name
         with open(file, "w") as stream:
             stream.write(text)
         Path(os.fsdecode(file)).chmod(mode)
-        return Hook(stage=stage, name=name, path=file)
+        return model.Hook(stage=stage, name=name, path=file)
 
     def problems(self) -> list[str]:
         return [f"{os.fsdecode(one.path)} {one.message}" for one in self.programs.find().problems]
 
-    def call(self, text: str, document: bytes = b"{}", token: str = "") -> HookResult:
-        call = HookCall(
+    def call(self, text: str, document: bytes = b"{}", token: str = "") -> model.HookResult:
+        call = model.HookCall(
             hook=self.add(text),
             document=document,
             environment=(("MIGRATOR_BATCH", "1"), ("MIGRATOR_SITE", "/\udcff")),
@@ -141,13 +121,13 @@ def hooks(scratch: Path) -> Directory:
 
 
 def test_hooks_are_found_with_their_stages(hooks: Directory, scratch: Path) -> None:
-    after = HookStage(step=HookStep.PASS, event=HookEvent.POST)
+    after = model.HookStage(step=model.HookStep.PASS, event=model.HookEvent.POST)
     made = {hooks.add("", b"10-\xff\n"), hooks.add("", b"20-x"), hooks.add("", b"50-mail", after)}
     (hooks.path / "README.md").touch(mode=0o666)
     (hooks.path / "pre-batch.d" / ".hidden").touch(mode=0o666)
     found = hooks.programs.find()
     assert (set(found.hooks), found.problems) == (made, ())
-    assert would_be_called(found.hooks, (HookStep.BATCH, HookStep.PASS)) == (
+    assert would_be_called(found.hooks, (model.HookStep.BATCH, model.HookStep.PASS)) == (
         "pre-batch.d/10-\\xff\\x0a",
         "pre-batch.d/20-x",
         "post-pass.d/50-mail",
@@ -262,7 +242,7 @@ def test_what_is_left_of_a_call_is_ended_by_its_token(hooks: Directory) -> None:
     token = f"hook-test-{os.getpid()}-left"
 
     async def abandon() -> None:
-        call = HookCall(hook=hooks.add("#!/bin/sh\nsleep 1000\n"), document=b"", environment=(), token=token)
+        call = model.HookCall(hook=hooks.add("#!/bin/sh\nsleep 1000\n"), document=b"", environment=(), token=token)
         task = asyncio.ensure_future(hooks.programs.call(call))
         await asyncio.to_thread(wait_for, lambda: carriers([token]), "the hook")
         assert await hooks.programs.end(token)

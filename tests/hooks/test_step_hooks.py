@@ -159,9 +159,7 @@ async def test_hooks_enclose_a_step_and_get_the_facts_of_their_side(cutover: Cut
 
 @pytest.mark.parametrize(("code", "kind", "state"), [(62, HookSkipped, "skipped"), (1, HookRefused, "refused")])
 @in_loop
-async def test_a_pre_hook_stops_a_step_but_no_thaw(
-    cutover: Cutover, code: int, kind: type[Refused], state: str
-) -> None:
+async def test_a_pre_hook_stops_steps_but_no_thaw(cutover: Cutover, code: int, kind: type[Refused], state: str) -> None:
     for step in ("switch", "thaw"):
         cutover.has(*(f"{side}-{step}.d/{name}" for side in ("pre", "post") for name in ("10-a", "30-c")))
         cutover.has(**{f"pre-{step}.d/20-no": code})
@@ -295,9 +293,7 @@ async def test_hooks_that_cannot_be_looked_at_are_refused(world: World, hooks: F
 
 
 @in_loop
-async def test_a_hook_of_an_earlier_run_that_cannot_be_ended_is_not_called_beside_itself(
-    world: World, hooks: FakeHooks
-) -> None:
+async def test_a_hook_that_cannot_be_ended_is_not_called_beside_itself(world: World, hooks: FakeHooks) -> None:
     await world.run()
     calls, records = len(hooks.calls), world.ledger.hooks
     step = records.open_step(run_id=1, step=HookStep.BATCH, subject="left by a killed run", at_s=1.0)

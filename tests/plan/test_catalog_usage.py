@@ -152,9 +152,7 @@ ABSENT = {
 
 
 @pytest.mark.parametrize("capabilities", [CUT, BEEGFS_CAPABILITIES, TargetCapabilities()])
-def test_what_cannot_be_there_is_what_the_copy_will_leave_out(
-    queries_of: Opener, capabilities: TargetCapabilities
-) -> None:
+def test_what_cannot_be_there_is_what_the_copy_leaves_out(queries_of: Opener, capabilities: TargetCapabilities) -> None:
     names = [
         b"#fSiDs#",
         b"a#fSiDs#",

@@ -8,18 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.catalog.rules_packing import (
-    ChunkLimits,
-    Listing,
-    PackedChunk,
-    divisible,
-    halves,
-    pack,
-    ranges_of,
-    set_apart,
-    total_bytes,
-    units,
-)
+from migrator.catalog import rules_packing as packing
 from migrator.core.paths import parent
 from migrator.core.states import ChunkKind
 from migrator.plan.model import ListedPath, TreeUsage
@@ -37,8 +26,8 @@ def listing(
     tree: bytes = b"t",
     grouped: bool = False,
     brick: str | None = None,
-) -> Listing:
-    return Listing(
+) -> packing.Listing:
+    return packing.Listing(
         batch=batch,
         kind=kind,
         tree=tree,
@@ -53,22 +42,22 @@ def listing(
 
 
 def packed(
-    listings: Sequence[Listing],
+    listings: Sequence[packing.Listing],
     *,
     max_bytes: int = 100,
     max_files: int = 4,
     range_size_bytes: int | None = None,
     bricks: Sequence[str] = (),
-) -> list[PackedChunk]:
-    bound = ChunkLimits(max_bytes=max_bytes, max_files=max_files, range_size_bytes=range_size_bytes)
-    return list(pack(listings, bound, bricks=bricks))
+) -> list[packing.PackedChunk]:
+    bound = packing.ChunkLimits(max_bytes=max_bytes, max_files=max_files, range_size_bytes=range_size_bytes)
+    return list(packing.pack(listings, bound, bricks=bricks))
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> list[Listing]:
+def trees(draw: st.DrawFn) -> list[packing.Listing]:
     """Listings as a catalog gives them: per batch and tree its directories, files in scan order,
     link groups, links; cut anywhere."""
-    result: list[Listing] = []
+    result: list[packing.Listing] = []
     size = st.one_of(st.integers(0, 60), st.integers(0, 300))
     for batch in range(1, draw(st.integers(1, 3)) + 1):
         names = [b"home/%d-%d" % (batch, number) for number in range(draw(st.integers(0, 2)))]
@@ -106,17 +95,15 @@ def trees(draw: st.DrawFn) -> list[Listing]:
     return result
 
 
-limits = st.builds(ChunkLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 6))
+limits = st.builds(packing.ChunkLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 6))
 with_ranges = st.builds(
-    ChunkLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 6), range_size_bytes=st.integers(1, 90)
+    packing.ChunkLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 6), range_size_bytes=st.integers(1, 90)
 )
 
 
 @given(trees(), limits | with_ranges)
-def test_every_path_and_every_byte_is_in_one_chunk_within_the_limits(
-    listings: list[Listing], bound: ChunkLimits
-) -> None:
-    chunks = list(pack(listings, bound))
+def test_every_path_and_byte_is_in_one_chunk(listings: list[packing.Listing], bound: packing.ChunkLimits) -> None:
+    chunks = list(packing.pack(listings, bound))
     wanted = Counter((one.batch, one.kind, one.tree, one.brick, path) for one in listings for path in one.paths)
     found: Counter[tuple[int, ChunkKind, bytes, str | None, bytes]] = Counter()
     size_bytes: Counter[tuple[int, bytes]] = Counter()
@@ -145,7 +132,7 @@ def test_every_path_and_every_byte_is_in_one_chunk_within_the_limits(
 
 
 @given(trees(), limits)
-def test_link_groups_and_directories_that_fit_stay_whole(listings: list[Listing], bound: ChunkLimits) -> None:
+def test_link_groups_and_directories_stay_whole(listings: list[packing.Listing], bound: packing.ChunkLimits) -> None:
     homes: defaultdict[object, set[tuple[int, int]]] = defaultdict(set)
     weights = {
         (one.tree, group): size
@@ -158,7 +145,7 @@ def test_link_groups_and_directories_that_fit_stay_whole(listings: list[Listing]
         if one.kind is ChunkKind.FILES and not one.grouped:
             for path, size in zip(one.paths, one.sizes_bytes, strict=True):
                 content[parent(path)].append(size)
-    for chunk in pack(listings, bound):
+    for chunk in packing.pack(listings, bound):
         sums: Counter[int] = Counter()
         for path, group, size in zip(chunk.paths, chunk.link_groups, chunk.sizes_bytes, strict=True):
             if group is not None:
@@ -175,15 +162,15 @@ def test_link_groups_and_directories_that_fit_stay_whole(listings: list[Listing]
 
 
 @given(trees(), limits | with_ranges)
-def test_the_cuts_of_the_listings_do_not_matter(listings: list[Listing], bound: ChunkLimits) -> None:
-    merged: list[Listing] = []
+def test_the_cuts_of_the_listings_do_not_matter(listings: list[packing.Listing], bound: packing.ChunkLimits) -> None:
+    merged: list[packing.Listing] = []
     for one in listings:
         single = zip(one.paths, one.sizes_bytes, one.link_groups, strict=True)
         merged += [
             listing([row], batch=one.batch, kind=one.kind, tree=one.tree, grouped=one.grouped, brick=one.brick)
             for row in single
         ]
-    assert list(pack(listings, bound)) == list(pack(merged, bound))
+    assert list(packing.pack(listings, bound)) == list(packing.pack(merged, bound))
 
 
 def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_as_the_largest() -> None:
@@ -200,7 +187,7 @@ def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_a
 
 @given(st.integers(0, 10**6), st.integers(10**3, 10**5))
 def test_ranges_lie_end_to_end(size_bytes: int, range_size_bytes: int) -> None:
-    ranges = ranges_of(size_bytes, range_size_bytes)
+    ranges = packing.ranges_of(size_bytes, range_size_bytes)
     assert ranges[0][0] == 0
     assert [offset + length for offset, length in ranges] == [*(offset for offset, _ in ranges[1:]), size_bytes]
     assert all(offset % range_size_bytes == 0 for offset, _ in ranges)
@@ -210,7 +197,9 @@ def test_ranges_lie_end_to_end(size_bytes: int, range_size_bytes: int) -> None:
 
 
 @given(trees(), with_ranges)
-def test_big_files_with_one_name_are_in_ranges_and_nothing_else_is(listings: list[Listing], bound: ChunkLimits) -> None:
+def test_only_big_files_with_one_name_are_in_ranges(
+    listings: list[packing.Listing], bound: packing.ChunkLimits
+) -> None:
     assert bound.range_size_bytes is not None
     big = {
         (one.batch, one.brick, path): size
@@ -221,7 +210,7 @@ def test_big_files_with_one_name_are_in_ranges_and_nothing_else_is(listings: lis
     }
     ranges: defaultdict[tuple[int, str | None, bytes], list[tuple[int, int]]] = defaultdict(list)
     completed: list[tuple[int, str | None, bytes]] = []
-    for chunk in pack(listings, bound):
+    for chunk in packing.pack(listings, bound):
         keys = [(chunk.batch, chunk.brick, path) for path in chunk.paths]
         if chunk.kind is ChunkKind.RANGES:
             assert chunk.range_offset_bytes is not None
@@ -237,7 +226,7 @@ def test_big_files_with_one_name_are_in_ranges_and_nothing_else_is(listings: lis
         elif chunk.kind is ChunkKind.FILES:
             assert not set(keys) & set(big)
     assert Counter(completed) == Counter(big.keys())
-    assert {key: list(ranges_of(size, bound.range_size_bytes)) for key, size in big.items()} == ranges
+    assert {key: list(packing.ranges_of(size, bound.range_size_bytes)) for key, size in big.items()} == ranges
 
 
 def span(*trees: bytes | None, size_bytes: int = 1, groups: int = 1) -> LinkSpan:
@@ -268,9 +257,7 @@ spans_of = st.lists(
 
 
 @given(usages, spans_of, bounds)
-def test_every_tree_is_in_one_batch_within_the_limits(
-    ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits
-) -> None:
+def test_every_tree_is_in_one_batch(ranking: list[TreeUsage], spans: list[LinkSpan], bound: BatchLimits) -> None:
     batches = batch_trees(ranking, spans, bound)
     assert sorted(path for batch in names(batches) for path in batch) == [one.tree.path for one in ranking]
     for batch in batches:
@@ -307,24 +294,24 @@ def group_is_whole(part: tuple[ListedPath, ...], rest: tuple[ListedPath, ...]) -
 
 @given(LISTS)
 def test_halves_are_a_partition_with_groups_whole(paths: list[ListedPath]) -> None:
-    if not divisible(paths):
+    if not packing.divisible(paths):
         with pytest.raises(ValueError, match="single unit"):
-            halves(paths)
+            packing.halves(paths)
         return
-    first, second = halves(paths)
+    first, second = packing.halves(paths)
     assert first
     assert second
     assert sorted(listed.path for listed in (*first, *second)) == sorted(listed.path for listed in paths)
     assert group_is_whole(first, second)
-    assert total_bytes(first) + total_bytes(second) == total_bytes(paths)
+    assert packing.total_bytes(first) + packing.total_bytes(second) == packing.total_bytes(paths)
 
 
 @given(LISTS, st.sets(st.integers(min_value=0, max_value=29)))
 def test_what_is_set_apart_takes_its_group_along(paths: list[ListedPath], chosen: set[int]) -> None:
     names = {b"p%d" % number for number in chosen}
-    rest, apart = set_apart(paths, names)
+    rest, apart = packing.set_apart(paths, names)
     assert sorted((*rest, *apart), key=lambda listed: listed.path) == sorted(paths, key=lambda listed: listed.path)
     assert not names & {listed.path for listed in rest}
     assert group_is_whole(apart, rest)
-    for unit in units(apart):
+    for unit in packing.units(apart):
         assert any(listed.path in names for listed in unit)

@@ -134,9 +134,7 @@ def test_a_list_that_is_replaced_is_read_anew(lists: ChunkListFiles, write: Writ
 
 @given(st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_a_list_of_a_pass_or_a_split_chunk_with_a_flipped_bit_is_refused(
-    lists: ChunkListFiles, tmp_path: Path, data: st.DataObject
-) -> None:
+def test_a_list_with_a_flipped_bit_is_refused(lists: ChunkListFiles, tmp_path: Path, data: st.DataObject) -> None:
     whole = chunk(7, list(HOSTILE))
     half = Chunk(number=7, kind=ChunkKind.FILES, tree=b"home/a", files=3, size_bytes=1)
     by_pass = data.draw(st.booleans())
@@ -174,9 +172,7 @@ def test_lists_lie_below_their_directories(lists: ChunkListFiles, name: str) -> 
 
 @pytest.mark.parametrize("kind", [ChunkKind.FILES, *IN_RANGES])
 @pytest.mark.parametrize("brick", ["server-1:/brick", None])
-def test_halves_of_a_chunk_lie_in_the_state_directory(
-    lists: ChunkListFiles, tmp_path: Path, kind: ChunkKind, brick: str | None
-) -> None:
+def test_where_halves_of_chunks_lie(lists: ChunkListFiles, tmp_path: Path, kind: ChunkKind, brick: str | None) -> None:
     whole = chunk(9, list(HOSTILE), kind=kind)
     half = Chunk(number=31, kind=kind, tree=b"home/a", files=3, size_bytes=1, brick=brick)
     for _ in range(2):

@@ -219,9 +219,7 @@ def span(*trees: bytes | None) -> LinkSpan:
 @pytest.mark.parametrize(
     ("trees", "batches"), [((ANY_TREE, b"home/bob"), {ANY_TREE: 1, b"home/bob": 2}), ((ANY_TREE, None), {ANY_TREE: 1})]
 )
-def test_groups_that_cannot_stay_whole_are_listed_as_broken(
-    trees: tuple[bytes | None, ...], batches: dict[bytes, int]
-) -> None:
+def test_groups_that_do_not_stay_whole_are_listed(trees: tuple[bytes | None, ...], batches: dict[bytes, int]) -> None:
     found = plan_rules_surprises.link_surprises([span(*trees)], batches)
     assert [one.kind for one in found] == [SurpriseKind.HARD_LINKS_BROKEN] * 2
     assert [one.tree for one in found] == list(trees)

@@ -8,15 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from migrator.fs.model import Capacity, Need
-from migrator.plan.model import (
-    ASSUMED_RATE_BYTES_PER_S,
-    ASSUMED_S_PER_FILE,
-    ENOUGH_ATTEMPTS,
-    CostSums,
-    Order,
-    TransferCost,
-    fit_cost,
-)
+from migrator.plan import model
 from migrator.plan.rules import MAX_POINTS, emptying_curve, rank
 from migrator.plan.rules_forecast import still_needed, which_fit
 from tests.support.usages import usage
@@ -24,13 +16,13 @@ from tests.support.usages import usage
 Attempt = tuple[float, float, float]
 
 
-def sums(attempts: list[Attempt]) -> CostSums:
+def sums(attempts: list[Attempt]) -> model.CostSums:
     files, sizes, seconds = (list(column) for column in zip(*attempts, strict=True))
 
     def products(one: list[float], other: list[float]) -> float:
         return sum(a * b for a, b in zip(one, other, strict=True))
 
-    return CostSums(
+    return model.CostSums(
         attempts=len(attempts),
         files=sum(files),
         size_bytes=sum(sizes),
@@ -48,9 +40,9 @@ def error(attempts: list[Attempt], s_per_file: float, s_per_byte: float) -> floa
 
 
 def test_too_few_attempts_say_nothing() -> None:
-    attempts = [(10.0, 100.0 * n, 1.0) for n in range(ENOUGH_ATTEMPTS - 1)]
-    assert fit_cost(sums(attempts), 4) is None
-    assert fit_cost(sums([(0.0, 0.0, 1.0)] * ENOUGH_ATTEMPTS), 4) is None
+    attempts = [(10.0, 100.0 * n, 1.0) for n in range(model.ENOUGH_ATTEMPTS - 1)]
+    assert model.fit_cost(sums(attempts), 4) is None
+    assert model.fit_cost(sums([(0.0, 0.0, 1.0)] * model.ENOUGH_ATTEMPTS), 4) is None
 
 
 @pytest.mark.parametrize("off", [0.0, 1e-3])
@@ -58,21 +50,21 @@ def test_too_few_attempts_say_nothing() -> None:
 def test_same_bytes_per_file_still_explain_the_time(of_a_file: float, off: float) -> None:
     # Nearly the same tells the two apart no better: it is noise that would decide.
     attempts = [(float(n), n * of_a_file * (1 + off * (n % 3 - 1)), n * 0.5) for n in range(1, 10)]
-    cost = fit_cost(sums(attempts), 4)
+    cost = model.fit_cost(sums(attempts), 4)
     assert cost is not None
     assert 3 * cost.s_per_file + 3 * of_a_file * cost.s_per_byte == pytest.approx(1.5, rel=0.01)
-    assert cost.s_per_file / cost.s_per_byte == pytest.approx(ASSUMED_S_PER_FILE * ASSUMED_RATE_BYTES_PER_S)
+    assert cost.s_per_file / cost.s_per_byte == pytest.approx(model.ASSUMED_S_PER_FILE * model.ASSUMED_RATE_BYTES_PER_S)
 
 
 amounts = st.floats(min_value=1, max_value=1e6)
 
 
-@given(st.lists(st.tuples(amounts, amounts, amounts), min_size=ENOUGH_ATTEMPTS, max_size=30))
+@given(st.lists(st.tuples(amounts, amounts, amounts), min_size=model.ENOUGH_ATTEMPTS, max_size=30))
 def test_no_other_cost_fits_better(attempts: list[Attempt]) -> None:
     added = sums(attempts)
     # Where files and bytes can be told apart.
     assume(added.files_bytes**2 < 0.998 * added.files_files * added.bytes_bytes)
-    cost = fit_cost(added, 4)
+    cost = model.fit_cost(added, 4)
     assert cost is not None
     assert cost.s_per_file >= 0
     assert cost.s_per_byte >= 0
@@ -83,7 +75,7 @@ def test_no_other_cost_fits_better(attempts: list[Attempt]) -> None:
             assert best <= other * (1 + 1e-6) + 1e-6
 
 
-ONE = TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
+ONE = model.TransferCost(s_per_file=1.0, s_per_byte=0.1, streams=1, basis="measured here: 5 chunks")
 TREES = (
     usage(b"big", size_bytes=900, files=10, age_s=50.0),
     usage(b"old", size_bytes=30, files=20, age_s=5000.0),
@@ -95,13 +87,13 @@ TREES = (
 @pytest.mark.parametrize(
     ("order", "expected"),
     [
-        (Order.HEAVIEST, [b"big", b"many", b"old", b"empty"]),
-        (Order.SMALLEST, [b"empty", b"old", b"many", b"big"]),
-        (Order.COLDEST, [b"old", b"big", b"many", b"empty"]),
-        (Order.MOST_FILES, [b"many", b"old", b"big", b"empty"]),
+        (model.Order.HEAVIEST, [b"big", b"many", b"old", b"empty"]),
+        (model.Order.SMALLEST, [b"empty", b"old", b"many", b"big"]),
+        (model.Order.COLDEST, [b"old", b"big", b"many", b"empty"]),
+        (model.Order.MOST_FILES, [b"many", b"old", b"big", b"empty"]),
     ],
 )
-def test_orders(order: Order, expected: list[bytes]) -> None:
+def test_orders(order: model.Order, expected: list[bytes]) -> None:
     assert [found.tree.path for found in rank(TREES, order)] == expected
     assert [found.tree.path for found in rank(TREES[::-1], order)] == expected
     tied = [usage(name, size_bytes=5, files=5, age_s=5.0) for name in (b"c", b"a", b"b")]
@@ -111,7 +103,7 @@ def test_orders(order: Order, expected: list[bytes]) -> None:
 @given(st.integers(0, 400))
 def test_a_curve_has_few_points_and_both_ends(count: int) -> None:
     trees = [usage(b"t%03d" % number, size_bytes=number, files=1) for number in range(count)]
-    points = emptying_curve(trees, Order.HEAVIEST, ONE).points
+    points = emptying_curve(trees, model.Order.HEAVIEST, ONE).points
     assert len(points) <= MAX_POINTS
     assert (points[0].users_done, points[-1].users_done) == (0, count)
     assert all(first.users_done < second.users_done for first, second in pairwise(points))

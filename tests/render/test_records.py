@@ -18,23 +18,8 @@ from migrator.core.progress import RunProgress, ScanProgress, StreamProgress, Ve
 from migrator.core.units import several
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
 from migrator.plan.view import plan_document
+from migrator.render import document as doc
 from migrator.render.charts import sparkline
-from migrator.render.document import (
-    FILE_CHARACTERS,
-    LINE_CHARACTERS,
-    NONE,
-    Block,
-    Column,
-    Document,
-    Section,
-    Table,
-    figure,
-    paths,
-    shortened,
-    table,
-    when,
-    wide,
-)
 from migrator.render.html import to_html
 from migrator.render.live import ErrorConsole, LiveProgress
 from migrator.render.progress import LINE_INTERVAL_S, LineProgress, event_line, open_progress
@@ -49,12 +34,12 @@ from tests.support.making import made
 from tests.support.plans import small_plan, usage
 
 
-def text_of(document: Document) -> str:
+def text_of(document: doc.Document) -> str:
     return to_markdown(document).replace("\\", "")
 
 
-def tables_of(document: Document) -> list[Table]:
-    return [block for section in document.sections for block in section.blocks if isinstance(block, Table)]
+def tables_of(document: doc.Document) -> list[doc.Table]:
+    return [block for section in document.sections for block in section.blocks if isinstance(block, doc.Table)]
 
 
 def summary(batch: BatchSummary, *, dry_run: bool = False) -> RunSummary:
@@ -98,7 +83,7 @@ def test_every_delta_pass_is_a_row_and_what_was_decided_after_it_a_sentence() ->
     numbers = ("4,321", "2.0 KiB", "10 s", "1 min 4 s")
     assert table.rows == (
         ("3", "1", "4,320", "5", "6", "7", *numbers, "1 min 30 s"),
-        ("4", NONE, NONE, NONE, NONE, NONE, *numbers, NONE),
+        ("4", doc.NONE, doc.NONE, doc.NONE, doc.NONE, doc.NONE, *numbers, doc.NONE),
     )
     assert "Batch 1, delta pass 3: converged" in text_of(document)
 
@@ -141,7 +126,7 @@ def test_json_has_properties_and_a_form_of_every_value() -> None:
 
 
 def test_wording() -> None:
-    assert [when(at_s) for at_s in (None, 0.0, 1e300)] == [NONE, "1970-01-01 00:00 UTC", "beyond all dates"]
+    assert [doc.when(at_s) for at_s in (None, 0.0, 1e300)] == [doc.NONE, "1970-01-01 00:00 UTC", "beyond all dates"]
     counted = (several(1, "file"), several(2000, "file"), several(0, "x waits", "x wait"))
     assert counted == ("1 file", "2,000 files", "0 x wait")
     assert [sparkline(values) for values in ([], [0.0, 0.0], [0.0, 7.0])] == ["", "▁▁", "▁█"]
@@ -150,7 +135,7 @@ def test_wording() -> None:
 
 @given(st.text(alphabet="ab /\u2026"), st.integers(10, 60))
 def test_short_text_stays_and_long_text_is_bounded(text: str, most: int) -> None:
-    short = shortened(text, most)
+    short = doc.shortened(text, most)
     if all(len(word) <= most for word in text.split(" ")) and len(text) <= 5 * most:
         assert short == text
     assert len(short) <= max(5 * most, 10)
@@ -160,10 +145,10 @@ def test_short_text_stays_and_long_text_is_bounded(text: str, most: int) -> None
 
 def test_tables_shorten_long_paths_in_their_middle_and_json_does_not() -> None:
     path = b"home/alice/" + b"d/" * 2000 + b"name"
-    short = shortened(f"{path.decode()}: Permission denied", LINE_CHARACTERS)
+    short = doc.shortened(f"{path.decode()}: Permission denied", doc.LINE_CHARACTERS)
     assert short.startswith("home/alice/d/d/")
     assert short.endswith("/d/name: Permission denied")
-    assert len(short.partition(" ")[0]) == LINE_CHARACTERS
+    assert len(short.partition(" ")[0]) == doc.LINE_CHARACTERS
     work = transfer.TreeWork(tree=path, chunks=1, files=1, size_bytes=1)
     run = summary(BatchSummary(batch=1, bad=(bad(path),), left=(work,)))
     document = run_document(run)
@@ -172,30 +157,30 @@ def test_tables_shorten_long_paths_in_their_middle_and_json_does_not() -> None:
     assert len(terminal.getvalue()) < 4000
     for line in to_markdown(document).splitlines():
         # What to do about it stands beside a path.
-        assert len(line) <= FILE_CHARACTERS + 140
+        assert len(line) <= doc.FILE_CHARACTERS + 140
     assert "d/" * 200 not in to_html(document)
     assert path.decode() in to_json(run)
 
 
-COLUMNS = [figure("rank"), paths("tree"), figure("bytes"), figure("largest file"), wide("remark")]
+COLUMNS = [doc.figure("rank"), doc.paths("tree"), doc.figure("bytes"), doc.figure("largest file"), doc.wide("remark")]
 ROWS = [
     ("1", "home/alice", "1,015.3 MiB", "67.5 MiB", "a remark of a few words that may be folded"),
-    ("2", "home/" + "b" * 36, "10 B", NONE, ""),
+    ("2", "home/" + "b" * 36, "10 B", doc.NONE, ""),
 ]
 
 
-def lines(block: Block, width: int) -> list[str]:
+def lines(block: doc.Block, width: int) -> list[str]:
     stream = io.StringIO()
     print_document(
         Console(file=stream, width=width),
-        Document(title="t", subtitle="", sections=(Section(title="s", blocks=(block,)),)),
+        doc.Document(title="t", subtitle="", sections=(doc.Section(title="s", blocks=(block,)),)),
     )
     return [line.rstrip() for line in stream.getvalue().splitlines()][2:]
 
 
 @pytest.mark.parametrize("width", range(30, 160, 7))
 def test_no_figure_is_ever_broken(width: int) -> None:
-    shown = lines(table("", COLUMNS, ROWS), width)
+    shown = lines(doc.table("", COLUMNS, ROWS), width)
     assert all(len(line) <= width for line in shown)
     assert any("1,015.3 MiB" in line for line in shown)
     assert any("67.5 MiB" in line for line in shown)
@@ -205,7 +190,11 @@ def test_no_figure_is_ever_broken(width: int) -> None:
     st.lists(
         st.tuples(
             st.builds(
-                Column, name=st.text("ab ", max_size=12), right=st.booleans(), wide=st.booleans(), paths=st.just(False)
+                doc.Column,
+                name=st.text("ab ", max_size=12),
+                right=st.booleans(),
+                wide=st.booleans(),
+                paths=st.just(False),
             ),
             st.text("xyz ", max_size=60),
         ),
@@ -214,7 +203,7 @@ def test_no_figure_is_ever_broken(width: int) -> None:
     ),
     st.integers(min_value=1, max_value=200),
 )
-def test_widths_fit_and_break_only_what_may_be_folded(cells: list[tuple[Column, str]], width: int) -> None:
+def test_widths_fit_and_break_only_what_may_be_folded(cells: list[tuple[doc.Column, str]], width: int) -> None:
     columns, row = [column for column, _ in cells], tuple(cell for _, cell in cells)
     widths = column_widths(columns, [row], width)
     if widths is None:
@@ -297,7 +286,7 @@ class TestLines:
         assert stream.getvalue().splitlines() == [
             "batch 3 files: 25.0 %, 1.0 GiB of 4.0 GiB, 50 of 200 files, 1.0 MiB/s, 12 files/s, 2 streams, "
             "time left not known yet, 1 bad file",
-            f"verify batch 3: {NONE}, 1 of 0 paths, 0 B of 0 B compared, content of 0 B read, 2 differences, 1 min 1 s",
+            f"verify batch 3: {doc.NONE}, 1 of 0 paths, 0 B of 0 B compared, content of 0 B read, 2 differences, 1 min 1 s",
             r"00:53:20 warning: chunk 7: bad\x0d\x0anews \x1b[2J\xe2\x80\xae",
         ]
 

@@ -26,16 +26,6 @@ from migrator.render.html import to_html
 from migrator.render.prometheus import to_prometheus
 from migrator.render.text import to_json, to_markdown
 from migrator.report import model
-from migrator.report.model import (
-    MetricFamily,
-    MetricKind,
-    ReportFacts,
-    RunLife,
-    StatusFacts,
-    Tally,
-    TreeState,
-    WatchFacts,
-)
 from migrator.report.report import read_report
 from migrator.report.rules_metrics import families
 from migrator.report.status import read_metrics, read_status
@@ -96,12 +86,12 @@ def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, f
     return drain_sample(files, size_bytes, at_s=at_s, task_id=task, host=host, failures=failures)
 
 
-def read(site_file: Path, now_s: float) -> tuple[MetricFamily, ...]:
+def read(site_file: Path, now_s: float) -> tuple[model.MetricFamily, ...]:
     with open_ledger(site_file.parent / "state" / "ledger.db", read_only=True) as ledger:
         return read_metrics(ledger, now_s=now_s)
 
 
-def values(found: Sequence[MetricFamily], name: str) -> dict[tuple[str, ...], float]:
+def values(found: Sequence[model.MetricFamily], name: str) -> dict[tuple[str, ...], float]:
     family = next(one for one in found if one.name == f"migrator_{name}")
     return {tuple(sample.labels.values()): sample.value for sample in family.samples}
 
@@ -181,7 +171,7 @@ def test_counters_never_go_down_whatever_comes(site_file: Path) -> None:
     after = read(site_file, weeks.now_s + 600)
     risen = set()
     for old, new in zip(before, after, strict=True):
-        if old.kind is not MetricKind.GAUGE:
+        if old.kind is not model.MetricKind.GAUGE:
             now = {(sample.name, tuple(sample.labels.items())): sample.value for sample in new.samples}
             for sample in old.samples:
                 value = now[sample.name, tuple(sample.labels.items())]
@@ -285,10 +275,10 @@ FACTS = model.MetricFacts(
 )
 
 
-@pytest.mark.parametrize("life", [RunLife.AT_WORK, RunLife.KILLED, RunLife.ENDED])
-def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: RunLife) -> None:
+@pytest.mark.parametrize("life", [model.RunLife.AT_WORK, model.RunLife.KILLED, model.RunLife.ENDED])
+def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: model.RunLife) -> None:
     run = replace(report().status.runs[0], verb="run", life=life)
-    others = replace(run, verb="brick-drain", life=RunLife.AT_WORK)
+    others = replace(run, verb="brick-drain", life=model.RunLife.AT_WORK)
     sums = {**FACTS.sums, "streams": [(4, "gl1", "brick"), (1, "gl1", "mount")]}
     found = families(replace(FACTS, runs=(run, others), sums=sums))
     for name, there in (
@@ -299,7 +289,7 @@ def test_streams_and_limits_of_a_run_that_is_not_at_work_are_left_out(life: RunL
         ("probe_latency_limit_seconds", {(): 0.05}),
         ("host_load", {("gl1",): 3.5}),
     ):
-        assert values(found, name) == (there if life is RunLife.AT_WORK else {})
+        assert values(found, name) == (there if life is model.RunLife.AT_WORK else {})
     assert values(found, "host_load_limit") == values(found, "bandwidth_limit_bytes_per_second") == {}
     assert values(found, "window_change_timestamp_seconds") == {("Mon-Fri 19:00-07:00",): 500.0}
     # Of two samples with the same labels Prometheus would accept none, nor any other metric.
@@ -320,10 +310,10 @@ _MAY_EXCEED = re.compile(r"\d+ % of the expected \S+ \S+|the pace was \d+ % of t
 class Look:
     """Everything that is told of one ledger at one moment."""
 
-    status: StatusFacts
-    watch: WatchFacts
-    report: ReportFacts
-    metrics: tuple[MetricFamily, ...]
+    status: model.StatusFacts
+    watch: model.WatchFacts
+    report: model.ReportFacts
+    metrics: tuple[model.MetricFamily, ...]
 
     @property
     def documents(self) -> tuple[Document, Document]:
@@ -370,7 +360,7 @@ def test_nothing_is_told_that_cannot_be(look: Look) -> None:
                 assert float(share.replace(",", "")) <= 100.0, f"{place}: {line}"
 
 
-def tallies(status: StatusFacts) -> Iterator[Tally]:
+def tallies(status: model.StatusFacts) -> Iterator[model.Tally]:
     yield status.overall
     yield status.verified
     for batch in status.batches:
@@ -415,7 +405,7 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
         assert values(look.metrics, "total_copied_bytes") == {(): float(status.overall.done_bytes)}
         assert values(look.metrics, "moved_bytes") == {(): float(status.moved.done_bytes)}
         trees = Counter(tree.state for tree in status.trees)
-        assert values(look.metrics, "trees") == {(state.value,): trees[state] for state in TreeState}
+        assert values(look.metrics, "trees") == {(state.value,): trees[state] for state in model.TreeState}
         assert values(look.metrics, "verified_bytes") == {(): float(status.verified.done_bytes)}
         assert values(look.metrics, "verified_content_bytes") == {(): float(status.verified_content_bytes)}
     assert sum(values(look.metrics, "cutovers").values()) == len(status.cutovers)

@@ -233,9 +233,7 @@ DELTA = "migrator run --user-batch 1` sends again what differs"
         ({}, (), ("migrator",)),
     ],
 )
-def test_advice_after_differences_copies_them(
-    differences: dict[str, int], said: tuple[str, ...], not_said: tuple[str, ...]
-) -> None:
+def test_advice_on_differences(differences: dict[str, int], said: tuple[str, ...], not_said: tuple[str, ...]) -> None:
     hint = rules.after_differences(replace(verification(), differences=differences))
     assert all(words in hint for words in said)
     assert not any(words in hint for words in not_said)

@@ -232,9 +232,7 @@ class TestHalfWay:
             (OnePlan(PLAN, checksum="other"), "is not the recorded plan"),
         ],
     )
-    def test_a_bad_plan_document_stops_no_report(
-        self, ledger: Ledger, pass_id: int, documents: OnePlan, said: str
-    ) -> None:
+    def test_a_bad_plan_stops_no_report(self, ledger: Ledger, pass_id: int, documents: OnePlan, said: str) -> None:
         report = read_report(ledger, documents, now_s=T0_S + 130)
         assert report.plan is None
         assert said in report.plan_problem

@@ -212,9 +212,7 @@ def reaped(action: ReapAction) -> ReapedTree:
         (None, Need(size_bytes=10**9, inodes=10**9), 0, 0, 0),
     ],
 )
-def test_what_a_batch_takes(
-    action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int, old: int
-) -> None:
+def test_batch_facts(action: ReapAction | None, arrived: Need | None, size_bytes: int, inodes: int, old: int) -> None:
     ages = (
         AgeBucket(label="young", max_age_s=YEAR_S, files=1, size_bytes=600),
         AgeBucket(label="old", max_age_s=None, files=1, size_bytes=400),

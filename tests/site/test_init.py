@@ -179,9 +179,7 @@ def test_a_read_only_source_is_recorded_without_a_sentinel(scratch: Path, xfs_so
 
 
 @pytest.mark.needs_root
-def test_a_file_system_that_moved_to_another_device_is_recorded_anew_by_its_sentinel(
-    scratch: Path, make_xfs: Callable[[], XfsMount]
-) -> None:
+def test_a_file_system_that_moved_is_known_by_its_sentinel(scratch: Path, make_xfs: Callable[[], XfsMount]) -> None:
     first, second = make_xfs(), make_xfs()
     site = make_site(scratch, target=first.path)
     recorded = init(site)
@@ -252,9 +250,7 @@ def test_a_refused_init_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_path_below_the_target_is_made_only_on_the_file_system_that_it_belongs_to(
-    tmp_path: Path, *, there: bool
-) -> None:
+def test_the_path_below_the_target_is_made_only_on_its_own_file_system(tmp_path: Path, *, there: bool) -> None:
     site = make_site(tmp_path, path="archive/new")
     text = site.file.read_text(encoding="utf-8")
     if there:

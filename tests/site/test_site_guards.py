@@ -34,9 +34,7 @@ LOCAL = MountIdentity(filesystem="ext4", mounted_from="/dev/sda1", device=2049, 
         (XFS, None, ("cannot be read",)),
     ],
 )
-def test_another_mount_has_one(
-    recorded: MountIdentity | None, current: MountIdentity | None, said: tuple[str, ...]
-) -> None:
+def test_another_mount(recorded: MountIdentity | None, current: MountIdentity | None, said: tuple[str, ...]) -> None:
     (problem,) = mount_problems(recorded, current, where="the source")
     assert all(words in problem for words in said)
 

@@ -8,14 +8,7 @@ from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.cutover.model import CutoverRecord, CutoverState
 from migrator.fs.model import CapacityOutlook, CapacitySample, Side
 from migrator.report import model
-from migrator.transfer.model import (
-    ConvergenceOutcome,
-    ConvergenceRecord,
-    FileProblem,
-    FileProblemKind,
-    Prediction,
-    TreeChurn,
-)
+from migrator.transfer import model as transfer
 from migrator.verify.model import Difference, DifferenceKind, DigestPolicy, VerificationRecord
 from tests.bench.test_bench_rules import A, B, measured, result
 from tests.support import records
@@ -54,22 +47,22 @@ def verification(text: str = "abc", *, share: float = 1.0) -> VerificationRecord
     )
 
 
-def convergence(path: bytes = b"home/alice") -> ConvergenceRecord:
-    return ConvergenceRecord(
+def convergence(path: bytes = b"home/alice") -> transfer.ConvergenceRecord:
+    return transfer.ConvergenceRecord(
         pass_id=2,
         at_s=AT_S - 60,
         batch=1,
-        outcome=ConvergenceOutcome.NO_LONGER_SHRINKS,
+        outcome=transfer.ConvergenceOutcome.NO_LONGER_SHRINKS,
         max_freeze_s=600.0,
-        prediction=Prediction(
+        prediction=transfer.Prediction(
             next_pass_s=90.0,
             freeze_s=1200.0,
             least_freeze_s=700.0,
             churn_files_per_h=1234.5,
             churn_bytes_per_h=2.0**31,
             trees=(
-                TreeChurn(tree=path, files_per_h=1200.0, bytes_per_h=2.0**31 * 0.75),
-                TreeChurn(tree=path + b"2", files_per_h=34.5, bytes_per_h=2.0**31 * 0.25),
+                transfer.TreeChurn(tree=path, files_per_h=1200.0, bytes_per_h=2.0**31 * 0.75),
+                transfer.TreeChurn(tree=path + b"2", files_per_h=34.5, bytes_per_h=2.0**31 * 0.25),
             ),
         ),
     )
@@ -126,7 +119,10 @@ def report(path: bytes = b"home/alice", text: str = "alice") -> model.ReportFact
         ),
         attention=(
             model.AttentionFile(
-                batch=1, problem=FileProblem(path=path, kind=FileProblemKind.BAD, errno=5, reason=f"no: {text}")
+                batch=1,
+                problem=transfer.FileProblem(
+                    path=path, kind=transfer.FileProblemKind.BAD, errno=5, reason=f"no: {text}"
+                ),
             ),
         ),
         attention_total=7,
