@@ -15,6 +15,7 @@ from migrator.beegfs import model as beegfs
 from migrator.beegfs import rules as beegfs_rules
 from migrator.beegfs import version7, version8
 from migrator.beegfs import version7 as quotas7
+from migrator.beegfs.model import UserQuota
 from migrator.beegfs.rules import lost_targets
 from migrator.beegfs.tool import BeegfsTargets, CallTimes
 from migrator.beegfs.version8 import parse_targets
@@ -148,15 +149,13 @@ def test_what_users_take_up_and_may_is_told(asked: Asked) -> None:
     found = asyncio.run(asked.port.quotas([1001, 1002, 1003, 1004, 1005]))
     gib = 1 << 30
     assert found == {
-        1001: beegfs.UserQuota(
+        1001: UserQuota(
             uid=1001, used_bytes=8 * gib, used_chunk_files=900, limit_bytes=10 * gib, limit_chunk_files=1000
         ),
-        1002: beegfs.UserQuota(
-            uid=1002, used_bytes=gib, used_chunk_files=None, limit_bytes=5 * gib, limit_chunk_files=500
-        ),
-        1003: beegfs.UserQuota(uid=1003, used_bytes=0, used_chunk_files=0, limit_bytes=2 * gib, limit_chunk_files=500),
-        1004: beegfs.UserQuota(uid=1004, used_bytes=0, used_chunk_files=0, limit_bytes=5 * gib, limit_chunk_files=500),
-        1005: beegfs.UserQuota(uid=1005, used_bytes=5, used_chunk_files=5),
+        1002: UserQuota(uid=1002, used_bytes=gib, used_chunk_files=None, limit_bytes=5 * gib, limit_chunk_files=500),
+        1003: UserQuota(uid=1003, used_bytes=0, used_chunk_files=0, limit_bytes=2 * gib, limit_chunk_files=500),
+        1004: UserQuota(uid=1004, used_bytes=0, used_chunk_files=0, limit_bytes=5 * gib, limit_chunk_files=500),
+        1005: UserQuota(uid=1005, used_bytes=5, used_chunk_files=5),
     }
 
 

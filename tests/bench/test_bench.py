@@ -60,10 +60,9 @@ def test_suites_run_on_mounts_and_hosts_and_kills_leave_nothing(lab: LabHandle, 
     assert set(ON_NAMES) <= compared
 
     hosts = [host.address for host in lab.state.hosts[:2]]
+    at_scale = ("--runs", "1", "--scale", "0.01")
     named = [word for host in hosts for word in ("--hosts", host)]
-    summary = site.json(
-        "bench", "run", "--suite", "latency", "--on", "target", *named, *("--runs", "1", "--scale", "0.01")
-    )
+    summary = site.json("bench", "run", "--suite", "latency", "--on", "target", *named, *at_scale)
     for one in summary["results"][0]["measurements"]:
         assert set(one["by_host"]) == set(hosts)
         assert one["details"]["reads"] > 0

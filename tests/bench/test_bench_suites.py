@@ -194,16 +194,8 @@ def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) ->
 
 
 def started(site: BenchSite, places: tuple[bench.Place, ...]) -> bench.BenchmarkRecord:
-    return site.ledger.benchmarks.start(
-        made(
-            bench.BenchmarkRecord,
-            scale=TINY,
-            places=places,
-            hosts=("localhost",),
-            token=TOKEN,
-            state=bench.BenchmarkState.RUNNING,
-        )
-    )
+    running = {"state": bench.BenchmarkState.RUNNING, "hosts": ("localhost",), "token": TOKEN}
+    return site.ledger.benchmarks.start(made(bench.BenchmarkRecord, scale=TINY, places=places, **running))
 
 
 def begun(site: BenchSite) -> str:

@@ -206,9 +206,7 @@ def test_every_class_of_size_is_there_at_once_and_the_same_seed_draws_the_same(s
     drawn = list(samples.draw("one", TREE, count=50, seed=7))
     assert len(drawn) == len(set(drawn)) == 50
     assert {b"of %d" % size for size in CLASSES[2:]} <= set(drawn[:5]), "one of each class before any class comes again"
-    assert all(name.startswith((b"small ", b"of ")) for name in drawn), (
-        "neither empty files nor links, nor those of others"
-    )
+    assert all(name.startswith((b"small ", b"of ")) for name in drawn), "no empty files, links, or others' files"
     assert drawn == list(samples.draw("one", TREE, count=50, seed=7))
     assert drawn != list(samples.draw("one", TREE, count=50, seed=8))
 

@@ -33,21 +33,8 @@ def row(path: bytes, gfid: int, kind: EntryType = EntryType.FILE, **changes: Any
     tree = next((number for number, tree in enumerate(TREES) if path == tree or path.startswith(tree + b"/")), -1)
     times = (facts["mtime_ns"], 0, facts["mtime_ns"])
     wide = (list(EntryType).index(kind), facts["size"], 8, *times, 0, gfid)
-    return (
-        *wide,
-        facts["uid"],
-        100,
-        facts["mode"],
-        1,
-        0,
-        0,
-        0,
-        tree,
-        path,
-        gfid.to_bytes(16, "big"),
-        None,
-        facts["digest"],
-    )
+    last = (path, gfid.to_bytes(16, "big"), None, facts["digest"])
+    return (*wide, facts["uid"], 100, facts["mode"], 1, 0, 0, 0, tree, *last)
 
 
 def directory(path: bytes, gfid: int, **changes: Any) -> Row:

@@ -252,11 +252,8 @@ def test_what_a_killed_verification_left_is_removed(manifests: ManifestDirectori
     assert closed.rows == 0
     assert pq.read_table(closed.file).column_names[0] == "path"
     assert manifests.examples(closed.file).differences == ()
-    assert sorted(path.name for path in (tmp_path / "manifests" / "one").iterdir()) == [
-        "differences.parquet",
-        "expected.parquet",
-        "manifest.parquet",
-    ]
+    left = sorted(path.name for path in (tmp_path / "manifests" / "one").iterdir())
+    assert left == [f"{name}.parquet" for name in ("differences", "expected", "manifest")]
 
 
 def test_an_abandoned_draft_leaves_nothing_and_takes_nothing(manifests: ManifestDirectories, tmp_path: Path) -> None:
@@ -274,9 +271,8 @@ GROUPS = st.lists(st.tuples(st.integers(0, 4), st.none() | st.integers(0, 4)), m
 @pytest.fixture(scope="module")
 def shared_manifests(tmp_path_factory: pytest.TempPathFactory) -> ManifestDirectories:
     directory = tmp_path_factory.mktemp("links")
-    return ManifestDirectories(
-        directory / "m", catalogs=closed_catalogs(directory / "c"), scratch=Scratch(directory / "t")
-    )
+    catalogs = closed_catalogs(directory / "c")
+    return ManifestDirectories(directory / "m", catalogs=catalogs, scratch=Scratch(directory / "t"))
 
 
 @given(GROUPS)

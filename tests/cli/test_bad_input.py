@@ -65,9 +65,7 @@ def test_a_plan_of_another_site(planned: Site, scratch: Path, make_xfs: MakeXfs)
         other.works(verb)
     other.works("plan", "--name", "foreign")
     plans = planned.directory / "plans"
-    subprocess.run(
-        ["cp", "-a", directory / "plans" / "foreign.json", directory / "plans" / "foreign.chunks", plans], check=True
-    )
+    subprocess.run(["cp", "-a", *(directory / "plans").glob("foreign*"), plans], check=True)
     planned.fails(4, "run", "--user-batch", "1", "--plan", "foreign", says=("another site",))
 
 

@@ -106,6 +106,7 @@ def test_help_has_every_verb_in_the_order_of_a_migration_and_cuts_no_words_off()
     [
         (["run", "--all", "--bwlimit", "foo"], '"foo" is no size'),
         (["run", "--all", "--bwlimit", "0"], "too small"),
+        (["tune", "--max-load", "nan"], "nan is no number"),
         (["run", "--all", "--bwlimit", "999999999999PiB"], "too large"),
         (["verify", "--all", "--sample", "105%"], "no share"),
         (["status", "--watch", "--interval", "10ms"], "too small"),

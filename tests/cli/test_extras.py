@@ -51,12 +51,8 @@ def differences(site: Site, code: int) -> dict[str, int]:
 
 def in_trash(site: Site) -> set[str]:
     """The paths of all files in the trash, without the place of their pass."""
-    return {
-        str(path.relative_to(place))
-        for place in (site.target / TRASH).iterdir()
-        for path in place.rglob("*")
-        if path.is_file()
-    }
+    files = [(place, path) for place in (site.target / TRASH).iterdir() for path in place.rglob("*") if path.is_file()]
+    return {str(path.relative_to(place)) for place, path in files}
 
 
 @pytest.mark.guarantee("old-deletions")

@@ -199,14 +199,6 @@ def test_of_file_systems_that_are_alike_at_most_one_in_ten_is_told_to_differ(run
 
 
 @in_loop
-async def test_results_and_errors_come_back() -> None:
-    call = DaemonThreads()
-    assert await call(lambda: 7, timeout_s=60) == 7
-    with pytest.raises(OSError, match="broken"):
-        await call(_broken, timeout_s=60)
-
-
-@in_loop
 async def test_a_call_that_hangs_is_given_up() -> None:
     forever = threading.Event()
     with pytest.raises(TimeoutError):
@@ -266,7 +258,3 @@ async def test_who_is_cancelled_does_not_cancel_the_others() -> None:
     gate.set()
     assert await other == "done"
     assert one.cancelled()
-
-
-def _broken() -> None:
-    raise OSError(5, "broken")

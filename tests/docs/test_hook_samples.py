@@ -206,11 +206,8 @@ def test_the_exit_codes_mean_what_the_table_says() -> None:
         "refuse": hooks.HookOutcome.REFUSE,
         "a warning": hooks.HookOutcome.WARN,
     }
-    for told, codes in (
-        ("0", [0]),
-        (str(hooks.SKIP_EXIT_CODE), [hooks.SKIP_EXIT_CODE]),
-        ("any other", [1, 2, 61, 63, 255, -9]),
-    ):
+    skip = hooks.SKIP_EXIT_CODE
+    for told, codes in (("0", [0]), (str(skip), [skip]), ("any other", [1, 2, 61, 63, 255, -9])):
         (row,) = [cells for first, cells in table.items() if first == told or first.startswith(f"{told},")]
         for event, cell in zip((hooks.HookEvent.PRE, hooks.HookEvent.POST), row, strict=True):
             (outcome,) = [outcome for start, outcome in words.items() if cell.startswith(start)]

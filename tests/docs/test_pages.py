@@ -52,12 +52,8 @@ def test_the_sample_plan_is_read_and_written_the_same() -> None:
 
 def test_every_verb_is_in_the_readme_and_the_readme_names_no_other() -> None:
     table = README.partition("## Verbs")[2].partition("## ")[0]
-    named = {
-        cell
-        for row in table.splitlines()
-        if row.startswith("| `")
-        for cell in re.findall(r"`([^`]+)`", row.split("|")[1])
-    }
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    named = {cell for row in rows for cell in re.findall(r"`([^`]+)`", row)}
     assert named == {" ".join(words) for words, _ in verbs(main)}
 
 

@@ -36,6 +36,7 @@ from tests.site.test_init import SENTINEL, init, make_site
 from tests.support import cli_site
 from tests.support.fakes import VirtualClock
 from tests.support.hook_site import HookSite
+from tests.support.making import made
 from tests.support.native_builds import placing
 from tests.support.volumes import volume
 from tests.support.xfs import XfsMount
@@ -92,9 +93,7 @@ def doctor(
 
 
 def failures(found: dict[str, list[Finding]]) -> dict[str, str]:
-    return {
-        check: finding.message for check, findings in found.items() for finding in findings if finding.status is FAILURE
-    }
+    return {check: one.message for check, findings in found.items() for one in findings if one.status is FAILURE}
 
 
 @pytest.mark.needs_root
@@ -104,16 +103,8 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
     init(site)
     found = doctor(site)
     assert failures(found) == {}
-    for check in (
-        "rsync",
-        "user",
-        "confinement",
-        "source mount",
-        "source ACLs",
-        "target mount",
-        "target keeps",
-        "clock",
-    ):
+    mounts = ("source mount", "source ACLs", "target mount", "target keeps")
+    for check in ("rsync", "user", "confinement", *mounts, "clock"):
         assert [finding.status for finding in found[check]] == [OK], check
     assert sorted(os.listdir(site.target.root)) == [SENTINEL]
     with open_ledger(site.ledger_file) as ledger:
@@ -288,9 +279,7 @@ class Volume:
 
 
 def recorded(sentinel: str, filesystem: str) -> MountIdentity:
-    return MountIdentity(
-        filesystem=filesystem, mounted_from="/dev/sdb", device=1, fsid=1, root_ino=128, sentinel=sentinel
-    )
+    return made(MountIdentity, filesystem=filesystem, sentinel=sentinel)
 
 
 def looked_at(
@@ -303,9 +292,8 @@ def looked_at(
     program: Path | None = None,
 ) -> list[Finding]:
     async def place_native(host: Host) -> bytes:
-        return await (NativeProgram(os.fsencode(program), platform.machine()) if program else native_program()).place(
-            host
-        )
+        native = NativeProgram(os.fsencode(program), platform.machine()) if program else native_program()
+        return await native.place(host)
 
     site = change(site, source=change(site.source, hosts=tuple(sections.values())))
     volume: Any = Volume()

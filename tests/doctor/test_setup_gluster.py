@@ -33,11 +33,8 @@ def site(lab: LabHandle, tmp_path: Path) -> Iterator[Site]:
     """The lab's site, with a state directory and a target of its own; the lab's sentinels are left as they were."""
     loaded = load_site(lab.site_file)
     (tmp_path / "target").mkdir()
-    yield change(
-        loaded,
-        site=change(loaded.site, state_dir=tmp_path / "state"),
-        target=change(loaded.target, mount=tmp_path / "target"),
-    )
+    section = change(loaded.site, state_dir=tmp_path / "state")
+    yield change(loaded, site=section, target=change(loaded.target, mount=tmp_path / "target"))
     (lab.source / SENTINEL).unlink(missing_ok=True)
 
 

@@ -21,9 +21,7 @@ from tests.support.waiting import wait_for
 
 PRE = model.HookStage(step=model.HookStep.BATCH, event=model.HookEvent.PRE)
 POST = model.HookStage(step=model.HookStep.BATCH, event=model.HookEvent.POST)
-SITE = model.HookSite(
-    site_id="5e1f", name="gl-to-bee", file=b"/etc/\xff.toml", source_root=b"/mnt/gl", target_root=b"/b%"
-)
+SITE = model.HookSite(site_id="5e1f", name="gl-bee", file=b"/etc/\xff.toml", source_root=b"/mnt/gl", target_root=b"/b%")
 FACTS = model.HookFacts(run_id=7, trees=(UserTree(path=b"home/\xe9\n", user="eve"),), started_at_s=0.5)
 
 
@@ -65,7 +63,7 @@ def test_paths_and_reasons_are_given_byte_by_byte_in_the_document_and_safe_in_va
     text = hooks_rules.document(POST, SITE, facts)
     assert text.isascii()
     found = json.loads(text)
-    assert found["site"] == {"id": "5e1f", "name": "gl-to-bee", "file": "/etc/%FF.toml"}
+    assert found["site"] == {"id": "5e1f", "name": "gl-bee", "file": "/etc/%FF.toml"}
     assert found["trees"] == [{"path": "home/%E9%0A", "user": "eve"}]
     assert (found["link"], found["new_path"]) == ("/home/%E9", "/b%25/home/%E9")
     assert (found["started_at"], found["reason"]) == ("1970-01-01T00:00:00Z", reason)

@@ -74,9 +74,8 @@ def trees(draw: st.DrawFn) -> list[packing.Listing]:
                 place = b"%s-%s" % (tree, (brick or "mount").partition(":")[0].encode())
                 rows: list[Row] = []
                 if grouped:
-                    for group, (count, weight) in enumerate(
-                        draw(st.lists(st.tuples(st.integers(1, 7), size), max_size=6))
-                    ):
+                    found = draw(st.lists(st.tuples(st.integers(1, 7), size), max_size=6))
+                    for group, (count, weight) in enumerate(found):
                         # A group has all its names on one brick: its number is told by the brick too.
                         number = group + 100 * place[-1]
                         rows += [(b"%s/g%d/%d" % (place, name, group), weight, number) for name in range(count)]
@@ -138,7 +137,6 @@ def test_link_groups_and_directories_stay_whole(listings: list[packing.Listing],
         (one.tree, group): size
         for one in listings
         for group, size in zip(one.link_groups, one.sizes_bytes, strict=True)
-        if group is not None
     }
     content: defaultdict[bytes, list[int]] = defaultdict(list)
     for one in listings:
@@ -281,9 +279,7 @@ def test_chains_of_shared_links_are_one_cluster() -> None:
 
 
 LISTS = st.lists(st.none() | st.integers(min_value=1, max_value=4), max_size=30).map(
-    lambda groups: [
-        ListedPath(path=b"p%d" % number, size_bytes=number, link_group=group) for number, group in enumerate(groups)
-    ]
+    lambda groups: [ListedPath(path=b"p%d" % at, size_bytes=at, link_group=group) for at, group in enumerate(groups)]
 )
 
 

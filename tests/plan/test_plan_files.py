@@ -19,6 +19,7 @@ from migrator.core.states import CHUNK_ORDER, ChunkKind
 from migrator.plan.chunk_lists import ROW_GROUP_ROWS, ChunkListFiles
 from migrator.plan.document import FORMAT, PlanFiles, read_document, write_document
 from migrator.plan.model import Chunk, ListedPath, Plan, Surprise, SurpriseKind, WrittenList
+from tests.support.making import made
 from tests.support.plans import small_plan
 
 HOSTILE = (b"-rf", b"new\nline", b"\xff\xfe", b"a" * 255, b"quo'te", b"/".join([b"d" * 250] * 30))
@@ -66,9 +67,8 @@ def listed(one: PackedChunk) -> list[ListedPath]:
 @pytest.fixture
 def lists(tmp_path: Path) -> ChunkListFiles:
     (tmp_path / "state").mkdir()
-    return ChunkListFiles(
-        tmp_path / "plans", splits_dir=tmp_path / "state" / "splits", passes_dir=tmp_path / "state" / "passes"
-    )
+    state = tmp_path / "state"
+    return ChunkListFiles(tmp_path / "plans", splits_dir=state / "splits", passes_dir=state / "passes")
 
 
 @pytest.fixture
@@ -232,9 +232,7 @@ def plan() -> Plan:
         created_at_s=1_800_000_000.25,
         size_bytes=2**60,
         batches=(replace(batch, trees=(UserTree(path=ODD, user="ali\N{LATIN SMALL LETTER C WITH CEDILLA}e"),)),),
-        surprises=(
-            Surprise(kind=SurpriseKind.QUOTA, tree=None, count=1, size_bytes=5, detail="limit", examples=(ODD, b"")),
-        ),
+        surprises=(made(Surprise, kind=SurpriseKind.QUOTA, size_bytes=5, examples=(ODD, b"")),),
         emptying=(),
     )
 
@@ -269,9 +267,8 @@ def test_a_plan_is_read_as_it_was_written() -> None:
 
 @given(st.binary(), st.text(), st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 2**70))
 def test_any_path_name_and_number_survives(path: bytes, user: str, seconds: float, count: int) -> None:
-    one = replace(
-        plan(), batches=(replace(plan().batches[0], trees=(UserTree(path=path, user=user),), forecast_s=seconds),)
-    )
+    trees = (UserTree(path=path, user=user),)
+    one = replace(plan(), batches=(replace(plan().batches[0], trees=trees, forecast_s=seconds),))
     one = replace(one, files=count, created_at_s=seconds)
     text, _ = write_document(one)
     assert read_document(text, name="spring")[0] == one

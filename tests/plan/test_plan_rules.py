@@ -80,9 +80,7 @@ def test_what_else_changes_how_full_the_source_is_does_not_count() -> None:
     assert found.days == 3 + 8
     assert found.share_per_day == pytest.approx(1 / TIB, rel=1e-3)
     # A brick left: what the file systems keep for themselves went with it.
-    smaller = [
-        replace(one, whole_bytes=8, size_bytes=one.size_bytes - GIB) if one.at_s > 9 * DAY else one for one in steady
-    ]
+    smaller = [replace(it, whole_bytes=8, size_bytes=it.size_bytes - GIB) if it.at_s > 9 * DAY else it for it in steady]
     assert measure(smaller, [], []).share_per_day == pytest.approx(1 / TIB, rel=1e-3)
 
 

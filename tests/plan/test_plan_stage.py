@@ -121,7 +121,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     site = config.Site(
         file=tmp_path / "site.toml",
         site=config.SiteSection(
-            name="rehearsal", state_dir=tmp_path, plans_dir=tmp_path / "plans", hooks_dir=tmp_path / "hooks"
+            name="r", state_dir=tmp_path, plans_dir=tmp_path / "plans", hooks_dir=tmp_path / "hooks"
         ),
         source=config.SourceSection(kind="posix", mount=Path("/mnt/gluster")),
         target=config.TargetSection(kind="posix", mount=Path("/mnt/target")),

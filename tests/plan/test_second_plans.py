@@ -19,11 +19,8 @@ def test_a_later_plan_is_a_draft_until_it_is_activated(planned: Site) -> None:
     (planned.source / "home" / "zoe" / "new").write_bytes(b"new")
     planned.works("scan")
     draft = json.loads(planned.call("plan", "--order", "most-files", "--json").stdout)
-    assert (draft["active"], draft["difference"]["active"], draft["difference"]["new"]) == (
-        False,
-        "plan-0001",
-        ["home/zoe"],
-    )
+    difference = draft["difference"]
+    assert (draft["active"], difference["active"], difference["new"]) == (False, "plan-0001", ["home/zoe"])
     status = json.loads(planned.call("status", "--json").stdout)
     for name in ("overall", "verified", "moved", "trees"):
         assert status[name] == before[name]

@@ -191,9 +191,7 @@ class TestHtml:
 
 class TestChart:
     def test_draws_one_bar_per_span_and_stays_inside(self) -> None:
-        chart = Chart(
-            title="t", summary="s", points=tuple((1000.0 + 60 * index, 1e6 * index) for index in range(50)), span_s=60.0
-        )
+        chart = Chart(title="t", summary="s", points=tuple((1e3 + 60 * at, 1e6 * at) for at in range(50)), span_s=60.0)
         text = str(svg(chart, "c"))
         path = re.search(r'class="bars" d="([^"]*)"', text)
         assert path is not None

@@ -43,9 +43,7 @@ def tables_of(document: doc.Document) -> list[doc.Table]:
 
 
 def summary(batch: BatchSummary, *, dry_run: bool = False) -> RunSummary:
-    return RunSummary(
-        run_id=None if dry_run else 4, directory=None if dry_run else "runs/4", dry_run=dry_run, batches=(batch,)
-    )
+    return made(RunSummary, run_id=None if dry_run else 4, dry_run=dry_run, batches=(batch,))
 
 
 def bad(path: bytes) -> transfer.FileProblem:

@@ -166,9 +166,7 @@ def forecast(past: Simulated) -> CopyForecast:
     groups = [sums_of(past.attempts[turn::20]) for turn in range(20)]
     cost = fit_cost(sum_of(groups), streams=1)
     assert cost is not None
-    slots = slots_of(
-        [(one.ended_s, one.files, one.size_bytes) for one in past.seen], from_s=past.began_s, now_s=past.now_s
-    )
+    slots = slots_of([(it.ended_s, it.files, it.size_bytes) for it in past.seen], from_s=past.began_s, now_s=past.now_s)
     made = forecast_copy(
         now_s=past.now_s, slots=slots, left=left_of(past.left_files, past.left_bytes), cost=cost, cost_groups=groups
     )

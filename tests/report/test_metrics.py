@@ -38,6 +38,7 @@ from migrator.transfer.model import Sample, StreamCounters
 from tests.report.serving import site_of_weeks
 from tests.report.test_watch_view import drawn
 from tests.support.facts import report
+from tests.support.making import made
 from tests.support.operations import AUDIT, CHECK, COMMIT, START, WATCH, do, plan_drain
 from tests.support.records import attempt, end
 from tests.support.report_world import DAY_S, OnePlan, Weeks
@@ -178,12 +179,8 @@ def test_counters_never_go_down_whatever_comes(site_file: Path) -> None:
                 assert value >= sample.value, sample
                 if value > sample.value:
                     risen.add(old.name)
-    assert risen >= {
-        "migrator_stream_bytes_total",
-        "migrator_runs_total",
-        "migrator_gluster_moved_bytes_total",
-        "migrator_events_total",
-    }
+    names = ("stream_bytes", "runs", "gluster_moved_bytes", "events")
+    assert risen >= {f"migrator_{name}_total" for name in names}
     assert values(after, "attempts_total")[("gl9", "rsync", "failed")] == 1.0
     assert values(after, "streams") == {}
 
@@ -194,9 +191,7 @@ def go_on(ledger: Ledger, now_s: float) -> None:
     assert newest is not None
     ledger.runs.finish(newest.id, now_s + 1, 4)
     pass_id = next(iter(ledger.passes.of_plan("week1"))).id
-    ledger.samples.add(
-        pass_id, [Sample(at_s=now_s + 2, interval_s=1.0, attempt_id=None, streams=1, files=1, size_bytes=9)]
-    )
+    ledger.samples.add(pass_id, [made(Sample, at_s=now_s + 2, interval_s=1.0, streams=1, files=1, size_bytes=9)])
     last = next(one.id for one in ledger.passes.of_plan("week1") if one.batch == 8)
     chunk = ledger.passes.pending(last, ChunkKind.FILES, 1)[0]
     tried = attempt(ledger, chunk.id, "t", host="gl9", at_s=now_s + 3)
@@ -254,9 +249,7 @@ GOVERNOR = transfer.GovernorRecord(
 
 
 def window(when: str, changes_at_s: float | None) -> WindowStanding:
-    return WindowStanding(
-        when=when, jobs=None, bwlimit_bytes_per_s=None, holds=True, changes_at_s=changes_at_s, changes=""
-    )
+    return made(WindowStanding, when=when, holds=True, changes_at_s=changes_at_s)
 
 
 NIGHTS, ALWAYS = window("Mon-Fri 19:00-07:00", 500.0), window("00:00-24:00", None)
@@ -372,12 +365,8 @@ def tallies(status: model.StatusFacts) -> Iterator[model.Tally]:
 def test_sums_fit(look: Look) -> None:
     status = look.status
     for tally in tallies(status):
-        for done, total in (
-            (tally.done_bytes, tally.total_bytes),
-            (tally.done_files, tally.total_files),
-            (tally.done_users, tally.total_users),
-        ):
-            assert 0 <= done <= total
+        for name in ("bytes", "files", "users"):
+            assert 0 <= getattr(tally, f"done_{name}") <= getattr(tally, f"total_{name}")
     for name in ("total_bytes", "done_bytes", "total_files", "done_files"):
         whole = getattr(status.overall, name)
         assert sum(getattr(tree.tally, name) for tree in status.trees) == whole

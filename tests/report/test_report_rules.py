@@ -274,9 +274,7 @@ K, INFO, WARNING = EventKind, Severity.INFO, Severity.WARNING
 
 
 def group(kind: EventKind, subject: str, at_s: float, severity: Severity = WARNING) -> model.Incident:
-    return model.Incident(
-        kind=kind, severity=severity, subject=subject, count=1, first_at_s=1.0, last_at_s=at_s, message="m"
-    )
+    return made(model.Incident, kind=kind, severity=severity, subject=subject, last_at_s=at_s)
 
 
 @pytest.mark.parametrize(
@@ -370,11 +368,8 @@ def test_a_server_is_free_with_the_last_of_its_bricks() -> None:
     more = replace(bricks[0], brick="a:/2", state="in the volume", free_at_s=9000.0, basis="the schedule")
     never = replace(more, brick="b:/2", free_at_s=None, basis="nothing")
     found = servers(*bricks, more, never)
-    assert [(one.bricks, one.free_bricks, one.free_at_s) for one in found.values()] == [
-        (2, 1, 9000.0),
-        (2, 1, None),
-        (1, 1, 700.0),
-    ]
+    told = [(one.bricks, one.free_bricks, one.free_at_s) for one in found.values()]
+    assert told == [(2, 1, 9000.0), (2, 1, None), (1, 1, 700.0)]
     assert (found["a"].basis, found["b"].basis) == ("the schedule", "nothing")
     # Without a schedule other bricks of a server are not known.
     assert servers(*bricks, plan=small_plan()) == {}

@@ -33,11 +33,8 @@ PLAN = small_plan("week1")
 def scanned(ledger: Ledger) -> None:
     scan_id = ledger.scans.start(catalog="catalog-1", via="mount", at_s=T0_S - 500)
     times = {"started_at_s": T0_S - 500, "finished_at_s": T0_S - 400}
-    ledger.scans.finish(
-        whole_catalog(
-            name="catalog-1", scan_id=scan_id, via="mount", rows=21, files=15, directories=6, size_bytes=1500, **times
-        )
-    )
+    held = {"rows": 21, "files": 15, "directories": 6, "size_bytes": 1500}
+    ledger.scans.finish(whole_catalog(name="catalog-1", scan_id=scan_id, via="mount", **held, **times))
 
 
 def planned(ledger: Ledger) -> None:
@@ -104,11 +101,8 @@ def test_users_that_an_earlier_plan_moved_stay_in_sight(ledger: Ledger) -> None:
     do(ledger.cutovers, plan_cutover(ledger, name="plan-0002", tree=carol), FREEZE, REVERT, reason="no")
     for plan in (None, "week1"):
         facts = read_status(ledger, now_s=T0_S, plan=plan)
-        assert [(one.plan, one.tree.user) for one in facts.cutovers] == [
-            ("week1", "alice"),
-            ("week1", "bob"),
-            ("plan-0002", "carol"),
-        ]
+        told = [(one.plan, one.tree.user) for one in facts.cutovers]
+        assert told == [("week1", "alice"), ("week1", "bob"), ("plan-0002", "carol")]
         assert {one.subject for one in facts.blocked} >= {"bob: cutover", "carol: cutover"}
 
 

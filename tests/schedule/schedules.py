@@ -93,9 +93,7 @@ def field_example(target_bytes: int) -> schedule.ScheduleFacts:
     one = 20 * TB
     batches = [batch(number, [one // 8] * 8, files=[500_000] * 8, days=one / 10**9 / DAY_S) for number in range(1, 18)]
     used = 17 * one // 8
-    volumes = [
-        subvolume(number + 1, total=40 * TIB, free=40 * TIB - used, host=f"gl{number // 2 + 1}") for number in range(8)
-    ]
+    volumes = [subvolume(at + 1, total=40 * TIB, free=40 * TIB - used, host=f"gl{at // 2 + 1}") for at in range(8)]
     site = facts(volumes, batches, target=target_bytes, max_fill=0.9, retain=14, drain=1.0 / (50 * MIB * DAY_S))
     return replace(site, purge_days_per_file=1.0 / (1000 * DAY_S))
 
@@ -182,9 +180,8 @@ class Replay:
         return found
 
     def share(self, place: int) -> float:
-        return self.facts.subvolumes[place].total_bytes / sum(
-            self.facts.subvolumes[other].total_bytes for other in self.open
-        )
+        volumes = self.facts.subvolumes
+        return volumes[place].total_bytes / sum(volumes[other].total_bytes for other in self.open)
 
     def pass_time(self, day: float) -> None:
         for number, (size_bytes, files) in self.whole.items():

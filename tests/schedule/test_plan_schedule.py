@@ -218,7 +218,7 @@ def test_batch_facts(action: ReapAction | None, arrived: Need | None, size_bytes
         AgeBucket(label="old", max_age_s=None, files=1, size_bytes=400),
     )
     alice = replace(
-        usage(ALICE_TREE.path, size_bytes=5000, files=100), allocated_bytes=1000, directories=20, by_mtime=ages
+        usage(ALICE_TREE.path, size_bytes=5000, files=100, directories=20), allocated_bytes=1000, by_mtime=ages
     )
     found = batch_facts(
         made(Batch, number=4, trees=(ALICE_TREE,), forecast_s=DAY_S),

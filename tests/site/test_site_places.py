@@ -11,10 +11,9 @@ from migrator.fs.model import Mount, MountIdentity
 from migrator.site import rules_guards as site_rules_guards
 from migrator.site.init import draft_site
 from migrator.site.render import SiteDraft
+from tests.support.making import made
 
-GLUSTER = MountIdentity(
-    filesystem="fuse.glusterfs", mounted_from="gl1:/vol1", device=None, fsid=None, root_ino=1, sentinel=None
-)
+GLUSTER = made(MountIdentity, filesystem="fuse.glusterfs", mounted_from="gl1:/vol1")
 LOCAL = MountIdentity(filesystem="ext4", mounted_from="/dev/sda1", device=1, fsid=1, root_ino=9, sentinel=None)
 ROOTS = (("source", b"/mnt/gl"), ("target", b"/mnt/xfs/new"))
 
