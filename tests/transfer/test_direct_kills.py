@@ -158,8 +158,10 @@ def test_ranges_killed_anywhere_and_done_again(sides: Sides) -> None:
                 assert sides.copy(part, kind="ranges").startswith(b"P 0 ")
         before = (sides.target / PART).stat().st_ino
         killed += sides.killed_at(call, time, whole(seen))
+        # If it was put in place before the kill, it may be copied again: the source has only just been written.
+        left = (sides.target / PART).exists()
         sides.put_in_place(seen)
-        assert before == (sides.target / "big").stat().st_ino, "the part file was not used"
+        assert not left or before == (sides.target / "big").stat().st_ino, "the part file was not used"
         assert (sides.target / "big").stat().st_blocks <= seen.st_blocks
         shutil.rmtree(sides.target)
     assert killed > 30
