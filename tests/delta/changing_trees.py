@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from migrator.catalog.rules_packing import Listing
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import is_beneath, parent
 from migrator.core.states import ChunkKind
 from migrator.delta.model import Gone, Rename
+from tests.support.catalogs import invented
+from tests.support.making import made
 
 Path = bytes
 
@@ -24,7 +26,6 @@ class Inode:
     ctime_ns: int
     size_bytes: int = 0
     mode: int = 0o644
-    uid: int = 1000
     content: int = 0
     symlink_target: bytes | None = None
 
@@ -136,22 +137,17 @@ class Source:
         if inode.type is EntryType.DIRECTORY:
             inode.mtime_ns, inode.ctime_ns = 1, self._tick()
 
-    def entries(self, *, gfids: bool = False, device: int = 64) -> list[Entry]:
+    def entries(self, *, gfids: bool = False) -> list[Entry]:
         """What a scan sees."""
         return [
-            Entry(
-                path=path,
-                type=inode.type,
+            invented(
+                path,
+                inode.type,
                 size_bytes=inode.size_bytes,
                 blocks=0,
-                uid=inode.uid,
-                gid=100,
                 mode=inode.mode,
                 mtime_ns=inode.mtime_ns,
-                atime_ns=0,
                 ctime_ns=inode.ctime_ns,
-                dev=device,
-                rdev=0,
                 ino=inode.number,
                 nlink=self.nlink(inode),
                 symlink_target=inode.symlink_target,
@@ -198,7 +194,6 @@ class Copy:
     size_bytes: int
     mtime_ns: int
     mode: int
-    uid: int
     content: int
     symlink_target: bytes | None
 
@@ -206,19 +201,11 @@ class Copy:
     def shown(self) -> tuple[object, ...]:
         content = 0 if self.type is EntryType.DIRECTORY else self.content
         size_bytes = 0 if self.type is EntryType.DIRECTORY else self.size_bytes
-        return (self.type, size_bytes, self.mtime_ns, self.mode, self.uid, content, self.symlink_target)
+        return (self.type, size_bytes, self.mtime_ns, self.mode, content, self.symlink_target)
 
 
 def _copy(inode: Inode) -> Copy:
-    return Copy(
-        type=inode.type,
-        size_bytes=inode.size_bytes,
-        mtime_ns=inode.mtime_ns,
-        mode=inode.mode,
-        uid=inode.uid,
-        content=inode.content,
-        symlink_target=inode.symlink_target,
-    )
+    return Copy(**{one.name: getattr(inode, one.name) for one in fields(Copy)})
 
 
 CHANGED_NOW = -1
@@ -268,15 +255,7 @@ class Target:
             if not any(_is_in(above, root) for root in self.roots):
                 continue
             if above not in self.names:
-                self.names[above] = Copy(
-                    type=EntryType.DIRECTORY,
-                    size_bytes=0,
-                    mtime_ns=CHANGED_NOW,
-                    mode=0,
-                    uid=0,
-                    content=0,
-                    symlink_target=None,
-                )
+                self.names[above] = made(Copy, type=EntryType.DIRECTORY, mtime_ns=CHANGED_NOW)
                 self._touch(above)
             assert self.names[above].type is EntryType.DIRECTORY, f"{above!r} is no directory"
         self._touch(rename.new)

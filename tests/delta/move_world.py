@@ -85,8 +85,6 @@ class MoveWorld:
         self.moves = Counted(MovingTarget(os.fsencode(root)))
         self.health: list[HealthNow] = []
         self.health_looks = 0
-        self.syncs = 0
-        self.sync_error: OSError | None = None
         self.capabilities = TargetCapabilities()
         os.makedirs(self.at(b""), exist_ok=True)
 
@@ -110,8 +108,8 @@ class MoveWorld:
         ]
         self.lists.kept_renames = [*self.lists.kept_renames, *new]
 
-    def vanished(self, *names: bytes, count: int = 1, type: EntryType = EntryType.FILE) -> None:  # noqa: A002
-        new = [Gone(tree=TREE, path=_full(name), type=type, names=count) for name in names]
+    def vanished(self, *names: bytes) -> None:
+        new = [Gone(tree=TREE, path=_full(name), type=EntryType.FILE, names=1) for name in names]
         self.lists.kept_gone = [*self.lists.kept_gone, *new]
 
     def apply(self) -> Moved:
@@ -145,9 +143,7 @@ class MoveWorld:
         shutil.rmtree(self.root)
 
     async def _sync(self) -> None:
-        self.syncs += 1
-        if self.sync_error is not None:
-            raise self.sync_error
+        """Nothing is lost."""
 
     async def _health(self) -> HealthNow:
         self.health_looks += 1

@@ -58,9 +58,9 @@ class World:
         self._base: Sequence[Entry] = ()
         self._times = 0
 
-    def files(self, *paths: bytes, size_bytes: int = 10) -> None:
+    def files(self, *paths: bytes) -> None:
         for path in paths:
-            self.source.make(path, FILE, size_bytes)
+            self.source.make(path, FILE, 10)
 
     def directories(self, *paths: bytes) -> None:
         for path in paths:

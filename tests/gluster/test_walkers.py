@@ -8,6 +8,7 @@ import struct
 import subprocess
 import uuid
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,13 +18,15 @@ import pytest
 from migrator.bricks.drain.model import PlaceSeen
 from migrator.gluster import far_blamed
 from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_places
-from migrator.gluster.model import Brick, VolumeState
+from migrator.gluster.model import Brick
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
 from tests.conftest import MakeXfs
 from tests.gluster.walks import Walk
 from tests.support.hand_brick import GFID, LINKTO, MDATA, HandBrick, mdata
 from tests.support.one_host import OneHost
+from tests.support.volumes import brick as brick_of
+from tests.support.volumes import volume
 from tests.support.xfs import run_tool
 
 pytestmark = pytest.mark.needs_root
@@ -430,21 +433,12 @@ def test_names_of_copies_are_those_that_glusterd_keeps(tmp_path: Path) -> None:
 
 
 def test_nobody_knows_where_a_brick_that_is_up_does_not_tell(brick: HandBrick) -> None:
-    names = ("gl1:/b", "gl2:/b", "gl3:/b")
     path = os.fsencode(brick.root)
-    state = VolumeState(
-        volume="a-volume-of-no-glusterd",
-        volume_id=str(uuid.UUID(int=brick.seed)),
-        type="Replicate",
-        started=True,
-        bricks=tuple(Brick(name=name, host=name[:3], path=path, online=False) for name in names),
-        options=(),
-        tasks=(),
-        replica_count=3,
-    )
+    down = [brick_of(f"gl{number}:/b", path=path, online=False) for number in (1, 2, 3)]
+    facts = {"volume": "a-volume-of-no-glusterd", "volume_id": str(uuid.UUID(int=brick.seed)), "replica_count": 3}
+    state = volume(*down, **facts)
     assert asyncio.run(blamed_in_set(OneHost(), state, "gl1:/b")) == {}
-    up = tuple(Brick(name=name, host=name[:3], path=path, online=name == "gl2:/b") for name in names)
-    asked = VolumeState(**{**{name: getattr(state, name) for name in state.__slots__}, "bricks": up})
+    asked = replace(state, bricks=(down[0], replace(down[1], online=True), down[2]))
     assert asyncio.run(blamed_in_set(OneHost(), asked, "gl1:/b")) is None
     assert asyncio.run(blamed_in_set(OneHost(), state, "gl9:/b")) is None
 

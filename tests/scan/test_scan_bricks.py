@@ -74,6 +74,11 @@ class WatchedWalks(HostBrickWalks):
         return await super().walk(brick, listener=_Listener(brick, listener, self.happening), **how)
 
 
+def commands_of(lab: LabHandle) -> GlusterCommands:
+    gluster = os.fsdecode(lab.state.gluster)
+    return GlusterCommands(LocalProcesses(), SystemClock(), volume=lab.state.spec.volume, gluster=gluster)
+
+
 async def _nothing(_: Brick) -> None:
     """What happens mostly."""
 
@@ -82,13 +87,10 @@ class BrickScans:
     """One site on a lab, scanned by either way."""
 
     def __init__(self, lab: LabHandle, directory: Path) -> None:
-        volume = lab.state.spec.volume
-        gluster = os.fsdecode(lab.state.gluster)
         self.lab = lab
-        commands = GlusterCommands(LocalProcesses(), SystemClock(), volume=volume, gluster=gluster)
-        self.source = GlusterSource(lab.state.source, commands)
+        self.source = GlusterSource(lab.state.source, commands_of(lab))
         self.site = ScanSite(directory, root=lab.source)
-        self.trees = sorted({os.fsdecode(tree.rpartition(b"/")[0]) + "/*" for tree in lab.state.trees})
+        self.trees = trees_of(lab)
         self.absent: set[str] = set()
         self.inside: dict[str, int] = {}
 
@@ -473,11 +475,7 @@ class Watched(GlusterSource):
     """The real source, with something that happens in the middle of a scan."""
 
     def __init__(self, lab: LabHandle) -> None:
-        volume = lab.state.spec.volume
-        commands = GlusterCommands(
-            LocalProcesses(), SystemClock(), volume=volume, gluster=os.fsdecode(lab.state.gluster)
-        )
-        super().__init__(lab.state.source, commands)
+        super().__init__(lab.state.source, commands_of(lab))
         self.before_reading: Callable[[bytes], None] = lambda _: None
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:

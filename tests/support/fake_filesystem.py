@@ -2,7 +2,7 @@
 
 import errno
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from migrator.core.entry import Entry, EntryType
 from migrator.core.paths import is_beneath, parent
@@ -36,11 +36,9 @@ class FakeFileSystem:
         self.sick: tuple[str, ...] = ()
         self.tasks: tuple[str, ...] = ()
         self.look_errors: dict[bytes, int] = {}
-        self.copy_errors: dict[bytes, int] = {}
         self.sync_errors: list[int] = []
         self.dirty: set[bytes] = set()
         self.writes = 0
-        self.syncs = 0
         self.source: FakeFileSystem | None = None
         self._next_ino = 100
 
@@ -88,8 +86,6 @@ class FakeFileSystem:
         return ()
 
     def make_parents(self, tree: bytes, like: Sequence[Entry]) -> None:
-        if self.room.read_only:
-            raise OSError(errno.EROFS, "read-only", tree)
         self.writes += 1
         if tree not in self.nodes:
             self.add(tree)
@@ -100,8 +96,6 @@ class FakeFileSystem:
         self.put(path, self.nodes[existing])
 
     def copy_from(self, source_root: bytes, entry: Entry) -> None:
-        if entry.path in self.copy_errors:
-            raise OSError(self.copy_errors[entry.path], "injected", entry.path)
         if parent(entry.path) not in self.nodes:
             raise OSError(errno.ENOENT, "no such directory", entry.path)
         assert self.source is not None
@@ -117,7 +111,6 @@ class FakeFileSystem:
         return 0
 
     def sync(self) -> None:
-        self.syncs += 1
         if self.sync_errors:
             raise OSError(self.sync_errors.pop(), "injected")
         self.dirty.clear()
@@ -149,8 +142,3 @@ class FakeFileSystem:
             path=path, type=node.type, size_bytes=len(node.content), blocks=1, uid=0, gid=0, mode=0o644, mtime_ns=0,
             atime_ns=0, ctime_ns=0, dev=1, rdev=0, ino=node.ino, nlink=names,
         )  # fmt: skip
-
-
-def read_only(capacity: Capacity) -> Capacity:
-    """The same room on a mount that is read-only."""
-    return replace(capacity, read_only=True)

@@ -124,11 +124,6 @@ class Slurm:
         self._controller.terminate()
         self._controller.wait()
 
-    def pause_controller(self, *, go_on: bool = False) -> None:
-        """It is there and does not answer."""
-        assert self._controller is not None
-        self._controller.send_signal(signal.SIGCONT if go_on else signal.SIGSTOP)
-
     def ask(self, *argv: str) -> str:
         """Run one of Slurm's commands; empty where it fails."""
         done = subprocess.run(argv, check=False, capture_output=True, env=self.environment, text=True)
@@ -147,7 +142,6 @@ class Slurm:
 
     def calm(self) -> None:
         """End all jobs and bring back all nodes."""
-        self.pause_controller(go_on=True)
         if self._controller is None or self._controller.poll() is not None:
             self.start_controller()
         self.do("scancel", "--user=root")
@@ -179,26 +173,9 @@ class Slurm:
                     found.append(pid)
         return found
 
-    def hosts(
-        self,
-        *,
-        nodes: int = 1,
-        options: tuple[str, ...] = (),
-        lease_s: float = 30.0,
-        patience_s: float = DEADLINE_S,
-        python: str = "python3",
-    ) -> SlurmHosts:
+    def hosts(self, *, nodes: int = 1) -> SlurmHosts:
         """Its nodes as hosts; SLURM_CONF must be in this program's environment."""
-        return SlurmHosts(
-            LocalProcesses(grace_s=0.3),
-            site_id=SITE_ID,
-            nodes=nodes,
-            options=options,
-            python=python,
-            lease_s=lease_s,
-            grace_s=0.3,
-            patience_s=patience_s,
-        )
+        return SlurmHosts(LocalProcesses(grace_s=0.3), site_id=SITE_ID, nodes=nodes, grace_s=0.3, patience_s=DEADLINE_S)
 
     def _start(self, *argv: str) -> subprocess.Popen[bytes]:
         with (self.directory / f"{argv[0]}.out").open("ab") as log:

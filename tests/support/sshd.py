@@ -52,8 +52,9 @@ class Sshd:
         self.inside("ip", "link", "set", "lo", "up")
         self.make_key(self.key)
         (self.directory / "authorized_keys").write_bytes(self.key.with_suffix(".pub").read_bytes())
-        self.new_host_key()
-        self.trust_host_key()
+        self.make_key(self.directory / "host_key")
+        kind, key = (self.directory / "host_key.pub").read_text().split()[:2]
+        self.known_hosts.write_text(f"{self.address} {kind} {key}\n")
         self.start()
 
     def down(self) -> None:
@@ -116,17 +117,6 @@ class Sshd:
         """A new key pair without a passphrase."""
         _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path))
 
-    def new_host_key(self) -> None:
-        """As after the host was installed anew."""
-        for path in (self.directory / "host_key", self.directory / "host_key.pub"):
-            path.unlink(missing_ok=True)
-        self.make_key(self.directory / "host_key")
-
-    def trust_host_key(self) -> None:
-        """Accept the present one."""
-        kind, key = (self.directory / "host_key.pub").read_text().split()[:2]
-        self.known_hosts.write_text(f"{self.address} {kind} {key}\n")
-
     def options(self, *, key: Path | None = None) -> tuple[str, ...]:
         """What ssh needs to be told to use nothing of the user's."""
         options = (
@@ -139,12 +129,10 @@ class Sshd:
         )
         return ("-F", "none", *(word for option in options for word in ("-o", option)))
 
-    def transport(
-        self, *, name: str = "far", key: Path | None = None, python: str = "python3", lease_s: float = 30.0
-    ) -> Ssh:
+    def transport(self, *, key: Path | None = None, python: str = "python3", lease_s: float = 30.0) -> Ssh:
         """How this host is reached."""
         return Ssh(
-            host=name,
+            host="far",
             destination=f"root@{self.address}",
             options=self.options(key=key),
             python=python,

@@ -36,14 +36,13 @@ def rsync_programs() -> list[str]:
     return ["rsync", *named]
 
 
-def engine_of(program: str = "rsync", *, privileged: bool | None = None) -> RsyncEngine:
+def engine_of(program: str = "rsync") -> RsyncEngine:
     """The engine for a program, with what that program says of itself."""
     found = shutil.which(program)
     assert found is not None, f"{program} is not installed"
     path = os.fsencode(found)
     features = asyncio.run(rsync_program.ask(LocalProcesses(), path))
-    is_root = os.geteuid() == 0
-    return RsyncEngine(program=path, features=features, privileged=is_root if privileged is None else privileged)
+    return RsyncEngine(program=path, features=features, privileged=os.geteuid() == 0)
 
 
 @dataclass
@@ -164,11 +163,10 @@ def make_trees(*roots: Path, tree: bytes = b"home/alice") -> Sequence[Path]:
     return made
 
 
-def copy_tree(streams: Streams, source: Path, *, tree: bytes, fits: Engine | None = None) -> list[Ran]:
-    """Directories, files, times: the order of a pass; files in no particular order, and only what an engine can take."""
-    engine = fits or streams.engine
+def copy_tree(streams: Streams, source: Path, *, tree: bytes) -> list[Ran]:
+    """Directories, files, times: the order of a pass; files in no particular order, and only what the engine can take."""
     directories, others = (
-        [path for name in names if engine.fits(tree, path := tree + b"/" + name)]
+        [path for name in names if streams.engine.fits(tree, path := tree + b"/" + name)]
         for names in names_of(os.fsencode(source))
     )
     random.Random(1).shuffle(others)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from migrator.core.probe import ProbeSide
 from migrator.core.windows import Opening
 from migrator.transfer import rules_governor as rules
-from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, GovernorRecord, Limits, StreamsBy, Tuned
+from migrator.transfer.model import NO_CONTROLS, Bound, Controls, Gate, Limits, StreamsBy, Tuned
 
 SETTLE_S = 60.0
 SAMPLE_S = 5.0
@@ -19,9 +19,7 @@ MINUTE_S = 60.0
 Curve = Callable[[int], float]
 
 
-def settings(jobs: int = 32, *, max_latency_s: float | None = None, max_load: float | None = None) -> rules.Settings:
-    given_limits = Limits(max_latency_s=max_latency_s, max_load=max_load)
-    return rules.settings_now({"gl1": jobs}, given_limits, NO_CONTROLS, Opening(open=True))
+SETTINGS = rules.settings_now({"gl1": 32}, Limits(), NO_CONTROLS, Opening(open=True))
 
 
 def knee_at(knee: int, each: float = 100.0) -> Curve:
@@ -31,30 +29,22 @@ def knee_at(knee: int, each: float = 100.0) -> Curve:
 
 @dataclass
 class Machine:
-    """A host under the governor, with streams as many as are allowed at once. Latency grows with streams."""
+    """A host under the governor, with streams as many as are allowed at once."""
 
     curve: Curve
-    now: rules.Settings
+    now: rules.Settings = SETTINGS
     noise: float = 0.0
-    latency_s: Callable[[int], float] = lambda _: 0.001
-    load: Callable[[int], float] = lambda _: 0.0
-    by: StreamsBy = StreamsBy.MEASURED
-    seed: int = 1
     at_s: float = 0.0
     state: rules.GovernorState = field(init=False)
     seen: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.state = rules.first_state(self.now, self.by)
-        self.random = random.Random(self.seed)
+        self.state = rules.first_state(self.now, StreamsBy.MEASURED)
+        self.random = random.Random(1)
 
     @property
     def streams(self) -> int:
         return rules.streams_on_hosts(self.state, self.now)["gl1"]
-
-    @property
-    def decision(self) -> GovernorRecord:
-        return rules.decide(self.state, self.now, NO_CONTROLS)
 
     def minutes(self, count: int) -> "Machine":
         for _ in range(int(count * MINUTE_S / SAMPLE_S)):
@@ -63,9 +53,9 @@ class Machine:
             flow = rules.Flow(interval_s=SAMPLE_S, work=rate * SAMPLE_S)
             self.state = rules.after_flow(self.state, flow, self.now, settle_s=SETTLE_S)
             if self.at_s % 30 < SAMPLE_S:
-                self.state = rules.after_load(self.state, "gl1", self.load(self.streams), self.now)
+                self.state = rules.after_load(self.state, "gl1", 0.0, self.now)
             if self.at_s % MINUTE_S < SAMPLE_S:
-                self.state = rules.after_probe(self.state, ProbeSide.TARGET, self.latency_s(self.streams), self.now)
+                self.state = rules.after_probe(self.state, ProbeSide.TARGET, 0.001, self.now)
             self.seen.append(self.streams)
         return self
 
@@ -73,7 +63,7 @@ class Machine:
 @pytest.mark.parametrize("knee", [1, 2, 3, 5, 8, 12, 20, 32])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_it_comes_to_rest_near_the_knee(knee: int, noise: float) -> None:
-    machine = Machine(curve=knee_at(knee), now=settings(32), noise=noise).minutes(120)
+    machine = Machine(curve=knee_at(knee), noise=noise).minutes(120)
     machine.seen.clear()
     machine.minutes(240)
     usual = sorted(machine.seen)[len(machine.seen) // 2]
@@ -83,7 +73,7 @@ def test_it_comes_to_rest_near_the_knee(knee: int, noise: float) -> None:
 
 
 def test_a_knee_that_moves_is_found_again() -> None:
-    machine = Machine(curve=knee_at(4), now=settings(32)).minutes(180)
+    machine = Machine(curve=knee_at(4)).minutes(180)
     assert machine.streams <= 6
     machine.curve = knee_at(16)
     machine.minutes(300)

@@ -71,11 +71,6 @@ class SlowStreams(FakeStreams):
         """Those that were at work at a time."""
         return [one for one in self.work if one.began_s <= at_s and (one.ended_s is None or at_s < one.ended_s)]
 
-    @property
-    def most(self) -> int:
-        """The most that were at work at once."""
-        return max((len(self.at(one.began_s)) for one in self.work), default=0)
-
 
 async def no_load(_host: str) -> float | None:
     """No host tells its load."""

@@ -35,9 +35,7 @@ class ReplicaWorld:
     drawer: list[Disk] = field(default_factory=list)
     others_up: bool = True
     blamed: dict[str, int] = field(default_factory=dict)
-    asks: bool = True
     reached: bool = True
-    replica_count: int = 3
     options: dict[str, str] = field(default_factory=dict)
     healing: bool = True
     breaks: bool = False
@@ -110,8 +108,6 @@ class ReplicaWorld:
     # What the program sees.
 
     def state(self) -> VolumeState:
-        if not self.asks:
-            raise ToolFailed("glusterd does not answer")
         online = {OWN: self.up, SECOND: self.others_up, THIRD: True}
         waits = self.disk.missed if self.up and self.disk is not None else 0
         heals = tuple(
@@ -127,7 +123,7 @@ class ReplicaWorld:
             volume_id=VOLUME_ID,
             type="Replicate",
             options=tuple(self.options.items()),
-            replica_count=self.replica_count,
+            replica_count=3,
             peers_down=(),
             heals=heals,
         )

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from migrator.core.units import KIB, MIB
 from migrator.hosts.proc import carriers
-from migrator.lab.model import LabBrick, LabHost
+from migrator.lab.model import LabHost
 from tests.support.cluster.handle import DEADLINE_S, LabHandle
 from tests.support.cluster.site import LabSite, lab_site
 from tests.support.records import rows_of
@@ -145,45 +145,41 @@ class BrickRuns:
         self.started.append(process)
         return process
 
-    def wait_for(self, process: "subprocess.Popen[bytes]", *, code: int = 0, or_code: int | None = None) -> None:
-        """Until a run has ended, with this code, or with the other one that it may have."""
+    def wait_for(self, process: "subprocess.Popen[bytes]") -> None:
+        """Until a run has ended well."""
         process.wait(timeout=800)
         said = self.rows("select kind, message from events order by id")
-        assert process.returncode in (code, code if or_code is None else or_code), said
+        assert process.returncode == 0, said
 
     @contextmanager
-    def held_stream_on(
-        self, process: "subprocess.Popen[bytes]", host: LabHost | None = None, *, brick: LabBrick | None = None
-    ) -> Iterator[None]:
+    def held_stream_on(self, process: "subprocess.Popen[bytes]", host: LabHost | None = None) -> Iterator[None]:
         """For the length of the block a stream of this run that is at work at the content of files, there or on any brick
         server, stands still: what the test does meanwhile happens before that stream has come to its end.
         """
         end = time.monotonic() + DEADLINE_S
         while True:
             assert time.monotonic() < end, "no stream could be held"
-            for _, pid, token in self._at_work(process, host, brick):
+            for _, pid, token in self._at_work(process, host):
                 with standing_still(lambda token=token: _carriers(token)) as held:  # type: ignore[misc]
                     if pid in held:
                         yield
                         return
             time.sleep(0.05)
 
-    def _at_work(
-        self, process: "subprocess.Popen[bytes]", host: LabHost | None, brick: LabBrick | None = None
-    ) -> list[tuple[str, int, str]]:
+    def _at_work(self, process: "subprocess.Popen[bytes]", host: LabHost | None) -> list[tuple[str, int, str]]:
         """Host, process and token of the streams of this run at content; those that an earlier one has left are none of it."""
         assert process.poll() is None, f"the run has ended already, with {process.returncode}"
         wanted = {host.address} if host else {host.address for host in self.lab.state.hosts}
         with suppress(sqlite3.OperationalError):
             return [
                 (name, pid, token)
-                for name, pid, token, on_brick in self.rows(
-                    "select attempts.host, attempts.pid, token, brick from attempts join chunks on chunks.id = chunk_id"
+                for name, pid, token in self.rows(
+                    "select attempts.host, attempts.pid, token from attempts join chunks on chunks.id = chunk_id"
                     " where attempts.state = 'running' and kind in (?, ?, ?) and attempts.id > ? order by attempts.id",
                     *_CONTENT,
                     self._newest_before,
                 )
-                if name in wanted and pid and (brick is None or on_brick == brick.name)
+                if name in wanted and pid
             ]
         return []
 
