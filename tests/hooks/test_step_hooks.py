@@ -118,9 +118,8 @@ class Cutover:
         def after(facts: HookFacts, result: str) -> HookFacts:
             return replace(facts, state="done", reason=f"{result} after")
 
-        return await self.calling.around(
-            self.step(step), work, facts=self.facts("before"), after=after, stoppable=stoppable
-        )
+        facts = self.facts("before")
+        return await self.calling.around(self.step(step), work, facts=facts, after=after, stoppable=stoppable)
 
 
 @pytest.fixture
@@ -266,9 +265,8 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
                 "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage",
             )
             assert {count for (count,) in ended} == {1}
-            assert rows_of(directory / "ledger.db", "SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL") == [
-                (0,)
-            ]
+            unclosed = "SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL"
+            assert rows_of(directory / "ledger.db", unclosed) == [(0,)]
             assert not world.ledger.hooks.unfinished(STEPS)
             before = len(hooks.calls)
             asyncio.run(world.run())

@@ -267,9 +267,8 @@ def test_files_are_listed_by_brick_and_directories_once(queries_of: Opener) -> N
         ]
         entries.append(invented(b"%s/%d" % (TREES[1], group), size_bytes=5, ino=90 + group, nlink=3, brick=places[0]))
     listings = list(queries_of(entries, bricks=bricks).listings([[tree, TREES[1]]]))
-    files = {
-        (one.brick, one.grouped): one.paths for one in listings if one.kind is ChunkKind.FILES and one.tree == tree
-    }
+    of_tree = [one for one in listings if one.kind is ChunkKind.FILES and one.tree == tree]
+    files = {(one.brick, one.grouped): one.paths for one in of_tree}
     assert files == {
         (None, False): [b"%s/d/%02d" % (tree, number) for number in range(40) if number % 4 > 1],
         (None, True): [b"%s/d/link-%d-%d" % (tree, group, number) for group in (1, 2) for number in range(2)],

@@ -243,9 +243,8 @@ usages = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30), st.integers
         for number, (size, files, directories) in enumerate(rows)
     ]
 )
-bounds = st.builds(
-    BatchLimits, max_bytes=st.integers(1, 200), max_files=st.integers(1, 80), max_users=st.integers(1, 5)
-)
+ints = st.integers
+bounds = st.builds(BatchLimits, max_bytes=ints(1, 200), max_files=ints(1, 80), max_users=ints(1, 5))
 spans_of = st.lists(
     st.tuples(st.sets(st.integers(0, 13), min_size=2, max_size=4), st.integers(0, 100)).map(
         lambda found: span(*(b"t%02d" % number for number in sorted(found[0])), size_bytes=found[1])

@@ -138,9 +138,8 @@ def test_a_list_with_a_flipped_bit_is_refused(lists: ChunkListFiles, tmp_path: P
     whole = chunk(7, list(HOSTILE))
     half = Chunk(number=7, kind=ChunkKind.FILES, tree=b"home/a", files=3, size_bytes=1)
     by_pass = data.draw(st.booleans())
-    name = (
-        lists.write_pass("spring", 1, 1, [whole]).chunk_list if by_pass else lists.write_split(4, half, listed(whole))
-    )
+    of_pass = lists.write_pass("spring", 1, 1, [whole]).chunk_list
+    name = of_pass if by_pass else lists.write_split(4, half, listed(whole))
     file = tmp_path / "state" / name
     content = bytearray(file.read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))

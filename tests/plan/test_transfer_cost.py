@@ -1,5 +1,6 @@
 """The fit of costs per file and per byte, ranking, forecast and room."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,8 +17,8 @@ from tests.support.usages import usage
 Attempt = tuple[float, float, float]
 
 
-def sums(attempts: list[Attempt]) -> model.CostSums:
-    files, sizes, seconds = (list(column) for column in zip(*attempts, strict=True))
+def sums(attempts: Sequence[Attempt]) -> model.CostSums:
+    files, sizes, seconds = ([one[place] for one in attempts] for place in range(3))
 
     def products(one: list[float], other: list[float]) -> float:
         return sum(a * b for a, b in zip(one, other, strict=True))

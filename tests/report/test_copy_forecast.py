@@ -9,37 +9,22 @@ from itertools import pairwise
 import pytest
 
 from migrator.core.units import DAY_S, HOUR_S
-from migrator.plan.model import CostSums, TransferCost, fit_cost, sum_of
+from migrator.plan.model import TransferCost, fit_cost, sum_of
 from migrator.report.model import CopyForecast, Tally, WorkSlot
 from migrator.report.rules_forecast import forecast_copy, slots_of
+from tests.plan.test_transfer_cost import Attempt, sums
 
 MONDAY_S = 1_763_337_600.0
 """Monday, 2025-11-17, 00:00 UTC."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was copied until `ended_s`, since the one before."""
-
-    ended_s: float
-    files: int
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class Attempt:
-    files: int
-    size_bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Simulated:
-    """What the ledger knows at `now_s`, and when it ended in truth."""
+    """What the ledger knows at `now_s`: `seen` are ends, files and bytes. `end_s` is when it ended in truth."""
 
     began_s: float
     now_s: float
-    seen: list[Seen]
+    seen: list[tuple[float, int, int]]
     attempts: list[Attempt]
     left_files: int
     left_bytes: int
@@ -59,7 +44,7 @@ def simulate(seed: int, *, after_s: float | None = None) -> Simulated:
     stop_at = dice.uniform(0.12, 0.8) * whole
     began_s = MONDAY_S + dice.randrange(7 * 24) * HOUR_S
     at_s, done, now_s = began_s, 0.0, 0.0
-    seen: list[Seen] = []
+    seen: list[tuple[float, int, int]] = []
     attempts: list[Attempt] = []
     left = [[float(files), float(size)] for files, size in trees]
     left_files = left_bytes = 0
@@ -86,7 +71,7 @@ def simulate(seed: int, *, after_s: float | None = None) -> Simulated:
                 rest = 0.0
             if not now_s and took[0] + took[1] > 0:
                 seconds = (took[0] * per_file + took[1] * per_byte) * math.exp(dice.gauss(0, 0.3))
-                attempts.append(Attempt(round(took[0]), round(took[1]), seconds))
+                attempts.append((round(took[0]), round(took[1]), seconds))
         if not left:
             return Simulated(
                 began_s, now_s, seen, attempts, left_files, left_bytes, at_s + step_s * (1 - rest / can if can else 1)
@@ -94,7 +79,7 @@ def simulate(seed: int, *, after_s: float | None = None) -> Simulated:
         at_s += step_s
         done += can
         if not now_s:
-            seen.append(Seen(at_s, round(files), round(size)))
+            seen.append((at_s, round(files), round(size)))
             enough = done >= stop_at and at_s - began_s >= 36 * HOUR_S
             if enough if after_s is None else at_s - began_s >= after_s - 0.001 and len(attempts) >= 5:
                 now_s = at_s
@@ -148,25 +133,11 @@ def left_of(files: int, size_bytes: int) -> Tally:
     return Tally(total_files=files, total_bytes=size_bytes)
 
 
-def sums_of(attempts: Sequence[Attempt]) -> CostSums:
-    return CostSums(
-        attempts=len(attempts),
-        files=sum(one.files for one in attempts),
-        size_bytes=sum(one.size_bytes for one in attempts),
-        seconds=sum(one.seconds for one in attempts),
-        files_files=sum(one.files**2 for one in attempts),
-        files_bytes=sum(one.files * one.size_bytes for one in attempts),
-        bytes_bytes=sum(one.size_bytes**2 for one in attempts),
-        files_seconds=sum(one.files * one.seconds for one in attempts),
-        bytes_seconds=sum(one.size_bytes * one.seconds for one in attempts),
-    )
-
-
 def forecast(past: Simulated) -> CopyForecast:
-    groups = [sums_of(past.attempts[turn::20]) for turn in range(20)]
+    groups = [sums(past.attempts[turn::20]) for turn in range(20)]
     cost = fit_cost(sum_of(groups), streams=1)
     assert cost is not None
-    slots = slots_of([(it.ended_s, it.files, it.size_bytes) for it in past.seen], from_s=past.began_s, now_s=past.now_s)
+    slots = slots_of(past.seen, from_s=past.began_s, now_s=past.now_s)
     made = forecast_copy(
         now_s=past.now_s, slots=slots, left=left_of(past.left_files, past.left_bytes), cost=cost, cost_groups=groups
     )

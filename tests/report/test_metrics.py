@@ -158,9 +158,8 @@ def test_they_are_the_sums_of_the_ledger(site_file: Path) -> None:
     assert next(one for one in found if one.name == "migrator_freeze_seconds").samples[-2].value == 5.0
     attempts = values(found, "attempts_total")
     assert set(attempts) == {("gl1", "direct", "succeeded")}
-    assert values(found, "attempt_bytes_total")[("gl1", "direct")] == pytest.approx(
-        sum(values(found, "copied_bytes").values())
-    )
+    copied = sum(values(found, "copied_bytes").values())
+    assert values(found, "attempt_bytes_total")["gl1", "direct"] == pytest.approx(copied)
     assert values(found, "filesystem_free_bytes")[("target",)] > 0
 
 
@@ -234,18 +233,8 @@ def test_what_is_refused(site_file: Path, words: tuple[str, ...], code: int, sai
 # --- From facts
 
 
-GOVERNOR = transfer.GovernorRecord(
-    at_s=1.0,
-    run_id=1,
-    gate=transfer.Gate.OPEN,
-    bound=transfer.Bound.LATENCY,
-    streams=3,
-    most=8,
-    hosts=(("gl1", 2), ("localhost", 1)),
-    bwlimit_bytes_per_s=None,
-    reason="",
-    max_latency_s=0.05,
-)
+HOSTS = (("gl1", 2), ("localhost", 1))
+GOVERNOR = made(transfer.GovernorRecord, bound=transfer.Bound.LATENCY, streams=3, hosts=HOSTS, max_latency_s=0.05)
 
 
 def window(when: str, changes_at_s: float | None) -> WindowStanding:
@@ -253,19 +242,9 @@ def window(when: str, changes_at_s: float | None) -> WindowStanding:
 
 
 NIGHTS, ALWAYS = window("Mon-Fri 19:00-07:00", 500.0), window("00:00-24:00", None)
-EMPTY = model.StatusFacts(at_s=100.0, site=None)
-FACTS = model.MetricFacts(
-    status=EMPTY,
-    sums={"freeze_seconds": ()},
-    runs=(),
-    capacity=(),
-    governing=transfer.GoverningFacts(
-        governor=GOVERNOR, windows=(NIGHTS, ALWAYS, NIGHTS), loads=(transfer.HostLoad(host="gl1", at_s=90.0, load=3.5),)
-    ),
-    frozen_since_s=(),
-    version="1",
-    read_s=0.5,
-)
+LOADS = (transfer.HostLoad(host="gl1", at_s=90.0, load=3.5),)
+GOVERNING = transfer.GoverningFacts(governor=GOVERNOR, windows=(NIGHTS, ALWAYS, NIGHTS), loads=LOADS)
+FACTS = made(model.MetricFacts, sums={"freeze_seconds": ()}, governing=GOVERNING)
 
 
 @pytest.mark.parametrize("life", [model.RunLife.AT_WORK, model.RunLife.KILLED, model.RunLife.ENDED])
@@ -386,9 +365,7 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
         ("planned_files", "total_files"),
         ("copied_files", "done_files"),
     ):
-        assert sum(values(look.metrics, name).values()) == float(
-            sum(getattr(one.tally, field) for one in status.batches)
-        )
+        assert sum(values(look.metrics, name).values()) == sum(getattr(one.tally, field) for one in status.batches)
     if status.plan is not None:
         assert values(look.metrics, "total_bytes") == {(): float(status.overall.total_bytes)}
         assert values(look.metrics, "total_copied_bytes") == {(): float(status.overall.done_bytes)}
@@ -413,9 +390,8 @@ def test_metrics_are_those_of_the_status(look: Look) -> None:
         for name in ("left_bytes", "left_files", "left_seconds"):
             assert values(look.metrics, f"drain_{name}").get((brick,)) == getattr(drain, name.replace("seconds", "s"))
         assert values(look.metrics, "drain_moved_files")[brick,] == drain.moved_files
-    assert sum(values(look.metrics, "gluster_moved_files_total").values()) == sum(
-        drain.moved_files for drain in status.drains
-    )
+    moved = sum(drain.moved_files for drain in status.drains)
+    assert sum(values(look.metrics, "gluster_moved_files_total").values()) == moved
     for sample in {sample.side: sample for sample in look.report.capacity}.values():
         assert values(look.metrics, "filesystem_free_bytes")[sample.side.value,] == sample.free_bytes
     for family in look.metrics:

@@ -93,9 +93,8 @@ class TestSend:
     @pytest.mark.exhaustive
     def test_the_hook_gets_the_directory_and_a_failure_is_told(self, hook_site: HookSite, tmp_path: Path) -> None:
         seen = tmp_path / "seen"
-        hook = hook_site.hook(
-            "post-report.d/50-send", f'echo "$MIGRATOR_REPORT" >> {seen}; ls "$MIGRATOR_REPORT" >> {seen}'
-        )
+        text = f'echo "$MIGRATOR_REPORT" >> {seen}; ls "$MIGRATOR_REPORT" >> {seen}'
+        hook = hook_site.hook("post-report.d/50-send", text)
         try:
             hook_site.site.works("report", "--send")
             hook_site.site.works("report", "--send", "--output", str(tmp_path / "out"))

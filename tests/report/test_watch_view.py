@@ -251,9 +251,8 @@ def watching(directory: Path, stdout: int) -> Iterator["subprocess.Popen[bytes]"
     # What a shell begins in the background ignores Ctrl-C, and so would all that these tests begin.
     argv = ["env", "--default-signal=INT", sys.executable, "-m", "migrator"]
     argv += ["--site", str(site_of_weeks(directory, Weeks(users=3, chunks=30)))]
-    process = subprocess.Popen(
-        [*argv, "status", "--watch", "--interval", "10min"], stdout=stdout, stderr=subprocess.PIPE
-    )
+    argv += ["status", "--watch", "--interval", "10min"]
+    process = subprocess.Popen(argv, stdout=stdout, stderr=subprocess.PIPE)
     try:
         yield process
     finally:

@@ -50,9 +50,8 @@ def test_relative_paths_are_beside_the_file_and_hosts_have_sections() -> None:
     text = MINIMAL.replace('name = "one"', 'name = "one"\nhooks_dir = "../hooks"').replace(
         '"/mnt/target"', '"/mnt"\npath = "new/"'
     )
-    text += (
-        '[source.hosts."gl1"]\nssh = "root@gl1"\ntarget = "/mnt/beegfs"\noptions = ["-p", "2222"]\n[source.hosts.gl2]\n'
-    )
+    text += '[source.hosts."gl1"]\nssh = "root@gl1"\ntarget = "/mnt/beegfs"\noptions = ["-p", "2222"]\n'
+    text += "[source.hosts.gl2]\n"
     site = parse_site(text, FILE)
     assert (site.site.plans_dir, site.site.hooks_dir) == (Path("/etc/migrator/plans"), Path("/etc/migrator/../hooks"))
     assert site.ledger_file == Path("/etc/migrator/state/ledger.db")

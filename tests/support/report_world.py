@@ -20,6 +20,7 @@ from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch, Plan
 from migrator.transfer.model import FileProblem, FileProblemKind
 from tests.support.catalogs import whole_catalog
+from tests.support.making import made
 from tests.support.operations import THERE, do
 from tests.support.plans import small_plan, usage
 from tests.support.records import SITE, verification
@@ -64,32 +65,15 @@ class Weeks:
         self.plan = self._plan()
 
     def _plan(self) -> Plan:
-        ranking = tuple(
-            usage(tree, size, files) for tree, size, files in zip(self.trees, self.sizes, self.files, strict=True)
-        )
+        of_trees = tuple(zip(self.trees, self.sizes, self.files, strict=True))
+        common = {"chunks": max(self.chunks // len(self.trees), 1), "forecast_s": 3600.0, "fits": True}
         batches = tuple(
-            Batch(
-                number=number,
-                trees=(tree,),
-                size_bytes=size,
-                files=files,
-                directories=10,
-                chunks=max(self.chunks // len(self.trees), 1),
-                chunk_list=f"week1.chunks/batch-{number:04}.parquet",
-                chunk_list_digest="d",
-                forecast_s=3600.0,
-                fits=True,
-            )
-            for number, (tree, size, files) in enumerate(zip(self.trees, self.sizes, self.files, strict=True), 1)
+            made(Batch, number=number, trees=(tree,), size_bytes=size, files=files, **common)
+            for number, (tree, size, files) in enumerate(of_trees, 1)
         )
-        return replace(
-            small_plan("week1"),
-            ranking=ranking,
-            batches=batches,
-            size_bytes=sum(self.sizes),
-            files=sum(self.files),
-            created_at_s=BEGAN_S - 3600,
-        )
+        ranking = tuple(usage(*of_tree) for of_tree in of_trees)
+        sums = {"size_bytes": sum(self.sizes), "files": sum(self.files)}
+        return replace(small_plan("week1"), ranking=ranking, batches=batches, created_at_s=BEGAN_S - 3600, **sums)
 
     def fill(self, file: Path, *, share: float = 0.6, samples_every_s: float = 1800.0) -> None:
         """Write the ledger; so much of the bytes is done by now."""
@@ -107,20 +91,11 @@ class Weeks:
     def _record(self, ledger: Ledger) -> None:
         ledger.site.create(SITE)
         scan_id = ledger.scans.start(catalog="catalog-1", via="bricks", at_s=BEGAN_S - 9000)
-        ledger.scans.finish(
-            whole_catalog(
-                name="catalog-1",
-                scan_id=scan_id,
-                started_at_s=BEGAN_S - 9000,
-                finished_at_s=BEGAN_S - 7000,
-                rows=sum(self.files),
-                files=sum(self.files),
-                directories=100,
-                size_bytes=sum(self.sizes),
-            )
-        )
+        files, total = sum(self.files), sum(self.sizes)
+        held = {"rows": files, "files": files, "directories": 100, "size_bytes": total}
+        times = {"started_at_s": BEGAN_S - 9000, "finished_at_s": BEGAN_S - 7000}
+        ledger.scans.finish(whole_catalog(name="catalog-1", scan_id=scan_id, **held, **times))
         ledger.plans.record(self.plan, path="plans/week1.json", checksum="c")
-        total = sum(self.sizes)
         ledger.capacity.add(
             [
                 CapacitySample(
@@ -148,15 +123,8 @@ class Weeks:
     def _passes(self, ledger: Ledger) -> dict[int, int]:
         found = {}
         for batch in self.plan.batches:
-            found[batch.number] = ledger.passes.start(
-                plan="week1",
-                batch=batch.number,
-                kind=PassKind.SEED,
-                catalog="catalog-1",
-                chunk_list="l",
-                chunks=(),
-                at_s=BEGAN_S,
-            ).id
+            seed = {"plan": "week1", "kind": PassKind.SEED, "catalog": "catalog-1", "chunk_list": "l", "at_s": BEGAN_S}
+            found[batch.number] = ledger.passes.start(batch=batch.number, chunks=(), **seed).id  # type: ignore[arg-type]
             ledger.plans.set_batch_state("week1", batch.number, BatchState.SEEDING)
         first = self.trees[0]
         problem = FileProblem(
@@ -164,23 +132,10 @@ class Weeks:
         )
         ledger.passes.note(found[1], [problem], BEGAN_S + 5 * DAY_S)
         number = ledger.verifications.start(plan="week1", batch=1, at_s=BEGAN_S + 8 * DAY_S)
-        ledger.verifications.finish(
-            verification(
-                id=number,
-                plan="week1",
-                started_at_s=BEGAN_S + 8 * DAY_S,
-                finished_at_s=BEGAN_S + 9 * DAY_S,
-                paths=self.files[0],
-                size_bytes=self.sizes[0],
-                digested_files=self.files[0],
-                digested_bytes=self.sizes[0],
-                proven_gone=3,
-                manifest="manifests/1",
-                manifest_digest="f00d",
-                files=self.files[0],
-                equal_paths=self.files[0],
-            )
-        )
+        files = dict.fromkeys(("paths", "digested_files", "files", "equal_paths"), self.files[0])
+        sizes = dict.fromkeys(("size_bytes", "digested_bytes"), self.sizes[0])
+        times = {"started_at_s": BEGAN_S + 8 * DAY_S, "finished_at_s": BEGAN_S + 9 * DAY_S}
+        ledger.verifications.finish(verification(id=number, plan="week1", proven_gone=3, **files, **sizes, **times))
         return found
 
     def _cut_over(self, ledger: Ledger) -> None:
