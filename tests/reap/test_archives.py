@@ -15,7 +15,7 @@ import pytest
 from migrator.beegfs.model import CapacityPool
 from migrator.core.entry import Entry, UserTree
 from migrator.core.errors import ExitCode, MigratorError, Refused, UsageError
-from migrator.cutover.model import CutoverAct, CutoverNotes, CutoverState, CutoverStep
+from migrator.cutover.model import CutoverState
 from migrator.reap import archive, files
 from migrator.reap import model as reap
 from migrator.reap import restore as restoring
@@ -31,6 +31,7 @@ from tests.reap.archive_world import (
     restored_tree,
     write,
 )
+from tests.support.operations import FREEZE, REVERT, TOPS, act, do, plan_cutover
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -267,16 +268,10 @@ def test_a_tree_in_a_cutover_is_left_alone(world: World, state: CutoverState) ->
     world.archive(world.rows())
     write(world.tree + b"/late")
     cutovers = world.ledger.cutovers
-    user = UserTree(path=TREE, user="alice")
-    begun = cutovers.plan(plan="plan", batch=1, tree=user, predicted_freeze_s=None, at_s=1.0)
-    act = CutoverAct(step=CutoverStep.FREEZE, intent=CutoverState.FREEZING, result=CutoverState.FROZEN)
-    step = cutovers.intend(begun.id, act, at_s=2.0, notes=CutoverNotes(frozen_top="as it was"))
+    begun = plan_cutover(world.ledger, name="plan", tree=UserTree(path=TREE, user="alice"))
+    step = cutovers.intend(begun.id, act(FREEZE), at_s=2.0, notes=TOPS)
     if state is CutoverState.REVERTED:
-        cutovers.fail(step, "no", at_s=3.0)
-        revert = CutoverAct(
-            step=CutoverStep.REVERT, intent=CutoverState.REVERTING, result=CutoverState.REVERTED, reason="no"
-        )
-        cutovers.finish(cutovers.intend(begun.id, revert, at_s=4.0), CutoverState.REVERTED, at_s=5.0)
+        do(cutovers, cutovers.fail(step, "no", at_s=3.0), REVERT, reason="no")
         assert world.archive(world.rows()).members == 1
         return
     done = world.archive(world.rows())

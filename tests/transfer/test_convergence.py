@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.core.states import ChunkKind, ChunkState, PassKind, PassState
+from migrator.core.states import ChunkKind, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.hosts.model import ProcessIdentity
 from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.model import PassRecord
 from migrator.plan.model import Chunk, TransferCost
@@ -29,7 +28,7 @@ from migrator.transfer.rules_convergence import decide, predict
 from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
 from tests.support.plans import small_plan
-from tests.support.records import SITE, verification
+from tests.support.records import SITE, attempt, end, verification
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=1, basis="measured here")
 LIMITS = transfer.PassLimits(max_freeze_s=600.0, max_delta_passes=5)
@@ -428,20 +427,8 @@ def scanned(ledger: Ledger, number: int, at_s: float, took_s: float) -> None:
 
 def copied(ledger: Ledger, record: PassRecord, at_s: float) -> None:
     for one in ledger.passes.pending(record.id, ChunkKind.FILES, 9):
-        attempt = ledger.passes.intend(
-            chunk_id=one.id, token=f"t{one.id}", host="here", engine="rsync", argv=(), at_s=record.started_at_s
-        )
-        ledger.passes.started(attempt, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
-        ledger.passes.finish(
-            attempt,
-            at_s=at_s,
-            state="succeeded",
-            exit_code=0,
-            counters=StreamCounters(files=one.files, size_bytes=one.size_bytes),
-            stderr_tail=b"",
-            chunk_state=ChunkState.DONE,
-            problems=(),
-        )
+        begun = attempt(ledger, one.id, f"t{one.id}", at_s=record.started_at_s)
+        end(ledger, begun, counters=StreamCounters(files=one.files, size_bytes=one.size_bytes), at_s=at_s)
     ledger.passes.set_state(record.id, PassState.DONE, at_s)
 
 

@@ -59,13 +59,10 @@ class Glusterd:
         return state, (*self.volume.tasks(), *layouts)
 
     async def rooms(self) -> Mapping[str, BrickRoom]:
-        free = 100 * GIB if self.volume.room else GIB
-        return {
-            name: BrickRoom(total_bytes=100 * GIB, free_bytes=free, total_inodes=10_000, free_inodes=9_000)
-            if name != LEAVING
-            else BrickRoom(total_bytes=100 * GIB, free_bytes=90 * GIB, total_inodes=10_000, free_inodes=9_990)
-            for name in self.volume.inside
-        }
+        free_bytes = 100 * GIB if self.volume.room else GIB
+        room = BrickRoom(total_bytes=100 * GIB, free_bytes=free_bytes, total_inodes=10_000, free_inodes=9_000)
+        leaving = replace(room, free_bytes=90 * GIB)
+        return {name: leaving if name == LEAVING else room for name in self.volume.inside}
 
     async def option(self, name: str) -> str:
         return {"cluster.min-free-disk": "10%", LOOKUP_OPTION: self.volume.lookups}[name]

@@ -190,21 +190,9 @@ def looks(seed: int) -> list[DrainSample]:
                 counters[2] += pause_s
                 if dice.random() < 0.1:
                     continue
-                silent = dice.random() < 0.02
-                found.append(
-                    DrainSample(
-                        task_id=f"t{task}",
-                        at_s=at_s,
-                        host=host,
-                        status=TaskStatus.IN_PROGRESS,
-                        runtime_s=0.0 if silent else counters[2],
-                        files=0 if silent else round(counters[0]),
-                        size_bytes=0 if silent else round(counters[1]),
-                        lookups=round(2 * counters[0]),
-                        failures=task,
-                        skipped=0,
-                    )
-                )
+                files, size_bytes, runtime_s = (0, 0, 0.0) if dice.random() < 0.02 else counters
+                facts = {"task_id": f"t{task}", "at_s": at_s, "host": host, "runtime_s": runtime_s, "failures": task}
+                found.append(drain_sample(round(files), round(size_bytes), lookups=round(2 * counters[0]), **facts))
     return found
 
 

@@ -28,22 +28,9 @@ from tests.support.records import verification
 from tests.support.volumes import remove_brick, volume
 
 ALICE = b"home/alice"
-SAME: dict[str, object] = {
-    "path": ALICE + b"/file",
-    "type": EntryType.FILE,
-    "size_bytes": 7,
-    "mtime_ns": 10,
-    "ctime_ns": 11,
-    "uid": 1000,
-    "gid": 100,
-    "mode": 0o644,
-    "symlink_target": None,
-    "rdev": 0,
-    "xattr_digest": b"x",
-    "ino": 5,
-}
-FOUND = retire.CatalogedPath(tree=ALICE, **SAME)  # type: ignore[arg-type]
-PROOF = Proof(digest=b"d", algorithm="xxh128", **SAME)  # type: ignore[arg-type]
+SAME = {"size_bytes": 7, "mtime_ns": 10, "ctime_ns": 11, "uid": 1000, "gid": 100, "mode": 0o644, "ino": 5}
+FOUND = made(retire.CatalogedPath, path=ALICE + b"/file", tree=ALICE, type=EntryType.FILE, xattr_digest=b"x", **SAME)
+PROOF = made(Proof, path=FOUND.path, type=FOUND.type, xattr_digest=b"x", digest=b"d", algorithm="xxh128", **SAME)
 STATE = volume("gl1:/b", volume_id="v", heals=(), peers_down=())
 FACTS = made(
     retire_rules.RetireFacts,
@@ -60,18 +47,7 @@ def judged(found: retire.CatalogedPath, proof: Proof | None) -> retire.Cover | r
     return verdict.kind if isinstance(verdict, retire.Uncovered) else verdict
 
 
-OTHERWISE = {
-    "mtime_ns": 1,
-    "ctime_ns": 1,
-    "uid": 1,
-    "gid": 1,
-    "mode": 1,
-    "symlink_target": b"a",
-    "rdev": 1,
-    "xattr_digest": None,
-    "ino": 1,
-    "size_bytes": 1,
-}
+OTHERWISE = {"symlink_target": b"a", "xattr_digest": None, **dict.fromkeys((*SAME, "rdev"), 1)}
 
 
 @given(
