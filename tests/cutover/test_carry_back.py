@@ -21,7 +21,7 @@ from migrator.ledger.ledger import open_ledger
 from migrator.verify.model import VerificationRecord
 from tests.conftest import MakeXfs
 from tests.support.cut_site import CutSite, cut_site, top_facts
-from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, standing, write
+from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, rewrite, standing, write
 from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.needs_root
@@ -222,12 +222,9 @@ def test_the_source_is_purged_after_a_rollback_that_was_given_up_with_what_it_ha
     checksum = changed_site.call("purge", "--user", "ann", "--dry-run", "--json").json["checksum"]
     # The content of what was carried has to be the one that the rollback's own verification read.
     carried = changed_site.source() / "d0" / "new of the user"
-    facts = carried.stat()
-    carried.write_bytes(b"odd")
-    os.utime(carried, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(carried, b"odd")
     changed_site.call("purge", "--user", "ann", "--confirm", checksum, "--json", code=4)
-    carried.write_bytes(b"new")
-    os.utime(carried, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(carried, b"new")
     changed_site.call("purge", "--user", "ann", "--confirm", checksum, "--json")
     assert not changed_site.source().exists()
     assert changed_site.snapshot() == before

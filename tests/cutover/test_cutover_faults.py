@@ -15,7 +15,7 @@ from migrator.cutover.model import CutoverStep
 from tests.conftest import MakeXfs
 from tests.cutover.test_cutover_killed import INTENDED, death_at
 from tests.support.cut_site import OWNERS, CutSite, change, cut_site, top_facts
-from tests.support.delta_changes import let_settle
+from tests.support.delta_changes import let_settle, rewrite
 from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
 
@@ -149,13 +149,11 @@ def test_a_verification_with_a_difference(site: CutSite) -> None:
     for words in (("run", "--all", "--json"), ("verify", "--all", "--json")):
         site.call(*words)
     file = site.target() / "d3" / "f0003"
-    good, facts = file.read_bytes(), file.stat()
-    file.write_bytes(bytes(len(good)))
-    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    good = file.read_bytes()
+    rewrite(file, bytes(len(good)))
     with unharmed(site):
         gives_up(site, "the verification found 1 difference")
-    file.write_bytes(good)
-    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(file, good)
     moved(site)
 
 

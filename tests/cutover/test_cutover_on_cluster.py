@@ -20,7 +20,7 @@ from tests.support.cluster.handle import LabHandle, bring_up, take_down
 from tests.support.cluster.opening import open_behind
 from tests.support.cluster.sides import assert_equal
 from tests.support.cut_site import top_facts
-from tests.support.delta_changes import exchange, let_settle, write
+from tests.support.delta_changes import exchange, let_settle, rewrite, write
 from tests.support.holders import holding
 from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
@@ -176,9 +176,7 @@ def change_everything(tree: Path) -> None:
     files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
     assert len(files) > 12
     write(tree / "new" / "deep" / "letter", "new")
-    facts = files[0].stat()
-    files[0].write_bytes(os.urandom(facts.st_size))
-    os.utime(files[0], ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(files[0], os.urandom(files[0].stat().st_size))
     files[1].rename(files[1].with_name("has another name"))
     files[2].unlink()
     files[3].chmod(0o604)

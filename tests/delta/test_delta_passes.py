@@ -11,7 +11,7 @@ import pytest
 
 from migrator.core.errors import Refused
 from tests.conftest import MakeXfs
-from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, standing, write
+from tests.support.delta_changes import MANY, MANY_BYTES, VANISHED, build, change, let_settle, rewrite, standing, write
 from tests.support.run_site import RealSite
 from tests.support.xfs import run_tool, unmount
 
@@ -188,10 +188,8 @@ def sent(damaged: RealSite) -> int:
 
 def test_what_was_found_to_differ_is_sent_once_more(damaged: RealSite) -> None:
     target = damaged.target.path / "home" / "ann"
-    facts = (target / "damaged").stat()
     content = (target / "damaged").read_bytes()
-    (target / "damaged").write_bytes(content[:-1] + b"!")
-    os.utime(target / "damaged", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(target / "damaged", content[:-1] + b"!")
     (target / "gone").unlink()
     (target / "extra").write_bytes(b"of nobody")
     assert sent(damaged) == 0, "no pass looks at what the target holds"

@@ -19,6 +19,7 @@ from migrator.ledger.ledger import open_ledger
 from migrator.purge.model import TreeOutcome
 from migrator.purge.stage import purge
 from tests.purge.purge_world import PurgeSite, freeze, purge_site, retain, thaw
+from tests.support.delta_changes import rewrite
 from tests.support.run_site import RealSite, fill_tree
 from tests.support.snapshots import snapshot
 from tests.support.waiting import wait_for
@@ -137,9 +138,7 @@ def test_what_was_written_after_the_switch_stops_it_and_is_listed(site: PurgeSit
 
 def test_a_write_that_hides_is_found_by_its_content(site: PurgeSite) -> None:
     path = site.source / "d1/f0001"
-    facts = path.stat()
-    path.write_bytes(b"x" * facts.st_size)
-    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(path, b"x" * path.stat().st_size)
     refused(site, "d1/f0001: has another content on the source")
 
 
@@ -202,9 +201,7 @@ def test_half_of_a_tree_missing_on_the_target_is_asked_about(site: PurgeSite) ->
 @pytest.mark.exhaustive
 def test_content_that_is_broken_on_the_target_is_found_when_it_is_read_again(site: PurgeSite) -> None:
     path = site.target / "d1/f0001"
-    facts = path.stat()
-    path.write_bytes(b"x" * facts.st_size)
-    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(path, b"x" * path.stat().st_size)
     before = contents(site.world.source_path)
     done = site.purge(reread=True)
     assert done.outcome is TreeOutcome.REFUSED

@@ -19,7 +19,7 @@ from migrator.reap.files import MountedArchiveFolders
 from migrator.reap.model import ARCHIVE_DIRECTORY
 from tests.support.cli_site import Site
 from tests.support.cut_site import OWNERS, CutSite, cut_site
-from tests.support.delta_changes import let_settle
+from tests.support.delta_changes import let_settle, rewrite
 from tests.support.snapshots import snapshot
 from tests.support.xfs import XfsMount
 
@@ -320,9 +320,7 @@ def test_a_skipped_file_that_changed_after_its_release_is_kept(cut: CutSite) -> 
     cut.call("reap", "release", "--user", "ben", "notes", "--confirm-loss")
     assert cut.cutover("ben")["ending"] == "moved"
     late = cut.source("ben") / "notes" / "tiny 3"
-    facts = late.stat()
-    late.write_bytes(b"!" * facts.st_size)
-    os.utime(late, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(late, b"!" * late.stat().st_size)
     refused = purge(cut, "ben", code=4)
     assert [one["path"] for one in refused["findings"]] == ["home/ben/notes/tiny 3"]
     assert "that the plan skipped" not in refused["reasons"][0]

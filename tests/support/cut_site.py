@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.support.delta_changes import rewrite
 from tests.support.records import rows_of
 from tests.support.run_site import DEADLINE_S, RealSite, fill_tree
 from tests.support.snapshots import snapshot
@@ -241,9 +242,7 @@ def change(tree: Path) -> None:
     for path in (new, new / "letter"):
         os.chown(path, owner, owner)
     files = sorted(path for path in tree.glob("d?/*") if path.is_file() and path.lstat().st_nlink == 1)
-    facts = files[0].stat()
-    files[0].write_bytes(os.urandom(facts.st_size))
-    os.utime(files[0], ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(files[0], os.urandom(files[0].stat().st_size))
     files[-1].rename(files[-1].with_name(f"renamed-{turn}"))
     files[1].chmod(0o600 + turn % 8)
     for old in tree.glob("new-*"):

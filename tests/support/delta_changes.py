@@ -18,6 +18,13 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+def rewrite(path: Path, content: bytes) -> None:
+    """Other content, with the times as they were."""
+    facts = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
 def build(tree: Path) -> None:
     """What is there before the seed pass."""
     for number in range(20):
@@ -51,9 +58,7 @@ def change(tree: Path) -> None:
     (tree / "empty").mkdir()
     with (files / "grown").open("a") as grown:
         grown.write("and more")
-    facts = (files / "rewritten").stat()
-    (files / "rewritten").write_text("REWRITTEN AFTER!"[: facts.st_size].ljust(facts.st_size))
-    os.utime(files / "rewritten", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    rewrite(files / "rewritten", b"REWRITTEN AFTER!")
     (files / "chmod").chmod(0o640)
     os.chown(files / "chown", 60002, 60003)
     subprocess.run(["setfacl", "-m", "u:60005:r", str(files / "acl")], check=True)
