@@ -16,6 +16,7 @@ from migrator.core.statistics import series
 from migrator.core.units import GIB
 from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
+from tests.support.making import made
 
 # --- Suites as plans, and the room for them
 
@@ -123,34 +124,16 @@ def test_a_steps_figure(unit: Unit, hosts: list[model.HostRun], value: float | N
 
 
 A, B = model.Place(label="source", root=b"/a"), model.Place(label="target", root=b"/b")
-RECORD = model.BenchmarkRecord(
-    id=3,
-    suite=SuiteName.RECURSIVE,
-    scale=0.01,
-    seed=1,
-    runs=3,
-    places=(A, B),
-    hosts=("localhost",),
-    token="0123456789ab",
-    state=model.BenchmarkState.DONE,
-    started_at_s=1.0,
-)
+DONE = {"hosts": ("localhost",), "state": model.BenchmarkState.DONE}
+RECORD = made(model.BenchmarkRecord, id=3, suite=SuiteName.RECURSIVE, scale=0.01, runs=3, places=(A, B), **DONE)
 
 
 def measured(
     place: model.Place, values: list[float], step: str = "ls", unit: Unit = Unit.SECONDS
 ) -> list[model.Measurement]:
+    facts = {"place": place.label, "step": step, "unit": unit, "load_average": 2.0}
     return [
-        model.Measurement(
-            place=place.label,
-            run=run,
-            step=step,
-            unit=unit,
-            value=value,
-            by_host={"localhost": value},
-            at_s=float(run),
-            load_average=2.0,
-        )
+        made(model.Measurement, run=run, value=value, by_host={"localhost": value}, **facts)
         for run, value in enumerate(values, 1)
     ]
 

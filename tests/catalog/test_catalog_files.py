@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -170,8 +171,7 @@ def _states(directory: Path) -> Sequence[Sequence[str]]:
 
 
 def test_from_the_state_after_every_single_rename_the_same_rows_come(tmp_path: Path) -> None:
-    site = ScanSite(tmp_path)
-    try:
+    with closing(ScanSite(tmp_path)) as site:
         site.grow(["alice", "bob"], directories=3, files=11)
         catalogs = store(tmp_path, max_part_rows=6)
         record = replace(RECORD, trees=(UserTree(path=b"home/alice", user="a"), UserTree(path=b"home/bob", user="b")))
@@ -193,8 +193,6 @@ def test_from_the_state_after_every_single_rename_the_same_rows_come(tmp_path: P
             assert sorted(bytes(row["path"]) for row in closed_rows(catalogs, name)) == expected
             assert again.rows == whole.rows
             assert not list(copy.glob("*.tmp"))
-    finally:
-        site.close()
 
 
 @pytest.fixture

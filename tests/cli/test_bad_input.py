@@ -23,8 +23,6 @@ pytestmark = pytest.mark.needs_root
 
 
 def test_what_is_wrong_with_a_site_file(site: Site) -> None:
-    site.write(source="/nowhere/at/all")
-    site.fails(4, "init", says=("the source",))
     site.write(more='[verify]\nsampel = 0.5\n\n[reap]\nsmaller_than = "4 bananas"\n')
     site.fails(2, "scan", says=("line 23", "sampel", "sample", "line 26", "bananas"))
     site.write()

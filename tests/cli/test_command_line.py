@@ -28,12 +28,6 @@ def ended(script: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
 
 
-def test_the_exit_code_is_that_of_the_verb() -> None:
-    for words, code in ((["--version"], 0), (["no-such-verb"], 2), (["--site", "/nowhere/site.toml", "status"], 2)):
-        shown = subprocess.run([sys.executable, "-m", "migrator", *words], capture_output=True, check=False)
-        assert shown.returncode == code, words
-
-
 def test_what_was_registered_is_done_and_what_was_written_arrives() -> None:
     script = f"""{_LEAVE}{_TOLD_BY_THE_INTERPRETER}
 import atexit, sys

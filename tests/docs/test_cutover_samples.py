@@ -225,17 +225,11 @@ class Place:
         return file.read_text().splitlines() if file.exists() else []
 
     def run(self, hook: str, brick: str, side: str) -> subprocess.CompletedProcess[str]:
-        return run(
-            hook,
-            document() | {"stage": "pre-add", "event": "pre", "brick": brick, "side": side},
-            PATH=f"{self.directory}/bin:{os.environ['PATH']}:/usr/sbin:/sbin",
-            MIGRATOR_SITE=str(self.directory / "site.toml"),
-            MIGRATOR_BRICK=brick,
-            MIGRATOR_SIDE=side,
-            CALLS=str(self.directory / "calls"),
-            MOUNTED=str(self.mounted),
-            FSTAB=str(self.directory / "fstab"),
-        )
+        facts = document() | {"stage": "pre-add", "event": "pre", "brick": brick, "side": side}
+        told = {"MIGRATOR_SITE": str(self.directory / "site.toml"), "MIGRATOR_BRICK": brick, "MIGRATOR_SIDE": side}
+        reached = {name: str(self.directory / name.lower()) for name in ("CALLS", "MOUNTED", "FSTAB")}
+        path = f"{self.directory}/bin:{os.environ['PATH']}:/usr/sbin:/sbin"
+        return run(hook, facts, PATH=path, **told, **reached)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,8 +67,8 @@ def doctor(
     target = MountedTarget(os.fsencode(site.target.root))
     processes = LocalProcesses()
     executor = LocalExecutor(processes, source_root=source.root, target_root=target.root, compiled=placing())
-    ledger = open_ledger(site.ledger_file) if site.ledger_file.exists() else None
-    try:
+    opened = open_ledger(site.ledger_file) if site.ledger_file.exists() else nullcontext()
+    with closing(source), closing(target), opened as ledger:
         world = DoctorWorld(
             site=site,
             source=source,
@@ -85,11 +86,6 @@ def doctor(
             assert bool(finding.fix) == (finding.status is not OK)
             found.setdefault(finding.check, []).append(finding)
         return found
-    finally:
-        if ledger is not None:
-            ledger.close()
-        source.close()
-        target.close()
 
 
 def failures(found: dict[str, list[Finding]]) -> dict[str, str]:
@@ -116,11 +112,8 @@ def test_a_site_that_is_fit(scratch: Path, make_xfs: Callable[[], XfsMount]) -> 
         assert ledger.events.latest(1)[0].kind is EventKind.CAPABILITIES_PROBED
     doctor(site)
     with open_ledger(site.ledger_file) as ledger:
-        assert len(ledger.events.latest(10)) == 2
-        assert {event.kind for event in ledger.events.latest(10)} == {
-            EventKind.SITE_CREATED,
-            EventKind.CAPABILITIES_PROBED,
-        }
+        kinds = [event.kind for event in ledger.events.latest(10)]
+        assert kinds == [EventKind.CAPABILITIES_PROBED, EventKind.SITE_CREATED]
 
 
 def test_another_file_system_in_place_of_the_target_is_told_and_not_written_to(tmp_path: Path) -> None:

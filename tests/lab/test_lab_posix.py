@@ -3,8 +3,6 @@
 import asyncio
 import os
 import stat
-import subprocess
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -121,27 +119,6 @@ def test_down_of_a_moved_lab_and_after_a_crash(scratch: Path) -> None:
     Path(os.fsdecode(aside_name(os.fsencode(scratch / "lab"), "def"))).mkdir()
     assert not take_down(scratch / "lab")
     assert list(scratch.iterdir()) == []
-
-
-@pytest.mark.needs_root
-def test_without_root_a_lab_works_and_says_what_it_lacks(scratch: Path) -> None:
-    home = scratch / "home"
-    home.mkdir()
-    os.chown(home, 20001, 20001)
-    program = (
-        "import asyncio, os, sys\n"
-        "from tests.lab.test_lab_posix import bring_up, take_down\n"
-        "from pathlib import Path\n"
-        "os.setgroups([]); os.setresgid(20001, 20001, 20001); os.setresuid(20001, 20001, 20001)\n"
-        "lab = Path(sys.argv[1]) / 'lab'\n"
-        "print('\\n'.join(bring_up(lab).notes))\n"
-        "assert take_down(lab)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(home)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "without root every file belongs to the user who started the lab" in done.stdout
-    assert "character-device" in done.stdout
-    assert list(home.iterdir()) == []
 
 
 def test_the_journal_of_a_churn_names_all_that_differs(scratch: Path) -> None:

@@ -200,9 +200,7 @@ class TestChart:
         assert heights == sorted(heights, reverse=True)
         assert all(26 <= y <= 254 for y in heights)
 
-    @pytest.mark.parametrize(
-        "points", [((5.0, 0.0),), ((5.0, 1e18),), ((5.0, 3.0), (5.0, 4.0)), ((0.0, 1.0), (4e9, 2.0))]
-    )
+    @pytest.mark.parametrize("points", [((5.0, 0.0),), ((5.0, 1e18),), ((5, 3), (5, 4)), ((0, 1), (4e9, 2))])
     def test_odd_series_are_drawn(self, points: tuple[tuple[float, float], ...]) -> None:
         for span_s in (None, 5.0):
             text = str(svg(Chart(title="t", summary="s", points=points, span_s=span_s), "c"))

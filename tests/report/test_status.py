@@ -21,6 +21,7 @@ from migrator.report.view_status import status_document
 from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 from migrator.verify.model import DigestPolicy
 from tests.support.catalogs import whole_catalog
+from tests.support.making import made
 from tests.support.operations import BACK, FREEZE, RETAIN, REVERT, THERE, do, plan_cutover
 from tests.support.plans import small_plan
 from tests.support.records import SITE, attempt, end, files, verification
@@ -74,15 +75,8 @@ def copy(ledger: Ledger, pass_id: int, chunk_id: int, at_s: float, *problems: Fi
 
 def test_an_earlier_pause_is_over_while_a_later_one_lasts(ledger: Ledger) -> None:
     for second, severity in enumerate((Severity.WARNING, Severity.INFO, Severity.WARNING)):
-        ledger.events.add(
-            Event(
-                at_s=T0_S + second,
-                kind=EventKind.LIMITS_SET,
-                severity=severity,
-                subject="pause",
-                message=f"pause {second}",
-            )
-        )
+        facts = {"kind": EventKind.LIMITS_SET, "severity": severity, "subject": "pause"}
+        ledger.events.add(made(Event, at_s=T0_S + second, message=f"pause {second}", **facts))
     events = read_status(ledger, now_s=T0_S + 9).events
     assert {one.message: (one.resolution, one.resolved_at_s) for one in events} == {
         "pause 0": ("resumed", T0_S + 1),

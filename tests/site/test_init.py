@@ -4,7 +4,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -54,14 +54,10 @@ def init(
 ) -> site_init.InitResult:
     source = source_of(site) if source_of else PosixSource(os.fsencode(site.source.mount))
     target = MountedTarget(os.fsencode(site.target.root))
-    try:
-        with ledger_of(site) as ledger:
-            return site_init.record_site(
-                site, source=source, target=target, ledger=ledger, clock=VirtualClock(), new_site_id=lambda: site_id
-            )
-    finally:
-        source.close()
-        target.close()
+    with closing(source), closing(target), ledger_of(site) as ledger:
+        return site_init.record_site(
+            site, source=source, target=target, ledger=ledger, clock=VirtualClock(), new_site_id=lambda: site_id
+        )
 
 
 def sentinels(site: Site) -> tuple[str, str]:

@@ -47,15 +47,9 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_ledger(directory / "ledger.db", read_only=True) as ledger:
         facts = read_report(ledger, OnePlan(weeks.plan), now_s=weeks.now_s)
     hostile = report(HOSTILE[0], HOSTILE[0].decode())
-    facts = replace(
-        facts,
-        since=hostile.since,
-        bricks=hostile.bricks,
-        reaped=hostile.reaped,
-        benchmarks=hostile.benchmarks,
-        verifications=hostile.verifications,
-        incidents=(*facts.incidents, *hostile.incidents),
-    )
+    names = ("since", "bricks", "reaped", "benchmarks", "verifications")
+    others = {name: getattr(hostile, name) for name in names}
+    facts = replace(facts, incidents=(*facts.incidents, *hostile.incidents), **others)
     file = directory / "report.html"
     file.write_text(to_html(report_document(facts)), encoding="utf-8")
     return file

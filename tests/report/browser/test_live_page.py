@@ -9,6 +9,7 @@ from migrator.core.events import Event, EventKind, Severity
 from migrator.ledger.ledger import open_ledger
 from tests.report.browser.conftest import DEADLINE_MS, HOSTILE
 from tests.report.serving import serving, site_of_weeks
+from tests.support.making import made
 from tests.support.report_world import Weeks
 
 pytestmark = pytest.mark.exhaustive
@@ -44,15 +45,8 @@ def test_it_keeps_itself_up_to_date_and_says_when_it_cannot(browser: Browser, tm
             shift = wide.evaluate("one => one.scrollLeft")
 
             with open_ledger(tmp_path / "state" / "ledger.db") as ledger:
-                ledger.events.add(
-                    Event(
-                        at_s=weeks.now_s,
-                        kind=EventKind.STORAGE_LOST,
-                        severity=Severity.ERROR,
-                        subject="rack 7",
-                        message=NEWS,
-                    )
-                )
+                facts = {"kind": EventKind.STORAGE_LOST, "severity": Severity.ERROR, "message": NEWS}
+                ledger.events.add(made(Event, at_s=weeks.now_s, **facts))
             expect(page.locator("main")).to_contain_text(NEWS)
             assert asked == {served.url}
             assert said == []
