@@ -38,14 +38,7 @@ class Said:
 
     name = "h1"
 
-    def __init__(
-        self,
-        output: bytes,
-        *,
-        exit_code: int = 0,
-        stderr: bytes = b"",
-        piece_bytes: int = 7,
-    ) -> None:
+    def __init__(self, output: bytes, *, exit_code: int = 0, stderr: bytes = b"", piece_bytes: int = 7) -> None:
         self._output = output
         self._end = Completed(exit_code=exit_code, stdout=b"", stderr=b"", timed_out=False)
         self._stderr = stderr

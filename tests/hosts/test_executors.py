@@ -32,13 +32,7 @@ Result = TypeVar("Result")
 class World:
     """An executor over two roots that hold a tree each."""
 
-    def __init__(
-        self,
-        scratch: Path,
-        host: Host | None = None,
-        *,
-        runner: asyncio.Runner | None = None,
-    ) -> None:
+    def __init__(self, scratch: Path, host: Host | None = None, *, runner: asyncio.Runner | None = None) -> None:
         """`runner`: of the loop that the host belongs to."""
         self.runner = runner or asyncio.Runner()
         self.remote = host
@@ -46,13 +40,10 @@ class World:
         self.tree = b"home/al ice\n"
         self.source, self.target = make_trees(self.source_root, self.target_root, tree=self.tree)
         self.processes = LocalProcesses(grace_s=0.5)
-        source_root, target_root = os.fsencode(self.source_root), os.fsencode(self.target_root)
+        roots = {"source_root": os.fsencode(self.source_root), "target_root": os.fsencode(self.target_root)}
+        options: dict[str, Any] = {**roots, "grace_s": 0.5, "compiled": placing(host)}
         self.executor: Executor = (
-            LocalExecutor(
-                self.processes, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host)
-            )
-            if host is None
-            else Executor(host, source_root=source_root, target_root=target_root, grace_s=0.5, compiled=placing(host))
+            LocalExecutor(self.processes, **options) if host is None else Executor(host, **options)
         )
         self.view = self.executor.view(self.tree)
         self.token = secrets.token_hex(16)

@@ -2,7 +2,6 @@
 
 import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,22 +17,17 @@ REPOSITORY = Path(__file__).parents[2]
 
 def run_child(directory: Path, hang_after: int) -> str:
     """Run the scan until it stands still, and kill it; or until it is done."""
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.scan.scan_child", str(directory), str(hang_after)],
         stdout=subprocess.PIPE,
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    try:
-        assert child.stdout is not None
-        said = child.stdout.readline().decode().strip()
-    finally:
-        if child.poll() is None:
-            child.send_signal(signal.SIGKILL)
-        child.wait()
-        if child.stdout is not None:
-            child.stdout.close()
-    return said
+    ) as child:
+        try:
+            assert child.stdout is not None
+            return child.stdout.readline().decode().strip()
+        finally:
+            child.kill()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -54,10 +48,7 @@ def test_a_scan_that_is_killed_again_and_again_ends_with_the_same_rows(tmp_path:
         assert killed.whole, killed.reasons
         straight = site.scan(restart=True)
         assert site.rows(killed) == site.rows(straight)
-        assert (killed.rows, killed.directories, killed.size_bytes) == (
-            straight.rows,
-            straight.directories,
-            straight.size_bytes,
-        )
+        counts = [(one.rows, one.directories, one.size_bytes) for one in (killed, straight)]
+        assert counts[0] == counts[1]
     finally:
         site.close()
