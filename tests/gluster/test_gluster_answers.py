@@ -20,6 +20,7 @@ from migrator.gluster.volume import GlusterCommands, GlusterShell, GlusterSource
 from migrator.hosts.ports import Command, Completed, Conversation, ConversationOver
 from migrator.hosts.process import LocalConversation, LocalProcesses
 from tests.support.fakes import VirtualClock
+from tests.support.run_world import in_loop
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "gluster"
 
@@ -125,31 +126,27 @@ async def ask(conversation: Conversation, word: str, timeout_s: float = 30.0) ->
     )
 
 
-def test_questions_and_answers_of_any_size() -> None:
-    async def talk() -> None:
-        conversation = begin()
-        try:
-            assert await ask(conversation, "one") == b"one."
-            assert len(await ask(conversation, "large")) == 3_000_001
-            assert await ask(conversation, "errors") == b"errors."
-            assert await asyncio.gather(*(ask(conversation, word) for word in "abc")) == [b"a.", b"b.", b"c."]
-        finally:
-            conversation.end()
-            conversation.end()
-
-    asyncio.run(talk())
+@in_loop
+async def test_questions_and_answers_of_any_size() -> None:
+    conversation = begin()
+    try:
+        assert await ask(conversation, "one") == b"one."
+        assert len(await ask(conversation, "large")) == 3_000_001
+        assert await ask(conversation, "errors") == b"errors."
+        assert await asyncio.gather(*(ask(conversation, word) for word in "abc")) == [b"a.", b"b.", b"c."]
+    finally:
+        conversation.end()
+        conversation.end()
 
 
 @pytest.mark.parametrize("word", ["end", "silent"])
-def test_no_answer_ends_it(word: str) -> None:
-    async def talk() -> None:
-        conversation = begin()
-        with pytest.raises(ConversationOver):
-            await ask(conversation, word, timeout_s=0.5 if word == "silent" else 30.0)
-        with pytest.raises(ConversationOver, match="it was ended"):
-            await ask(conversation, "one")
-
-    asyncio.run(talk())
+@in_loop
+async def test_no_answer_ends_it(word: str) -> None:
+    conversation = begin()
+    with pytest.raises(ConversationOver):
+        await ask(conversation, word, timeout_s=0.5 if word == "silent" else 30.0)
+    with pytest.raises(ConversationOver, match="it was ended"):
+        await ask(conversation, "one")
 
 
 def test_cancelling_a_question_ends_the_program() -> None:

@@ -21,6 +21,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots
 from tests.hosts.local_pipe import LocalPipe
+from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd
 from tests.support.xfs import XfsMount
 
@@ -164,26 +165,22 @@ def test_sync(reached: Reached, tmp_path: Path) -> None:
         reached.do(reached.host.sync(root + b"/nothing"))
 
 
-def test_closing_ends_what_runs_and_may_be_done_again(sshd: Sshd) -> None:
-    async def close() -> None:
-        host = RemoteHost(sshd.transport(), grace_s=0.3)
-        token = secrets.token_hex(16)
-        script = b"trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 1000; done"
-        up = asyncio.Event()
-        command = Command(argv=(b"sh", b"-c", script), token=token, timeout_s=None)
-        task = asyncio.create_task(
-            host.processes.stream(
-                command, on_start=lambda _: None, on_stdout=lambda _: up.set(), on_stderr=lambda _: None
-            )
-        )
-        await asyncio.wait_for(up.wait(), 120)
-        await host.close()
-        await host.close()
-        with pytest.raises(HostLost):
-            await task
-        assert not carriers([token])
-
-    asyncio.run(close())
+@in_loop
+async def test_closing_ends_what_runs_and_may_be_done_again(sshd: Sshd) -> None:
+    host = RemoteHost(sshd.transport(), grace_s=0.3)
+    token = secrets.token_hex(16)
+    script = b"trap '' TERM; setsid sleep 1000 & echo up; while :; do sleep 1000; done"
+    up = asyncio.Event()
+    command = Command(argv=(b"sh", b"-c", script), token=token, timeout_s=None)
+    task = asyncio.create_task(
+        host.processes.stream(command, on_start=lambda _: None, on_stdout=lambda _: up.set(), on_stderr=lambda _: None)
+    )
+    await asyncio.wait_for(up.wait(), 120)
+    await host.close()
+    await host.close()
+    with pytest.raises(HostLost):
+        await task
+    assert not carriers([token])
 
 
 def wrapper(directory: Path, text: str) -> str:
@@ -194,44 +191,38 @@ def wrapper(directory: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_clock_that_is_apart_is_seen(sshd: Sshd, scratch: Path) -> None:
+@in_loop
+async def test_a_clock_that_is_apart_is_seen(sshd: Sshd, scratch: Path) -> None:
     code = "import sys, time; real = time.time_ns; time.time_ns = lambda: real() + 90_500_000_000; sys.argv = sys.argv[4:]; exec(sys.argv[0])"
     python = wrapper(scratch, f"exec python3 -c '{code}' \"$@\"\n")
-
-    async def look() -> None:
-        host = RemoteHost(sshd.transport(python=python))
-        try:
-            facts = await host.facts()
-            assert abs(facts.clock_offset_s - 90.5) <= facts.round_trip_s / 2 + 0.001
-        finally:
-            await host.close()
-
-    asyncio.run(look())
+    host = RemoteHost(sshd.transport(python=python))
+    try:
+        facts = await host.facts()
+        assert abs(facts.clock_offset_s - 90.5) <= facts.round_trip_s / 2 + 0.001
+    finally:
+        await host.close()
 
 
-def test_the_hosts_of_a_site(sshd: Sshd) -> None:
+@in_loop
+async def test_the_hosts_of_a_site(sshd: Sshd) -> None:
     sections = {
         "far[1-2]": HostSpec(ssh=f"root@{sshd.address}", options=sshd.options()),
         "here": HostSpec(),
     }
-
-    async def reach() -> None:
-        hosts = SiteHosts(expand(sections))
-        try:
-            first, second, again = await asyncio.gather(*(hosts.reach(name) for name in ("far1", "far2", "far1")))
-            assert first is again
-            # Several callers connect once.
-            facts = await asyncio.gather(*(first.facts() for _ in range(5)))
-            assert len({each.process_id for each in facts}) == 1
-            assert (first.name, second.name) == ("far1", "far2")
-            assert (await first.facts()).process_id != (await second.facts()).process_id
-            assert (await (await hosts.reach("here")).facts()).process_id == os.getpid()
-            with pytest.raises(UsageError, match="far3"):
-                await hosts.reach("far3")
-        finally:
-            await hosts.close()
-
-    asyncio.run(reach())
+    hosts = SiteHosts(expand(sections))
+    try:
+        first, second, again = await asyncio.gather(*(hosts.reach(name) for name in ("far1", "far2", "far1")))
+        assert first is again
+        # Several callers connect once.
+        facts = await asyncio.gather(*(first.facts() for _ in range(5)))
+        assert len({each.process_id for each in facts}) == 1
+        assert (first.name, second.name) == ("far1", "far2")
+        assert (await first.facts()).process_id != (await second.facts()).process_id
+        assert (await (await hosts.reach("here")).facts()).process_id == os.getpid()
+        with pytest.raises(UsageError, match="far3"):
+            await hosts.reach("far3")
+    finally:
+        await hosts.close()
 
 
 @pytest.mark.parametrize(

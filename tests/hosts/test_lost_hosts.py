@@ -27,6 +27,7 @@ from migrator.transfer.executors import Executor
 from tests.hosts.local_pipe import LocalPipe
 from tests.hosts.test_hosts import wrapper
 from tests.support.native_builds import placing
+from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd, missing_for_sshd, running_sshd
 from tests.support.waiting import DEADLINE_S, until
 from tests.support.xfs import XfsMount, run_tool
@@ -163,17 +164,14 @@ class TestRefused:
         error = refusal(transport)
         assert re.search(expected, f"{error.message} {error.cause} {error.hint}", re.DOTALL)
 
-    def test_what_start_files_print_does_no_harm(self, sshd: Sshd) -> None:
+    @in_loop
+    async def test_what_start_files_print_does_no_harm(self, sshd: Sshd) -> None:
         python = wrapper(sshd.directory, 'echo "welcome to this host"; echo problem >&2; exec python3 "$@"\n')
-
-        async def ask() -> None:
-            host = RemoteHost(sshd.transport(python=python))
-            try:
-                assert (await host.processes.run(Command(argv=(b"echo", b"x")))).stdout == b"x\n"
-            finally:
-                await host.close()
-
-        asyncio.run(ask())
+        host = RemoteHost(sshd.transport(python=python))
+        try:
+            assert (await host.processes.run(Command(argv=(b"echo", b"x")))).stdout == b"x\n"
+        finally:
+            await host.close()
 
     def test_a_host_that_failed_is_not_tried_at_every_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
         tried: list[int] = []
@@ -200,61 +198,54 @@ class TestLost:
     """In the middle of a stream."""
 
     @pytest.mark.exhaustive
-    def test_a_host_that_hangs_is_settled_when_it_is_reached_again(self, sshd: Sshd, token: str) -> None:
+    @in_loop
+    async def test_a_host_that_hangs_is_settled_when_it_is_reached_again(self, sshd: Sshd, token: str) -> None:
         """Its far end was stopped, so that no lease ran out there: the next connection ends what it left."""
-
-        async def lose() -> None:
-            host = RemoteHost(sshd.transport(lease_s=LEASE_S), lease_s=LEASE_S, grace_s=0.3)
-            running = Running(host, token)
-            task = await running.begin_in_time()
-            far_ends = far_ends_of(running.started[0])
-            for pid in far_ends:
-                os.kill(pid, signal.SIGSTOP)
-            await lost(task)
-            assert carriers([token]), "in doubt: it runs on"
-            assert await reached_again(host, "unknown")
-            assert not carriers([token]), "reached again, and nothing goes on behind our back"
-            await until(lambda: not any(map(_exists, far_ends)))
-            await host.close()
-
-        asyncio.run(lose())
+        host = RemoteHost(sshd.transport(lease_s=LEASE_S), lease_s=LEASE_S, grace_s=0.3)
+        running = Running(host, token)
+        task = await running.begin_in_time()
+        far_ends = far_ends_of(running.started[0])
+        for pid in far_ends:
+            os.kill(pid, signal.SIGSTOP)
+        await lost(task)
+        assert carriers([token]), "in doubt: it runs on"
+        assert await reached_again(host, "unknown")
+        assert not carriers([token]), "reached again, and nothing goes on behind our back"
+        await until(lambda: not any(map(_exists, far_ends)))
+        await host.close()
 
     @pytest.mark.guarantee("lost-host")
     @pytest.mark.parametrize("victims", [[0], [1], [0, 1]], ids=["worker", "guardian", "both"])
-    def test_a_killed_far_end_takes_its_streams_with_it(self, sshd: Sshd, token: str, victims: list[int]) -> None:
-        async def lose() -> None:
-            host = RemoteHost(sshd.transport(), lease_s=1000.0, grace_s=0.3)
-            # With both killed, only what was started directly is sure to die (PR_SET_PDEATHSIG).
-            argv = (b"sh", b"-c", DEAF) if len(victims) == 1 else (b"yes",)
-            running = Running(host, token, argv=argv)
-            task = await running.begin()
-            far_ends = far_ends_of(running.started[0])
-            # None of them sees the end of another before its own: the guardian ends soon after the worker.
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for victim in victims:
-                    os.kill(far_ends[victim], number)
-            await lost(task)
-            await until(lambda: not carriers([token]))
-            assert await reached_again(host, token)
-            await host.close()
+    @in_loop
+    async def test_a_killed_far_end_takes_its_streams_with_it(self, sshd: Sshd, token: str, victims: list[int]) -> None:
+        host = RemoteHost(sshd.transport(), lease_s=1000.0, grace_s=0.3)
+        # With both killed, only what was started directly is sure to die (PR_SET_PDEATHSIG).
+        argv = (b"sh", b"-c", DEAF) if len(victims) == 1 else (b"yes",)
+        running = Running(host, token, argv=argv)
+        task = await running.begin()
+        far_ends = far_ends_of(running.started[0])
+        # None of them sees the end of another before its own: the guardian ends soon after the worker.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for victim in victims:
+                os.kill(far_ends[victim], number)
+        await lost(task)
+        await until(lambda: not carriers([token]))
+        assert await reached_again(host, token)
+        await host.close()
 
-        asyncio.run(lose())
-
-    def test_a_sync_after_a_loss_does_not_vouch_for_what_was_before(self, sshd: Sshd, tmp_path: Path) -> None:
-        async def lose() -> None:
-            host = RemoteHost(sshd.transport(), grace_s=0.3)
-            root = os.fsencode(tmp_path)
-            await host.watch_sync(root)
-            identity = await host.identity()
-            os.kill(identity.process_id, signal.SIGKILL)
-            await until(lambda: not _exists(identity.process_id))
-            await reached_again(host, "unknown")
-            with pytest.raises(HostLost, match="disks"):
-                await host.sync(root)
+    @in_loop
+    async def test_a_sync_after_a_loss_does_not_vouch_for_what_was_before(self, sshd: Sshd, tmp_path: Path) -> None:
+        host = RemoteHost(sshd.transport(), grace_s=0.3)
+        root = os.fsencode(tmp_path)
+        await host.watch_sync(root)
+        identity = await host.identity()
+        os.kill(identity.process_id, signal.SIGKILL)
+        await until(lambda: not _exists(identity.process_id))
+        await reached_again(host, "unknown")
+        with pytest.raises(HostLost, match="disks"):
             await host.sync(root)
-            await host.close()
-
-        asyncio.run(lose())
+        await host.sync(root)
+        await host.close()
 
 
 @pytest.mark.exhaustive

@@ -14,6 +14,7 @@ import pytest
 from migrator.hosts.ports import Command, Completed, Host, HostLost
 from migrator.hosts.proc import carriers
 from migrator.hosts.slurm import SlurmHosts
+from tests.support.run_world import in_loop
 from tests.support.slurm import DEADLINE_S, NODES, SITE_ID, Slurm
 from tests.support.waiting import until
 
@@ -100,37 +101,36 @@ def test_a_job_that_is_cancelled_from_outside(slurm: Slurm, token: str) -> None:
     assert slurm.jobs() == {}
 
 
-def test_the_controller_is_stopped_in_mid_stream(slurm: Slurm, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_the_controller_is_stopped_in_mid_stream(
+    slurm: Slurm, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What runs goes on; what is lost meanwhile is in doubt until the controller is back."""
-
-    async def work() -> None:
-        async with closing(slurm.hosts(nodes=2)) as hosts:
-            host = await hosts.reach("slurm-1")
-            stream = Stream(host, token)
-            await stream.up()
-            slurm.stop_controller()
-            monkeypatch.setenv("SLURM_CONF", str(slurm.impatient))
-            done = await host.processes.run(Command(argv=(b"echo", b"still there")))
-            assert done.stdout == b"still there\n"
-            assert await hosts.reach("slurm-1") is host
-            with pytest.raises(HostLost, match="Slurm") as caught:
-                await hosts.reach("slurm-2")
-            assert "scontrol ping" in caught.value.hint
-            assert not stream.task.done()
-            # Now the job is lost as well: nobody can say whether it has ended.
-            tell(sruns(slurm), signal.SIGKILL)
-            assert (await stream.lost()).in_doubt
-            with pytest.raises(HostLost, match="Slurm does not answer"):
-                await hosts.end_orphans("slurm-1", [token])
-            with pytest.raises(HostLost):
-                await hosts.reach("slurm-1")
-            slurm.start_controller()
-            monkeypatch.setenv("SLURM_CONF", str(slurm.config))
-            assert await hosts.end_orphans("slurm-1", [token]) == []
-            assert not carriers([token])
-            await reach_in_time(hosts)
-
-    asyncio.run(work())
+    async with closing(slurm.hosts(nodes=2)) as hosts:
+        host = await hosts.reach("slurm-1")
+        stream = Stream(host, token)
+        await stream.up()
+        slurm.stop_controller()
+        monkeypatch.setenv("SLURM_CONF", str(slurm.impatient))
+        done = await host.processes.run(Command(argv=(b"echo", b"still there")))
+        assert done.stdout == b"still there\n"
+        assert await hosts.reach("slurm-1") is host
+        with pytest.raises(HostLost, match="Slurm") as caught:
+            await hosts.reach("slurm-2")
+        assert "scontrol ping" in caught.value.hint
+        assert not stream.task.done()
+        # Now the job is lost as well: nobody can say whether it has ended.
+        tell(sruns(slurm), signal.SIGKILL)
+        assert (await stream.lost()).in_doubt
+        with pytest.raises(HostLost, match="Slurm does not answer"):
+            await hosts.end_orphans("slurm-1", [token])
+        with pytest.raises(HostLost):
+            await hosts.reach("slurm-1")
+        slurm.start_controller()
+        monkeypatch.setenv("SLURM_CONF", str(slurm.config))
+        assert await hosts.end_orphans("slurm-1", [token]) == []
+        assert not carriers([token])
+        await reach_in_time(hosts)
 
 
 CONTROLLER = f"""
