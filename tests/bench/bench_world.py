@@ -43,9 +43,9 @@ class TestedWorkloads(HostWorkloads):
 
     __test__ = False
 
-    def __init__(self, *, really_drop: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__(LocalHosts(), benchmark_script)
-        self.really_drop = really_drop
+        self.really_drop = False
         self.dropped = True
         self.missing: frozenset[str] = frozenset()
         self.change: Callable[[RootSeen], RootSeen] = lambda seen: seen

@@ -55,8 +55,8 @@ def decoded(payload: bytes) -> pa.RecordBatch:
     return decode_rows(memoryview(payload), trees=TREES, brick="host:/brick", dev=2**64 - 1)
 
 
-def frame(kind: int, payload: bytes, *, magic: int = 0x57474D31, length: int | None = None) -> bytes:
-    return struct.pack("<IIQ", magic, kind, len(payload) if length is None else length) + payload
+def frame(kind: int, payload: bytes, *, length: int | None = None) -> bytes:
+    return struct.pack("<IIQ", 0x57474D31, kind, len(payload) if length is None else length) + payload
 
 
 @given(_rows)
@@ -102,8 +102,8 @@ def test_a_head_that_claims_too_much_is_refused(field: int, claimed: int) -> Non
         decoded(bytes(payload))
 
 
-def _sample(*, kind: int = 0, tree: int = 0) -> tuple[Any, ...]:
-    return (kind, *[1] * 7, 0, 0, 0o644, 1, 0, 0, 0, tree, b"path", bytes(16), None, None)
+def _sample() -> tuple[Any, ...]:
+    return (0, *[1] * 7, 0, 0, 0o644, 1, 0, 0, 0, 0, b"path", bytes(16), None, None)
 
 
 def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:

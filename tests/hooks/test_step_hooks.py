@@ -27,9 +27,7 @@ STAGES = {stage.name: stage for stage in all_stages()}
 
 @dataclass
 class FakeHooks(Hooks):
-    """`hooks` gives the exit code of each, as `pre-freeze.d/10-a`; `calls` are what was called, with the state and
-    the reason that it was told; `tokens` are those that were ended.
-    """
+    """`hooks` gives the exit code of each, as `pre-freeze.d/10-a`; `calls` are with the state and reason that were told."""
 
     processes: Processes = field(init=False, repr=False)
     hooks: dict[str, int] = field(default_factory=dict)
@@ -42,7 +40,6 @@ class FakeHooks(Hooks):
     before_find: Callable[[], None] = lambda: None
     in_call: Callable[[HookCall], None] = lambda _: None
     calls: list[str] = field(default_factory=list)
-    tokens: list[str] = field(default_factory=list)
     unended: bool = False
 
     def find(self) -> HooksFound:
@@ -56,7 +53,6 @@ class FakeHooks(Hooks):
         return HookResult(exit_code=self.hooks[name], output=b"not today")
 
     async def end(self, token: str) -> bool:
-        self.tokens.append(token)
         return not self.unended
 
     def called(self) -> list[str]:
@@ -100,8 +96,8 @@ class Cutover:
     def has(self, *where: str, **others: int) -> None:
         self.hooks.hooks |= dict.fromkeys(where, 0) | others
 
-    def step(self, step: HookStep, *, back: bool = False) -> HookedStep:
-        return CutoverPlace(step=step, record=self.record, back=back).hooked
+    def step(self, step: HookStep) -> HookedStep:
+        return CutoverPlace(step=step, record=self.record, back=False).hooked
 
     def facts(self, reason: str | None = None) -> HookFacts:
         return HookFacts(run_id=1, reason=reason, started_at_s=1.0)
@@ -260,10 +256,8 @@ def test_killed_anywhere_no_hook_is_forgotten(tmp_path: Path, hooks: FakeHooks, 
                 assert stages[before : before + 2] == PRE
             done = [call.split()[0] for call in hooks.calls if call.endswith(" done:")]
             assert list(dict.fromkeys(done)) == POST
-            ended = rows_of(
-                directory / "ledger.db",
-                "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage",
-            )
+            outcomes = "SELECT count(*) FROM hook_calls WHERE outcome = 'go-on' GROUP BY step_id, stage"
+            ended = rows_of(directory / "ledger.db", outcomes)
             assert {count for (count,) in ended} == {1}
             unclosed = "SELECT count(*) FROM hook_steps WHERE closed_at_s IS NULL"
             assert rows_of(directory / "ledger.db", unclosed) == [(0,)]

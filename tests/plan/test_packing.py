@@ -41,18 +41,6 @@ def listing(
     )
 
 
-def packed(
-    listings: Sequence[packing.Listing],
-    *,
-    max_bytes: int = 100,
-    max_files: int = 4,
-    range_size_bytes: int | None = None,
-    bricks: Sequence[str] = (),
-) -> list[packing.PackedChunk]:
-    bound = packing.ChunkLimits(max_bytes=max_bytes, max_files=max_files, range_size_bytes=range_size_bytes)
-    return list(packing.pack(listings, bound, bricks=bricks))
-
-
 @st.composite
 def trees(draw: st.DrawFn) -> list[packing.Listing]:
     """Listings as a catalog gives them: per batch and tree its directories, files in scan order,
@@ -175,8 +163,10 @@ def test_a_group_larger_than_the_limits_is_alone_and_names_that_disagree_count_a
     rows: list[Row] = [(b"t/a", 1, 1), (b"t/b", 1, 1)]
     rows += [(b"t/c%d" % number, 90, 2) for number in range(6)]
     rows += [(b"t/d", 1, 3), (b"t/e", 1, 3)]
-    assert [len(chunk.paths) for chunk in packed([listing(rows, grouped=True)])] == [2, 6, 2]
-    (chunk,) = packed([listing([(b"t/a", 10, 1), (b"t/b", 30, 1), (b"t/c", 20, 1)], grouped=True)])
+    bound = packing.ChunkLimits(max_bytes=100, max_files=4)
+    assert [len(chunk.paths) for chunk in packing.pack([listing(rows, grouped=True)], bound)] == [2, 6, 2]
+    disagreeing = listing([(b"t/a", 10, 1), (b"t/b", 30, 1), (b"t/c", 20, 1)], grouped=True)
+    (chunk,) = packing.pack([disagreeing], bound)
     assert chunk.sizes_bytes == [10, 20, 0]
 
 

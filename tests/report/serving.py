@@ -66,11 +66,11 @@ class Served:
                 found += block
         return found
 
-    def get(self, path: str = "/", *headers: str, method: str = "GET", host: str = "localhost") -> Reply:
+    def get(self, path: str = "/", *headers: str, host: str = "localhost") -> Reply:
         """With the token that the server has made for itself, if it has."""
         token = self.listening["token"]
         opening = (f"Authorization: Bearer {token}",) if token else ()
-        lines = (f"{method} {path} HTTP/1.1", f"Host: {host}", *opening, *headers, "", "")
+        lines = (f"GET {path} HTTP/1.1", f"Host: {host}", *opening, *headers, "", "")
         return reply(self.raw("\r\n".join(lines).encode("latin-1")))
 
 

@@ -184,8 +184,8 @@ def steady(days: float) -> Sequence[WorkSlot]:
     return slots_of(hours, from_s=MONDAY_S, now_s=MONDAY_S + days * DAY_S)
 
 
-def end_of(slots: Sequence[WorkSlot], days: float, left: Tally, cost: TransferCost = COST) -> CopyForecast | None:
-    return forecast_copy(now_s=MONDAY_S + days * DAY_S, slots=slots, left=left, cost=cost, cost_groups=())
+def end_of(slots: Sequence[WorkSlot], days: float, left: Tally) -> CopyForecast | None:
+    return forecast_copy(now_s=MONDAY_S + days * DAY_S, slots=slots, left=left, cost=COST, cost_groups=())
 
 
 @pytest.mark.parametrize(

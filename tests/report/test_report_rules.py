@@ -391,10 +391,10 @@ EARLIER = model.EarlierReport(
 NO_FORECAST = replace(EARLIER, likely_at_s=None)
 
 
-def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40, files: int = 1000) -> model.ThroughputPoint:
+def work(days: float, *, busy: float = 0.9, gib_per_day: float = 40) -> model.ThroughputPoint:
     size = round(gib_per_day * days * GIB)
     return model.ThroughputPoint(
-        at_s=0.0, span_s=days * DAY_S, busy_s=busy * days * DAY_S, streams=4.0, files=files, size_bytes=size
+        at_s=0.0, span_s=days * DAY_S, busy_s=busy * days * DAY_S, streams=4.0, files=1000, size_bytes=size
     )
 
 

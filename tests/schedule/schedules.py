@@ -11,9 +11,7 @@ from migrator.schedule import model as schedule
 TB = 10**12
 
 
-def subvolume(
-    number: int, *, total: int = 100, free: int = 50, host: str = "", added: int | None = None
-) -> schedule.SubvolumeFacts:
+def subvolume(number: int, *, total: int = 100, free: int = 50, host: str = "") -> schedule.SubvolumeFacts:
     """One brick on a host of its own, which gives the target its size."""
     name = host or f"gl{number}"
     return schedule.SubvolumeFacts(
@@ -22,7 +20,7 @@ def subvolume(
         hosts=(name,),
         total_bytes=total,
         free_bytes=free,
-        added_bytes=total if added is None else added,
+        added_bytes=total,
     )
 
 
@@ -33,16 +31,14 @@ def batch(
     files: Sequence[int] | None = None,
     days: float = 1.0,
     in_drain: float | None = None,
-    target: int | None = None,
-    inodes: int | None = None,
 ) -> schedule.BatchFacts:
     """A batch that takes as much of the target as it holds on the source."""
     on = schedule.Placed(size_bytes=tuple(placed), files=tuple(files or (0,) * len(placed)))
     return schedule.BatchFacts(
         number=number,
         placed=on,
-        target_bytes=on.all_bytes if target is None else target,
-        target_inodes=on.all_files if inodes is None else inodes,
+        target_bytes=on.all_bytes,
+        target_inodes=on.all_files,
         copy_days=days,
         copy_days_in_drain=in_drain,
     )
