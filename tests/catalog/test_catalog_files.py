@@ -145,14 +145,8 @@ def test_a_committed_file_that_is_damaged_is_not_gone_on_with(tmp_path: Path, ki
 
 
 def _walk(opened: OpenCatalog, site: ScanSite) -> CatalogRecord:
-    walk = Walk(
-        site.source,
-        opened.writer,
-        TreeIndex(opened.record.trees),
-        frontier=opened.frontier,
-        totals=opened.totals,
-        workers=2,
-    )
+    index = TreeIndex(opened.record.trees)
+    walk = Walk(site.source, opened.writer, index, frontier=opened.frontier, totals=opened.totals, workers=2)
     asyncio.run(walk.pool.run())
     return opened.writer.close(replace(opened.record, rows=walk.totals.rows, problems=walk.totals.problems))
 

@@ -146,10 +146,8 @@ def test_an_engine_that_is_missing_is_told(tmp_path: Path) -> None:
 
     assert "engine" not in failures(doctor(site))
     driven = change(site, transfer=change(site.transfer, engine="fpsync"))
-    assert (
-        "fpsync is not installed"
-        in failures(doctor(driven, lambda world: replace(world, find_driver=missing)))["engine"]
-    )
+    found = failures(doctor(driven, lambda world: replace(world, find_driver=missing)))
+    assert "fpsync is not installed" in found["engine"]
 
 
 def program(directory: Path, text: str) -> str:

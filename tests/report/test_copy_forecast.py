@@ -73,9 +73,8 @@ def simulate(seed: int, *, after_s: float | None = None) -> Simulated:
                 seconds = (took[0] * per_file + took[1] * per_byte) * math.exp(dice.gauss(0, 0.3))
                 attempts.append((round(took[0]), round(took[1]), seconds))
         if not left:
-            return Simulated(
-                began_s, now_s, seen, attempts, left_files, left_bytes, at_s + step_s * (1 - rest / can if can else 1)
-            )
+            end_s = at_s + step_s * (1 - rest / can if can else 1)
+            return Simulated(began_s, now_s, seen, attempts, left_files, left_bytes, end_s)
         at_s += step_s
         done += can
         if not now_s:

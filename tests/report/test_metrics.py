@@ -77,10 +77,8 @@ def fill(ledger: Ledger, now_s: float) -> None:
     times = ProbeTimes(create_s=0.1, write_s=0.2, sync_s=0.9, stat_s=0.01, unlink_s=0.02, readdir_s=0.03)
     ledger.probes.add(Probe(side=ProbeSide.SOURCE, at_s=now_s - 5, times=times))
     for _ in range(3):
-        event = made(
-            Event, at_s=now_s, kind=EventKind.CHUNK_FAILED, severity=Severity.ERROR, subject=HOSTILE[2].decode()
-        )
-        ledger.events.add(event)
+        facts = {"kind": EventKind.CHUNK_FAILED, "severity": Severity.ERROR, "subject": HOSTILE[2].decode()}
+        ledger.events.add(made(Event, at_s=now_s, **facts))
 
 
 def counted(at_s: float, task: str, host: str, files: int, size_bytes: int, *, failures: int = 0) -> DrainSample:
