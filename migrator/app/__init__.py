@@ -250,7 +250,7 @@ class Wiring:
     def run_files(self) -> "RunFiles":
         from migrator.operations.run_files import RunFiles
 
-        return RunFiles(self.site.runs_dir)
+        return RunFiles(self.site.runs_dir, self.locks())
 
     def hooks(self) -> "Hooks":
         from migrator.hooks.stage import Hooks

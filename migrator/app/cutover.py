@@ -254,7 +254,6 @@ async def cutover_world(
             yield CutoverWorld(
                 run=run,
                 hooks=wiring.hooks(),
-                locks=wiring.locks(),
                 files=wiring.run_files(),
                 freezer=MountedTops(wiring.source_root),
                 trees=target,

@@ -216,6 +216,7 @@ async def run_world(
                 chunk_lists=wiring.chunk_lists(),
                 documents=wiring.plans(known),
                 ledger=ledger,
+                locks=wiring.locks(),
                 progress=progress,
                 clock=wiring.clock,
                 activity=activity,
@@ -319,17 +320,16 @@ def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTa
             workers=SCAN_WORKERS,
             only=tuple(trees),
         )
-        with wiring.locks().hold("scan", "scan of a delta pass"):
-            async with bricks(site, world.source, via=via, hosts=hosts) as walks:
-                return await scan(
-                    request,
-                    source=world.source,
-                    ledger=ledger,
-                    catalogs=wiring.catalogs(),
-                    progress=world.progress,
-                    clock=wiring.clock,
-                    walks=walks,
-                )
+        async with bricks(site, world.source, via=via, hosts=hosts) as walks:
+            return await scan(
+                request,
+                source=world.source,
+                ledger=ledger,
+                catalogs=wiring.catalogs(),
+                progress=world.progress,
+                clock=wiring.clock,
+                walks=walks,
+            )
 
     transfer = site.transfer
     return Deltas(

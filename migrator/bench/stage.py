@@ -58,7 +58,7 @@ async def run_benchmarks(request: model.BenchmarkRequest, world: BenchmarkWorld)
     if request.runs < 1 or not request.places or not request.suites or not request.hosts:
         raise UsageError("nothing to run", hint="name a suite and a file system, and at least one run")
     suites = [suite(name, request.scale) for name in dict.fromkeys(request.suites)]
-    with nullcontext() if request.dry_run else world.locks.hold(LOCK, "benchmarks"):
+    with nullcontext() if request.dry_run else world.locks.hold("benchmarks", LOCK):
         await _require_recorded(request, world)
         removed = () if request.dry_run else await _remove_left(request, world)
         programs = {name for planned in suites for step in planned.steps for name in step.programs}
@@ -120,7 +120,7 @@ async def clean_up(places: Sequence[model.Place], host: str, world: BenchmarkWor
     """Remove leftovers of killed calls of this site from these file systems, and from all that the ledger has. `host`
     reads the places. May be called again. Raises LockHeld.
     """
-    with world.locks.hold(LOCK, "remove what benchmarks have left"):
+    with world.locks.hold("remove what benchmarks have left", LOCK):
         return await _clean(places, host, world)
 
 

@@ -33,9 +33,6 @@ Summary = TypeVar("Summary", bound=CallSummary)
 Called = TypeVar("Called", bound=BrickOperation[Any, Any] | Retirement)
 Bricks = TypeVar("Bricks", bound=BrickOperation[Any, Any])
 
-RUN_LOCK = "run"
-"""The lock of all writers to either side, held while the brick list changes or drained bricks are audited."""
-
 BRICKS_LOCK = "drain"
 """Held by drains and additions: only one runs at a time, because each moves files that the other checks. Gluster may
 continue a drain without a call.
@@ -99,8 +96,7 @@ class BrickCall(ABC):
         """Work with the locks, a run directory, an entry in the ledger, and a heartbeat, after a check of the hooks."""
         world = self.world
         with ExitStack() as held:
-            for name in locks:
-                held.enter_context(world.locks.hold(name, purpose))
+            held.enter_context(world.locks.hold(purpose, *locks))
             pid = self.request.pid
             async with world.files.recorded(world.ledger, world.clock, verb=verb, pid=pid, log=self.log) as run:
                 call = replace(self, run_id=run.id, directory=run.directory.path)

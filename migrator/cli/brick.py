@@ -256,7 +256,7 @@ def add_command(
 def forget_command(invocation: Invocation, *, bricks: Sequence[str], side: str, accept_hooks: bool) -> ExitCode:
     """Forget an addition that was a mistake, as long as it has changed neither the volume nor the target."""
     wiring = open_wiring(invocation)
-    with wiring.ledger() as ledger, wiring.locks().hold(BRICKS_LOCK, "brick forget"):
+    with wiring.ledger() as ledger, wiring.locks().hold("brick forget", BRICKS_LOCK):
         forget_addition(bricks, AdditionSide(side), ledger, accept_hooks=accept_hooks, at_s=wiring.clock.now_s())
         return present(invocation, read_bricks(ledger), "bricks.view:brick_standings_document")
 

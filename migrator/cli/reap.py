@@ -12,6 +12,7 @@ from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
 from migrator.core.errors import ExitCode, Refused
+from migrator.ledger.locks import VOLUME, of_tree
 from migrator.reap import archive, restore
 from migrator.reap.listing import list_reaped, release
 from migrator.reap.model import ArchiveLimits, TreeArchived
@@ -132,13 +133,13 @@ def archive_command(
     limits = ArchiveLimits(max_bytes=site.reap.archive_size_bytes, max_members=site.reap.archive_files)
     with (
         wiring.ledger() as ledger,
-        wiring.locks().hold("run", "reap archive"),
         open_progress(sys.stderr, wiring.clock) as shown,
     ):
         plan = call.open_plan(wiring, ledger, choose_plan(ledger, choice.plan_name))
         for number, trees in choice.trees(plan).items():
             request = archive.ArchiveRequest(plan=plan.name, batch=number, trees=trees, limits=limits)
-            with wiring.source() as source, wiring.target(ledger.site.read()) as target:
+            locks = wiring.locks().hold("reap archive", *(of_tree(tree.path) for tree in trees), shared=(VOLUME,))
+            with locks, wiring.source() as source, wiring.target(ledger.site.read()) as target:
                 world = archiving_world(wiring, plan, source, target, ledger=ledger, progress=shown)
                 done += call.run_to_end(beside_probes(wiring, ledger, archive.archive_trees(request, world)))
     call.present(invocation, done, "reap.view:archived_document")

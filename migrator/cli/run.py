@@ -90,7 +90,6 @@ def run_command(
                     return await run_batches(
                         request,
                         world,
-                        locks=wiring.locks(),
                         files=wiring.run_files(),
                         hooks=wiring.hooks(),
                         probes=probe_world(wiring, ledger),

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,13 @@ from migrator.app.cutover import carrying_back, rollbacks, verification
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
+from migrator.core.entry import UserTree
 from migrator.core.errors import ExitCode
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.progress import Progress
 from migrator.cutover.carry_back import carried_of
 from migrator.cutover.model import CutoverRecord
+from migrator.ledger.locks import VOLUME, of_tree
 from migrator.plan.model import Plan
 from migrator.plan.rules import movable_trees
 from migrator.render.progress import open_progress
@@ -68,24 +71,26 @@ def verify_command(
         algorithm=site.verify.digest, share=site.verify.sample if sample is None else sample, seed=SAMPLE_SEED
     )
     records: list[VerificationRecord] = []
-    with (
-        wiring.ledger() as ledger,
-        wiring.locks().hold("run", "verify"),
-        open_progress(sys.stderr, wiring.clock) as shown,
-    ):
+    with wiring.ledger() as ledger, open_progress(sys.stderr, wiring.clock) as shown:
         plan = call.open_plan(wiring, ledger, choice.plan_name or active_plan(ledger))
         carried = carried_of(ledger, rollbacks(wiring), choice.users)
-        records += [_verify_carried(wiring, ledger, record, shown, policy) for record in carried]
-        wanted = _without(carried, plan, choice)
-        for number, trees in _not_moved(ledger, plan, wanted, shown, now_s=wiring.clock.now_s()).items():
-            with wiring.source() as source, wiring.target(ledger.site.read()) as target:
+        for record in carried:
+            with _locked(wiring, (record.tree,)):
+                records.append(_verify_carried(wiring, ledger, record, shown, policy))
+        for number, wanted in _without(carried, plan, choice).items():
+            meant = [tree for batch in plan.batches if batch.number == number for tree in batch.trees]
+            meant = [tree for tree in meant if not wanted or tree.path in wanted]
+            with _locked(wiring, meant), wiring.source() as source, wiring.target(ledger.site.read()) as target:
+                left = _not_moved(ledger, meant, shown, at_s=wiring.clock.now_s(), batch=number)
+                if not left:
+                    continue
                 work = verification(
                     wiring,
                     source,
                     target,
                     plan=plan,
                     batch=number,
-                    trees=trees,
+                    trees=wanted if left == meant else tuple(tree.path for tree in left),
                     policy=policy,
                     carry=carry,
                     ledger=ledger,
@@ -128,27 +133,27 @@ def _without(carried: Sequence[CutoverRecord], plan: Plan, choice: call.Choice) 
     return {number: trees for number, trees in some.items() if trees}
 
 
+def _locked(wiring: app.Wiring, trees: Sequence[UserTree]) -> AbstractContextManager[None]:
+    """The lock of a verification of these trees."""
+    return wiring.locks().hold("verify", *(of_tree(tree.path) for tree in trees), shared=(VOLUME,))
+
+
 def _not_moved(
-    ledger: "Ledger", plan: Plan, wanted: Mapping[int, tuple[bytes, ...]], shown: Progress, *, now_s: float
-) -> Mapping[int, tuple[bytes, ...]]:
-    """The same without users who work on the target or are being cut over: differences are expected there. Reports these users;
-    omits batches without other trees.
+    ledger: "Ledger", trees: Sequence[UserTree], shown: Progress, *, at_s: float, batch: int
+) -> Sequence[UserTree]:
+    """The trees without those of users who work on the target or are being cut over: differences are expected there. Reports
+    these users.
     """
-    found: dict[int, tuple[bytes, ...]] = {}
-    for batch in (one for one in plan.batches if one.number in wanted):
-        meant = [tree for tree in batch.trees if not wanted[batch.number] or tree.path in wanted[batch.number]]
-        left, moved = movable_trees(meant, newest_cutovers(ledger.cutovers, (tree.path for tree in meant)))
-        if moved:
-            users = ", ".join(tree.user for tree in moved)
-            shown.event(
-                Event(
-                    at_s=now_s,
-                    kind=EventKind.TREES_LEFT_ALONE,
-                    severity=Severity.INFO,
-                    subject=f"batch {batch.number}",
-                    message=f"not compared: {users}. They work on the target, where what differs is their work, or are being moved",
-                )
+    left, moved = movable_trees(trees, newest_cutovers(ledger.cutovers, (tree.path for tree in trees)))
+    if moved:
+        users = ", ".join(tree.user for tree in moved)
+        shown.event(
+            Event(
+                at_s=at_s,
+                kind=EventKind.TREES_LEFT_ALONE,
+                severity=Severity.INFO,
+                subject=f"batch {batch}",
+                message=f"not compared: {users}. They work on the target, where what differs is their work, or are being moved",
             )
-        if left:
-            found[batch.number] = tuple(tree.path for tree in left) if moved else wanted[batch.number]
-    return found
+        )
+    return left

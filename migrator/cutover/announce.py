@@ -50,7 +50,7 @@ async def hook_calls(
     Raises UsageError (a site without `init`), Refused (a hook is not safe to call), LockHeld, and `interrupted`.
     """
     world.ledger.site.required()
-    with world.locks.hold(verb, doing):
+    with world.locks.hold(doing, verb):
         try:
             async with world.files.recorded(world.ledger, world.clock, verb=verb, pid=pid) as run:
                 said = partial(say, world, run_id=run.id)

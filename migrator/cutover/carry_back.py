@@ -724,7 +724,7 @@ async def _carry(
 ) -> None:
     """Recover from a killed call, then read the target and send the changes, until a pass leaves nothing to retry."""
     ledger, site = parts.ledger, parts.ledger.site.required()
-    await recover(invocation, site, heard_at_s=0.0)
+    await recover(invocation, site)
     await expire_trash(invocation, parts.deltas, site)
     deltas = replace(parts.deltas, again=again)
     noted = switched_pass(ledger, record)

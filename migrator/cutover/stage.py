@@ -18,6 +18,7 @@ from migrator.cutover import model, rules, steps
 from migrator.fs.model import TargetCapabilities
 from migrator.hooks.model import HookEvent, HooksFound, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, find_hooks
+from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.operations.model import Halt
 from migrator.plan.model import Plan
@@ -31,7 +32,6 @@ from migrator.transfer.guards import mounts_changed, read_plan, storage_problems
 from migrator.transfer.model import FileProblemKind
 from migrator.transfer.passes import Copying, check_of_trees, facts_of_passes
 from migrator.transfer.rules_convergence import predict
-from migrator.transfer.run import VERB as RUN_LOCK
 from migrator.transfer.run import Hooking, moves_of
 
 if TYPE_CHECKING:
@@ -400,9 +400,8 @@ class CutoverCall:
         users = ", ".join(tree.user for trees in self.request.trees.values() for tree in trees)
         purpose = f"{self.request.verb} of {users}"
         world, run = self.world, self.world.run
-        with world.locks.hold(RUN_LOCK, purpose):
-            # The latest run, of any verb, may have left streams and hook calls.
-            earlier = run.ledger.runs.latest()
+        locked = (of_tree(tree.path) for trees in self.request.trees.values() for tree in trees)
+        with run.locks.hold(purpose, *locked, shared=(VOLUME,)):
             try:
                 async with world.files.recorded(
                     run.ledger, run.clock, verb=self.request.verb, pid=self.request.run.pid, log=LOG
@@ -412,7 +411,7 @@ class CutoverCall:
                     )
                     hooking = Hooking(invocation=invocation, hooks=world.hooks, plan=plan, site=site)
                     await hooking.begin(steps.OWN_STEPS)
-                    await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
+                    await recover(invocation, site)
                     first = Copying(invocation=invocation, plan=plan, site=site, batch=plan.batches[0])
                     cutting = steps.Cutting(
                         world=world,

@@ -29,7 +29,6 @@ from migrator.fs.ports import FileSystem
 from migrator.fs.writing import MountedTarget
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookRefused, Hooks, HookSkipped, StepHooks
-from migrator.ledger.locks import Locks
 from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import INTERRUPTED, Around, Done, Engine, Events, reason_of
@@ -84,7 +83,6 @@ class CutoverWorld:
 
     run: World
     hooks: Hooks
-    locks: Locks
     files: RunFiles
     freezer: MountedTops
     trees: MountedTarget

@@ -189,7 +189,7 @@ class _Probing:
         world = self.world
         while True:
             try:
-                with world.locks.hold(PROBE_LOCK, "probing of both file systems"):
+                with world.locks.hold("probing of both file systems", PROBE_LOCK):
                     await self._rounds()
             except LockHeld:
                 await world.clock.sleep(world.interval_s)

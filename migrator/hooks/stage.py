@@ -17,6 +17,7 @@ from migrator.cutover.model import CutoverRecord
 from migrator.fs.beneath import why_not_trusted
 from migrator.hooks import model, rules
 from migrator.hosts.ports import Command, Processes
+from migrator.ledger.locks import Locks, of_call
 from migrator.ledger.model import HookStepRecord
 
 if TYPE_CHECKING:
@@ -164,6 +165,8 @@ class HookPorts(Protocol):
     @property
     def ledger(self) -> "Ledger": ...
     @property
+    def locks(self) -> Locks: ...
+    @property
     def clock(self) -> Clock: ...
     @property
     def blocking(self) -> Blocking: ...
@@ -268,7 +271,9 @@ class StepHooks:
         for problem in rules.problem_words(found):
             self.say(EventKind.GUARD_REFUSED, Severity.ERROR, "hooks", problem)
         refuse_hooks(found)
-        for call in self.records.unfinished(steps):
+        unfinished = self.records.unfinished(steps)
+        alive = {name for holder in self.ports.locks.holders() for name in holder.names}
+        for call in (call for directory, call in unfinished if of_call(directory) not in alive):
             named = f"{call.stage}.d/{show(call.name)}"
             if not await self.hooks.end(call.token):
                 raise Refused(

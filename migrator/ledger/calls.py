@@ -145,15 +145,18 @@ class HookRecords(Records):
             unfinished = (_calls.id == call_id, _calls.finished_at_s.is_(None))
             connection.execute(update(tables.hook_calls).where(*unfinished).values(result))
 
-    def unfinished(self, steps: Collection[HookStep]) -> Sequence[HookCallRecord]:
-        """Calls around these steps that a crash left without a result."""
+    def unfinished(self, steps: Collection[HookStep]) -> Sequence[tuple[str, HookCallRecord]]:
+        """Calls around these steps without a result, each with the directory of its run: of runs at work, and of those
+        that were killed.
+        """
         query = (
-            select(tables.hook_calls)
+            select(tables.hook_calls, tables.runs.c.directory)
             .join(tables.hook_steps, _steps.id == _calls.step_id)
+            .join(tables.runs, tables.runs.c.id == _steps.run_id)
             .where(_calls.finished_at_s.is_(None), _steps.step.in_([step.value for step in steps]))
             .order_by(_calls.id)
         )
-        return self._all(HookCallRecord, query)
+        return [(row.directory, record_of(row, HookCallRecord)) for row in self._rows(query)]
 
     def of_step(self, step_id: int) -> Sequence[HookCallRecord]:
         """The calls of a step, oldest first."""

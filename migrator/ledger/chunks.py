@@ -14,7 +14,7 @@ from migrator.fs.model import Need
 from migrator.hosts.model import ProcessIdentity
 from migrator.ledger import tables
 from migrator.ledger.database import missing
-from migrator.ledger.model import PassTotals
+from migrator.ledger.model import PassTotals, RunRecord
 from migrator.ledger.rows import Records, add, change, columns_of, enter, record_of
 from migrator.plan.model import Chunk
 from migrator.transfer.model import AttemptRecord, ChunkRecord, FileProblem, FileProblemKind, StreamCounters
@@ -234,7 +234,9 @@ def _next_number(connection: Connection, pass_id: int) -> int:
 class AttemptTable(Records):
     """Attempts. `tries` of a chunk does not count interrupted attempts."""
 
-    def intend(self, *, chunk_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float) -> int:
+    def intend(
+        self, *, chunk_id: int, run_id: int, token: str, host: str, engine: str, argv: Sequence[str], at_s: float
+    ) -> int:
         """Record an attempt before its process starts; the chunk becomes running. The same token gives the same
         attempt. Raises LedgerCorrupt if the chunk is not pending, or has an unfinished attempt.
         """
@@ -256,6 +258,7 @@ class AttemptTable(Records):
                 connection,
                 tables.attempts,
                 chunk_id=chunk_id,
+                run_id=run_id,
                 number=connection.execute(number).scalar_one(),
                 token=token,
                 host=host,
@@ -312,13 +315,20 @@ class AttemptTable(Records):
                 connection.execute(delete(tables.attention).where(_attention.chunk_id == chunk.id))
             _record_problems(connection, chunk.pass_id, chunk.id, problems, at_s)
 
-    def unfinished_attempts(self, pass_id: int | None = None) -> Sequence[AttemptRecord]:
-        """Attempts that a crash left intended or running, oldest first."""
+    def unfinished_attempts(self, *, pass_id: int | None = None, run_id: int | None = None) -> Sequence[AttemptRecord]:
+        """Attempts that are intended or running, oldest first."""
         query = select(tables.attempts).where(tables.UNFINISHED).order_by(_attempts.id)
         if pass_id is not None:
             of_pass = select(_chunks.id).where(_chunks.id == _attempts.chunk_id, _chunks.pass_id == pass_id)
             query = query.where(of_pass.exists())
+        if run_id is not None:
+            query = query.where(_attempts.run_id == run_id)
         return self._all(AttemptRecord, query)
+
+    def runs_with_attempts(self) -> Sequence[RunRecord]:
+        """The runs with unfinished attempts, oldest first: runs at work, and those that were killed."""
+        ids = select(_attempts.run_id).where(tables.UNFINISHED)
+        return self._all(RunRecord, select(tables.runs).where(tables.runs.c.id.in_(ids)).order_by(tables.runs.c.id))
 
     def attempts_of_chunk(self, chunk_id: int) -> Sequence[AttemptRecord]:
         """Every attempt at a chunk, oldest first."""

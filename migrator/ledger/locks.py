@@ -1,25 +1,62 @@
-"""Locks of a site: `flock(2)` on files, released by the kernel with the process."""
+"""Locks of a site: who is at work on what. The kernel releases the locks of a killed process (`flock(2)`)."""
 
 import fcntl
 import json
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
+from migrator.core.paths import show
 
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
+VOLUME = "volume"
+"""Shared by all who read or write through the volume; held alone by those who change its bricks."""
+
+_SUFFIX = ".held"
+
+
+def of_tree(path: bytes) -> str:
+    """The lock of a user tree: held by the one verb that copies, proves, moves or purges it."""
+    return f"tree {show(path)}"
+
+
+def of_call(directory: str) -> str:
+    """The lock of a recorded call, by its run directory, held while the call lives."""
+    return f"call {directory}"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process at work. `names` it holds alone, `shared` together with others."""
+
+    pid: int
+    purpose: str
+    since_s: float
+    names: frozenset[str]
+    shared: frozenset[str]
+
+    def conflict(self, names: Collection[str], shared: Collection[str]) -> str | None:
+        """The first lock that this holder does not let somebody else hold."""
+        taken = [name for name in names if name in self.names or name in self.shared]
+        taken += [name for name in shared if name in self.names]
+        return min(taken, default=None)
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.since_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"process {self.pid} ({self.purpose}), since {at}"
 
 
 class Locks:
-    """Named locks in one directory on a local disk. The file names the holder, for the error message. The kernel
-    releases the lock of a killed holder, so no cleanup is needed.
+    """Named locks in one directory on a local disk.
 
-    The descriptors are closed on exec: a stream that outlives its run does not hold the lock.
+    Each holder has a locked file with what it holds. Holders are compared under one more lock, so nobody acts on half of
+    what another is about to hold. Descriptors are closed on exec: a stream that outlives its run holds no lock.
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
@@ -27,59 +64,86 @@ class Locks:
         self._clock = clock
 
     @contextmanager
-    def hold(self, name: str, purpose: str) -> Iterator[None]:
-        """Hold a lock until the end of the block. Raises LockHeld at once if it is held, also by this process."""
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"no name of a lock: {name!r}")
-        fd = self._open(name)
+    def hold(self, purpose: str, *names: str, shared: Collection[str] = ()) -> Iterator[None]:
+        """Hold locks until the end of the block. Raises LockHeld at once if one is held, also by this process."""
         try:
+            with self._guarded():
+                for holder in self.holders(clear=True):
+                    if (name := holder.conflict(names, shared)) is not None:
+                        raise LockHeld(
+                            f"another process holds the lock of {name}: {holder}",
+                            cause=f"two at once would undo each other's work ({purpose} was asked for)",
+                            hint="wait until it has ended, or stop it with Ctrl-C or SIGTERM; see `migrator status`",
+                        )
+                held = Holder(os.getpid(), purpose, self._clock.now_s(), frozenset(names), frozenset(shared))
+                file = self._enter(held)
+        except OSError as error:
+            raise MigratorError(
+                f"no lock can be taken in {self._directory}: {error.strerror}",
+                cause="no permission on the state directory, its disk is full, or it is mounted read-only",
+                hint="run as the user who ran `migrator init`, and look at that file system",
+            ) from error
+        with file:
+            yield
+
+    def _enter(self, held: Holder) -> ExitStack:
+        """Make the file of a holder. Raises OSError."""
+        fd, path = tempfile.mkstemp(suffix=_SUFFIX, dir=self._directory)
+        with ExitStack() as stack:
+            stack.callback(os.close, fd)
+            stack.callback(Path(path).unlink, missing_ok=True)
+            fcntl.flock(fd, fcntl.LOCK_EX)  # waits only for `holders` of another process
+            os.write(fd, _encode(held))
+            return stack.pop_all()
+
+    def holders(self, *, clear: bool = False) -> list[Holder]:
+        """Every holder that is alive. `clear`: remove the files of the others."""
+        found = []
+        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                continue  # its holder has ended meanwhile
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if clear:
+                    path.unlink(missing_ok=True)
             except BlockingIOError:
-                raise LockHeld(
-                    f"another process holds the {name} lock: {_describe(_read(fd))}",
-                    cause=f"two of the same kind at once would undo each other's work ({purpose} was asked for)",
-                    hint="wait until it has ended, or stop it with Ctrl-C or SIGTERM; see `migrator status`",
-                ) from None
-            holder = {"pid": os.getpid(), "purpose": purpose, "since_s": self._clock.now_s()}
-            _write(fd, json.dumps(holder).encode())
-            try:
-                yield
+                found.append(_decode(os.pread(fd, os.fstat(fd).st_size, 0)))
             finally:
-                _write(fd, b"")
+                os.close(fd)
+        return [holder for holder in found if holder is not None]
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        # The file is never removed: a process that has the removed file open would hold a lock that no other process sees.
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fd = os.open(self._directory / "guard", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
         finally:
             os.close(fd)
 
-    def _open(self, name: str) -> int:
-        # The file is never removed: a process that has the removed file open would hold a lock that no other process sees.
-        path = self._directory / f"{name}.lock"
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise MigratorError(
-                f"the lock {path} cannot be opened: {error.strerror}",
-                cause="no permission on the state directory, or its file system is mounted read-only",
-                hint="run as the user who ran `migrator init`",
-            ) from error
+
+def _encode(holder: Holder) -> bytes:
+    return json.dumps(
+        {
+            "pid": holder.pid,
+            "purpose": holder.purpose,
+            "since_s": holder.since_s,
+            "names": sorted(holder.names),
+            "shared": sorted(holder.shared),
+        }
+    ).encode()
 
 
-def _read(fd: int) -> dict[str, object]:
+def _decode(content: bytes) -> Holder | None:
+    """None: its holder has not written it yet, which only somebody without the guard can see."""
     try:
-        found = json.loads(os.pread(fd, 4096, 0))
+        found: dict[str, Any] = json.loads(content)
     except ValueError:
-        return {}  # its holder has not written it yet, or is releasing it
-    return found if isinstance(found, dict) else {}
-
-
-def _write(fd: int, content: bytes) -> None:
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, content, 0)
-
-
-def _describe(holder: dict[str, object]) -> str:
-    since = holder.get("since_s")
-    if not isinstance(since, int | float):
-        return "it has only just taken it"
-    at = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"process {holder.get('pid')} ({holder.get('purpose')}), since {at}"
+        return None
+    return Holder(
+        found["pid"], found["purpose"], found["since_s"], frozenset(found["names"]), frozenset(found["shared"])
+    )

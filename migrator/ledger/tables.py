@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 APPLICATION_ID = 0x4D494752
 """Marks an SQLite file as a ledger ("MIGR"), in `PRAGMA application_id`."""
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """The schema that this code reads and writes, in `PRAGMA user_version`."""
 
 metadata = sa.MetaData(
@@ -199,7 +199,7 @@ chunks = _table(
 attempts = _table(
     "attempts",
     """
-    id:int! chunk_id:int>chunks.id number:int token:text host:text engine:text state:text pid:int?
+    id:int! chunk_id:int>chunks.id run_id:int>runs.id number:int token:text host:text engine:text state:text pid:int?
     start_ticks:int? boot_id:text? argv:text started_at_s:float finished_at_s:float? exit_code:int?
     files:int size_bytes:int stderr_tail:bytes
     """,

@@ -20,7 +20,7 @@ from migrator.core.paths import show
 from migrator.core.progress import Progress
 from migrator.core.tasks import Blocking, beside
 from migrator.hosts.ports import Command
-from migrator.ledger.locks import Locks
+from migrator.ledger.locks import Locks, of_call
 
 if TYPE_CHECKING:
     from migrator.hooks.stage import Hooks
@@ -60,8 +60,9 @@ class RecordedRun:
 class RunFiles:
     """Makes run directories on a local disk."""
 
-    def __init__(self, runs_dir: Path) -> None:
+    def __init__(self, runs_dir: Path, locks: Locks) -> None:
         self._runs_dir = runs_dir
+        self._locks = locks
 
     @contextmanager
     def open(self, verb: str, at_s: float) -> Iterator["RunDirectory"]:
@@ -90,10 +91,10 @@ class RunFiles:
     ) -> AsyncIterator[RecordedRun]:
         """Record a call for the length of the block, with a run directory and a heartbeat. An error is logged, if there
         is a log, and raised again. The end of the call is written last, so a call that was killed has a heartbeat and
-        no end.
+        no end. The lock of the call is held until then.
         """
         at_s, runs = clock.now_s(), ledger.runs
-        with self.open(verb, at_s) as directory:
+        with self.open(verb, at_s) as directory, self._locks.hold(verb, of_call(directory.path)):
             run_id = runs.start(verb=verb, pid=pid, at_s=at_s, directory=directory.path)
             run = RecordedRun(id=run_id, directory=directory)
             try:

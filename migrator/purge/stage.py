@@ -18,6 +18,7 @@ from migrator.fs.ports import FileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hooks.model import HookFacts, HookState, HookStep
 from migrator.hooks.stage import CutoverPlace, HookedStep, HookSkipped, StepHooks
+from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import SiteRecord
 from migrator.ledger.operations import CutoverRecords
 from migrator.operations.engine import Done, Engine, Events
@@ -30,8 +31,6 @@ from migrator.site.rules_guards import health_problems, mount_problems
 from migrator.verify.model import VerificationRecord
 
 VERB = "purge"
-LOCK = "run"
-"""Held by every verb that writes to either side."""
 
 LOOK_TIMEOUT_S = 120.0
 
@@ -491,9 +490,11 @@ async def purge(request: PurgeRequest, world: PurgeWorld) -> model.PurgeSummary:
         )
     if request.dry_run:
         return await _purge(Call(world=world, request=request, site=site, run_id=None), *_chosen(request, world))
-    with world.locks.hold(LOCK, VERB):
+    locked = {item.record.tree.path for item in _chosen(request, world)[0]}
+    with world.locks.hold(VERB, *map(of_tree, locked), shared=(VOLUME,)):
         # The purge removes only the confirmed items, even if the retention of another tree ends now.
         items, left = _chosen(request, world)
+        items = tuple(item for item in items if item.record.tree.path in locked)
         checksum = _checksum(world, site, items)
         if problem := rules.confirmation_problem(request.confirm, checksum):
             raise Refused(

@@ -413,8 +413,12 @@ async def scan(
 
 
 def _clear_away_of_trees(session: Session) -> None:
-    """Discard killed scans of some trees, which cannot be resumed; record those that were closed."""
+    """Discard killed scans of these trees, which cannot be resumed; record those that were closed. Scans of others may be
+    in progress.
+    """
     for left in session.ledger.scans.unfinished_of_trees():
+        if not set(left.scope).intersection(session.request.only):
+            continue
         try:
             closed = session.catalogs.closing_record(left.name)
         except Refused:

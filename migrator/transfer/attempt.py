@@ -4,12 +4,13 @@ import asyncio
 import errno
 import math
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from migrator.core.entry import Entry, EntryType
-from migrator.core.errors import MigratorError, Refused, ToolFailed
+from migrator.core.errors import LockHeld, MigratorError, Refused, ToolFailed
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import is_beneath, name, parent, show
 from migrator.core.states import AttemptState, ChunkKind, ChunkState, PassKind
@@ -18,7 +19,8 @@ from migrator.core.units import MIB, several
 from migrator.fs.ports import FileSystem, SourceFileSystem, TargetFileSystem
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
-from migrator.ledger.model import SiteRecord
+from migrator.ledger.locks import of_call
+from migrator.ledger.model import RunRecord, SiteRecord
 from migrator.plan.model import ListedPath
 from migrator.site.rules_guards import health_problems
 from migrator.transfer import model
@@ -96,6 +98,7 @@ def intend(
     world, passes = under_way.world, under_way.world.ledger.passes
     attempt_id = passes.intend(
         chunk_id=chunk.id,
+        run_id=under_way.invocation.run_id,
         token=str(command.token) if command else world.tokens(),
         host=host or world.own_host,
         engine=engine if command else BY_DESCRIPTOR,
@@ -755,19 +758,42 @@ LEASE_MARGIN_S = 15.0
 """Time for a host to end its streams after its lease (TERM, grace, KILL)."""
 
 
-async def recover(invocation: Invocation, site: SiteRecord, *, heard_at_s: float) -> None:
-    """Finish every attempt that a crash left unfinished. May be called again. `heard_at_s` is the last heartbeat of the
-    run before this one.
+async def recover(invocation: Invocation, site: SiteRecord) -> None:
+    """Finish every attempt that killed runs left unfinished. May be called again. Runs at work are left alone: they hold
+    the lock of their call.
 
     Raises Refused if a process of an attempt cannot be ended: its chunk must not be reissued while that runs. Before it
     removes anything, raises Refused if the mounts are not the expected ones or the source is not whole: an apparent
     temporary file could be a user's.
     """
     world = invocation.world
-    unfinished = world.ledger.passes.unfinished_attempts()
-    if not unfinished:
+    if not world.ledger.passes.runs_with_attempts():
         return
-    stuck = await _end_on_all_hosts(invocation, unfinished, heard_at_s)
+    with ExitStack() as held:
+        await _take_turn(world, held)
+        for run in world.ledger.passes.runs_with_attempts():
+            try:
+                held.enter_context(world.locks.hold("recovery", of_call(run.directory)))
+            except LockHeld:
+                continue
+            await _recover_from(invocation, site, run)
+
+
+async def _take_turn(world: World, held: ExitStack) -> None:
+    """Wait while another call recovers: streams of the killed run may still write where this call is to copy."""
+    while True:
+        try:
+            held.enter_context(world.locks.hold("recovery", "recovery"))
+        except LockHeld:
+            await world.clock.sleep(1.0)
+        else:
+            return
+
+
+async def _recover_from(invocation: Invocation, site: SiteRecord, run: RunRecord) -> None:
+    world = invocation.world
+    unfinished = world.ledger.passes.unfinished_attempts(run_id=run.id)
+    stuck = await _end_on_all_hosts(invocation, unfinished, run.heartbeat_at_s)
     await _refuse_in_doubt(invocation, site)
     for attempt in unfinished:
         if attempt.token in stuck:

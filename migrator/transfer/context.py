@@ -20,6 +20,7 @@ from migrator.fs.ports import SourceFileSystem, TargetFileSystem
 from migrator.gluster.model import SourceHealth
 from migrator.hosts.ports import Activity
 from migrator.ledger.call import say
+from migrator.ledger.locks import Locks
 from migrator.operations.run_files import RunDirectory
 from migrator.plan.document import PlanFiles
 from migrator.plan.model import Batch
@@ -202,6 +203,7 @@ class World:
     chunk_lists: "ChunkListFiles"
     documents: PlanFiles
     ledger: "Ledger"
+    locks: Locks
     progress: Progress
     clock: Clock
     activity: Activity

@@ -442,7 +442,7 @@ def _of_pass(world: World, record: PassRecord) -> Iterable[transfer.ChunkRecord]
         return
     for kind in states.CHUNK_ORDER:
         yield from passes.pending(record.id, kind.value, _ALL)
-    under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(record.id)}
+    under_way = {attempt.chunk_id for attempt in passes.unfinished_attempts(pass_id=record.id)}
     yield from (chunk for chunk in map(passes.chunk, sorted(under_way)) if chunk.state is states.ChunkState.RUNNING)
     yield from passes.to_retry(record.id)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from migrator.catalog.model import CatalogRecord
-from migrator.core.errors import Interrupted, Refused
+from migrator.core.errors import Interrupted, LockHeld, MigratorError, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import show
 from migrator.core.states import ChunkState, PassKind, PassState
@@ -18,7 +18,7 @@ from migrator.fs.probing import ProbeWorld, probing
 from migrator.hooks.model import HookEvent, HookFacts, HookState, HookStep
 from migrator.hooks.rules import in_order, problem_words, shown, would_be_called
 from migrator.hooks.stage import HookedStep, Hooks, HookSkipped, StepHooks, called_hooks, find_hooks
-from migrator.ledger.locks import Locks
+from migrator.ledger.locks import VOLUME, of_tree
 from migrator.ledger.model import PassRecord, SiteRecord
 from migrator.operations.run_files import RunFiles
 from migrator.plan.model import Batch, Plan
@@ -412,7 +412,6 @@ async def run_batches(
     request: transfer.RunRequest,
     world: World,
     *,
-    locks: Locks,
     files: RunFiles,
     hooks: Hooks,
     deltas: Deltas | None = None,
@@ -433,19 +432,18 @@ async def run_batches(
     numbered = [batch for number in dict.fromkeys(request.batches) for batch in plan.batches if batch.number == number]
     which = by_numbers([batch.number for batch in numbered], "batch", "batches")
 
-    def choose() -> list[bases.Chosen]:
-        return [bases.choose_trees(ledger, plan, batch, request.trees) for batch in numbered]
+    def choose(batch: Batch) -> bases.Chosen:
+        return bases.choose_trees(ledger, plan, batch, request.trees)
 
     if request.dry_run:
         previewed = [
-            await _preview(world, request, plan, site, chosen, hooks=hooks, deltas=deltas) for chosen in choose()
+            await _preview(world, request, plan, site, choose(batch), hooks=hooks, deltas=deltas) for batch in numbered
         ]
         return transfer.RunSummary(run_id=None, directory=None, dry_run=True, batches=tuple(previewed))
     purpose = f"run of {which} of plan {plan.name}"
-    with locks.hold(VERB, purpose):
-        # A cutover holds the same lock: no user is moved from here on.
-        batches = choose()
-        earlier = ledger.runs.latest(VERB)
+    for batch in numbered:
+        choose(batch)
+    with world.locks.hold(purpose, shared=(VOLUME,)):
         async with files.recorded(ledger, clock, verb=VERB, pid=request.pid, log=LOG) as recorded:
             invocation = Invocation(world=world, request=request, run_id=recorded.id, directory=recorded.directory)
             hooking = Hooking(invocation=invocation, hooks=hooks, plan=plan, site=site)
@@ -453,10 +451,10 @@ async def run_batches(
                 async with capacity_watch(world), probing(probes), governed(invocation, governing):
                     invocation.say(EventKind.RUN_STARTED, Severity.INFO, f"plan {plan.name}", purpose)
                     await hooking.begin()
-                    await recover(invocation, site, heard_at_s=earlier.heartbeat_at_s if earlier else 0.0)
+                    await recover(invocation, site)
                     if deltas is not None:
                         await expire_trash(invocation, deltas, site)
-                    summary = await _copy(hooking, batches, deltas)
+                    summary = await _copy(hooking, numbered, choose, deltas)
             except asyncio.CancelledError:
                 invocation.say(EventKind.RUN_INTERRUPTED, Severity.WARNING, purpose, "interrupted: every stream ended")
                 raise Interrupted(
@@ -469,16 +467,23 @@ async def run_batches(
     return summary
 
 
-async def _copy(hooking: Hooking, batches: Sequence[bases.Chosen], deltas: Deltas | None) -> transfer.RunSummary:
+async def _copy(
+    hooking: Hooking, batches: Sequence[Batch], choose: Callable[[Batch], bases.Chosen], deltas: Deltas | None
+) -> transfer.RunSummary:
     invocation = hooking.invocation
     done: list[transfer.BatchSummary] = []
     whole = transfer.RunSummary(
         run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=()
     )
-    for chosen in batches:
+    for batch in batches:
+        chosen = choose(batch)
+        purpose = f"run of batch {batch.number} of plan {hooking.plan.name}"
         try:
-            summary = await _run_one(hooking, chosen, deltas)
-        except bases.BatchRefused as refused:
+            with invocation.world.locks.hold(purpose, *_locks_of(batch, invocation.request.trees)):
+                # Chosen again: no user of the batch is moved from here on.
+                chosen = choose(batch)
+                summary = await _run_one(hooking, chosen, deltas)
+        except (bases.BatchRefused, LockHeld) as refused:
             if len(batches) == 1:
                 raise
             summary = _refused(invocation, chosen, refused)
@@ -487,6 +492,10 @@ async def _copy(hooking: Hooking, batches: Sequence[bases.Chosen], deltas: Delta
         if summary.stopped is not None:
             raise transfer.RunStopped(summary.stopped, whole)
     return whole
+
+
+def _locks_of(batch: Batch, wanted: frozenset[bytes] | None) -> list[str]:
+    return [of_tree(tree.path) for tree in batch.trees if wanted is None or tree.path in wanted]
 
 
 async def _run_one(hooking: Hooking, chosen: bases.Chosen, deltas: Deltas | None) -> transfer.BatchSummary:
@@ -500,7 +509,7 @@ async def _run_one(hooking: Hooking, chosen: bases.Chosen, deltas: Deltas | None
     return replace(await BatchRun(hooking=hooking, chosen=chosen, deltas=deltas).run(), left_alone=left_alone)
 
 
-def _refused(invocation: Invocation, chosen: bases.Chosen, refused: bases.BatchRefused) -> transfer.BatchSummary:
+def _refused(invocation: Invocation, chosen: bases.Chosen, refused: MigratorError) -> transfer.BatchSummary:
     """The summary of a refused batch. The run continues with the others: the refusal need not concern them."""
     number = chosen.batch.number
     message = f"batch {number} was refused, and the next one follows: {refused.message}"

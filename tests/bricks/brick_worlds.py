@@ -17,13 +17,13 @@ _CALLS = (
 
 def world_of(kind: type[W], ledger: Ledger, death: Death | None, **ports: Any) -> W:
     """The ports of a verb. The program is killed before one of its calls if `death` says so."""
-    hooks = ports.get("hooks", DoingHooks())
+    hooks, locks = ports.get("hooks", DoingHooks()), ports.get("locks", FakeLocks())
     given: dict[str, Any] = {
         "back_up": lambda _: None,
         "hooks": hooks,
         "ledger": ledger,
-        "locks": FakeLocks(),
-        "files": FakeRunFiles(),
+        "locks": locks,
+        "files": FakeRunFiles(locks),
         "progress": FakeProgress(),
         "clock": VirtualClock(),
         "blocking": inline,

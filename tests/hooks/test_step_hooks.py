@@ -17,6 +17,7 @@ from migrator.hooks.stage import CutoverPlace, HookedStep, HookRefused, Hooks, H
 from migrator.hosts.ports import Processes
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.fake_filesystem import IDENTITY
+from tests.support.fakes import FakeLocks
 from tests.support.kills import Death, Killed
 from tests.support.operations import plan_cutover
 from tests.support.records import rows_of, site_record
@@ -78,6 +79,7 @@ class Cutover:
     hooks: FakeHooks = field(default_factory=FakeHooks)
     clock: SystemClock = field(default_factory=SystemClock)
     blocking: DaemonThreads = field(default_factory=DaemonThreads)
+    locks: FakeLocks = field(default_factory=FakeLocks)
     said: list[str] = field(default_factory=list)
     given: int = 0
 
@@ -218,7 +220,7 @@ def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
     death = Death(left)
 
     def in_call(call: HookCall) -> None:
-        assert call.token in [one.token for one in world.ledger.hooks.unfinished(STEPS)]
+        assert call.token in [one.token for _, one in world.ledger.hooks.unfinished(STEPS)]
         death.tick()
 
     hooks.in_call = in_call

@@ -34,10 +34,11 @@ ledger = open_ledger(Path(sys.argv[1]), create=True)
 
 WORK_FOR_EVER = """
 pass_id = ledger.passes.find("p", 1, PassKind.SEED).id
+run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="runs/1")
 half = Chunk(number=0, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=50)
 for turn, chunk in enumerate(ledger.passes.pending(pass_id, ChunkKind.FILES, 10000)):
     attempt = ledger.passes.intend(
-        chunk_id=chunk.id, token=f"{sys.argv[2]}-{turn}", host="h", engine="e", argv=(), at_s=1.0)
+        chunk_id=chunk.id, run_id=run_id, token=f"{sys.argv[2]}-{turn}", host="h", engine="e", argv=(), at_s=1.0)
     ledger.passes.started(attempt, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
     if turn % 3 == 0 and chunk.files == 2:
         ledger.passes.split(chunk.id, [(half, "a"), (half, "b")])
@@ -124,7 +125,7 @@ class TestKill:
         assert (totals.files, totals.size_bytes) == (2 * chunks, 100 * chunks)
         split = totals.chunks.get(ChunkState.SPLIT, 0)
         assert count(file, "SELECT count(*) FROM chunks WHERE parent_id IS NOT NULL") == 2 * split
-        unfinished = ledger.passes.unfinished_attempts(found.id)
+        unfinished = ledger.passes.unfinished_attempts(pass_id=found.id)
         assert totals.chunks.get(ChunkState.RUNNING, 0) <= len(unfinished) <= 1
         done = totals.chunks.get(ChunkState.DONE, 0)
         assert count(file, "SELECT count(*) FROM attempts WHERE state = 'succeeded'") == done

@@ -282,8 +282,8 @@ def test_an_attempt_runs_its_course(ledger: Ledger) -> None:
     other = ledger.passes.start(
         plan="p", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=[files(1, 5)], at_s=5.0
     ).id
-    assert ledger.passes.unfinished_attempts(made) == [intended]
-    assert list(ledger.passes.unfinished_attempts(other)) == []
+    assert ledger.passes.unfinished_attempts(pass_id=made) == [intended]
+    assert list(ledger.passes.unfinished_attempts(pass_id=other)) == []
     counters = StreamCounters(files=1, size_bytes=100)
     end(ledger, attempt_id, counters=counters)
     again = {"exit_code": 0, "counters": counters, "stderr_tail": b"", "chunk_state": ChunkState.DONE, "problems": ()}

@@ -129,6 +129,7 @@ class PurgeSite:
         async def storage() -> tuple[str, ...]:
             return self.storage
 
+        locks = Locks(world.directory / "locks", self.clock)
         return PurgeWorld(
             source=self.read_by or world.source,
             target=world.target,
@@ -143,8 +144,8 @@ class PurgeSite:
             skipped=lambda _record: (),
             hooks=DoingHooks(),
             ledger=world.ledger,
-            locks=Locks(world.directory / "locks", self.clock),
-            files=RunFiles(world.directory / "runs"),
+            locks=locks,
+            files=RunFiles(world.directory / "runs", locks),
             progress=FakeProgress(),
             clock=self.clock,
             blocking=DaemonThreads(),

@@ -2,9 +2,10 @@
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from migrator.core.errors import LockHeld, Refused, UsageError
@@ -13,7 +14,7 @@ from migrator.core.progress import Snapshot
 from migrator.core.states import ChunkKind
 from migrator.gluster.model import DiskFacts
 from migrator.hosts.ports import Command
-from migrator.ledger.locks import Locks
+from migrator.ledger.locks import Holder, Locks
 from migrator.operations.run_files import AttemptFiles, RunDirectory, RunFiles
 from migrator.plan.model import Chunk, ListedPath, Plan
 
@@ -117,17 +118,23 @@ class FakeLocks(Locks):
     """Locks of one process."""
 
     def __init__(self) -> None:
-        self.held: set[str] = set()
+        self.held: list[Holder] = []
 
     @contextmanager
-    def hold(self, name: str, purpose: str) -> Iterator[None]:
-        if name in self.held:
-            raise LockHeld(f"{name} is held")
-        self.held.add(name)
+    def hold(self, purpose: str, *names: str, shared: Collection[str] = ()) -> Iterator[None]:
+        for one in self.held:
+            if (name := one.conflict(names, shared)) is not None:
+                raise LockHeld(f"{name} is held: {one}")
+        held = Holder(1, purpose, 0.0, frozenset(names), frozenset(shared))
+        self.held.append(held)
         try:
             yield
         finally:
-            self.held.discard(name)
+            if held in self.held:  # a simulated kill has released it
+                self.held.remove(held)
+
+    def holders(self, *, clear: bool = False) -> list[Holder]:
+        return list(self.held)
 
 
 @dataclass(slots=True)
@@ -147,13 +154,14 @@ class FakeProgress:
 class FakeRunFiles(RunFiles, RunDirectory, AttemptFiles):
     """A run directory that keeps nothing; as its own directory and attempt files."""
 
-    def __init__(self) -> None:
-        self.path = "runs/fake"
+    def __init__(self, locks: Locks | None = None) -> None:
+        super().__init__(Path(), locks or FakeLocks())
         self.opened = 0
 
     @contextmanager
     def open(self, verb: str, at_s: float) -> Iterator["FakeRunFiles"]:
         self.opened += 1
+        self.path = f"runs/{self.opened}"
         yield self
 
     def attempt(self, chunk: int, number: int, command: Command) -> "FakeRunFiles":

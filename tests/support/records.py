@@ -60,8 +60,10 @@ def waiting(ledger: Ledger, pass_id: int) -> list[ChunkRecord]:
 
 
 def attempt(ledger: Ledger, chunk_id: int, token: str = "t1", *, host: str = "here", at_s: float = 6.0) -> int:
+    run = ledger.runs.latest()
+    run_id = run.id if run else ledger.runs.start(verb="run", pid=1, at_s=at_s, directory="runs/1")
     return ledger.passes.intend(
-        chunk_id=chunk_id, token=token, host=host, engine="rsync", argv=("rsync", "caf\udce9"), at_s=at_s
+        chunk_id=chunk_id, run_id=run_id, token=token, host=host, engine="rsync", argv=("rsync", "caf\udce9"), at_s=at_s
     )
 
 

@@ -60,7 +60,7 @@ class World:
     documents: fakes.FakeDocuments = field(default_factory=fakes.FakeDocuments)
     progress: fakes.FakeProgress = field(default_factory=fakes.FakeProgress)
     locks: fakes.FakeLocks = field(default_factory=fakes.FakeLocks)
-    files: fakes.FakeRunFiles = field(default_factory=fakes.FakeRunFiles)
+    files: fakes.FakeRunFiles = field(init=False)
     request: RunRequest = REQUEST
     blocking: Blocking = fakes.inline
     streams: FakeStreams = field(init=False)
@@ -75,6 +75,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.target.source = self.source
+        self.files = fakes.FakeRunFiles(self.locks)
         self.streams = FakeStreams(self.source, self.target)
         numbers = itertools.count(1)
         self.tokens = lambda: f"token-{next(numbers)}"
@@ -102,10 +103,10 @@ class World:
         lanes: Any = [own, *self.more_lanes]
         ports["lanes"] = lanes
         ports["bricks"], ports["driving"], ports["storage"] = self.bricks, None, self.storage
-        locks, files = ports.pop("locks"), ports.pop("files")
+        files = ports.pop("files")
         world = Outside(clock=clock, tokens=self.tokens, blocking=self.blocking, **ports)
         governing = None if self.governing is None else self.governing()
-        return await run_batches(request, world, locks=locks, files=files, hooks=self.hooks, governing=governing)
+        return await run_batches(request, world, files=files, hooks=self.hooks, governing=governing)
 
     def leave_attempt(self, host: str = "here", at_s: float = 1.0) -> int:
         """A seed pass with an attempt at its first chunk of files that a killed run has left unfinished; its chunk."""
@@ -113,7 +114,8 @@ class World:
         chunks = self.lists.chunks(LIST)
         passes.start(plan="plan", batch=1, kind=PassKind.SEED, catalog="c", chunk_list=LIST, chunks=chunks, at_s=at_s)
         chunk = passes.pending(1, "files", 9)[0].id
-        passes.intend(chunk_id=chunk, token="old", host=host, engine="fake", argv=(), at_s=at_s)
+        killed = self.ledger.runs.start(verb="run", pid=1, at_s=at_s, directory="runs/killed")
+        passes.intend(chunk_id=chunk, run_id=killed, token="old", host=host, engine="fake", argv=(), at_s=at_s)
         return chunk
 
     @property

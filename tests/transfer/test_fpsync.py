@@ -206,7 +206,7 @@ class DriverWorld:
             part_files=self.part_files,
             part_bytes=self.part_bytes,
         )
-        with RunFiles(self.directory / "runs").open("run", 1.0) as directory:
+        with RunFiles(self.directory / "runs", world.locks).open("run", 1.0) as directory:
             self.under_way = PassUnderWay(
                 invocation=Invocation(
                     world=world, request=replace(self.request, **changes), run_id=self._run_id(), directory=directory

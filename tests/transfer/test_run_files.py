@@ -11,6 +11,7 @@ import pytest
 from migrator.core.errors import MigratorError
 from migrator.hosts.ports import Command
 from migrator.operations.run_files import RunFiles
+from tests.support.fakes import FakeLocks
 
 HOSTILE = (
     b"plain",
@@ -25,7 +26,7 @@ HOSTILE = (
 
 
 def test_the_argv_can_be_pasted_whatever_it_holds(tmp_path: Path) -> None:
-    with RunFiles(tmp_path / "runs").open("run", 0.0) as directory:
+    with RunFiles(tmp_path / "runs", FakeLocks()).open("run", 0.0) as directory:
         echo = Command(argv=(b"printf", b"%s\\0", *HOSTILE))
         directory.attempt(1, 1, echo).close(keep_list=True)
         cat = Command(argv=(b"cat",), stdin=b"\0".join(HOSTILE))
@@ -39,7 +40,7 @@ def test_the_argv_can_be_pasted_whatever_it_holds(tmp_path: Path) -> None:
 
 
 def test_output_is_kept_and_the_list_only_where_it_helps(tmp_path: Path) -> None:
-    with RunFiles(tmp_path).open("run", 0.0) as directory:
+    with RunFiles(tmp_path, FakeLocks()).open("run", 0.0) as directory:
         kept, not_kept = (directory.attempt(chunk, 1, Command(argv=(b"x",), stdin=b"a\0")) for chunk in (1, 2))
         kept.stdout(b"out")
         kept.stderr(b"err\xff")
@@ -54,7 +55,7 @@ def test_output_is_kept_and_the_list_only_where_it_helps(tmp_path: Path) -> None
 
 def test_the_log_is_one_json_object_a_line(tmp_path: Path) -> None:
     log = logging.getLogger("migrator.test")
-    with RunFiles(tmp_path).open("run", 0.0) as directory:
+    with RunFiles(tmp_path, FakeLocks()).open("run", 0.0) as directory:
         log.info("path %s", "a\nb", extra={"tree": b"\xff\n", "batch": 1})
         try:
             int("two\nlines")
@@ -70,5 +71,8 @@ def test_the_log_is_one_json_object_a_line(tmp_path: Path) -> None:
 
 def test_a_state_directory_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file is in the way")
-    with pytest.raises(MigratorError, match="cannot be written"), RunFiles(tmp_path / "runs").open("run", 0.0):
+    with (
+        pytest.raises(MigratorError, match="cannot be written"),
+        RunFiles(tmp_path / "runs", FakeLocks()).open("run", 0.0),
+    ):
         pass

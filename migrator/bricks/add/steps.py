@@ -15,7 +15,7 @@ from migrator.bricks.add.directories import (
 )
 from migrator.bricks.add.rules import problems_before, standing
 from migrator.bricks.add.rules_guards import begun_to_put_in
-from migrator.bricks.call import RUN_LOCK, BrickMachine
+from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain.rules_progress import samples_of
 from migrator.bricks.model import Ending
 from migrator.core.errors import MigratorError, Refused, ToolFailed
@@ -25,6 +25,7 @@ from migrator.core.units import format_duration, format_size, several
 from migrator.fs.probing import probing
 from migrator.gluster.model import TaskKind
 from migrator.hooks.model import HookState, HookStep
+from migrator.ledger.locks import VOLUME
 from migrator.operations import model as operations
 from migrator.operations.engine import Done, Events
 from migrator.operations.model import Act, Finished
@@ -131,7 +132,7 @@ class AdditionMachine(
     ) -> model.AdditionNotes:
         self._begun = True
         if act.step in _CHANGES and not act.seen_done:
-            self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, record.subject))
+            self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
         if act.step is model.AdditionStep.HAND_OVER and record.notes.room_before is None:
             return model.AdditionNotes(room_before=await self.call.world.target_room())
         if act.step is model.AdditionStep.BALANCE and record.notes.files is None:

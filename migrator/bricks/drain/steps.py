@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from migrator.bricks.call import RUN_LOCK, BrickMachine
+from migrator.bricks.call import BrickMachine
 from migrator.bricks.drain import model, rules
 from migrator.bricks.drain.audit import audit_bricks
 from migrator.bricks.drain.rules import next_step
@@ -30,6 +30,7 @@ from migrator.fs.probing import probing
 from migrator.gluster.model import Brick, TaskKind, TaskStatus, VolumeState, VolumeTask, remove_brick_of
 from migrator.gluster.rules import disk_problems, is_on
 from migrator.hooks.model import HookFacts, HookState, HookStep
+from migrator.ledger.locks import VOLUME
 from migrator.ledger.model import SiteRecord
 from migrator.operations import model as operations
 from migrator.operations.engine import LOOKS, Around, Done, Events
@@ -267,7 +268,7 @@ class DrainMachine(
         told = False
         while True:
             try:
-                self.locks.enter_context(self.call.world.locks.hold(RUN_LOCK, record.subject))
+                self.locks.enter_context(self.call.world.locks.hold(record.subject, VOLUME))
             except LockHeld as error:
                 if begins:
                     raise

@@ -13,7 +13,7 @@ import duckdb
 
 from migrator.bench.model import BENCH_NAME
 from migrator.bricks.add.model import ADDITION_ENDED_STATES, UNTOUCHED_STATES
-from migrator.bricks.call import BrickCall, BrickWorld, CallMachine
+from migrator.bricks.call import BRICKS_LOCK, BrickCall, BrickWorld, CallMachine
 from migrator.bricks.drain.rules_progress import newest_attempts as newest_drains
 from migrator.bricks.model import Ending
 from migrator.bricks.retire import model, rules
@@ -36,6 +36,7 @@ from migrator.gluster.changes import GlusterRetirements
 from migrator.gluster.model import VolumeState
 from migrator.hooks.model import HookState, HookStep
 from migrator.hooks.stage import HookedStep
+from migrator.ledger.locks import VOLUME
 from migrator.operations.engine import Around, Done, Events
 from migrator.operations.model import Act, Finished, Halt
 from migrator.purge.model import PURGE_NAME, Archive, Proof
@@ -233,7 +234,7 @@ class _Tally:
 _Act = Act[model.RetireStep, model.RetirementState]
 _Done = Done[model.RetirementState, None]
 VERB = "brick-retire"
-_LOCKS = ("drain", "run", "scan")
+_LOCKS = (BRICKS_LOCK, VOLUME, "scan")
 """Every command that reads, copies, moves or checks files of the volume holds one of these locks."""
 _NOTHING_DELETED = (
     "nothing of it is deleted: `gluster volume delete` is left to you, and `gluster volume start` takes this back"

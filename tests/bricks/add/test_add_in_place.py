@@ -130,7 +130,7 @@ class Site:
         volume = self.volume
         assert volume.disk is not None
         assert (volume.up, volume.disk.identity, volume.disk.files, volume.disk.missed) == (True, disk, FILES, 0)
-        assert self.locks.held == set()
+        assert self.locks.held == []
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class Dying(Site):
         done = self.add()
         assert (done.ending, self.state) == (add_model.AdditionEnding.DONE, S.SETTLED), done
         assert self.glusterd.options == {}
-        assert self.locks.held == set()
+        assert self.locks.held == []
         (record,) = self.ledger.additions.all()
         assert not record.notes.options
         assert self.called.told() == ["post-add"]

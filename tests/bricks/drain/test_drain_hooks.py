@@ -43,7 +43,7 @@ def test_a_hook_before_the_audit_stops_the_call_and_the_same_command_goes_on(sit
         with pytest.raises(Refused, match=r"the audit of gl3:/b is .*pre-audit.d/50-do"):
             site.drain()
         # What goes on in Gluster is as it was, and passes may work.
-        assert (site.state, site.volume.task is not None, site.locks.held) == (S.AUDITING, True, set())
+        assert (site.state, site.volume.task is not None, site.locks.held) == (S.AUDITING, True, [])
     assert site.hooks.called() == [("pre-drain", ""), ("pre-audit", ""), ("pre-audit", "")]
     site.hooks.exit_codes = {}
     assert site.drain().ending is DrainEnding.DONE

@@ -25,7 +25,7 @@ def test_killed_before_any_call_the_same_command_comes_to_the_same_end(memory: P
         if killed:
             done = site.drain(confirm=WORD)
             assert done.ending is DrainEnding.DONE, done
-        assert (site.state, site.locks.held) == (S.HANDED_OVER, set())
+        assert (site.state, site.locks.held) == (S.HANDED_OVER, [])
         assert site.volume.reachable() == EVERYTHING
         assert (LEAVING in site.volume.inside, site.volume.options) == (False, {})
         assert site.given

@@ -19,6 +19,7 @@ from migrator.core.probe import Probe, ProbeSide
 from migrator.core.units import GIB
 from migrator.core.windows import Window
 from migrator.gluster.model import BrickHeal, TaskStatus, VolumeState, VolumeTask
+from migrator.ledger.locks import VOLUME
 from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site, drain_site
 from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, THROTTLE
 from tests.support.fakes import VirtualClock
@@ -40,7 +41,7 @@ def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
     assert site.volume.reachable() == set(range(1, 10))
     assert site.volume.options == {THROTTLE: NORMAL}
     assert site.backups == ["drain-1-commit"]
-    assert site.locks.held == set()
+    assert site.locks.held == []
     (standing,) = read_bricks(site.ledger).drains
     assert (standing.files, standing.moved_files, standing.left_files) == (5, 5, 0)
     assert site.progress.snapshots
@@ -48,15 +49,13 @@ def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:
 
 
 def test_without_a_commit_it_waits_and_the_lock_of_passes_is_free(site: Site) -> None:
-    site.locks.held.add("run")
-    with pytest.raises(LockHeld):
+    with site.locks.hold("a run", shared=(VOLUME,)), pytest.raises(LockHeld):
         site.drain(commit=False)
     assert site.volume.task is None
-    site.locks.held.discard("run")
     done = site.drain(commit=False)
     assert (done.ending, site.state) == (DrainEnding.WAITS, S.AUDITED)
     assert LEAVING in site.volume.inside
-    assert site.locks.held == set()
+    assert site.locks.held == []
 
 
 def nothing() -> None:

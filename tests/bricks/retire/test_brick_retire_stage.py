@@ -307,7 +307,7 @@ def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(m
         assert newest is not None
         assert (newest.id, newest.state) == (1, S.RETIRED)
         assert site.backups
-        assert site.locks.held == set()
+        assert site.locks.held == []
         assert site.called.told() == ["post-retire"]
         assert not ledger.hooks.unfinished((HookStep.RETIRE,))
     assert died_in >= {None, S.STOPPING, S.RETIRED}
