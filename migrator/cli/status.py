@@ -1,6 +1,7 @@
 """`status`: the current progress. Reads the ledger only."""
 
 import sys
+from dataclasses import replace
 
 import click
 
@@ -40,6 +41,7 @@ def status_command(
         return _watch(wiring, plan_name, interval_s)
     with wiring.ledger(read_only=True) as ledger:
         status = read_status(ledger, now_s=wiring.clock.now_s(), plan=plan_name, is_gone=app.process_is_gone)
+    status = replace(status, at_work=tuple(wiring.locks().holders()))
     return present(invocation, status, status_document, more="" if details else "migrator status --details")
 
 

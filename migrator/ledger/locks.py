@@ -6,10 +6,9 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
@@ -19,16 +18,17 @@ VOLUME = "volume"
 """Shared by all who read or write through the volume; held alone by those who change its bricks."""
 
 _SUFFIX = ".held"
+TREE, CALL = "tree ", "call "
 
 
 def of_tree(path: bytes) -> str:
     """The lock of a user tree: held by the one verb that copies, proves, moves or purges it."""
-    return f"tree {show(path)}"
+    return TREE + show(path)
 
 
 def of_call(directory: str) -> str:
     """The lock of a recorded call, by its run directory, held while the call lives."""
-    return f"call {directory}"
+    return CALL + directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,16 @@ class Holder:
     pid: int
     purpose: str
     since_s: float
-    names: frozenset[str]
-    shared: frozenset[str]
+    names: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+
+    @property
+    def trees(self) -> int:
+        return sum(name.startswith(TREE) for name in self.names)
 
     def conflict(self, names: Collection[str], shared: Collection[str]) -> str | None:
         """The first lock that this holder does not let somebody else hold."""
-        taken = [name for name in names if name in self.names or name in self.shared]
-        taken += [name for name in shared if name in self.names]
+        taken = {*names} & {*self.names, *self.shared} | {*shared} & {*self.names}
         return min(taken, default=None)
 
     def __str__(self) -> str:
@@ -75,7 +78,7 @@ class Locks:
                             cause=f"two at once would undo each other's work ({purpose} was asked for)",
                             hint="wait until it has ended, or stop it with Ctrl-C or SIGTERM; see `migrator status`",
                         )
-                held = Holder(os.getpid(), purpose, self._clock.now_s(), frozenset(names), frozenset(shared))
+                held = Holder(os.getpid(), purpose, self._clock.now_s(), names, tuple(shared))
                 file = self._enter(held)
         except OSError as error:
             raise MigratorError(
@@ -93,7 +96,7 @@ class Locks:
             stack.callback(os.close, fd)
             stack.callback(Path(path).unlink, missing_ok=True)
             fcntl.flock(fd, fcntl.LOCK_EX)  # waits only for `holders` of another process
-            os.write(fd, _encode(held))
+            os.write(fd, json.dumps(astuple(held)).encode())
             return stack.pop_all()
 
     def holders(self, *, clear: bool = False) -> list[Holder]:
@@ -126,24 +129,10 @@ class Locks:
             os.close(fd)
 
 
-def _encode(holder: Holder) -> bytes:
-    return json.dumps(
-        {
-            "pid": holder.pid,
-            "purpose": holder.purpose,
-            "since_s": holder.since_s,
-            "names": sorted(holder.names),
-            "shared": sorted(holder.shared),
-        }
-    ).encode()
-
-
 def _decode(content: bytes) -> Holder | None:
     """None: its holder has not written it yet, which only somebody without the guard can see."""
     try:
-        found: dict[str, Any] = json.loads(content)
+        pid, purpose, since_s, names, shared = json.loads(content)
     except ValueError:
         return None
-    return Holder(
-        found["pid"], found["purpose"], found["since_s"], frozenset(found["names"]), frozenset(found["shared"])
-    )
+    return Holder(pid, purpose, since_s, tuple(names), tuple(shared))

@@ -17,6 +17,7 @@ from migrator.core.units import DAY_S, KIB, MIB
 from migrator.cutover.model import CutoverRecord, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
+from migrator.ledger.locks import Holder
 from migrator.ledger.model import PassRecord, RunRecord
 from migrator.plan.model import Plan
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
@@ -474,6 +475,7 @@ class StatusFacts:
     - `cutovers` has the newest attempt for every tree under any plan: a later plan omits users who work on the target.
     - `probes` has the newest probe of each side; `drains`, `additions` and `retirement` have the newest attempts.
     - `governing` has the limits that operators set, and the number of streams that the newest run may have.
+    - `at_work` are the processes at work on this machine now, with what they hold.
     """
 
     at_s: float
@@ -501,6 +503,7 @@ class StatusFacts:
     additions: tuple[AdditionStanding, ...] = ()
     retirement: RetirementRecord | None = None
     governing: GoverningFacts = field(default_factory=GoverningFacts)
+    at_work: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

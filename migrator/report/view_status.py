@@ -10,6 +10,7 @@ from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.view import cutover_blocks
+from migrator.ledger.locks import CALL, TREE, Holder
 from migrator.render import document as doc
 from migrator.report import model
 from migrator.report.rules import left_to_people
@@ -188,6 +189,22 @@ _PROBE: doc.Cells[Probe] = (
 )
 
 
+# --- Who is at work
+
+
+def _holds(holder: Holder) -> str:
+    others = [name for name in holder.names if not name.startswith((TREE, CALL))]
+    return ", ".join([several(holder.trees, "user tree")] * bool(holder.trees) + others)
+
+
+_HOLDER: doc.Cells[Holder] = (
+    (doc.wide("at work"), lambda holder: holder.purpose),
+    (doc.text("since"), lambda holder: doc.when(holder.since_s)),
+    (doc.figure("process"), lambda holder: str(holder.pid)),
+    (doc.paths("holds"), _holds),
+)
+
+
 # --- The document
 
 
@@ -210,6 +227,7 @@ def _sections(status: model.StatusFacts, tree_rows: int | None) -> Iterator[doc.
     trees = tree_table(status.trees, status.batches, status.plan.name if status.plan else "", limit=tree_rows)
     yield from doc.sections(
         ("Progress", progress_blocks(status)),
+        ("At work now", [doc.records("", _HOLDER, filter(_holds, status.at_work))]),
         ("Batches", batch_blocks(status.batches)),
         ("Users", [trees]),
         ("Limits and streams", governing_blocks(status.governing)),

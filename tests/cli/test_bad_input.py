@@ -14,7 +14,9 @@ from click.testing import CliRunner
 
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
+from migrator.core.clock import SystemClock
 from migrator.core.errors import ExitCode
+from migrator.ledger.locks import VOLUME, Locks
 from tests.conftest import MakeXfs
 from tests.support.cli_site import Site
 from tests.support.run_site import REPOSITORY
@@ -75,18 +77,9 @@ def test_a_batch_that_does_not_exist_and_a_plan_that_does_not(planned: Site) -> 
 
 
 def test_another_run_holds_the_lock(planned: Site) -> None:
-    lock = planned.directory / "state" / "locks" / "run.lock"
-    holder = subprocess.Popen(["flock", lock, "sh", "-c", "echo held; exec sleep 300"], stdout=subprocess.PIPE)
-    assert holder.stdout is not None
-    try:
-        holder.stdout.readline()
-        planned.fails(5, "run", "--user-batch", "1", says=("lock",))
-        planned.fails(5, "verify", "--user-batch", "1", says=("lock",))
-    finally:
-        subprocess.run(["pkill", "-P", str(holder.pid)], check=False)
-        holder.kill()
-        holder.wait()
-        holder.stdout.close()
+    with Locks(planned.directory / "state" / "locks", SystemClock()).hold("brick drain", VOLUME):
+        planned.fails(5, "run", "--user-batch", "1", says=("lock of volume", "brick drain"))
+        planned.fails(5, "verify", "--user-batch", "1", says=("lock of volume", "brick drain"))
 
 
 def test_errors_are_json_where_json_is_asked_for(planned: Site) -> None:

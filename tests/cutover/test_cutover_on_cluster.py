@@ -1,5 +1,6 @@
 """Users of a real volume are moved one after the other while the others go on working, and moved back with what they did."""
 
+import json
 import os
 import shutil
 import stat
@@ -27,7 +28,7 @@ from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
-USERS = 6
+USERS = 7
 _HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
 _WRITE = f"{_HOLD}\nos.write(held, b'written')"
 _FLAGS = "os.O_WRONLY | os.O_APPEND"
@@ -186,6 +187,47 @@ def change_everything(tree: Path) -> None:
         grown.write(b"and more")
     os.setxattr(files[8], "user.note", b"kept")
     files[9].rename(tree / "new" / "moved")
+
+
+@pytest.mark.guarantee("one-stream")
+def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, scratch: Path) -> None:
+    (user,) = cluster.take()
+    site, runs = cluster.runs.site, cluster.runs
+    of = {tree["tree"]["user"]: tree["batch"] for tree in site.json("status")["trees"]}
+    mine, other = str(of[user]), next(name for name in cluster.left if of[name] != of[user])
+    at_work = [name for name in cluster.left if name != other]
+    theirs = str(of[other])
+    write(cluster.source(other) / "big", "x" * 4 * MIB)
+    let_settle()
+    run = runs.start("--user-batch", theirs, "--deltas", "1", "--bwlimit", str(MIB))
+    with runs.held_stream_on(run), cluster.at_work(at_work, scratch / "journal"):
+        attempts = runs.rows("SELECT id FROM attempts WHERE state = 'running'")
+        assert attempts
+        (holder,) = (one for one in site.json("status")["at_work"] if any("tree" in name for name in one["names"]))
+        assert (holder["pid"], len(holder["names"])) == (run.pid, sum(batch == int(theirs) for batch in of.values()))
+        # Nobody else touches what the run holds.
+        for words in (["run"], ["verify"], ["cutover"]):
+            which = ["--user", other] if words == ["cutover"] else ["--user-batch", theirs]
+            done = site.call(*words, *which)
+            assert done.returncode == 5, done.stdout + done.stderr
+            assert f"run of batch {theirs}" in done.stderr
+        # Everything else goes on.
+        for words in (["verify", "--user-batch", mine], ["plan"], ["brick", "list"], ["run", "--user-batch", mine]):
+            done = site.call(*words)
+            assert done.returncode == 0, done.stdout + done.stderr
+        for verb in ("cutover", "rollback", "cutover"):
+            moved = cluster.move(verb, user)
+            assert moved["ending"] == "moved", moved
+        cluster.equal(user)
+        refused = site.json("purge", "--user", user, "--dry-run", code=4)
+        assert "retain" in json.dumps(refused), "of this user too nothing stands in the way of a purge but the time"
+        still = runs.rows("SELECT id FROM attempts WHERE state = 'running'")
+        assert still, "nobody took its streams for those of a killed run"
+        assert set(still) <= set(attempts)
+        assert run.poll() is None
+    # Users of that batch were at work: what they took away meanwhile is listed.
+    runs.wait_for(run, or_code=3)
+    assert (cluster.target(other) / "big").read_text() == "x" * 4 * MIB
 
 
 def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster: Cluster, scratch: Path) -> None:

@@ -270,7 +270,7 @@ class TestBackup:
         assert not (tmp_path / "b").exists()
 
 
-SCHEMA = (6, "6e778953bf670044")
+SCHEMA = (7, "863b84075168063d")
 """The schema version and the digest of its tables. A change of the tables needs a new version, and with it a new digest here."""
 
 

@@ -83,8 +83,8 @@ def test_any_name_of_a_tree(locks: Locks) -> None:
     paths = [b"home/al\xffice", b"home/\n", "home/é".encode(), b"home/\\xff"]
     with locks.hold("run", *map(of_tree, paths)):
         (holder,) = locks.holders()
-        assert holder.names == set(map(of_tree, paths))
-        assert len(holder.names) == len(paths)
+        assert holder.names == tuple(map(of_tree, paths))
+        assert holder.trees == len(set(holder.names)) == len(paths)
 
 
 def test_ends_with_a_killed_holder(locks: Locks, directory: Path) -> None:

@@ -125,7 +125,7 @@ class FakeLocks(Locks):
         for one in self.held:
             if (name := one.conflict(names, shared)) is not None:
                 raise LockHeld(f"{name} is held: {one}")
-        held = Holder(1, purpose, 0.0, frozenset(names), frozenset(shared))
+        held = Holder(1, purpose, 0.0, names, tuple(shared))
         self.held.append(held)
         try:
             yield

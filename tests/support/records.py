@@ -61,7 +61,11 @@ def waiting(ledger: Ledger, pass_id: int) -> list[ChunkRecord]:
 
 def attempt(ledger: Ledger, chunk_id: int, token: str = "t1", *, host: str = "here", at_s: float = 6.0) -> int:
     run = ledger.runs.latest()
-    run_id = run.id if run else ledger.runs.start(verb="run", pid=1, at_s=at_s, directory="runs/1")
+    if run is None:
+        run_id = ledger.runs.start(verb="run", pid=1, at_s=at_s, directory="runs/1")
+        ledger.runs.finish(run_id, at_s, 0)
+    else:
+        run_id = run.id
     return ledger.passes.intend(
         chunk_id=chunk_id, run_id=run_id, token=token, host=host, engine="rsync", argv=("rsync", "caf\udce9"), at_s=at_s
     )

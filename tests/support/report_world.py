@@ -122,6 +122,7 @@ class Weeks:
 
     def _passes(self, ledger: Ledger) -> dict[int, int]:
         found = {}
+        ledger.runs.finish(ledger.runs.start(verb="run", pid=1, at_s=BEGAN_S, directory="runs/0"), BEGAN_S, 0)
         for batch in self.plan.batches:
             seed = {"plan": "week1", "kind": PassKind.SEED, "catalog": "catalog-1", "chunk_list": "l", "at_s": BEGAN_S}
             found[batch.number] = ledger.passes.start(batch=batch.number, chunks=(), **seed).id  # type: ignore[arg-type]
@@ -182,6 +183,7 @@ class Weeks:
                 attempt: dict[str, object] = {
                     "id": number,
                     "chunk_id": number,
+                    "run_id": 1,
                     "number": 1,
                     "token": f"t{number}",
                     "host": "gl1",

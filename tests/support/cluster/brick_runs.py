@@ -103,7 +103,8 @@ def _state(pid: int) -> str:
 
 def _run_words(options: tuple[str, ...]) -> tuple[str, ...]:
     seed_only = () if "--deltas" in options else ("--deltas", "0")
-    return ("run", "--all", *seed_only, *options)
+    every = () if "--user-batch" in options else ("--all",)
+    return ("run", *every, *seed_only, *options)
 
 
 def _carriers(token: str) -> set[int]:
