@@ -22,7 +22,7 @@ EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.USAGE: "usage or configuration",
     ExitCode.ATTENTION: "finished, but some files need attention (listed)",
     ExitCode.REFUSED: "refused by a guard",
-    ExitCode.LOCKED: "another run holds the lock",
+    ExitCode.LOCKED: "another command is at work on the same",
     ExitCode.INTERRUPTED: "interrupted, resumable",
 }
 

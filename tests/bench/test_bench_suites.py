@@ -181,7 +181,7 @@ def test_what_is_refused_makes_nothing(
 def test_a_dry_run_shows_the_real_commands_and_makes_nothing(site: BenchSite) -> None:
     site.workloads.missing = frozenset({"fio"})
     # Also while another call is at work, which prevents a real run.
-    with site.locks.hold(LOCK, "a test"):
+    with site.locks.hold("a test", LOCK):
         with pytest.raises(LockHeld):
             ran(site, bench.SuiteName.RECURSIVE)
         summary = ran(site, bench.SuiteName.STREAMING, bench.SuiteName.RANDOM, dry_run=True)

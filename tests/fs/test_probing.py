@@ -288,5 +288,5 @@ def test_the_error_of_the_block_is_raised_and_the_lock_is_free_afterwards(site: 
     with pytest.raises(RuntimeError, match="of the block"):
         asyncio.run(work())
 
-    with site.locks.hold(PROBE_LOCK, "test"):
+    with site.locks.hold("test", PROBE_LOCK):
         assert site.source.cleaned == 1

@@ -11,6 +11,7 @@ from migrator.core.errors import Interrupted, Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassState
 from migrator.fs.model import TargetCapabilities
+from migrator.ledger.locks import of_call, of_tree
 from migrator.transfer.model import RunStopped, StopReason
 from tests.support.fake_streams import Fault
 from tests.support.run_world import ALICE, BOB, LIST, World, in_loop, listed, plan_chunks, small_world
@@ -118,6 +119,19 @@ async def test_a_stream_that_cannot_be_ended_keeps_its_chunk(world: World) -> No
         await world.run()
     world.streams.unendable = False
     world.streams.before_path = lambda _: None
+    await world.run()
+    assert world.is_copied()
+
+
+@pytest.mark.guarantee("one-stream")
+@in_loop
+async def test_streams_of_a_call_at_work_are_left_alone(world: World) -> None:
+    world.leave_attempt()
+    world.streams.alive.add("old")
+    with world.locks.hold("cutover of bob", of_call("runs/killed")):
+        await world.run()
+        (left,) = world.ledger.passes.unfinished_attempts()
+        assert (left.token, world.streams.alive) == ("old", {"old"})
     await world.run()
     assert world.is_copied()
 
@@ -230,7 +244,7 @@ async def test_a_dry_run_changes_nothing(world: World) -> None:
     ):
         for name in names:
             setattr(group, name, forbidden)
-    with world.locks.hold("run", "a run beside it"):
+    with world.locks.hold("a run beside it", of_tree(ALICE)):
         summary = await world.run(dry_run=True)
     batch = summary.batches[0]
     assert summary.dry_run

@@ -19,6 +19,7 @@ from migrator.fs.model import TRASH_NAME, TargetCapabilities
 from migrator.gluster.model import Brick
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.locks import VOLUME
 from migrator.purge.model import PURGE_NAME
 from migrator.render.text import to_markdown
 from tests.bricks.retire.retire_site import OWN, STATE, Rooted, Site, Volume, found
@@ -150,9 +151,9 @@ def test_a_trash_of_its_own_probes_and_what_gluster_has_open_are_no_reason_again
     assert site.retire().ending is RetireEnding.DONE
 
 
-@pytest.mark.parametrize("lock", ["run", "scan", "drain"])
-def test_it_waits_for_nobody_and_disturbs_nobody(site: Site, lock: str) -> None:
-    with site.locks.hold(lock, "something"), pytest.raises(LockHeld):
+@pytest.mark.parametrize(("names", "shared"), [(("scan",), ()), (("drain",), ()), (("tree a",), (VOLUME,))])
+def test_it_waits_for_nobody_and_disturbs_nobody(site: Site, names: tuple[str, ...], shared: tuple[str, ...]) -> None:
+    with site.locks.hold("something", *names, shared=shared), pytest.raises(LockHeld):
         site.retire()
     assert site.volume.stops == 0
 
