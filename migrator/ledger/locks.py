@@ -6,19 +6,18 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
+from dataclasses import astuple
 from pathlib import Path
 
 from migrator.core.clock import Clock
 from migrator.core.errors import LockHeld, MigratorError
 from migrator.core.paths import show
+from migrator.ledger.model import CALL, TREE, Holder
 
 VOLUME = "volume"
 """Shared by all who read or write through the volume; held alone by those who change its bricks."""
 
 _SUFFIX = ".held"
-TREE, CALL = "tree ", "call "
 
 
 def of_tree(path: bytes) -> str:
@@ -29,30 +28,6 @@ def of_tree(path: bytes) -> str:
 def of_call(directory: str) -> str:
     """The lock of a recorded call, by its run directory, held while the call lives."""
     return CALL + directory
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process at work. `names` it holds alone, `shared` together with others."""
-
-    pid: int
-    purpose: str
-    since_s: float
-    names: tuple[str, ...]
-    shared: tuple[str, ...] = ()
-
-    @property
-    def trees(self) -> int:
-        return sum(name.startswith(TREE) for name in self.names)
-
-    def conflict(self, names: Collection[str], shared: Collection[str]) -> str | None:
-        """The first lock that this holder does not let somebody else hold."""
-        taken = {*names} & {*self.names, *self.shared} | {*shared} & {*self.names}
-        return min(taken, default=None)
-
-    def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.since_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"process {self.pid} ({self.purpose}), since {at}"
 
 
 class Locks:

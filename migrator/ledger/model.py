@@ -1,7 +1,8 @@
 """Records of the ledger: the site, runs, hooks, plans and passes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from migrator.core.states import BatchState, ChunkState, PassKind, PassState
 from migrator.fs.model import MountIdentity, TargetCapabilities
@@ -113,3 +114,34 @@ class PassRecord:
     finished_at_s: float | None
     total_files: int
     total_bytes: int
+
+
+# Who is at work.
+
+
+TREE, CALL = "tree ", "call "
+"""What the names of locks begin with: those of user trees, and of recorded calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process at work. `names` it holds alone, `shared` together with others."""
+
+    pid: int
+    purpose: str
+    since_s: float
+    names: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+
+    @property
+    def trees(self) -> int:
+        return sum(name.startswith(TREE) for name in self.names)
+
+    def conflict(self, names: Collection[str], shared: Collection[str]) -> str | None:
+        """The first lock that this holder does not let somebody else hold."""
+        taken = {*names} & {*self.names, *self.shared} | {*shared} & {*self.names}
+        return min(taken, default=None)
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.since_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"process {self.pid} ({self.purpose}), since {at}"

@@ -17,8 +17,7 @@ from migrator.core.units import DAY_S, KIB, MIB
 from migrator.cutover.model import CutoverRecord, SpeedUpSum, UserSpeedUps
 from migrator.delta.model import ChangeKind, ChangeTally
 from migrator.fs.model import CapacityOutlook, CapacitySample
-from migrator.ledger.locks import Holder
-from migrator.ledger.model import PassRecord, RunRecord
+from migrator.ledger.model import Holder, PassRecord, RunRecord
 from migrator.plan.model import Plan
 from migrator.transfer.model import ConvergenceRecord, FileProblem, GoverningFacts
 from migrator.verify.model import VerificationRecord

@@ -10,7 +10,7 @@ from migrator.core.paths import show
 from migrator.core.probe import Probe
 from migrator.core.units import format_count, format_duration, format_rate, format_size, several
 from migrator.cutover.view import cutover_blocks
-from migrator.ledger.locks import CALL, TREE, Holder
+from migrator.ledger.model import CALL, TREE, Holder
 from migrator.render import document as doc
 from migrator.report import model
 from migrator.report.rules import left_to_people

@@ -14,7 +14,8 @@ from migrator.core.progress import Snapshot
 from migrator.core.states import ChunkKind
 from migrator.gluster.model import DiskFacts
 from migrator.hosts.ports import Command
-from migrator.ledger.locks import Holder, Locks
+from migrator.ledger.locks import Locks
+from migrator.ledger.model import Holder
 from migrator.operations.run_files import AttemptFiles, RunDirectory, RunFiles
 from migrator.plan.model import Chunk, ListedPath, Plan
 
