@@ -108,11 +108,13 @@ class World:
         governing = None if self.governing is None else self.governing()
         return await run_batches(request, world, files=files, hooks=self.hooks, governing=governing)
 
-    def leave_attempt(self, host: str = "here", at_s: float = 1.0) -> int:
+    def leave_attempt(self, host: str = "here", at_s: float = 1.0, *, batch: int = 1) -> int:
         """A seed pass with an attempt at its first chunk of files that a killed run has left unfinished; its chunk."""
         passes = self.ledger.passes
         chunks = self.lists.chunks(LIST)
-        passes.start(plan="plan", batch=1, kind=PassKind.SEED, catalog="c", chunk_list=LIST, chunks=chunks, at_s=at_s)
+        passes.start(
+            plan="plan", batch=batch, kind=PassKind.SEED, catalog="c", chunk_list=LIST, chunks=chunks, at_s=at_s
+        )
         chunk = passes.pending(1, "files", 9)[0].id
         killed = self.ledger.runs.start(verb="run", pid=1, at_s=at_s, directory="runs/killed")
         passes.intend(chunk_id=chunk, run_id=killed, token="old", host=host, engine="fake", argv=(), at_s=at_s)

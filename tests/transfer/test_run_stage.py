@@ -126,14 +126,14 @@ async def test_a_stream_that_cannot_be_ended_keeps_its_chunk(world: World) -> No
 @pytest.mark.guarantee("one-stream")
 @in_loop
 async def test_streams_of_a_call_at_work_are_left_alone(world: World) -> None:
-    world.leave_attempt()
+    world.leave_attempt(batch=2)
     world.streams.alive.add("old")
     with world.locks.hold("cutover of bob", of_call("runs/killed")):
         await world.run()
         (left,) = world.ledger.passes.unfinished_attempts()
-        assert (left.token, world.streams.alive) == ("old", {"old"})
+        assert (left.token, world.streams.alive, world.is_copied()) == ("old", {"old"}, True)
     await world.run()
-    assert world.is_copied()
+    assert not world.streams.alive
 
 
 @in_loop
