@@ -71,7 +71,7 @@ class Locks:
             stack.callback(os.close, fd)
             stack.callback(Path(path).unlink, missing_ok=True)
             fcntl.flock(fd, fcntl.LOCK_EX)  # waits only for `holders` of another process
-            os.write(fd, json.dumps(astuple(held)).encode())
+            Path(path).write_text(json.dumps(astuple(held)))  # raises when only a part was written
             return stack.pop_all()
 
     def holders(self, *, clear: bool = False) -> list[Holder]:

@@ -476,17 +476,15 @@ async def _copy(
         run_id=invocation.run_id, directory=invocation.directory.path, dry_run=False, batches=()
     )
     for batch in batches:
-        chosen = choose(batch)
         purpose = f"run of batch {batch.number} of plan {hooking.plan.name}"
         try:
             with invocation.world.locks.hold(purpose, *_locks_of(batch, invocation.request.trees)):
-                # Chosen again: no user of the batch is moved from here on.
-                chosen = choose(batch)
-                summary = await _run_one(hooking, chosen, deltas)
+                # No user of the batch is moved from here on.
+                summary = await _run_one(hooking, choose(batch), deltas)
         except (bases.BatchRefused, LockHeld) as refused:
             if len(batches) == 1:
                 raise
-            summary = _refused(invocation, chosen, refused)
+            summary = _refused(invocation, choose(batch), refused)
         done.append(summary)
         whole = replace(whole, batches=tuple(done))
         if summary.stopped is not None:

@@ -417,7 +417,7 @@ def as_user(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.needs_root
-def test_a_directory_is_closed_to_whoever_has_it_open(places: MountedPlaces, tmp_path: Path) -> None:
+def test_a_directory_is_closed_to_processes_that_have_it_open(places: MountedPlaces, tmp_path: Path) -> None:
     top = tmp_path / "home/alice"
     os.chown(top, 60001, 60001)
     entry = seen_at(tmp_path, b"home/alice")

@@ -112,7 +112,7 @@ def test_archives_save_inodes_and_no_bytes() -> None:
 
 ANN, BOB = TREES = (b"home/.alice", b"home/bob")
 NOW_S = 900
-"""The scan of these catalogs began at 1000: nothing here changed while it was under way unless a test says so."""
+"""These catalogs were begun at 1000 s; their files changed before, unless a test says otherwise."""
 KEEP = ".migrator-keep"
 SKIP = ReapRule(action=ReapAction.SKIP, smaller_than_bytes=100)
 

@@ -232,7 +232,7 @@ def verified(cut: CutSite, user: str, *, code: int = 0) -> Any:
 
 
 def purge(cut: CutSite, user: str, *, code: int = 0) -> Any:
-    """Looked at, and confirmed where nothing speaks against it."""
+    """A purge that is confirmed unless its dry run is refused."""
     looked = cut.call("purge", "--user", user, "--dry-run", "--json", code=code).json
     if code:
         (tree,) = looked["trees"]

@@ -1,4 +1,4 @@
-"""Whether the source volume may be retired: a catalog beside manifests, what speaks against it, and what is done next."""
+"""Whether the source volume may be retired, by its catalog and manifests: the reasons against it, and the next step."""
 
 from collections.abc import Callable
 from dataclasses import replace
