@@ -11,8 +11,6 @@ from migrator.bench import far_bench, model
 from migrator.bench.model import SuiteName, Unit
 from migrator.bench.rules import SuiteComparison, compare, figure, read_fio
 from migrator.bench.suites import room_problems, suite
-from migrator.bench.view import figure_words, value_words
-from migrator.core.statistics import series
 from migrator.core.units import GIB
 from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
@@ -186,23 +184,7 @@ def test_a_side_without_cold_caches_an_agreed_start_or_a_long_step_is_named() ->
     assert "0.5 s apart" in apart
 
 
-# --- Pages
-
-
-@pytest.mark.parametrize(
-    ("values", "unit", "words"),
-    [
-        ([81.0, 82.42], Unit.SECONDS, "81.7 s (81 to 82.4)"),
-        ([0.002, 0.004], Unit.SECONDS, "3 ms (2 to 4)"),
-        ([1.9 * GIB, 0.3 * GIB], Unit.BYTES_PER_S, "1.1 GiB/s (0.3 to 1.9)"),
-        ([0.0145, 0.0165], Unit.MILLISECONDS, "15.5 µs (14.5 to 16.5)"),
-        ([12000.0, 14000.0], Unit.OPERATIONS_PER_S, "13,000 ops/s (12,000 to 14,000)"),
-        ([3.643], Unit.MILLISECONDS, "3.64 ms"),
-    ],
-)
-def test_figures_have_their_unit(values: list[float], unit: Unit, words: str) -> None:
-    assert figure_words(series(values), unit) == words
-    assert value_words(values[0], unit).split()[-1] == words.split()[1]
+# --- The verb
 
 
 QUICK = ("--scale", "0.0002")

@@ -1,8 +1,6 @@
 """Rows and frames of a walk, queries out of core, and samples of files."""
 
-import io
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,6 @@ from migrator.catalog.queries import CatalogReads
 from migrator.core.entry import Entry
 from migrator.core.errors import MigratorError, Refused, UsageError
 from migrator.core.units import KIB, MIB
-from migrator.gluster import walks as frames
-from migrator.gluster.walks import FrameKind, FrameReader
 from tests.catalog.walker_blocks import block
 from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
 
@@ -53,10 +49,6 @@ _rows = st.lists(_row, min_size=1, max_size=40)
 
 def decoded(payload: bytes) -> pa.RecordBatch:
     return decode_rows(memoryview(payload), trees=TREES, brick="host:/brick", dev=2**64 - 1)
-
-
-def frame(kind: int, payload: bytes, *, length: int | None = None) -> bytes:
-    return struct.pack("<IIQ", 0x57474D31, kind, len(payload) if length is None else length) + payload
 
 
 @given(_rows)
@@ -104,64 +96,6 @@ def test_a_head_that_claims_too_much_is_refused(field: int, claimed: int) -> Non
 
 def _sample() -> tuple[Any, ...]:
     return (0, *[1] * 7, 0, 0, 0o644, 1, 0, 0, 0, 0, b"path", bytes(16), None, None)
-
-
-def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
-    stream = io.BytesIO(data)
-    for cut in cuts:
-        yield stream.read(cut)
-    yield stream.read()
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(FrameKind), st.binary(max_size=90)), max_size=8), st.lists(st.integers(0, 60))
-)
-def test_frames_come_whole_however_they_are_cut(sent: list[tuple[FrameKind, bytes]], cuts: list[int]) -> None:
-    reader = FrameReader()
-    stream = b"".join(frame(kind, payload) for kind, payload in sent)
-    got = [(kind, bytes(payload)) for piece in pieces(stream, cuts) for kind, payload in reader.feed(piece)]
-    assert got == sent
-    reader.finish()
-
-
-@pytest.mark.parametrize(
-    ("stream", "words"),
-    [
-        (b"Welcome to this host!\n", "no frame begins"),
-        (frame(9, b""), "kind 9"),
-        (frame(2, b"", length=2**40), "claims"),
-    ],
-)
-def test_what_is_no_frame_is_refused(stream: bytes, words: str) -> None:
-    with pytest.raises(MigratorError, match=words):
-        list(FrameReader().feed(stream))
-
-
-@pytest.mark.parametrize("end", [1, 15, 16, 20])
-def test_a_stream_that_ends_within_a_frame_is_not_whole(end: int) -> None:
-    reader = FrameReader()
-    assert list(reader.feed(frame(2, b"12345678")[:end])) == []
-    with pytest.raises(MigratorError, match="within a frame"):
-        reader.finish()
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.binary(max_size=50), st.text(max_size=9), st.integers(0, 200), st.text(max_size=9), st.integers(0, 2)
-        ),
-        min_size=1,
-    )
-)
-def test_problems_are_read_as_they_were_written(problems: list[tuple[bytes, str, int, str, int]]) -> None:
-    payload = struct.pack("<Q", len(problems))
-    for path, operation, number, reason, kind in problems:
-        words = (path, operation.encode(), reason.encode())
-        payload += struct.pack("<Iiiii", kind, number, *map(len, words)) + b"".join(words)
-    for kind, found in enumerate(frames.decode_problems(memoryview(payload))):
-        assert [(one.path, one.operation, one.errno or 0, one.reason) for one in found] == [
-            (path, operation, number, reason) for path, operation, number, reason, one in problems if one == kind
-        ]
 
 
 @pytest.mark.parametrize("parts", [0, 1, 2, 7])

@@ -355,27 +355,6 @@ def test_a_volume_that_does_not_answer(site: Site, tmp_path: Path) -> None:
     assert of(findings, "bricks") == [(FAILURE, "the volume's state is not known: glusterd does not answer")]
 
 
-def slurm(directory: Path, *, ping: str, sinfo: str, options: tuple[str, ...] = ()) -> Finding:
-    """What is said with a `scontrol` and a `sinfo` of these shell commands."""
-    for name, body in (("scontrol", ping), ("sinfo", sinfo)):
-        (directory / name).write_text(f"#!/bin/sh\n{body}\n")
-        (directory / name).chmod(0o755)
-    section = SlurmSection(nodes=2, options=options)
-    (finding,) = asyncio.run(examine_slurm(LocalProcesses(), lambda name: f"{directory}/{name}", section))
-    return finding
-
-
-UP = "echo 'Slurmctld(primary) at head is UP'"
-
-
-def test_only_the_partition_that_is_asked_for_counts(tmp_path: Path) -> None:
-    only = 'case "$*" in *--partition=movers*) echo "n1|idle";; *) exit 3;; esac'
-    for options in (("-p", "movers"), ("-pmovers",), ("--partition=movers",), ("--partition", "movers")):
-        finding = slurm(tmp_path, ping=UP, sinfo=only, options=("--time=1:00", *options))
-        assert finding.status is WARNING
-        assert "1 of 1 nodes" in finding.message
-
-
 def test_slurm_is_not_installed() -> None:
     (finding,) = asyncio.run(examine_slurm(LocalProcesses(), lambda _name: None, SlurmSection()))
     assert "srun" in finding.message

@@ -14,7 +14,6 @@ from migrator.gluster.model import SourceHealth
 from migrator.hosts.model import HostRoom
 from migrator.hosts.ports import HostFacts
 from migrator.scan.rules import BrickWay
-from migrator.transfer.engines.rules_rsync import NEEDED_ABILITIES
 from tests.support.beegfs_like import BEEGFS_CAPABILITIES
 from tests.support.making import made
 from tests.support.volumes import brick, volume
@@ -265,13 +264,3 @@ def test_a_section_that_no_brick_has_and_a_brick_without_a_section() -> None:
     assert (wrong.status, read.status, missing.status) == (WARNING, OK, WARNING)
     assert "glserver3" in wrong.message
     assert "gl2" in missing.message
-
-
-@pytest.mark.parametrize("word", NEEDED_ABILITIES[:-1])
-def test_an_rsync_that_lacks_something(word: str) -> None:
-    finding = rules.check_rsync("/usr/bin/rsync", RSYNC.replace(b" %s" % word.encode(), b" no %s" % word.encode()))
-    assert finding.status is FAILURE
-    assert f"was built without {word}" in finding.message
-    assert "3.2.3" in finding.fix
-    silent = rules.check_rsync("/usr/bin/rsync", b"openrsync: protocol version 29\n")
-    assert "does not report its version" in silent.message

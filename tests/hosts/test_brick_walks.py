@@ -115,6 +115,9 @@ def test_everything_is_handed_out_in_order_however_it_is_cut(piece_bytes: int) -
     ("host", "said"),
     [
         (Said(STREAM[: -len(END)]), "broke off"),
+        *((Said(STREAM[:-missing]), "broke off") for missing in (1, len(END) - 15)),
+        (Said(frame(9, b"")), "kind 9"),
+        (Said(frame(2, b"")[:8] + struct.pack("<Q", 2**40)), "claims"),
         (Said(STREAM, exit_code=-9), "signal 9"),
         (Said(HELLO, exit_code=1, stderr=b"migrator-native: out of memory\n"), "out of memory"),
         (Said(HELLO, exit_code=3), "no root of a brick"),

@@ -160,30 +160,6 @@ def test_tables_shorten_long_paths_in_their_middle_and_json_does_not() -> None:
     assert path.decode() in to_json(run)
 
 
-COLUMNS = [doc.figure("rank"), doc.paths("tree"), doc.figure("bytes"), doc.figure("largest file"), doc.wide("remark")]
-ROWS = [
-    ("1", "home/alice", "1,015.3 MiB", "67.5 MiB", "a remark of a few words that may be folded"),
-    ("2", "home/" + "b" * 36, "10 B", doc.NONE, ""),
-]
-
-
-def lines(block: doc.Block, width: int) -> list[str]:
-    stream = io.StringIO()
-    print_document(
-        Console(file=stream, width=width),
-        doc.Document(title="t", subtitle="", sections=(doc.Section(title="s", blocks=(block,)),)),
-    )
-    return [line.rstrip() for line in stream.getvalue().splitlines()][2:]
-
-
-@pytest.mark.parametrize("width", range(30, 160, 7))
-def test_no_figure_is_ever_broken(width: int) -> None:
-    shown = lines(doc.table("", COLUMNS, ROWS), width)
-    assert all(len(line) <= width for line in shown)
-    assert any("1,015.3 MiB" in line for line in shown)
-    assert any("67.5 MiB" in line for line in shown)
-
-
 @given(
     st.lists(
         st.tuples(

@@ -1,4 +1,4 @@
-"""Decisions behind status and report, and their pages: the first one, the head of a report, and a plan's."""
+"""Decisions behind status and report, and their pages: the first one, and a plan's."""
 
 import io
 from dataclasses import replace
@@ -20,13 +20,13 @@ from migrator.core.units import DAY_S, GIB
 from migrator.cutover.model import CutoverState
 from migrator.plan.model import Plan, TransferCost
 from migrator.plan.view import plan_document
-from migrator.render.document import Document, Facts, Table, first_page
+from migrator.render.document import Document, Table, first_page
 from migrator.render.html import to_html
 from migrator.render.terminal import print_document
 from migrator.render.text import to_markdown
 from migrator.report import model, rules
-from migrator.report.model import Blocker, ReportFacts, Tally, TreeState
-from migrator.report.view import headline_blocks, report_document
+from migrator.report.model import Blocker
+from migrator.report.view import report_document
 from migrator.report.view_status import status_document
 from migrator.schedule.model import OrderSchedule, Outcome, Schedule, ScheduleOrder, SubvolumeStep
 from tests.support.facts import report, verification
@@ -516,30 +516,3 @@ def test_nothing_is_promised_where_there_are_no_details() -> None:
     page = replace(whole, sections=whole.sections[:1])
     assert "Details" in str(first_page(whole, "migrator status --details"))
     assert "Details" not in str(first_page(page, "migrator status --details"))
-
-
-# --- The head of a report
-
-
-def told(facts: ReportFacts) -> dict[str, str]:
-    (found,) = [block for block in headline_blocks(facts) if isinstance(block, Facts)]
-    return dict(found.pairs)
-
-
-COPYING, ATTENTION = TreeState.COPYING, TreeState.ATTENTION
-ALL_BUT_ONE = Tally(total_bytes=100, done_bytes=99, total_files=10, done_files=9, total_users=1)
-
-
-@pytest.mark.parametrize(
-    ("tally", "state", "end"),
-    [
-        (Tally(total_users=2), COPYING, "not known: too little was copied to tell"),
-        (Tally(total_users=2, done_users=2), COPYING, "everything that is planned was copied"),
-        (ALL_BUT_ONE, COPYING, "not known"),
-        (ALL_BUT_ONE, ATTENTION, "everything that is planned was copied, apart from 1 file that needs attention"),
-    ],
-)
-def test_when_it_ends_without_a_forecast(tally: Tally, state: TreeState, end: str) -> None:
-    trees = (replace(STATUS.trees[0], tally=tally, state=state),)
-    found = told(replace(REPORT, forecast=None, status=replace(STATUS, overall=tally, trees=trees)))
-    assert found["expected end of copying"].startswith(end)

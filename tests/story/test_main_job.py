@@ -1,21 +1,15 @@
-"""The main job on a real volume: three users with every odd file move, are killed on the way, and are proven."""
+"""The main job on a real volume: three users with every odd file move, and are proven; users at work, and a brick that is down."""
 
 import os
-import random
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
 from migrator.core.paths import percent_unescape
-from migrator.core.units import MIB
-from migrator.hosts.model import ProcessIdentity
-from migrator.hosts.proc import identity_of, lives
 from tests.conftest import MakeXfs
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle
@@ -26,9 +20,6 @@ from tools.tree_contents import read_journal
 
 pytestmark = pytest.mark.cluster
 
-KILLS = 20
-STREAMS = ("rsync", "migrator-native")
-SLOW = str(4 * MIB)
 """Bytes per second: one run outlasts most of the kills."""
 
 
@@ -80,81 +71,6 @@ def test_a_batch_of_three_users_with_every_odd_file_arrives_whole(site: LabSite)
     site.json("report", "--output", str(site.directory / "report"))
     html = (site.directory / "report" / "report.html").read_text()
     assert "verified" in html
-
-
-def streams_of(target: Path) -> list[ProcessIdentity]:
-    """Streams at work for this very target: by their cgroup-free sign, a mount namespace that holds it."""
-    found: list[ProcessIdentity] = []
-    device = os.stat(target).st_dev
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                identity = identity_of(int(entry))
-                if identity and Path(f"/proc/{entry}/comm").read_text().strip() in STREAMS:
-                    root = os.stat(f"/proc/{entry}/root/target")
-                    if root.st_dev == device:
-                        found.append(identity)
-            except OSError:
-                continue
-    return found
-
-
-def kill(streams: list[ProcessIdentity]) -> None:
-    """Those that have not ended since they were seen: another process may have the number of one that has."""
-    for stream in streams:
-        with suppress(ProcessLookupError):
-            held = os.pidfd_open(stream.pid)
-            try:
-                if lives(stream):
-                    signal.pidfd_send_signal(held, signal.SIGKILL)
-            finally:
-                os.close(held)
-
-
-@pytest.mark.exhaustive
-def test_killed_at_twenty_random_instants_it_goes_on_and_ends_equal(
-    lab: LabHandle, scratch: Path, make_xfs: MakeXfs
-) -> None:
-    draw = random.Random(20)
-    kills = 0
-    rounds = 0
-    while kills < KILLS:
-        rounds += 1
-        with lab_site(lab, scratch / f"site-{rounds}", make_xfs().path) as site:
-            for verb in ("init", "doctor", "scan", "plan"):
-                assert site.call(verb).returncode == 0, verb
-            batch = site.json("run", "--user-batch", "1", "--deltas", "0", "--dry-run")["batches"][0]
-            trees = [os.fsdecode(percent_unescape(work["tree"])) for work in batch["left"]]
-            process = site.start("run", "--user-batch", "1", "--deltas", "0", "--bwlimit", SLOW)
-            while kills < KILLS:
-                # From its start to well into the copying; what is killed is drawn too.
-                deadline = time.monotonic() + draw.uniform(0.5, 3.0)
-                while process.poll() is None and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                if process.poll() is not None:
-                    assert process.returncode == 0
-                    break
-                what = draw.choice(("program", "program", "everything", "one stream", "all streams"))
-                streams = streams_of(site.target)
-                if what in ("program", "everything"):
-                    process.send_signal(signal.SIGKILL)
-                    process.wait()
-                if what in ("everything", "all streams"):
-                    kill(streams)
-                elif what == "one stream" and streams:
-                    kill([draw.choice(streams)])
-                if what in ("program", "everything"):
-                    process = site.start("run", "--user-batch", "1", "--deltas", "0", "--bwlimit", SLOW)
-                kills += 1
-            process.wait()
-            assert process.returncode in (0, -signal.SIGKILL)
-            summary = site.json("run", "--user-batch", "1", "--deltas", "0")
-            assert summary["batches"][0]["bad"] == []
-            assert_equal(site.source, site.target, trees)
-            (verified,) = site.json("verify", "--user-batch", "1")
-            assert verified["differences"] == {}
-            assert verified["whole"]
-            wait_for(lambda target=site.target: not streams_of(target), "no stream is left")  # type: ignore[misc]
 
 
 @pytest.mark.exhaustive

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from migrator.core.states import ChunkKind, PassKind, PassState
 from migrator.core.units import HOUR_S, MIB
@@ -159,67 +157,6 @@ SHORT = transfer.PassLimits(max_freeze_s=60.0, max_delta_passes=5)
 def test_whether_another_pass_follows(decision: transfer.Decision, outcome: transfer.ConvergenceOutcome) -> None:
     assert decision.outcome is outcome
     assert decision.go_on is (outcome is transfer.ConvergenceOutcome.GO_ON)
-
-
-amounts = st.integers(min_value=0, max_value=10**6)
-seconds = st.floats(min_value=0, max_value=1e5)
-tallies = st.builds(
-    lambda files, directories, size_bytes: ChangeTally(
-        paths=files + directories, directories=directories, size_bytes=size_bytes
-    ),
-    amounts,
-    amounts,
-    st.integers(min_value=0, max_value=2**50),
-)
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[transfer.PassFacts]:
-    passes = [SEED]
-    for number in range(1, draw(st.integers(min_value=1, max_value=6)) + 1):
-        scanned_at_s = passes[-1].finished_at_s + draw(seconds)
-        scan_s, work_s = draw(seconds), draw(seconds)
-        passes.append(
-            transfer.PassFacts(
-                kind=PassKind.DELTA,
-                number=number,
-                scanned_at_s=scanned_at_s,
-                scan_s=scan_s,
-                started_at_s=scanned_at_s + scan_s,
-                finished_at_s=scanned_at_s + scan_s + work_s,
-                sent_files=draw(amounts),
-                sent_bytes=draw(amounts),
-                trees=(changed(ALICE, **draw(st.dictionaries(st.sampled_from(ChangeKind), tallies))),),
-                renames=draw(amounts),
-                gone=draw(amounts),
-            )
-        )
-    return passes
-
-
-@given(data=st.data(), passes=histories(), later_s=seconds)
-def test_more_churn_never_predicts_a_shorter_freeze(
-    data: st.DataObject, passes: list[transfer.PassFacts], later_s: float
-) -> None:
-    at_s = passes[-1].finished_at_s + later_s
-    check = FreezeCheck(s_per_file=0.5, s_per_byte=1e-7, files=100, size_bytes=10**9, fixed_s=7.0)
-    less = predicted(passes, at_s, check)
-    number = data.draw(st.integers(min_value=1, max_value=len(passes) - 1))
-    kind, more_changes = data.draw(st.sampled_from(ChangeKind)), data.draw(tallies)
-    (tree,) = passes[number].trees
-    before = tree.tally(kind)
-    grown = ChangeTally(
-        paths=before.paths + more_changes.paths,
-        directories=before.directories + more_changes.directories,
-        size_bytes=before.size_bytes + more_changes.size_bytes,
-    )
-    passes[number] = replace(passes[number], trees=(replace(tree, by_kind={**tree.by_kind, kind: grown}),))
-    more = predicted(passes, at_s, check)
-    assert more.freeze_s >= less.freeze_s * (1 - 1e-12)
-    assert more.next_pass_s >= less.next_pass_s * (1 - 1e-12)
-    assert more.least_freeze_s == less.least_freeze_s
-    assert more.churn_files_per_h >= less.churn_files_per_h * (1 - 1e-12)
-    assert more.churn_bytes_per_h >= less.churn_bytes_per_h * (1 - 1e-12)
 
 
 def of_trees(number: int, scanned_at_s: float, **files: int) -> transfer.PassFacts:

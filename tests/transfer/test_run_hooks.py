@@ -88,23 +88,6 @@ def test_all_hooks_are_checked_before_anything_is_started(hooked: HookSite) -> N
     assert hooked.calls() == ["pre-batch.d/10-a 1"]
 
 
-@pytest.mark.exhaustive
-def test_a_hook_that_becomes_writable_meanwhile_is_not_called_and_not_forgotten(hooked: HookSite) -> None:
-    hooked.all_hooks()
-    spoiled = hooked.site.directory / "hooks" / "post-batch.d" / "10-a"
-    hooked.hook("post-pass.d/10-a", f"chmod 0777 '{spoiled}'")
-    code, said = hooked.run()
-    assert code == 0
-    assert "no hook was called around batch 1" in said
-    assert [call.split()[0] for call in hooked.calls()] == IN_ORDER[:6]
-    assert hooked.run()[0] == 4
-    spoiled.chmod(0o755)
-    batch = hooked.summary("--dry-run")
-    assert batch["hooks"] == IN_ORDER[6:]
-    assert hooked.run()[0] == 0
-    assert hooked.calls() == [f"{where} 1 done" for where in IN_ORDER[6:]]
-
-
 def test_a_hook_is_told_the_facts_and_may_ask_the_program(hooked: HookSite) -> None:
     out = hooked.site.directory
     migrator = f"{sys.executable} -m migrator"
