@@ -1,7 +1,6 @@
 """What speaks against the exchange of a brick's disk in its place, and what is done next where it is not clear how far it is."""
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
@@ -142,14 +141,3 @@ def test_only_what_the_brick_held_is_served_again(disk: Disk | None, words: str)
     served = after(S.OFFLINE, seen(away()), take_back=True)
     assert isinstance(served, add.AdditionAct)
     assert (served.step, served.seen_done) == (add.AdditionStep.TAKE_BACK, False)
-
-
-def test_every_step_from_every_state_is_one_that_the_ledger_takes() -> None:
-    disks = (None, OLD, NEW, *(Disk(name, marked=True, files=files) for name in ("new-1", "new-9") for files in (0, 2)))
-    states = {*add.AWAY_STATES, S.PLANNED, S.ADDED, S.HEALING, S.HEALED, S.FAILED}
-    for state, disk, up, take_back in product(states, disks, (False, True), (False, True)):
-        world = ReplicaWorld(disk=disk, up=up and disk is not None and disk.marked)
-        step = next_step(record(state), seen(world), add.Wish(take_back=take_back), begins=True)
-        if isinstance(step, add.AdditionAct):
-            assert step.intent is state or step.intent in add.ADDITION_TRANSITIONS[state], (state, disk, step)
-            assert step.result is step.intent or step.result in add.ADDITION_TRANSITIONS[step.intent]

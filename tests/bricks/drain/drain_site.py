@@ -3,23 +3,27 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from migrator.bricks.drain import model as drain_model
 from migrator.bricks.drain.drain import drain_bricks, stop_drain
-from migrator.bricks.drain.stage import DrainWorld
+from migrator.bricks.drain.rules_progress import wipe_word
+from migrator.bricks.drain.stage import DrainCall, DrainWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import ThrottleRules
 from migrator.core.entry import UserTree
 from migrator.core.errors import ToolFailed
-from migrator.core.units import GIB
+from migrator.core.events import EventKind
+from migrator.core.units import DAY_S, GIB
 from migrator.core.windows import Window
 from migrator.fs.model import MountIdentity
 from migrator.gluster.model import Brick, DiskFacts, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
+from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.bricks.brick_worlds import world_of
 from tests.bricks.drain.drain_world import LAZY, LEAVING
@@ -269,3 +273,54 @@ def drain_site(directory: Path) -> Iterator[Site]:
             )
         )
         yield Site(ledger)
+
+
+EVERYTHING = set(range(1, 10))
+WORD = wipe_word("s", "v", {LEAVING: DiskFacts(name=LEAVING, identity="serial-1")})
+
+
+@dataclass
+class HookedSite(Site):
+    """One hook on either side of every step of a drain."""
+
+    given: int = 0
+    pause_s: float = DAY_S
+    hooks: DoingHooks = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        deeds = dict.fromkeys(DrainCall.steps, lambda: None)
+        self.hooks = DoingHooks(deeds | {HookStep.WIPE: self._wipe, HookStep.HAND_OVER: self._give})
+
+    def _wipe(self) -> None:
+        # The volume is asked by the simulation: nothing is wiped that is in it, or has a file.
+        self.volume.wipe()
+
+    def _give(self) -> None:
+        assert self.volume.place is drain_model.PlaceSeen.EMPTY
+        self.given += 1
+
+    def has_left(self) -> tuple[object, ...]:
+        """What is simulated, as it lies there."""
+        return (self.glusterd, self.hooks)
+
+    def again(self, ledger: Ledger) -> "HookedSite":
+        """One like this, over a copy of its ledger."""
+        site = HookedSite(ledger, volume=deepcopy(self.volume))
+        site.hooks.tokens_given = self.hooks.tokens_given
+        return site
+
+    def owes_nothing(self) -> bool:
+        """Whether no step with hooks is open, and no call without an end."""
+        record = self.ledger.drains.latest("v", (LEAVING,))
+        keys = (
+            ()
+            if record is None
+            else (f"drain {record.id}", *(f"drain {record.id}: {step}" for step in DrainCall.steps))
+        )
+        still = [key for key in keys for step in DrainCall.steps if self.ledger.hooks.open_since(step, key)]
+        return not still and not self.ledger.hooks.unfinished(DrainCall.steps)
+
+    def warnings(self) -> list[str]:
+        """What was said of hooks that failed."""
+        return [one.message for one in self.ledger.events.latest(500) if one.kind is EventKind.HOOK_FAILED]

@@ -9,8 +9,8 @@ from migrator.bricks.drain.model import DrainEnding
 from migrator.core.errors import Refused
 from migrator.hooks.model import HookCall, HookResult
 from migrator.ledger.ledger import open_ledger
+from tests.bricks.drain.drain_site import WORD, HookedSite, S
 from tests.bricks.drain.drain_world import LEAVING
-from tests.bricks.drain.hooked_drain import WORD, HookedSite, S
 from tests.support.kills import Killed, new_ledger
 
 TOLD_OF_THE_WAY_OUT = [

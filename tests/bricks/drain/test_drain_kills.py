@@ -9,8 +9,8 @@ from migrator.bricks.drain.model import DrainEnding, DrainState, DrainStep
 from migrator.bricks.drain.stage import DrainCall
 from migrator.hooks.model import HookOutcome, HookStep
 from migrator.ledger.ledger import Ledger, open_ledger
+from tests.bricks.drain.drain_site import EVERYTHING, WORD, HookedSite, S
 from tests.bricks.drain.drain_world import LEAVING
-from tests.bricks.drain.hooked_drain import EVERYTHING, WORD, HookedSite, S
 from tests.support.kills import Death, Killed, killed_everywhere, new_ledger
 
 pytestmark = pytest.mark.exhaustive

@@ -13,9 +13,8 @@ from migrator.bricks.drain.model import UNTOUCHED_STATES, DrainEnding, DrainStat
 from migrator.core.errors import MigratorError
 from migrator.gluster.model import TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.ledger.ledger import Ledger, open_ledger
-from tests.bricks.drain.drain_site import Glusterd
+from tests.bricks.drain.drain_site import WORD, Glusterd, HookedSite
 from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, STAYING, THROTTLE, World
-from tests.bricks.drain.hooked_drain import WORD, HookedSite
 from tests.support.kills import Death, Killed, new_ledger
 
 S = DrainState

@@ -56,6 +56,7 @@ def with_last_brick(online: bool | None) -> VolumeState:
 
 
 ENDED = replace(TASK, kind=TaskKind.REBALANCE, status=TaskStatus.COMPLETED, bricks=())
+MARKED = BrickMarks(brick="gl1:/srv/b 1", files=5, examples=(b"home/a", b"home/b\n", b"home/c", b"home/d"))
 UNKNOWN_VERSION = "the version of GlusterFS on gl3 is not known, so its faults are not"
 
 
@@ -79,6 +80,30 @@ UNKNOWN_VERSION = "the version of GlusterFS on gl3 is not known, so its faults a
         ({"rooms": {"gl2:/b": ROOM, "gl3:/b": replace(ROOM, free_inodes=None)}}, ("the room on gl3:/b is not known",)),
         ({"rooms": {"gl3:/b": ROOM}}, ("the room on gl2:/b is not known",)),
         ({"marks": (BrickMarks(brick="gl1:/b", files=0, unseen=1),)}, ("1 entry of gl1:/b cannot be looked at",)),
+        (
+            {"marks": (MARKED, BrickMarks(brick="gl2:/b", files=0))},
+            (
+                "5 hard-linked files of gl1:/srv/b 1 carry the mark of an earlier drain",
+                "home/c, and 2 more.",
+                "on gl1: `find '/srv/b 1' -xdev",
+            ),
+        ),
+        (
+            {"strange": (StrangeFiles(brick="gl2:/b", files=1, paths=(b"home/placed",)),)},
+            ("1 file without a gfid was put on gl2:/b past Gluster (home/placed)", "move them off the brick"),
+        ),
+        # A leaving brick was read for marks just now, which counts.
+        (
+            {
+                "marks": (BrickMarks(brick="gl1:/b", files=0, strange=2, strange_examples=(b"home/a", b"home/b")),),
+                "strange": (StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/a",)),),
+            },
+            ("2 files without a gfid",),
+        ),
+        (
+            {"linked_symlinks": tuple(b"home/\xff%d" % number for number in range(12))},
+            ("12 symlinks with several names", "home/\\xff0, ", ", and 2 more"),
+        ),
         # By weight: 300 of 400 GiB get three quarters, whatever their room.
         (
             {
@@ -103,6 +128,7 @@ def test_one_problem_refuses_the_drain(changes: dict[str, Any], words: tuple[str
         {"tasks": (ENDED,)},
         {"open_files": 3, "open_files_accepted": True},
         {"open_files": None, "open_files_accepted": True},
+        {"marks": (BrickMarks(brick="gl2:/b", files=0),)},
         # The leaving brick itself may be full.
         {"rooms": {**(GOOD.rooms or {}), "gl1:/b": replace(ROOM, free_bytes=0, free_inodes=0)}},
         *({"min_free_disk": one} for one in ("10%", "10.0%", "5GB", "5368709120", "5368709120B", "5120MB", " 5GB ")),
@@ -182,14 +208,6 @@ def test_an_option_that_is_not_understood_refuses_the_drain(option: str) -> None
     assert all("not understood" in problem for problem in found)
 
 
-def test_linked_symlinks_are_listed() -> None:
-    paths = tuple(b"home/\xff%d" % number for number in range(12))
-    (problem,) = problems(linked_symlinks=paths)
-    assert "12 symlinks with several names" in problem
-    assert "home/\\xff0, " in problem
-    assert ", and 2 more" in problem
-
-
 @pytest.mark.parametrize(
     ("state", "bricks", "words"),
     [
@@ -208,23 +226,3 @@ def test_linked_symlinks_are_listed() -> None:
 def test_what_is_never_drained(state: VolumeState, bricks: tuple[str, ...], words: str) -> None:
     assert any(words in problem for problem in structure_problems(state, bricks))
     assert structure_problems(volume(6, replicas=3), ("gl4:/b", "gl6:/b", "gl5:/b")) == ()
-
-
-def test_marks_of_an_earlier_drain_are_told_with_the_command_that_takes_them_off() -> None:
-    clean = BrickMarks(brick="gl2:/b", files=0)
-    assert problems(marks=(clean,)) == ()
-    marked = BrickMarks(brick="gl1:/srv/b 1", files=5, examples=(b"home/a", b"home/b\n", b"home/c", b"home/d"))
-    (problem,) = problems(marks=(marked, clean))
-    assert problem.startswith("5 hard-linked files of gl1:/srv/b 1 carry the mark of an earlier drain")
-    assert "home/c, and 2 more." in problem
-    assert "on gl1: `find '/srv/b 1' -xdev" in problem
-
-
-def test_files_that_were_put_on_a_brick_past_gluster_refuse_the_drain() -> None:
-    (problem,) = problems(strange=(StrangeFiles(brick="gl2:/b", files=1, paths=(b"home/placed",)),))
-    assert "1 file without a gfid was put on gl2:/b past Gluster (home/placed)" in problem
-    assert "move them off the brick" in problem
-    # A leaving brick was read for marks just now, which counts.
-    marks = (BrickMarks(brick="gl1:/b", files=0, strange=2, strange_examples=(b"home/a", b"home/b")),)
-    (problem,) = problems(marks=marks, strange=(StrangeFiles(brick="gl1:/b", files=1, paths=(b"home/a",)),))
-    assert "2 files without a gfid" in problem

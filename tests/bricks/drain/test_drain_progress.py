@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.bricks.add import rules as addition_standing
-from migrator.bricks.drain import rules_progress as drain_rules_progress
-from migrator.bricks.drain import rules_progress as drain_standing
+from migrator.bricks.add.rules import standing as addition_standing
+from migrator.bricks.drain import rules_progress
 from migrator.bricks.drain.model import DrainSample, last_counts
-from migrator.bricks.drain.rules_progress import lost_after_s, lost_movers
+from migrator.bricks.drain.rules_progress import MOST_EXAMPLES, audit_of, lost_after_s, lost_movers
 from migrator.gluster.model import TaskStatus
 from migrator.ledger.ledger import open_ledger
 from tests.support.operations import CHECK, START, do, plan_addition, plan_drain
@@ -45,15 +44,9 @@ def sample(at_s: float, files: int = 0, **facts: Any) -> DrainSample:
     ],
 )
 def test_the_rate(samples: list[DrainSample], window_s: float, expected: tuple[float, float, float] | None) -> None:
-    rate = drain_rules_progress.drain_rate(samples, task_id="t", window_s=window_s)
-    if expected is None:
-        assert rate is None
-    else:
-        span_s, files_per_s, lookups_per_s = expected
-        bytes_per_s = 100.0 * files_per_s
-        assert rate == drain_rules_progress.DrainRate(
-            span_s=span_s, files_per_s=files_per_s, bytes_per_s=bytes_per_s, lookups_per_s=lookups_per_s
-        )
+    rate = rules_progress.drain_rate(samples, task_id="t", window_s=window_s)
+    assert expected == (rate and (rate.span_s, rate.files_per_s, rate.lookups_per_s))
+    assert rate is None or rate.bytes_per_s == 100.0 * rate.files_per_s
 
 
 @pytest.mark.parametrize(
@@ -90,7 +83,7 @@ def test_files_that_were_moved_before_a_reboot_count_once(counted: tuple[tuple[i
     ],
 )
 def test_a_host_that_counts_nothing_stands_still(samples: list[DrainSample], words: str) -> None:
-    found = drain_rules_progress.stalled(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
+    found = rules_progress.stalled(samples, task_id="t", now_s=200.0, limit_s=50.0, names=NAMES)
     assert found.startswith(words)
     assert bool(found) is bool(words)
 
@@ -132,8 +125,8 @@ def test_a_process_that_lives_is_never_taken_for_lost_however_seldom_it_is_polle
 # Audits.
 
 
-def walk(**facts: Any) -> drain_rules_progress.BrickAudit:
-    return drain_rules_progress.BrickAudit(**{"brick": "gl1:/b", **facts})
+def walk(**facts: Any) -> rules_progress.BrickAudit:
+    return rules_progress.BrickAudit(**{"brick": "gl1:/b", **facts})
 
 
 @pytest.mark.parametrize(
@@ -147,30 +140,30 @@ def walk(**facts: Any) -> drain_rules_progress.BrickAudit:
     ],
 )
 def test_an_audit_is_complete_only_if_every_walk_is(facts: dict[str, Any], reason: str | None) -> None:
-    audit = drain_rules_progress.audit_of([walk(**facts), walk(brick="gl2:/b")], started_at_s=5.0)
+    audit = audit_of([walk(**facts), walk(brick="gl2:/b")], started_at_s=5.0)
     assert (audit.whole, audit.clean) == (reason is None, reason is None)
     assert reason is None or reason in audit.reasons[0]
-    assert not drain_rules_progress.audit_of([], started_at_s=5.0).whole
+    assert not audit_of([], started_at_s=5.0).whole
 
 
 def test_leftovers_are_counted_once_over_all_bricks() -> None:
     same = [walk(brick=f"gl{number}:/b", listed=1, arrived=1, left=(b"a",)) for number in (1, 2, 3)]
-    audit = drain_rules_progress.audit_of(same, started_at_s=5.0)
+    audit = audit_of(same, started_at_s=5.0)
     assert (audit.left, audit.examples, audit.clean) == (1, (b"a",), False)
     other = walk(brick="gl2:/b", listed=2, arrived=2, left=(b"b", b"c"), unsure=4, may_be_data=(b"d",))
-    audit = drain_rules_progress.audit_of([same[0], other], started_at_s=5.0)
+    audit = audit_of([same[0], other], started_at_s=5.0)
     assert (audit.whole, audit.left, audit.unsure) == (True, 3, 4)
     assert audit.examples == (b"a", b"b", b"c", b"d")
 
 
 @pytest.mark.parametrize("counts", [{"listed": 0, "arrived": 40}, {"listed": 40, "arrived": 0}])
 def test_the_greater_count_is_believed_and_few_paths_are_kept(counts: dict[str, int]) -> None:
-    many = tuple(b"%d" % number for number in range(2 * drain_rules_progress.MOST_EXAMPLES))
-    audit = drain_rules_progress.audit_of([walk(left=many, **counts)], started_at_s=5.0)
-    assert (audit.left, len(audit.examples)) == (40, drain_rules_progress.MOST_EXAMPLES)
+    many = tuple(b"%d" % number for number in range(2 * MOST_EXAMPLES))
+    audit = audit_of([walk(left=many, **counts)], started_at_s=5.0)
+    assert (audit.left, len(audit.examples)) == (40, MOST_EXAMPLES)
 
 
-WINDOW_S = drain_standing.RATE_WINDOW_S
+WINDOW_S = rules_progress.RATE_WINDOW_S
 
 
 def looks(seed: int) -> list[DrainSample]:
@@ -209,6 +202,6 @@ def test_a_few_samples_tell_what_all_do(tmp_path: Path, seed: int) -> None:
         few = ledger.drains.telling_samples(drain.id, recent_s=WINDOW_S)
         kept = ledger.additions.telling_samples(addition.id, recent_s=WINDOW_S)
     assert few == kept == [one for one in every if one in set(few)]
-    assert drain_standing.standing(drain, few) == drain_standing.standing(drain, every)
-    assert addition_standing.standing(addition, few) == addition_standing.standing(addition, every)
+    assert rules_progress.standing(drain, few) == rules_progress.standing(drain, every)
+    assert addition_standing(addition, few) == addition_standing(addition, every)
     assert sorted(map(repr, last_counts(few))) == sorted(map(repr, last_counts(every)))
