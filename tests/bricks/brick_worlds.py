@@ -17,13 +17,13 @@ _CALLS = (
 
 def world_of(kind: type[W], ledger: Ledger, death: Death | None, **ports: Any) -> W:
     """The ports of a verb. The program is killed before one of its calls if `death` says so."""
-    hooks, locks = ports.get("hooks", DoingHooks()), ports.get("locks", FakeLocks())
+    hooks, locks, newest = ports.get("hooks", DoingHooks()), ports.get("locks", FakeLocks()), ledger.runs.latest()
     given: dict[str, Any] = {
         "back_up": lambda _: None,
         "hooks": hooks,
         "ledger": ledger,
         "locks": locks,
-        "files": FakeRunFiles(locks),
+        "files": FakeRunFiles(locks, opened=newest.id if newest else 0),
         "progress": FakeProgress(),
         "clock": VirtualClock(),
         "blocking": inline,

@@ -153,11 +153,11 @@ class FakeProgress:
 
 
 class FakeRunFiles(RunFiles, RunDirectory, AttemptFiles):
-    """A run directory that keeps nothing; as its own directory and attempt files."""
+    """A run directory that keeps nothing; as its own directory and attempt files. `opened` were there before."""
 
-    def __init__(self, locks: Locks | None = None) -> None:
+    def __init__(self, locks: Locks | None = None, *, opened: int = 0) -> None:
         super().__init__(Path(), locks or FakeLocks())
-        self.opened = 0
+        self.opened = opened
 
     @contextmanager
     def open(self, verb: str, at_s: float) -> Iterator["FakeRunFiles"]:

@@ -170,7 +170,7 @@ class Site:
     """Everything that an addition works with; `ports` take the place of others."""
 
     ledger: Ledger
-    volume: World = field(default_factory=World)
+    volume: Any = field(default_factory=World)
     side: add_model.AdditionSide = add_model.AdditionSide.SOURCE
     wish: add_model.Wish = field(default_factory=add_model.Wish)
     clock: VirtualClock = field(default_factory=VirtualClock)
@@ -178,7 +178,7 @@ class Site:
     hooks: DoingHooks = field(default_factory=DoingHooks)
     throttle: str | None = "aggressive"
     max_latency_s: float | None = 0.05
-    glusterd_of: Callable[[World, Ledger, VirtualClock], Glusterd] = Glusterd
+    glusterd_of: Callable[[Any, Ledger, VirtualClock], Any] = Glusterd
     ports: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -187,18 +187,27 @@ class Site:
     async def places(self, _: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
         return {NEW: self.volume.place}
 
-    def add(self, death: Death | None = None, *, dry_run: bool = False, brick: str = NEW) -> add_model.AdditionSummary:
+    def add(self, death: Death | None = None, **asked: Any) -> add_model.AdditionSummary:
         ports = PORTS | {"hooks": self.hooks, "locks": self.locks, "clock": self.clock, "places": self.places}
         ports["throttle"] = ThrottleRules(throttle=self.throttle, max_latency_s=self.max_latency_s)
         world = world_of(AdditionWorld, self.ledger, death, volume=self.glusterd, **(ports | self.ports))
-        request = add_model.AdditionRequest(
-            bricks=(brick,), side=self.side, pid=1, wish=self.wish, dry_run=dry_run, poll_s=60.0, seen_within_s=300.0
-        )
-        return asyncio.run(add_bricks(request, world))
+        usual: dict[str, Any] = {
+            "bricks": (NEW,),
+            "side": self.side,
+            "wish": self.wish,
+            "poll_s": 60.0,
+            "seen_within_s": 300.0,
+        }
+        return asyncio.run(add_bricks(add_model.AdditionRequest(pid=1, **usual | asked), world))
 
     @property
     def states(self) -> list[add_model.AdditionState]:
         return [record.state for record in self.ledger.additions.all()]
+
+    @property
+    def state(self) -> add_model.AdditionState | None:
+        """Of the newest addition."""
+        return self.states[-1] if self.states else None
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`brick add` over a simulated volume: the target, hooks, the throttle, what ends without a word, and the audit."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,10 @@ from migrator.bricks.add.model import AdditionEnding, AdditionState
 from migrator.bricks.add.stage import AdditionCall
 from migrator.bricks.shared import THROTTLE_OPTION, read_bricks
 from migrator.catalog.model import CatalogRecord
-from migrator.core.clock import SystemClock
 from migrator.core.errors import ExitCode, MigratorError, Refused, ToolFailed, UsageError
 from migrator.core.events import EventKind
-from migrator.core.tasks import DaemonThreads
 from migrator.core.units import GIB
 from migrator.gluster.model import TaskStatus
-from migrator.hooks.stage import Hooks
-from migrator.hosts.process import LocalProcesses
 from migrator.report.status import read_status
 from tests.bricks.add.addition_site import Quick, Site, addition_site
 from tests.bricks.add.addition_world import EMPTY, NEW
@@ -33,10 +28,27 @@ S, E = add_model.AdditionState, add_model.AdditionEnding
 
 
 @pytest.fixture
-def target_site(tmp_path: Path) -> Iterator[Site]:
-    """An addition to the target."""
+def site(tmp_path: Path) -> Iterator[Site]:
     with addition_site(tmp_path) as made:
-        made.side, made.throttle = TARGET, None
+        yield made
+
+
+@pytest.fixture
+def target_site(site: Site) -> Site:
+    """An addition to the target."""
+    site.side, site.throttle = TARGET, None
+    return site
+
+
+@pytest.fixture
+def hooks() -> DoingHooks:
+    return DoingHooks(dict.fromkeys(AdditionCall.steps, lambda: None))
+
+
+@pytest.fixture
+def hooked(memory: Path, hooks: DoingHooks) -> Iterator[Site]:
+    with addition_site(memory) as made:
+        made.hooks = hooks
         yield made
 
 
@@ -50,33 +62,13 @@ def with_room(site: Site, room_of: Callable[[int], add_model.TargetRoom]) -> Non
     site.ports["target_room"] = look
 
 
-def with_hook(site: Site, directory: Path, where: str, text: str) -> Path:
-    """A real hook that notes its calls."""
-    file, calls = directory / "hooks" / where, directory / "calls"
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    words = "$MIGRATOR_STAGE $MIGRATOR_SIDE $MIGRATOR_BRICK $MIGRATOR_STATE"
-    file.write_text(f'#!/bin/sh\necho "{words}" >>{calls}\n{text}\n')
-    file.chmod(0o755)
-    hooks = Hooks(
-        processes=LocalProcesses(grace_s=0.5, one_output=True),
-        directory=os.fsencode(directory / "hooks"),
-        site_file=os.fsencode(directory / "site.toml"),
-        source_root=b"/mnt/gl",
-        target_root=b"/mnt/beegfs",
-        timeout_s=60.0,
-    )
-    site.ports |= {"hooks": hooks, "clock": SystemClock(), "blocking": DaemonThreads()}
-    return calls
-
-
 def room(total: int, targets: int | None = None) -> add_model.TargetRoom:
     return add_model.TargetRoom(total_bytes=total, storage_targets=targets)
 
 
-def test_a_dry_run_tells_of_a_brick_that_is_in_the_volume_what_is_left_to_do(target_site: Site) -> None:
-    target_site.side = SOURCE
-    target_site.volume.add()
-    told = target_site.add(dry_run=True)
+def test_a_dry_run_tells_of_a_brick_that_is_in_the_volume_what_is_left_to_do(site: Site) -> None:
+    site.volume.add()
+    told = site.add(dry_run=True)
     assert told.ending is E.PLANNED
     assert told.words == f"{NEW} is in the volume already: it would resume with the fix-layout, and what follows that"
 
@@ -109,39 +101,31 @@ def test_a_target_that_never_shows_it_fails_and_the_same_command_goes_on(target_
     assert record.notes.room_before == room(50 * GIB, 3)
 
 
-def test_hooks_are_told_the_side_and_the_last_ones_are_called_once(target_site: Site, tmp_path: Path) -> None:
-    calls = with_hook(target_site, tmp_path, "pre-add.d/50-set-up", "exit 0")
-    with_hook(target_site, tmp_path, "post-add.d/50-tell", "exit 0")
-    with_room(target_site, lambda _: room(1, 4 if calls.exists() and "pre-add" in calls.read_text() else 3))
-    for _ in range(2):
-        assert target_site.add().ending is E.DONE
-    assert calls.read_text().splitlines() == [f"pre-add target {NEW} ", f"post-add target {NEW} done"]
-
-
 def test_a_place_that_is_not_right_is_refused_before_anything_is_written_or_after_the_hooks(
-    target_site: Site, tmp_path: Path
+    hooked: Site, hooks: DoingHooks
 ) -> None:
     backups: list[str] = []
-    target_site.side, target_site.volume.place = SOURCE, replace(EMPTY, mount="/", own=False)
-    target_site.ports["back_up"] = backups.append
-    refused = target_site.add()
+    hooked.volume.place = replace(EMPTY, mount="/", own=False)
+    hooked.ports["back_up"] = backups.append
+    hooked.hooks = DoingHooks()
+    refused = hooked.add()
     assert refused.ending is E.HALTED
     assert any("not on one of its own" in reason for reason in refused.reasons)
-    assert target_site.states == []
-    assert target_site.ledger.runs.latest() is None
-    with_hook(target_site, tmp_path, "pre-add.d/20-make", "exit 0")
+    assert hooked.states == []
+    assert hooked.ledger.runs.latest() is None
+    hooked.hooks = hooks
     with pytest.raises(Refused, match="not on one of its own"):
-        target_site.add()
-    assert target_site.states == [S.PREPARING]
+        hooked.add()
+    assert hooked.states == [S.PREPARING]
     assert backups == ["addition-1"]
 
 
-def test_status_tells_how_far_an_addition_is_at_any_time(target_site: Site) -> None:
-    ledger = target_site.ledger
+def test_status_tells_how_far_an_addition_is_at_any_time(site: Site) -> None:
+    ledger = site.ledger
     told: list[add_model.AdditionStanding] = []
-    target_site.side, target_site.glusterd = SOURCE, Quick(target_site.volume, ledger, target_site.clock)
-    target_site.glusterd.during = lambda: told.extend(read_bricks(ledger).additions)
-    assert target_site.add().ending is E.DONE
+    site.glusterd = Quick(site.volume, ledger, site.clock)
+    site.glusterd.during = lambda: told.extend(read_bricks(ledger).additions)
+    assert site.add().ending is E.DONE
     assert {one.files for one in told if one.state is S.LAYOUT} == {None}
     assert {(one.files, one.size_bytes) for one in told if one.state is S.BALANCING} == {(9, 40 * GIB)}
     (settled,) = read_bricks(ledger).additions
@@ -151,18 +135,12 @@ def test_status_tells_how_far_an_addition_is_at_any_time(target_site: Site) -> N
     assert not any("addition" in one.subject for one in status.blocked)
 
 
-def test_a_name_that_is_no_brick_is_refused(target_site: Site) -> None:
+def test_a_name_that_is_no_brick_is_refused(site: Site) -> None:
     with pytest.raises(UsageError, match="is no brick"):
-        target_site.add(brick="gl2:/srv/b2/")
+        site.add(bricks=("gl2:/srv/b2/",))
 
 
 WAY_OUT = "`gluster volume rebalance vol1 stop` ends it, and the same command begins another one"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with addition_site(tmp_path) as made:
-        yield made
 
 
 def test_it_fails_within_some_looks_and_goes_on_when_it_was_stopped_as_told(site: Site) -> None:
@@ -208,11 +186,11 @@ def test_what_could_not_be_put_back_is_by_the_next_call(site: Site) -> None:
             raise ToolFailed("glusterd does not answer")
         await set_option(name, value)
 
-    site.glusterd.set_option = only_set  # type: ignore[method-assign]
+    site.glusterd.set_option = only_set
     site.add()
     assert site.states == [AdditionState.FAILED]
     assert THROTTLE_OPTION in site.glusterd.options
-    site.glusterd.set_option = set_option  # type: ignore[method-assign]
+    site.glusterd.set_option = set_option
     site.glusterd.history.clear()
     site.glusterd.breaks = False
     assert site.add().ending is AdditionEnding.DONE
@@ -276,18 +254,6 @@ def test_a_volume_that_cannot_be_read_for_long_is_for_people(site: Site) -> None
     # A look a minute, for a quarter of an hour; in between, whatever that comes to, the daemons that heal are asked to.
     assert scans.made == 16
     assert site.glusterd.heals_asked == 14
-
-
-@pytest.fixture
-def hooks() -> DoingHooks:
-    return DoingHooks(dict.fromkeys(AdditionCall.steps, lambda: None))
-
-
-@pytest.fixture
-def hooked(memory: Path, hooks: DoingHooks) -> Iterator[Site]:
-    with addition_site(memory) as made:
-        made.hooks = hooks
-        yield made
 
 
 def test_a_rebalance_that_breaks_off_is_told_once_and_nothing_is_stopped_by_that(

@@ -1,6 +1,5 @@
 """A brick gets a new disk in its place: killed before every call, rebooted, taken back, by hooks and by hand."""
 
-import asyncio
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -8,25 +7,22 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from migrator.bricks.add import model as add_model
-from migrator.bricks.add.add import add_bricks
-from migrator.bricks.add.stage import AdditionWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import read_bricks
 from migrator.bricks.view import addition_document
 from migrator.core.errors import Refused
 from migrator.gluster.model import VolumeState, VolumeTask
 from migrator.hooks.model import HookStep
-from migrator.ledger.ledger import Ledger
 from migrator.render.text import to_markdown
 from migrator.report.status import read_status
-from tests.bricks.add.addition_site import PORTS, NothingAsked
+from tests.bricks.add import addition_site
+from tests.bricks.add.addition_site import NothingAsked
 from tests.bricks.add.in_place_world import ALL, FILES, OWN, ROOM, SECOND, VOLUME_ID, ReplicaWorld
-from tests.bricks.brick_worlds import world_of
-from tests.support.fakes import FakeLocks, VirtualClock
 from tests.support.kills import Death, DoingHooks, Killed, copied, deaths, killed_everywhere, new_ledger
 
 S, E = add_model.AdditionState, add_model.AdditionEnding
@@ -65,53 +61,28 @@ class Glusterd(NothingAsked):
 
 
 @dataclass
-class Site:
+class Site(addition_site.Site):
     """What an exchange works with; `hooked`: hooks make the new file system, otherwise people do."""
 
-    ledger: Ledger
-    hooked: bool = True
     volume: ReplicaWorld = field(default_factory=ReplicaWorld)
-    locks: FakeLocks = field(default_factory=FakeLocks)
+    throttle: str | None = None
+    hooked: bool = True
 
     def __post_init__(self) -> None:
         self.hooks = DoingHooks({HookStep.ADD: self.volume.exchange} if self.hooked else {})
-        self.clock = VirtualClock()
         self.glusterd = Glusterd(self.volume)
+        self.ports = {"blamed": self.blamed}
 
-    def add(
-        self,
-        death: Death | None = None,
-        *,
-        take_back: bool = False,
-        once_more: bool = False,
-        dry_run: bool = False,
-    ) -> add_model.AdditionSummary:
-        async def places(_: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
-            return {OWN: self.volume.place()}
+    async def places(self, _: Sequence[str]) -> Mapping[str, add_model.NewPlace]:
+        return {OWN: self.volume.place()}
 
-        async def blamed(state: VolumeState, name: str) -> Mapping[str, int] | None:
-            assert (state.volume_id, name) == (VOLUME_ID, OWN)
-            return self.volume.blamed
+    async def blamed(self, state: VolumeState, name: str) -> Mapping[str, int] | None:
+        assert (state.volume_id, name) == (VOLUME_ID, OWN)
+        return self.volume.blamed
 
-        given = {"hooks": self.hooks, "locks": self.locks, "clock": self.clock, "places": places, "blamed": blamed}
-        world = world_of(AdditionWorld, self.ledger, death, volume=self.glusterd, **PORTS, **given)
-        request = add_model.AdditionRequest(
-            bricks=(OWN,),
-            side=add_model.AdditionSide.SOURCE,
-            pid=1,
-            instead_of=OWN,
-            wish=add_model.Wish(take_back=take_back),
-            once_more=once_more,
-            dry_run=dry_run,
-            poll_s=1.0,
-            stall_s=60.0,
-        )
-        return asyncio.run(add_bricks(request, world))
-
-    @property
-    def state(self) -> add_model.AdditionState | None:
-        record = self.ledger.additions.latest(VOLUME_ID, (OWN,), add_model.AdditionSide.SOURCE)
-        return None if record is None else record.state
+    def add(self, death: Death | None = None, *, take_back: bool = False, **asked: Any) -> add_model.AdditionSummary:
+        usual = {"bricks": (OWN,), "instead_of": OWN, "wish": add_model.Wish(take_back=take_back)}
+        return super().add(death, **usual, poll_s=1.0, stall_s=60.0, **asked)
 
     def has_left(self) -> tuple[object, ...]:
         """What is simulated, as it lies there."""

@@ -11,8 +11,8 @@ from migrator.bricks.add import model as add_model
 from migrator.core.units import GIB
 from migrator.hooks.model import HookStep
 from migrator.ledger.ledger import Ledger
-from tests.bricks.add.addition_site import Glusterd, Quick, Site
-from tests.bricks.add.addition_world import EMPTY, NEW, World
+from tests.bricks.add.addition_site import Quick, Site
+from tests.bricks.add.addition_world import EMPTY, NEW
 from tests.support.fakes import VirtualClock
 from tests.support.kills import DoingHooks, killed_everywhere, new_ledger
 
@@ -28,7 +28,7 @@ class Dying(Site):
 
     throttle: str | None = "normal"
     max_latency_s: float | None = None
-    glusterd_of: Callable[[World, Ledger, VirtualClock], Glusterd] = Quick
+    glusterd_of: Callable[[Any, Ledger, VirtualClock], Any] = Quick
     given: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -47,11 +47,6 @@ class Dying(Site):
             return
         assert NEW not in self.volume.inside, "a file system was made on a brick that is in use"
         self.volume.place = EMPTY
-
-    @property
-    def state(self) -> add_model.AdditionState | None:
-        record = self.ledger.additions.latest("v", (NEW,), self.side)
-        return None if record is None else record.state
 
     def has_left(self) -> tuple[object, ...]:
         """What is simulated, as it lies there."""
