@@ -18,7 +18,6 @@ from migrator.core.errors import ToolFailed
 from migrator.core.tasks import DaemonThreads
 from migrator.fs.acl import owning_group_bits, parse_acl
 from migrator.gluster.model import Brick
-from tests.conftest import MakeXfs
 from tests.support.hand_brick import HandBrick
 from tests.support.one_host import OneHost
 from tests.support.volumes import volume
@@ -64,9 +63,7 @@ def setfacl(*words: str | Path) -> None:
 
 
 @pytest.fixture
-def shielded(make_xfs: MakeXfs, tmp_path: Path) -> Shielded:
-    brick = HandBrick(root=make_xfs().path / "a brick")
-    brick.make_root()
+def shielded(brick: HandBrick, tmp_path: Path) -> Shielded:
     for name in ("open/a", "open/b", "open/own", "open/deep/er", "closed/a"):
         brick.file(f"home/{name}", mode=0o640)
     os.link(brick.root / "home/open/b", brick.root / "home/open/again")

@@ -245,16 +245,9 @@ def test_hooks_are_told_the_facts_of_their_user(site: CutSite) -> None:
     refuse.unlink()
     assert site.cutover()["ending"] == "moved"
     before, thaw, after = (site.told(stage) for stage in ("pre-freeze", "pre-thaw", "post-thaw"))
+    user = {"user": "ann", "old_path": source, "new_path": target, "link": link, "back": False, "reason": None}
     for told in (before, thaw, after):
-        assert [told[key] for key in ("user", "old_path", "new_path", "link", "back", "files", "reason")] == [
-            "ann",
-            source,
-            target,
-            link,
-            False,
-            before["files"],
-            None,
-        ]
+        assert told.items() >= {**user, "files": before["files"]}.items()
         assert told["freeze_s"] > 0
     assert (before["moved"], before["frozen_s"], before["state"]) == (None, None, None)
     assert [told["moved"] for told in (thaw, after)] == [True, True]
@@ -262,11 +255,6 @@ def test_hooks_are_told_the_facts_of_their_user(site: CutSite) -> None:
     assert site.rollback()["ending"] == "moved"
     before, after = site.told("pre-freeze"), site.told("post-thaw")
     for told in (before, after):
-        assert [told[key] for key in ("old_path", "new_path", "back", "freeze_s", "frozen_s")] == [
-            target,
-            source,
-            True,
-            None,
-            None,
-        ]
+        assert told.items() >= {"old_path": target, "new_path": source, "back": True, "freeze_s": None}.items()
+        assert told["frozen_s"] is None
     assert (before["moved"], after["moved"]) == (None, True)

@@ -142,16 +142,6 @@ def test_a_write_that_hides_is_found_by_its_content(site: PurgeSite) -> None:
     refused(site, "d1/f0001: has another content on the source")
 
 
-@pytest.mark.exhaustive
-def test_another_ctime_alone_is_no_harm_where_the_content_is_right(site: PurgeSite) -> None:
-    path = site.source / "d1/f0001"
-    os.link(path, site.world.source_path / "home/bob/link")
-    done = site.purge()
-    assert (done.outcome, done.outside) == (TreeOutcome.PURGED, 1)
-    assert done.read_again >= 1
-    assert (site.world.source_path / "home/bob/link").stat().st_size == 2000
-
-
 def test_a_sample_is_no_proof(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
     with purge_site(scratch / "site", xfs_source.path, xfs_target.path, fill, share=0.5) as site:
         refused(site, "a sample is no proof")

@@ -24,13 +24,6 @@ from tests.support.one_host import OneHost
 pytestmark = pytest.mark.needs_root
 
 
-@pytest.fixture
-def brick(make_xfs: MakeXfs) -> HandBrick:
-    made = HandBrick(root=make_xfs().path / "a brick")
-    made.make_root()
-    return made
-
-
 def walked(
     brick: HandBrick, *, volume: int = 1, only: Sequence[bytes] | None = None
 ) -> tuple[list[DirectoryFacts], int]:

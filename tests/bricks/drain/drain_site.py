@@ -1,11 +1,9 @@
 """Everything that a drain works with: a real ledger over a simulated volume, whose calls may be killed."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from migrator.bricks.drain import model as drain_model
@@ -14,29 +12,24 @@ from migrator.bricks.drain.rules_progress import wipe_word
 from migrator.bricks.drain.stage import DrainCall, DrainWorld
 from migrator.bricks.model import BrickRoom
 from migrator.bricks.shared import ThrottleRules
-from migrator.core.entry import UserTree
 from migrator.core.errors import ToolFailed
 from migrator.core.events import EventKind
 from migrator.core.units import DAY_S, GIB
 from migrator.core.windows import Window
-from migrator.fs.model import MountIdentity
 from migrator.gluster.model import Brick, DiskFacts, TaskKind, TaskProgress, TaskStatus, VolumeState, VolumeTask
 from migrator.gluster.rules import LOOKUP_OPTION
 from migrator.gluster.walks import BrickHello, BrickListener, BrickTotals
 from migrator.hooks.model import HookStep
-from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.ledger import Ledger
 from tests.bricks.brick_worlds import world_of
 from tests.bricks.drain.drain_world import LAZY, LEAVING
 from tests.bricks.drain.drain_world import World as Volume
-from tests.support.catalogs import whole_catalog
 from tests.support.fakes import FakeLocks, FakeProgress, VirtualClock
 from tests.support.kills import Death, DoingHooks, Killed
-from tests.support.records import site_record
 
 S = drain_model.DrainState
 VOLUME_ID = "v"
 REQUEST = drain_model.DrainRequest(bricks=(LEAVING,), pid=1, poll_s=1.0)
-IDENTITY = MountIdentity(filesystem="x", mounted_from="x", device=1, fsid=1, root_ino=1, sentinel="s")
 
 
 @dataclass
@@ -259,20 +252,6 @@ class Site:
     def state(self) -> drain_model.DrainState | None:
         record = self.ledger.drains.latest(VOLUME_ID, (LEAVING,))
         return None if record is None else record.state
-
-
-@contextmanager
-def drain_site(directory: Path) -> Iterator[Site]:
-    """With a ledger that knows the site and a whole catalog, for the length of the block."""
-    with open_ledger(directory / "ledger.db", create=True) as ledger:
-        ledger.site.create(site_record(IDENTITY, site_id="site-0001"))
-        scan = ledger.scans.start(catalog="c1", via="bricks", at_s=1.0)
-        ledger.scans.finish(
-            whole_catalog(
-                scan_id=scan, site_id="site-0001", trees=(UserTree(path=b"home/a", user="a"),), rows=5, files=5
-            )
-        )
-        yield Site(ledger)
 
 
 EVERYTHING = set(range(1, 10))

@@ -12,7 +12,6 @@ from migrator.bricks.drain.model import BrickMarks
 from migrator.bricks.drain.rules_preflight import unmark_command
 from migrator.gluster.looks import marks_on_bricks, still_strange_on
 from migrator.gluster.model import Brick
-from tests.conftest import MakeXfs
 from tests.support.hand_brick import LINKTO, HandBrick
 from tests.support.one_host import OneHost
 
@@ -20,10 +19,8 @@ pytestmark = pytest.mark.needs_root
 
 
 @pytest.fixture
-def made(make_xfs: MakeXfs) -> HandBrick:
+def made(brick: HandBrick) -> HandBrick:
     """A brick with two hard-linked files that carry a mark, and everything that has one or several names by right."""
-    brick = HandBrick(root=make_xfs().path / "a brick")
-    brick.make_root()
     for name, mode in (("marked", 0o644), ("sticky", 0o1644), ("link-to", 0o1000), ("moving", 0o3640)):
         brick.file(f"home/deep/er/{name}", b"" if mode == 0o1000 else b"content", mode=mode, linkto=True)
         os.link(brick.root / f"home/deep/er/{name}", brick.root / f"home/{name} again")

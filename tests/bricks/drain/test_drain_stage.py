@@ -19,18 +19,19 @@ from migrator.core.probe import Probe, ProbeSide
 from migrator.core.units import GIB
 from migrator.core.windows import Window
 from migrator.gluster.model import BrickHeal, TaskStatus, VolumeState, VolumeTask
+from migrator.ledger.ledger import open_ledger
 from migrator.ledger.locks import VOLUME
-from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site, drain_site
+from tests.bricks.drain.drain_site import REQUEST, VOLUME_ID, S, Site
 from tests.bricks.drain.drain_world import LAZY, LEAVING, NORMAL, THROTTLE
 from tests.support.fakes import VirtualClock
-from tests.support.kills import Killed, deaths
+from tests.support.kills import Killed, deaths, new_ledger
 from tests.support.operations import THERE, do, plan_addition, plan_cutover
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with drain_site(tmp_path) as made:
-        yield made
+def site(memory: Path) -> Iterator[Site]:
+    with open_ledger(new_ledger(memory / "ledger.db")) as ledger:
+        yield Site(ledger)
 
 
 def test_bricks_are_drained_and_everything_is_put_back(site: Site) -> None:

@@ -144,6 +144,21 @@ class Site:
             clock=self.clock,
         )
 
+    @property
+    def state(self) -> retire_model.RetirementState | None:
+        """Of the newest attempt."""
+        newest = self.ledger.retirements.newest()
+        return newest.state if newest else None
+
+    def has_left(self) -> tuple[object, ...]:
+        """What is simulated, as it lies there."""
+        return (self.volume.stops, self.hooks)
+
+    def killed(self, death: Death) -> None:
+        """Retire; the program is killed there."""
+        self.death = death
+        self.retire()
+
     def retire(self, *, confirm: str | None = "vol1", dry_run: bool = False) -> retire_model.RetirementSummary:
         return asyncio.run(
             retire_volume(retire_model.RetireRequest(pid=1, confirm=confirm, dry_run=dry_run), self.world())

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,31 +22,39 @@ from migrator.ledger.ledger import Ledger, open_ledger
 from migrator.ledger.locks import VOLUME
 from migrator.purge.model import PURGE_NAME
 from migrator.render.text import to_markdown
-from tests.bricks.retire.retire_site import OWN, STATE, Rooted, Site, Volume, found
+from tests.bricks.retire.retire_site import OWN, STATE, Site, Volume, found
 from tests.support.cli_site import Site as PosixSite
 from tests.support.fake_filesystem import IDENTITY
-from tests.support.kills import Death, DoingHooks, Killed, killed_everywhere, new_ledger
+from tests.support.kills import DoingHooks, Killed, killed_everywhere, new_ledger
 from tests.support.records import site_record
+
+S = RetirementState
+
+
+def covered(ledger: Ledger) -> Site:
+    """Everything in the volume is in a manifest; one path was touched since, and has to be read."""
+    site = Site(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(b"home/alice/y", ctime_ns=2)]])
+    site.source.add(b"home/alice/y", b"content")
+    return site
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with open_ledger(tmp_path / "ledger.db", create=True) as ledger:
+def site(memory: Path) -> Iterator[Site]:
+    """Nothing was scanned yet."""
+    with open_ledger(memory / "ledger.db", create=True) as ledger:
         ledger.site.create(
             site_record(IDENTITY, site_id="s", capabilities=TargetCapabilities(), capabilities_probed_at_s=1.0)
         )
-        made = Site(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(b"home/alice/y", ctime_ns=2)]])
-        made.source.add(b"home/alice/y", b"content")
-        yield made
+        yield covered(ledger)
 
 
 def test_a_volume_that_is_covered_is_stopped_once_after_intent_and_backup(site: Site) -> None:
     done = site.retire()
-    assert (done.ending, site.volume.stops, site.volume.intents) == (RetireEnding.DONE, 1, [RetirementState.STOPPING])
+    assert (done.ending, site.volume.stops, site.volume.intents) == (RetireEnding.DONE, 1, [S.STOPPING])
     assert done.cover is not None
     assert (done.cover.proven.paths, done.cover.read.paths, done.cover.uncovered) == (2, 1, {})
     assert done.retirement is not None
-    assert done.retirement.state is RetirementState.RETIRED
+    assert done.retirement.state is S.RETIRED
     assert site.backups == [f"retirement-{done.retirement.id}"]
     assert site.scans == 2, "once before the intent, and once right before the stop"
     assert "gluster volume delete" in to_markdown(retirement_document(done))
@@ -75,7 +83,7 @@ def test_what_nothing_covers_is_listed_whole_and_nothing_is_touched(site: Site) 
     assert {one.path for one in site.listed} == {row.path for row, _ in strays}
     shown = to_markdown(retirement_document(refused))
     assert all(words in shown for words in ("50 paths (350 B) are not", "in no user tree", "000\\\\x0a", "/list"))
-    assert site.ledger.retirements.newest() is None
+    assert site.state is None
 
 
 def test_content_that_is_another_one_is_seen_where_only_the_ctime_tells(site: Site) -> None:
@@ -90,9 +98,7 @@ def test_content_that_is_another_one_is_seen_where_only_the_ctime_tells(site: Si
 def test_what_comes_between_the_first_look_and_the_stop_stops_it(site: Site) -> None:
     site.looks.append([*site.looks[0], found(b"new", proof=False)])
     assert site.retire().exit_code.value == 4
-    newest = site.ledger.retirements.newest()
-    assert newest is not None
-    assert (newest.state, site.volume.stops) == (RetirementState.GIVEN_UP, 0)
+    assert (site.state, site.volume.stops) == (S.GIVEN_UP, 0)
     assert [one.path for one in site.listed] == [b"new"]
     # It is taken away by hand, and the same command begins another attempt.
     site.looks = site.looks[:1]
@@ -140,7 +146,7 @@ def test_a_guard_refuses_it(site: Site, disturb: Callable[[Site], None]) -> None
     refused = site.retire()
     assert (refused.ending, site.volume.stops) == (RetireEnding.HALTED, 0)
     assert refused.reasons
-    assert site.ledger.retirements.newest() is None
+    assert site.state is None
 
 
 def test_a_trash_of_its_own_probes_and_what_gluster_has_open_are_no_reason_against_it(site: Site) -> None:
@@ -164,7 +170,7 @@ def test_a_dry_run_takes_the_decision_by_a_newer_catalog_and_writes_nothing(site
     planned = site.retire(confirm=None, dry_run=True)
     assert (planned.ending, planned.cover and planned.cover.catalog) == (RetireEnding.PLANNED, "c1")
     assert (site.scans, site.volume.stops, site.listed) == (1, 0, [])
-    assert site.ledger.retirements.newest() is None
+    assert site.state is None
     assert site.ledger.runs.latest() is None
 
 
@@ -181,7 +187,7 @@ def test_an_answer_that_is_lost_is_no_refusal_and_a_refusal_gives_it_up(site: Si
         site.retire()
     newest = site.ledger.retirements.newest()
     assert newest is not None
-    assert (newest.state, newest.failure) == (RetirementState.GIVEN_UP, "gluster says: no")
+    assert (newest.state, newest.failure) == (S.GIVEN_UP, "gluster says: no")
     site.volume.fault = fail("after stop")
     assert site.retire().ending is RetireEnding.DONE
     assert site.volume.stops == 1
@@ -221,9 +227,7 @@ def test_what_was_killed_before_the_stop_does_not_stand_for_a_stop_by_others_aft
     assert site.retire().exit_code.value == 4
     site.volume.state = replace(STATE, started=False)
     assert site.retire().ending is RetireEnding.HALTED
-    newest = site.ledger.retirements.newest()
-    assert newest is not None
-    assert newest.state is RetirementState.GIVEN_UP
+    assert site.state is S.GIVEN_UP
 
 
 @pytest.mark.parametrize("place", ["back up", "scan"])
@@ -260,45 +264,19 @@ def test_a_hook_that_refuses_it_leaves_the_volume_alone(site: Site) -> None:
     site.hooks = DoingHooks({HookStep.RETIRE: lambda: None}, exit_codes={"pre-retire": 1})
     with pytest.raises(Refused, match=r"pre-retire.d/50-do"):
         site.retire()
-    newest = site.ledger.retirements.newest()
-    assert newest is not None
-    assert (newest.state, site.volume.stops) == (RetirementState.GIVEN_UP, 0)
-
-
-S = RetirementState
-CHANGED = b"home/alice/y"
-
-
-@dataclass
-class Dying(Site):
-    """A site with hooks, whose every part may be killed."""
-
-    def __post_init__(self) -> None:
-        self.called = self.hooks = DoingHooks({HookStep.RETIRE: lambda: None})
-
-    @property
-    def state(self) -> RetirementState | None:
-        newest = self.ledger.retirements.newest()
-        return newest.state if newest else None
-
-    def has_left(self) -> tuple[object, ...]:
-        return (self.volume.stops, self.called)
-
-    def killed(self, death: Death) -> None:
-        self.death = death
-        self.retire()
+    assert (site.state, site.volume.stops) == (S.GIVEN_UP, 0)
 
 
 @pytest.mark.exhaustive
 def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(memory: Path) -> None:
     died_in: set[RetirementState | None] = set()
 
-    def make(ledger: Ledger) -> Dying:
-        site = Dying(ledger, Volume(ledger=ledger), [[found(b"home/alice/x"), found(CHANGED, ctime_ns=2)]], Rooted())
-        site.source.add(CHANGED, b"content")
+    def make(ledger: Ledger) -> Site:
+        site = covered(ledger)
+        site.hooks = DoingHooks({HookStep.RETIRE: lambda: None})
         return site
 
-    for site, _ in killed_everywhere(new_ledger(memory / "prepared.db"), make, Dying.killed, died_in):
+    for site, _ in killed_everywhere(new_ledger(memory / "prepared.db"), make, Site.killed, died_in):
         ledger = site.ledger
         site.death = None
         done = site.retire()
@@ -309,6 +287,6 @@ def test_killed_before_any_call_the_volume_is_stopped_once_by_the_same_command(m
         assert (newest.id, newest.state) == (1, S.RETIRED)
         assert site.backups
         assert site.locks.held == []
-        assert site.called.told() == ["post-retire"]
+        assert site.hooks.told() == ["post-retire"]
         assert not ledger.hooks.unfinished((HookStep.RETIRE,))
     assert died_in >= {None, S.STOPPING, S.RETIRED}
