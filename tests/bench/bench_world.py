@@ -13,29 +13,14 @@ from migrator.bench.hosts import HostWorkloads, RootSeen, WorkDirectory
 from migrator.bench.model import HostRun, Place, Step
 from migrator.bench.stage import BenchmarkWorld
 from migrator.core.clock import SystemClock
-from migrator.hosts.local import LocalHost
-from migrator.hosts.ports import Host
 from migrator.ledger.ledger import Ledger
 from migrator.ledger.locks import Locks
 from tests.support.cli_site import Site
 from tests.support.fakes import FakeProgress
+from tests.support.one_host import OneHost
 
 TOKEN = secrets.token_hex(16)
 """Of this process alone: what carries it is ended."""
-
-
-class LocalHosts:
-    """This machine under several names."""
-
-    def __init__(self) -> None:
-        self._hosts: dict[str, LocalHost] = {}
-
-    async def reach(self, name: str) -> Host:
-        return self._hosts.setdefault(name, LocalHost(name=name))
-
-    async def close(self) -> None:
-        for host in self._hosts.values():
-            await host.close()
 
 
 class TestedWorkloads(HostWorkloads):
@@ -44,7 +29,7 @@ class TestedWorkloads(HostWorkloads):
     __test__ = False
 
     def __init__(self) -> None:
-        super().__init__(LocalHosts(), benchmark_script)
+        super().__init__(OneHost(), benchmark_script)
         self.really_drop = False
         self.dropped = True
         self.missing: frozenset[str] = frozenset()

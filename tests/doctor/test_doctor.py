@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +25,7 @@ from migrator.fs.reading import PosixSource
 from migrator.fs.writing import MountedTarget
 from migrator.gluster.model import VolumeState
 from migrator.gluster.volume import GlusterSource
-from migrator.hosts.local import LocalHost
-from migrator.hosts.ports import Host, HostLost
+from migrator.hosts.ports import Host
 from migrator.hosts.process import LocalProcesses
 from migrator.hosts.site import look_at_room
 from migrator.ledger.ledger import open_ledger
@@ -39,6 +38,7 @@ from tests.support.fakes import VirtualClock
 from tests.support.hook_site import HookSite
 from tests.support.making import made
 from tests.support.native_builds import placing
+from tests.support.one_host import OneHost
 from tests.support.volumes import volume
 from tests.support.xfs import XfsMount
 
@@ -241,24 +241,6 @@ def test_a_finished_migration_is_a_success(tmp_path: Path) -> None:
 CRASHES = b"#!/bin/sh\necho 'Illegal instruction' >&2\nexit 132\n"
 
 
-class SomeHosts:
-    """Hosts of which some are this machine and the others cannot be reached."""
-
-    def __init__(self, reachable: Sequence[str]) -> None:
-        self._reachable = {name: LocalHost(name=name) for name in reachable}
-        self.closed = False
-
-    async def reach(self, name: str) -> Host:
-        if name not in self._reachable:
-            raise HostLost(f"{name} cannot be reached over ssh: it refuses the key", cause="no key", hint="add the key")
-        return self._reachable[name]
-
-    async def close(self) -> None:
-        self.closed = True
-        for host in self._reachable.values():
-            await host.close()
-
-
 class Volume:
     """A volume that says of itself what it was told."""
 
@@ -275,7 +257,7 @@ def recorded(sentinel: str, filesystem: str) -> MountIdentity:
 
 def looked_at(
     site: Site,
-    hosts: SomeHosts,
+    hosts: OneHost,
     sections: Mapping[str, HostSection],
     *,
     target: MountIdentity | None = None,
@@ -307,7 +289,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_one_host_is_lost_and_the_other_is_looked_at(site: Site, tmp_path: Path) -> None:
     sections = {name: HostSection(name=name) for name in ("gl1", "gl2")}
-    findings = looked_at(site, SomeHosts(["gl1"]), sections, state=volume(f"gl1:{tmp_path}", f"gl2:{tmp_path}"))
+    findings = looked_at(site, OneHost("gl1"), sections, state=volume(f"gl1:{tmp_path}", f"gl2:{tmp_path}"))
     ((status, message),) = of(findings, "host gl2")
     assert status is FAILURE
     assert "refuses the key (no key)" in message
@@ -321,16 +303,16 @@ def test_one_host_is_lost_and_the_other_is_looked_at(site: Site, tmp_path: Path)
 def test_the_target_there_is_known_by_its_sentinel(site: Site) -> None:
     sections = {"gl1": HostSection(name="gl1", target=site.target.root)}
     shown = asyncio.run(look_at_room(LocalProcesses(), python=b"python3", path=os.fsencode(site.target.root)))
-    findings = looked_at(site, SomeHosts(["gl1"]), sections, target=recorded("site one", shown.filesystem))
+    findings = looked_at(site, OneHost("gl1"), sections, target=recorded("site one", shown.filesystem))
     assert [status for status, _ in of(findings, "host gl1")] == [OK]
-    other = looked_at(site, SomeHosts(["gl1"]), sections, target=recorded("site two", shown.filesystem))
+    other = looked_at(site, OneHost("gl1"), sections, target=recorded("site two", shown.filesystem))
     ((status, message),) = of(other, "host gl1")
     assert (status, "another file system" in message) == (FAILURE, True)
     nowhere = {"gl1": HostSection(name="gl1", target=site.target.root / "nothing")}
-    missing = looked_at(site, SomeHosts(["gl1"]), nowhere, target=recorded("site one", shown.filesystem))
+    missing = looked_at(site, OneHost("gl1"), nowhere, target=recorded("site one", shown.filesystem))
     ((status, message),) = of(missing, "host gl1")
     assert (status, "No such file or directory" in message) == (FAILURE, True)
-    nfs = looked_at(site, SomeHosts(["gl1"]), sections, target=recorded("site one", "nfs4"))
+    nfs = looked_at(site, OneHost("gl1"), sections, target=recorded("site one", "nfs4"))
     assert [status for status, _ in of(nfs, "host gl1")] == [WARNING]
 
 
@@ -342,7 +324,7 @@ def test_the_target_there_is_known_by_its_sentinel(site: Site) -> None:
 def test_a_compiled_program_that_does_not_run_there(site: Site, tmp_path: Path, content: bytes, words: str) -> None:
     program = tmp_path / "program"
     program.write_bytes(content)
-    findings = looked_at(site, SomeHosts(["gl1"]), {"gl1": HostSection(name="gl1")}, program=program)
+    findings = looked_at(site, OneHost("gl1"), {"gl1": HostSection(name="gl1")}, program=program)
     ((status, message),) = of(findings, "host gl1")
     assert status is FAILURE
     assert words in message
@@ -351,7 +333,7 @@ def test_a_compiled_program_that_does_not_run_there(site: Site, tmp_path: Path, 
 
 def test_a_volume_that_does_not_answer(site: Site, tmp_path: Path) -> None:
     state = volume(f"gl1:{tmp_path}", started=False)
-    findings = looked_at(site, SomeHosts(["gl1"]), {"gl1": HostSection(name="gl1")}, state=state)
+    findings = looked_at(site, OneHost("gl1"), {"gl1": HostSection(name="gl1")}, state=state)
     assert of(findings, "bricks") == [(FAILURE, "the volume's state is not known: glusterd does not answer")]
 
 

@@ -38,25 +38,6 @@ def test_hooks_are_called_by_the_bytes_of_their_names_and_post_hooks_the_other_w
     assert hooks_rules.in_order(hooks, model.HookStage(step=model.HookStep.PASS, event=model.HookEvent.PRE)) == ()
 
 
-@pytest.mark.parametrize(
-    ("result", "words"),
-    [
-        (
-            model.HookResult(exit_code=1, output=b"first\n\n\x1b[31mred \xff\n"),
-            "exit code 1: first | \\x1b[31mred \\xff",
-        ),
-        (model.HookResult(exit_code=3), "exit code 3; no output"),
-        (model.HookResult(exit_code=-15, timed_out=True), "ended after its time limit of 10 min; no output"),
-        (model.HookResult(exit_code=-9), "ended by signal 9; no output"),
-        (model.HookResult(exit_code=None, problem="it could not be started"), "it could not be started"),
-    ],
-)
-def test_the_end_of_a_hook_in_words_is_one_line_of_safe_text(result: model.HookResult, words: str) -> None:
-    assert hooks_rules.end_of(result, 600.0) == words
-    much = hooks_rules.end_of(model.HookResult(exit_code=1, output=b"lost" + b"x" * 600 + b"the end"), 600.0)
-    assert (much.endswith("the end"), "lost" in much) == (True, False)
-
-
 def test_paths_and_reasons_are_given_byte_by_byte_in_the_document_and_safe_in_variables() -> None:
     reason = "Gr\u00fc\u00dfe\non gl3:/b\0" + 2000 * "x"
     facts = replace(FACTS, user="eve", link=b"/home/\xe9", new_path=b"/b%/home/\xe9", reason=reason)

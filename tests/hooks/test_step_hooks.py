@@ -18,7 +18,7 @@ from migrator.hosts.ports import Processes
 from migrator.ledger.ledger import Ledger, open_ledger
 from tests.support.fake_filesystem import IDENTITY
 from tests.support.fakes import FakeLocks
-from tests.support.kills import Death, Killed
+from tests.support.kills import Death
 from tests.support.operations import plan_cutover
 from tests.support.records import rows_of, site_record
 from tests.support.run_world import World, in_loop, small_world
@@ -224,17 +224,9 @@ def run_until_death(world: World, hooks: FakeHooks, left: int) -> bool:
         death.tick()
 
     hooks.in_call = in_call
-    try:
-        asyncio.run(world.run(death))
-    except BaseExceptionGroup as group:
-        if not group.subgroup(Killed):
-            raise
-    except Killed:
-        pass
-    finally:
-        hooks.in_call = lambda _: None
-        world.streams.alive.clear()
-    return death.happened
+    died = world.run_until(death)
+    hooks.in_call = lambda _: None
+    return died
 
 
 @pytest.mark.guarantee("hooks")

@@ -21,6 +21,7 @@ from migrator.hosts.process import LocalProcesses
 from migrator.hosts.remote import RemoteHost
 from migrator.hosts.site import HostSpec, SiteHosts, expand, look_at_roots
 from tests.hosts.local_pipe import LocalPipe
+from tests.support.one_host import OneHost
 from tests.support.run_world import in_loop
 from tests.support.sshd import Sshd
 from tests.support.xfs import XfsMount
@@ -246,24 +247,8 @@ def test_sections_that_name_no_host_or_one_twice(sections: list[str]) -> None:
     assert caught.value.hint
 
 
-class OnlyOne:
-    """The hosts of a site, of which `gl1` answers."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    async def reach(self, name: str) -> Host:
-        self.asked.append(name)
-        if name != "gl1":
-            raise HostLost(f"host {name} does not answer")
-        return LocalHost(name=name)
-
-    async def close(self) -> None:
-        return None
-
-
 def test_a_host_that_is_reached_tells_its_load_and_one_that_is_not_tells_nothing() -> None:
-    hosts = OnlyOne()
+    hosts = OneHost("gl1")
 
     async def work() -> list[float | None]:
         asked = ("localhost", "gl1", "gl2", "slurm-1")

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 import pytest
 
 from migrator.core.errors import ToolFailed
-from migrator.hosts import far_end, far_looks, process
+from migrator.hosts import far_end, far_looks
 from migrator.hosts.connection import Transport
 from migrator.hosts.far_end import predecessors
-from migrator.hosts.far_looks import Look, Snapshot, look_at, looks, token_of
+from migrator.hosts.far_looks import Snapshot, look_at, token_of
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, Processes
 from migrator.hosts.proc import TOKEN_VARIABLE, carriers, was_at_work
@@ -370,42 +370,6 @@ async def _written_until_it_waits(token: str) -> int:
             return written
         before = written
         await asyncio.sleep(0.2)
-
-
-WAIT_S, LOOK_S = 0.05, 0.2
-EndAll = Callable[[Callable[[Snapshot], list[Look]], float], bool]
-
-
-@pytest.fixture(params=["here", "far end"])
-def end_all(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> EndAll:
-    monkeypatch.setattr(far_end, "KILL_WAIT_S", WAIT_S)
-    monkeypatch.setattr(far_end, "reap", lambda: None)
-    if request.param == "far end":
-        return far_end.end_all
-    return lambda find, grace_s: asyncio.run(process.end_all(find, grace_s))
-
-
-@pytest.fixture
-def stubborn() -> Iterator[subprocess.Popen[bytes]]:
-    """A process, the leader of its session, that only KILL ends."""
-    script = "trap '' TERM; echo ready; while :; do sleep 1000; done"
-    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_a_slow_look(stubborn: subprocess.Popen[bytes], end_all: EndAll) -> None:
-    def find(snapshot: Snapshot) -> list[Look]:
-        found = snapshot.of_session(stubborn.pid)
-        time.sleep(LOOK_S)
-        return found
-
-    assert end_all(find, 0.0)
-    assert [look for look in looks() if look.session == stubborn.pid] == []
 
 
 FAR_END = """

@@ -47,8 +47,8 @@ def ledger(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def chunks_of(*numbers: int, kind: ChunkKind = ChunkKind.FILES, tree: bytes = ALICE) -> list[Chunk]:
-    return [Chunk(number=number, kind=kind, tree=tree, files=1, size_bytes=10) for number in numbers]
+def chunks_of(*numbers: int, tree: bytes = ALICE) -> list[Chunk]:
+    return [files(number, 10, tree=tree) for number in numbers]
 
 
 def seed(ledger: Ledger, chunks: Sequence[Chunk] = (), batch: int = 1) -> int:

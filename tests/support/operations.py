@@ -81,9 +81,9 @@ def do(store: Any, record: Any, *moves: Move, at_s: float = 10.0, reason: str = 
     return record
 
 
-def plan_drain(ledger: Ledger, bricks: tuple[str, ...] = SET, *, at_s: float = 1.0, anew: bool = False) -> DrainRecord:
+def plan_drain(ledger: Ledger, bricks: tuple[str, ...] = SET, *, at_s: float = 1.0) -> DrainRecord:
     record = DrainRecord(id=0, volume="vol1", volume_id="v", bricks=bricks, state=D.PLANNED, times={D.PLANNED: at_s})
-    return ledger.drains.plan(record, anew=anew)
+    return ledger.drains.plan(record, anew=False)
 
 
 def plan_addition(
@@ -120,14 +120,13 @@ FROZEN = MOVED[:1]
 REVERTED = (ToCut.FREEZE, ToCut.REVERT)
 
 
-def cut_over(ledger_file: Path, user: str, steps: Sequence[ToCut] = MOVED, *, plan: str | None = None) -> None:
+def cut_over(ledger_file: Path, user: str, steps: Sequence[ToCut] = MOVED) -> None:
     """A new attempt at the tree of a user in the ledger of a real site, through these steps, each done."""
     with open_ledger(ledger_file) as ledger:
-        latest = ledger.plans.active()
-        assert latest is not None
-        name = plan or latest.name
-        planned = next(one for one in ledger.facts.trees(name) if one.tree.user == user)
-        record = plan_cutover(ledger, name=name, batch=planned.batch, tree=planned.tree)
+        plan = ledger.plans.active()
+        assert plan is not None
+        planned = next(one for one in ledger.facts.trees(plan.name) if one.tree.user == user)
+        record = plan_cutover(ledger, name=plan.name, batch=planned.batch, tree=planned.tree)
         for step in map(act_of, steps):
             made = ledger.cutovers.intend(record.id, step, at_s=2.0, notes=TOPS)
             ledger.cutovers.finish(made, step.result, at_s=3.0)

@@ -50,10 +50,8 @@ class OnePlan(PlanFiles):
 class Weeks:
     """A migration that has run for `days`, in chunks of a batch each of `users` user trees. `names` are hostile ones."""
 
-    def __init__(
-        self, *, users: int = 24, chunks: int = 1200, days: float = 30.0, names: Sequence[bytes] = (), seed: int = 7
-    ) -> None:
-        self.dice = random.Random(seed)
+    def __init__(self, *, users: int = 24, chunks: int = 1200, days: float = 30.0, names: Sequence[bytes] = ()) -> None:
+        self.dice = random.Random(7)
         self.days, self.chunks = days, chunks
         self.now_s = BEGAN_S + days * DAY_S
         self.trees = tuple(

@@ -23,7 +23,7 @@ from migrator.transfer.run import run_batches
 from tests.support import fakes
 from tests.support.fake_filesystem import IDENTITY, FakeFileSystem
 from tests.support.fake_streams import FakeLane, FakeStreams
-from tests.support.kills import Death, DoingHooks, Dying
+from tests.support.kills import Death, DoingHooks, Dying, Killed
 from tests.support.plans import small_plan
 from tests.support.records import site_record
 
@@ -108,6 +108,19 @@ class World:
         governing = None if self.governing is None else self.governing()
         return await run_batches(request, world, files=files, hooks=self.hooks, governing=governing)
 
+    def run_until(self, death: Death) -> bool:
+        """Run until the program is killed, and its streams with it; whether that came before the end."""
+        try:
+            asyncio.run(self.run(death))
+        except BaseExceptionGroup as group:
+            if not group.subgroup(Killed):
+                raise
+        except Killed:
+            pass
+        finally:
+            self.streams.alive.clear()
+        return death.happened
+
     def leave_attempt(self, host: str = "here", at_s: float = 1.0, *, batch: int = 1) -> int:
         """A seed pass with an attempt at its first chunk of files that a killed run has left unfinished; its chunk."""
         passes = self.ledger.passes
@@ -189,7 +202,7 @@ def plan_chunks(world: World, trees: Sequence[bytes], per_chunk: int, bricks: Se
                     pass
 
 
-def plan_in_ranges(world: World, path: bytes, sizes_bytes: Sequence[int], brick: str | None = None) -> None:
+def plan_in_ranges(world: World, path: bytes, sizes_bytes: Sequence[int], brick: str) -> None:
     """Lists a file in ranges of these sizes as well, so that it is put in place when they are there."""
     (tree,) = {chunk.tree for chunk in world.lists.chunks(LIST)}
     for size_bytes in sizes_bytes:

@@ -27,9 +27,9 @@ from tests.support.records import site_record
 
 
 class ScanSite:
-    """`root` is the source. `recorded` False leaves the ledger without a site, as before `init`."""
+    """`root` is the source; the ledger knows it as after `init`."""
 
-    def __init__(self, directory: Path, *, root: Path | None = None, recorded: bool = True) -> None:
+    def __init__(self, directory: Path, *, root: Path | None = None) -> None:
         self.root = root or directory / "source"
         self.catalogs_dir = directory / "catalogs"
         self.scratch = Scratch(directory / "temp")
@@ -37,13 +37,8 @@ class ScanSite:
         self.root.mkdir(exist_ok=True)
         self.source = PosixSource(os.fsencode(self.root))
         self.ledger = open_ledger(directory / "ledger.db", create=True)
-        if recorded and self.ledger.site.read() is None:
-            self.record_site(self.source)
-
-    def record_site(self, source: SourceFileSystem) -> None:
-        """What `init` does."""
-        identity = source.identity()
-        self.ledger.site.create(site_record(identity))
+        if self.ledger.site.read() is None:
+            self.ledger.site.create(site_record(self.source.identity()))
 
     def close(self) -> None:
         self.source.close()

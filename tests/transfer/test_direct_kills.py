@@ -58,8 +58,8 @@ class Sides:
         """What is told."""
         return run_copy(self.source, self.target, names, *options, kind=kind).stdout
 
-    def put_in_place(self, seen: os.stat_result, name: bytes = b"big", *options: str) -> bytes:
-        told = self.copy(whole(seen, name), *options)
+    def put_in_place(self, seen: os.stat_result) -> bytes:
+        told = self.copy(whole(seen))
         assert b"F" not in told
         self.assert_equal()
         return told
@@ -90,18 +90,18 @@ def sides(xfs_source: XfsMount) -> Sides:
     return Sides(xfs_source.path / "s", xfs_source.path / "t")
 
 
-def ranges_of(seen: os.stat_result, name: bytes = b"big", range_bytes: int = RANGE_BYTES) -> list[bytes]:
-    """A file's ranges, each a list of its own."""
+def ranges_of(seen: os.stat_result, range_bytes: int = RANGE_BYTES) -> list[bytes]:
+    """The ranges of the big file, each a list of its own."""
     size = seen.st_size
     return [
-        b"s%d,m%d,o%d,n%d:%s\0" % (size, seen.st_mtime_ns, offset, min(range_bytes, size - offset), name)
+        b"s%d,m%d,o%d,n%d:big\0" % (size, seen.st_mtime_ns, offset, min(range_bytes, size - offset))
         for offset in range(0, size, range_bytes)
     ]
 
 
-def whole(seen: os.stat_result, name: bytes = b"big") -> bytes:
-    """The list that completes a file of ranges."""
-    return b"s%d,m%d,r:%s\0" % (seen.st_size, seen.st_mtime_ns, name)
+def whole(seen: os.stat_result) -> bytes:
+    """The list that completes it."""
+    return b"s%d,m%d,r:big\0" % (seen.st_size, seen.st_mtime_ns)
 
 
 def small_tree(source: Path) -> bytes:

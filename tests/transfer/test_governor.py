@@ -22,9 +22,9 @@ Curve = Callable[[int], float]
 SETTINGS = rules.settings_now({"gl1": 32}, Limits(), NO_CONTROLS, Opening(open=True))
 
 
-def knee_at(knee: int, each: float = 100.0) -> Curve:
+def knee_at(knee: int) -> Curve:
     """Every stream brings as much as the one before, up to the knee; then they bring nothing."""
-    return lambda streams: each * min(streams, knee)
+    return lambda streams: 100.0 * min(streams, knee)
 
 
 @dataclass

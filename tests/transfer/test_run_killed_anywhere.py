@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from migrator.core.states import BatchState, ChunkKind, ChunkState
 from tests.support.fake_streams import Fault
-from tests.support.kills import Death, Killed
+from tests.support.kills import Death
 from tests.support.run_world import ALICE, BOB, LIST, World, listed, small_world
 
 BAD = ALICE + b"/sub/f01"
@@ -28,22 +28,11 @@ def make(directory: Path) -> World:
     return world
 
 
-def run_until_death(world: World, left: int) -> bool:
-    """Whether the death came before the end."""
+def run_until_death(world: World, left: int) -> None:
     death = Death(left)
-    tick = world.streams.before_path
     world.streams.before_path = lambda _: death.tick()
-    try:
-        asyncio.run(world.run(death))
-    except BaseExceptionGroup as group:
-        if not group.subgroup(Killed):
-            raise
-    except Killed:
-        pass
-    finally:
-        world.streams.before_path = tick
-        world.streams.alive.clear()
-    return death.happened
+    world.run_until(death)
+    world.streams.before_path = lambda _: None
 
 
 def done_paths(world: World) -> set[bytes]:

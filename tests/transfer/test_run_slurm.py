@@ -33,17 +33,6 @@ def site(slurm: Slurm, scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount
     yield from made_site(scratch, xfs_source, xfs_target, _MOVERS, SLURM_CONF=os.fspath(slurm.config))
 
 
-def test_a_job_that_is_cancelled_from_outside_costs_time_only(site: RealSite, slurm: Slurm) -> None:
-    with site.started(*SLOWER) as process:
-        wait_for(partial(came_so_far, site, process, 3), "attempts")
-        for job in [job for job, state in slurm.jobs().items() if state == "RUNNING"][:1]:
-            slurm.do("scancel", job)
-        _, said = process.communicate(timeout=800)
-        assert process.returncode == 0, said
-    assert "is lost" in said
-    assert site.differences() == ""
-
-
 def test_kill_9_of_the_program_and_of_its_jobs_at_random_instants_loses_nothing(site: RealSite, slurm: Slurm) -> None:
     draw = random.Random(21)
     for number in range(4):

@@ -196,8 +196,9 @@ class BrickRuns:
             )
         )
 
-    def hosts_of(self, state: str = "succeeded") -> set[str]:
-        return {host for host, _, ended in self.attempts() if ended == state}
+    def hosts_of(self) -> set[str]:
+        """Where attempts at content succeeded."""
+        return {host for host, _, ended in self.attempts() if ended == "succeeded"}
 
     def events(self, *kinds: str) -> list[str]:
         """The messages of events of these kinds, oldest first."""
