@@ -10,13 +10,12 @@ import pytest
 from migrator.bench import far_bench, model
 from migrator.bench.model import SuiteName, Unit
 from migrator.bench.rules import SuiteComparison, compare, figure, read_fio
-from migrator.bench.suites import room_problems, suite
-from migrator.core.units import GIB
+from migrator.bench.suites import suite
 from tests.bench.bench_world import cli_site
 from tests.support.cli_site import Site
 from tests.support.making import made
 
-# --- Suites as plans, and the room for them
+# --- Suites as plans
 
 
 @pytest.mark.parametrize("scale", [0.0001, 0.01, 1.0, 3.0])
@@ -36,27 +35,6 @@ def test_every_suite_is_a_plan_at_every_scale(name: SuiteName, scale: float) -> 
             assert argv[0] in step.programs or argv[0] in far_bench._FUNCTIONS
     assert planned.need_bytes >= max(step.size_bytes for step in planned.steps)
     assert planned.need_inodes > 0
-
-
-@pytest.mark.parametrize(
-    ("changes", "inodes_free", "accept", "problem"),
-    [
-        # Enough with a margin of a half in nine tenths.
-        ({}, None, False, ""),
-        ({"need_bytes": 6 * GIB + 1}, None, False, "10.0 GiB free"),
-        ({"need_inodes": 601}, None, False, "1,000 more files"),
-        ({"free_inodes": None}, None, False, "does not report"),
-        ({"free_inodes": None}, None, True, ""),
-        ({"free_inodes": None}, 500, False, "500 more files"),
-        # The file system counts first.
-        ({"free_inodes": 10}, 10**9, False, "10 more files"),
-    ],
-)
-def test_room(changes: dict[str, int | None], inodes_free: int | None, accept: bool, problem: str) -> None:
-    values = {"need_bytes": 6 * GIB, "free_bytes": 10 * GIB, "need_inodes": 600, "free_inodes": 1000} | changes
-    room = model.PlaceRoom(place=model.Place(label="target", root=b"/mnt"), **values)  # type: ignore[arg-type]
-    found = "; ".join(room_problems(room, inodes_free=inodes_free, accept_unknown_inodes=accept))
-    assert (problem in found) if problem else not found
 
 
 # --- Reports of programs, and figures of a step

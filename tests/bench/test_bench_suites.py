@@ -156,6 +156,10 @@ def without_inodes(site: BenchSite) -> None:
     site.workloads.change = lambda seen: structs.replace(seen, free_inodes=None)
 
 
+def without_room_for_files(site: BenchSite) -> None:
+    site.workloads.change = lambda seen: structs.replace(seen, free_inodes=10)
+
+
 def without_mount(site: BenchSite) -> None:
     site.absent = frozenset({"two"})
 
@@ -165,6 +169,7 @@ def without_mount(site: BenchSite) -> None:
     [
         (bench.SuiteName.STREAMING, without_room, r"1\.0 MiB free"),
         (bench.SuiteName.RECURSIVE, without_inodes, "does not report"),
+        (bench.SuiteName.RECURSIVE, without_room_for_files, "10 more files"),
         (bench.SuiteName.RECURSIVE, without_mount, "host two: source is not mounted"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.core.statistics import factor_between, series
+from migrator.core.statistics import factor_between
 from migrator.core.tasks import DaemonThreads, SharedCall
 from migrator.core.units import MINUTE_S
 from migrator.core.windows import Opening, Window, opening, opens_at, standings
@@ -137,14 +137,6 @@ def test_the_first_that_begins_is_when_it_opens(windows: list[Window], at_s: flo
     if not any(one.holds for one in found):
         begins = min(one.changes_at_s for one in found if one.changes_at_s is not None)
         assert begins == opens_at(windows, at_s, local_time)
-
-
-def test_a_series_is_summed_up() -> None:
-    found = series([4.0, 1.0, 3.0, 2.0, 10.0])
-    assert (found.median, found.least, found.most, found.count) == (3.0, 1.0, 10.0, 5)
-    assert found.values == (4.0, 1.0, 3.0, 2.0, 10.0)
-    with pytest.raises(ValueError, match="nothing"):
-        series([])
 
 
 def test_series_of_different_times_differ_where_their_ranges_lie_apart() -> None:

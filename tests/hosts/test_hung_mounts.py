@@ -38,17 +38,21 @@ def hung(place: Path) -> Iterator[None]:
         os.close(server)
 
 
-@pytest.mark.guarantee("hung-mount")
-@pytest.mark.skipif(not FUSE.exists(), reason="needs /dev/fuse")
-@pytest.mark.parametrize("verb", [("scan",), ("verify", "--user-batch", "1")], ids=["scan", "verify"])
-def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(
-    scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount, verb: tuple[str, ...]
-) -> None:
+@pytest.fixture
+def site(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> RealSite:
+    if not FUSE.exists():
+        pytest.skip("needs /dev/fuse")
     (xfs_source.path / "home" / "alice").mkdir(parents=True)
-    site = RealSite(scratch / "site", xfs_source, xfs_target)
-    site.prepare()
+    made = RealSite(scratch / "site", xfs_source, xfs_target)
+    made.prepare()
+    return made
+
+
+@pytest.mark.guarantee("hung-mount")
+@pytest.mark.parametrize("verb", [("scan",), ("verify", "--user-batch", "1")], ids=["scan", "verify"])
+def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(site: RealSite, verb: tuple[str, ...]) -> None:
     assert site.run().returncode == 0
-    with hung(xfs_source.path):
+    with hung(site.source.path):
         process = subprocess.Popen(
             site.argv(*verb), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -62,12 +66,8 @@ def test_who_waits_for_a_mount_that_does_not_answer_can_be_interrupted(
 
 
 @pytest.mark.guarantee("hung-mount")
-@pytest.mark.skipif(not FUSE.exists(), reason="needs /dev/fuse")
-def test_status_does_not_wait_for_a_mount(scratch: Path, xfs_source: XfsMount, xfs_target: XfsMount) -> None:
-    (xfs_source.path / "home" / "alice").mkdir(parents=True)
-    site = RealSite(scratch / "site", xfs_source, xfs_target)
-    site.prepare()
-    with hung(xfs_source.path):
+def test_status_does_not_wait_for_a_mount(site: RealSite) -> None:
+    with hung(site.source.path):
         assert site.migrator("status").returncode == 0
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from migrator.hosts import remote
 from migrator.hosts.connection import Transport
 from migrator.hosts.model import ProcessIdentity
 from migrator.hosts.ports import Command, Completed, HostLost
@@ -172,26 +171,6 @@ class TestRefused:
             assert (await host.processes.run(Command(argv=(b"echo", b"x")))).stdout == b"x\n"
         finally:
             await host.close()
-
-    def test_a_host_that_failed_is_not_tried_at_every_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        tried: list[int] = []
-        # However long the five calls take.
-        monkeypatch.setattr(remote, "_FIRST_BACKOFF_S", remote._LARGEST_BACKOFF_S)
-
-        class Counting(LocalPipe):
-            def argv(self, arguments: tuple[str, ...]) -> tuple[bytes, ...]:
-                tried.append(1)
-                return (b"false",)
-
-        async def reach() -> None:
-            host = RemoteHost(Counting())
-            for _ in range(5):
-                with pytest.raises(HostLost):
-                    await host.facts()
-            await host.close()
-
-        asyncio.run(reach())
-        assert len(tried) == 1
 
 
 class TestLost:

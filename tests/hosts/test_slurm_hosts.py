@@ -1,4 +1,4 @@
-"""The contracts of hosts and executors, over a node of a real Slurm cluster."""
+"""The contracts of hosts, executors and processes, over a node of a real Slurm cluster."""
 
 import asyncio
 import os
@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from migrator.hosts.local import LocalHost
-from tests.hosts import test_executors, test_hosts
+from migrator.hosts.ports import Processes
+from tests.hosts import test_executors, test_hosts, test_processes
 from tests.hosts.test_executors import TestConfined, World
 from tests.hosts.test_hosts import Reached
+from tests.hosts.test_processes import runner, token
 from tests.support.slurm import Slurm, suite_over
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.exhaustive]
 globals().update(suite_over(test_hosts, "reached"), **suite_over(test_executors, "world"))
-__all__ = ["TestConfined"]
+globals().update(suite_over(test_processes, "processes"))
+__all__ = ["TestConfined", "runner", "token"]
 
 
 @pytest.fixture
@@ -41,6 +44,14 @@ def world(slurm: Slurm, scratch: Path) -> Iterator[World]:
     made.in_loop(hosts.close())
     made.close()
     assert not slurm.jobs()
+
+
+@pytest.fixture
+def processes(slurm: Slurm, runner: asyncio.Runner) -> Iterator[Processes]:
+    """Those of a node."""
+    hosts = slurm.hosts()
+    yield runner.run(hosts.reach("slurm-1")).processes
+    runner.run(hosts.close())
 
 
 def test_the_job_is_known(reached: Reached, slurm: Slurm) -> None:

@@ -22,7 +22,7 @@ from migrator.render import document as doc
 from migrator.render.charts import sparkline
 from migrator.render.html import to_html
 from migrator.render.live import ErrorConsole, LiveProgress
-from migrator.render.progress import LINE_INTERVAL_S, LineProgress, event_line, open_progress
+from migrator.render.progress import LINE_INTERVAL_S, LineProgress, open_progress
 from migrator.render.terminal import column_widths, print_document
 from migrator.render.text import plain, to_json, to_markdown
 from migrator.report.view_records import run_document
@@ -272,18 +272,6 @@ class TestLines:
         stream.close()
         with LineProgress(stream, VirtualClock()) as progress:
             progress.show(scan(1))
-
-
-@pytest.mark.parametrize(
-    ("subject", "message", "line"),
-    [
-        ("home/a", "home/a: Input/output error", "home/a: Input/output error"),
-        ("a", "this is a directory", "a: this is a directory"),
-    ],
-)
-def test_the_subject_is_not_said_twice(subject: str, message: str, line: str) -> None:
-    event = replace(EVENT, severity=Severity.INFO, subject=subject, message=message)
-    assert event_line(event) == f"00:53:20 {line}"
 
 
 class TestLiveView:

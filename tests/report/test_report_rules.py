@@ -509,10 +509,3 @@ def test_a_plan_begins_with_one_screen() -> None:
     assert shown.endswith("Details: migrator report --plan plan --details")
     every = to_markdown(document)
     assert all(problem in every for problem in problems)
-
-
-def test_nothing_is_promised_where_there_are_no_details() -> None:
-    whole = status_document(STATUS)
-    page = replace(whole, sections=whole.sections[:1])
-    assert "Details" in str(first_page(whole, "migrator status --details"))
-    assert "Details" not in str(first_page(page, "migrator status --details"))

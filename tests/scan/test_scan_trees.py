@@ -334,15 +334,8 @@ SOME = PathFinding(count=5, paths=(b"home/a", b"home/\xff", b"home/c", b"home/d"
 
 
 def judged(globs_found: BrickFindings = NOTHING, **changes: Any) -> BrickDoubts:
-    facts: dict[str, Any] = {
-        "migrating": 0,
-        "filling": 0,
-        "vanished": 0,
-        "hidden_marks": 0,
-        "strange": (),
-        "limit": 100,
-    }
-    return judge_bricks(globs_found, **{**facts, **changes})
+    facts = dict.fromkeys(("migrating", "filling", "vanished", "hidden_marks"), 0)
+    return judge_bricks(globs_found, **{"strange": (), "limit": 100, **facts, **changes})
 
 
 @pytest.mark.parametrize("fact", ["doubled_paths", "doubled_inodes", "conflicting"])

@@ -53,8 +53,6 @@ class Ran:
     completed: Completed
     stdout: bytes
     stderr: bytes
-    work: ChunkWork
-    view: StreamView
 
 
 @dataclass
@@ -71,9 +69,9 @@ class Streams:
 
     def run(self, paths: Iterable[bytes | ListedPath], **options: Any) -> Ran:
         """Copy these paths (relative to the source root), listed as they are now or as they are given."""
-        return asyncio.run(self.copy(paths, **options))
+        return asyncio.run(self._copy(paths, **options))
 
-    async def copy(
+    async def _copy(
         self,
         paths: Iterable[bytes | ListedPath],
         *,
@@ -82,9 +80,7 @@ class Streams:
         bwlimit_bytes_per_s: int | None = None,
         on_stdout: Callable[[bytes], None] = lambda _: None,
         on_start: Callable[[ProcessIdentity], None] = lambda _: None,
-        token: str | None = None,
     ) -> Ran:
-        """As `run`, inside an event loop."""
         processes = LocalProcesses(grace_s=2.0)
         executor = LocalExecutor(
             processes,
@@ -103,7 +99,7 @@ class Streams:
         )
         view = executor.view(tree) if self.as_uid is None else self._open_view(tree)
         reader = self.engine.reader(work, view)
-        command = replace(self.engine.command(work, view), token=token or secrets.token_hex(16))
+        command = replace(self.engine.command(work, view), token=secrets.token_hex(16))
         stdout, stderr = bytearray(), bytearray()
 
         def take_stdout(piece: bytes) -> None:
@@ -131,7 +127,7 @@ class Streams:
             completed = await processes.stream(
                 _as_user(command, self.as_uid), on_start=on_start, on_stdout=take_stdout, on_stderr=take_stderr
             )
-        return Ran(reader.outcome(completed), completed, bytes(stdout), bytes(stderr), work, view)
+        return Ran(reader.outcome(completed), completed, bytes(stdout), bytes(stderr))
 
     def _open_view(self, tree: bytes) -> StreamView:
         return StreamView(

@@ -15,6 +15,13 @@ from migrator.transfer.ports import ChunkWork
 
 PATHS = [b"home/alice/one", b"home/alice/two", b"home/alice/three"]
 COUNTERS = StreamCounters(files=1, size_bytes=2)
+VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
+TREE = b"home/alice"
+ENGINE = DirectEngine(program=b"/opt/migrator-native", privileged=True)
+
+
+def work(*paths: ListedPath, **keeps: bool) -> ChunkWork:
+    return ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=paths, capabilities=TargetCapabilities(**keeps))  # type: ignore[arg-type]
 
 
 def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:
@@ -31,10 +38,7 @@ def judged(*lines: bytes, exit_code: int = 0, stderr: bytes = b"") -> Outcome:
     ],
 )
 def test_what_cannot_be_understood_is_never_done(said: bytes) -> None:
-    tree, paths = b"home/alice", [ListedPath(path=path, size_bytes=1) for path in PATHS]
-    work = ChunkWork(kind=ChunkKind.FILES, tree=tree, paths=paths, capabilities=TargetCapabilities())
-    view = StreamView(source_tree=b"/source", target_tree=b"/target")
-    reader = DirectEngine(program=b"/opt/migrator-native", privileged=True).reader(work, view)
+    reader = ENGINE.reader(work(*(ListedPath(path=path, size_bytes=1) for path in PATHS)), VIEW)
     reader.stdout(said + b"\n")
     outcome = reader.outcome(Completed(exit_code=0, stdout=b"", stderr=b"", timed_out=False))
     assert outcome.verdict is Verdict.RETRY
@@ -105,15 +109,6 @@ def test_other_ends(exit_code: int, verdict: Verdict) -> None:
     outcome = judged(exit_code=exit_code, stderr=b"in \x1b words\n")
     assert outcome.verdict is verdict
     assert "in \\x1b words" in outcome.message
-
-
-VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
-TREE = b"home/alice"
-ENGINE = DirectEngine(program=b"/opt/migrator-native", privileged=True)
-
-
-def work(*paths: ListedPath, **keeps: bool) -> ChunkWork:
-    return ChunkWork(kind=ChunkKind.FILES, tree=TREE, paths=paths, capabilities=TargetCapabilities(**keeps))  # type: ignore[arg-type]
 
 
 def path(name: bytes, **facts: int | bool) -> ListedPath:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.core.paths import percent_escape, percent_unescape
+from migrator.core.paths import percent_unescape
 from migrator.core.states import ChunkKind
 from migrator.core.units import KIB, MIB
 from migrator.fs.model import TargetCapabilities
@@ -332,23 +332,6 @@ def matches(suspects: Sequence[FileProblem], expected: Expected) -> bool:
     )
 
 
-def record(directory: Path, name: str, ran: Ran) -> None:
-    """Keep what rsync said."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{name}.stderr").write_bytes(ran.stderr)
-    (directory / f"{name}.stdout").write_bytes(ran.stdout)
-    facts = {
-        "exit_code": ran.completed.exit_code,
-        "source_tree": percent_escape(ran.view.source_tree),
-        "target_tree": percent_escape(ran.view.target_tree),
-        "link_groups": {
-            percent_escape(listed.path): listed.link_group for listed in ran.work.paths if listed.link_group is not None
-        },
-        "paths": [percent_escape(listed.path) for listed in ran.work.paths],
-    }
-    (directory / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
-
-
 _FIXTURES = Path(__file__).parents[1] / "fixtures" / "rsync"
 _COUNTERS = StreamCounters(files=3, size_bytes=1000)
 _VIEW = StreamView(source_tree=b"/source", target_tree=b"/target")
@@ -541,9 +524,6 @@ def test_an_unexplained_line_means_another_try() -> None:
         assert _judge(known + strange, b"a").verdict is Verdict.RETRY
 
 
-_RECORD_VARIABLE = "MIGRATOR_RECORD_RSYNC"
-
-
 @pytest.mark.needs_root
 @pytest.mark.parametrize("program", rsync_programs())
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
@@ -552,11 +532,7 @@ def test_an_error_is_judged(name: str, program: str, scratch: Path, make_xfs: Ma
     source_root = scratch / "source"
     target = make_xfs(size_bytes=32 << 20, max_inodes=640) if name == "no_room" else make_xfs()
     source, target_tree = make_trees(source_root, target.path, tree=TREE)
-    engine = engine_of(program)
-    world = World(Streams(engine, source_root, target.path), source, target_tree)
-    ran = scenario(world)
-    if directory := os.environ.get(_RECORD_VARIABLE):
-        record(Path(directory) / engine.features.version_text, name, ran)
+    ran = scenario(World(Streams(engine_of(program), source_root, target.path), source, target_tree))
     outcome = ran.outcome
     detail = (ran.completed.exit_code, ran.stderr, outcome)
     assert outcome.verdict is expected.verdict, detail
