@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from migrator.core.units import MIB
-from tests.support.cluster.brick_runs import BrickRuns, brick_runs
+from tests.support.cluster.brick_runs import BrickRuns, users_copied
 from tests.support.cluster.fixtures import SMALL
 from tests.support.cluster.handle import LabHandle, bring_up, take_down
 from tests.support.cluster.opening import open_behind
@@ -28,7 +28,7 @@ from tests.support.xfs import run_tool
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
-USERS = 7
+USERS = 5
 _HOLD = "held = os.open(sys.argv[1], eval(sys.argv[2]))"
 _WRITE = f"{_HOLD}\nos.write(held, b'written')"
 _FLAGS = "os.O_WRONLY | os.O_APPEND"
@@ -56,10 +56,6 @@ class Cluster:
 
     def link(self, user: str) -> Path:
         return self.links / user
-
-    @property
-    def on_source(self) -> list[str]:
-        return sorted(path.name for path in self.links.iterdir() if path.resolve() == self.source(path.name))
 
     def move(self, verb: str, user: str, *words: str, code: int = 0) -> Any:
         """What becomes of one user."""
@@ -105,13 +101,6 @@ class Cluster:
             churn.terminate()
             churn.wait()
 
-    def hook(self, where: str, text: str) -> Path:
-        file = self.runs.site.directory / "hooks" / where
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"#!/bin/sh\n{text}\n")
-        file.chmod(0o755)
-        return file
-
 
 def as_user(tree: Path, uid: int) -> str:
     """What somebody who is not root can do there."""
@@ -140,36 +129,14 @@ def cluster(lab_parent: Path) -> Iterator[Cluster]:
         open_behind(lab, "off")
         with TemporaryDirectory(prefix="migrator-test-") as name:
             Path(name).chmod(0o755)
-            with _copied(lab, Path(name)) as made:
-                yield made
+            via = "bricks" if lab.state.ssh_config else "mount"
+            # How much a user at work takes away meanwhile depends on how long these tests take.
+            more = {"transfer": 'max_shrink = "100%"\n', "cutover": 'compare_limit = "10min"\n'}
+            with users_copied(lab, Path(name), via=via, **more) as (runs, links):
+                yield Cluster(lab, runs, links, sorted(path.name for path in links.iterdir()))
     finally:
         lab_parent.chmod(mode)
         take_down(directory)
-
-
-@contextmanager
-def _copied(lab: LabHandle, directory: Path) -> Iterator[Cluster]:
-    via = "bricks" if lab.state.ssh_config else "mount"
-    links = directory / "links"
-    links.mkdir()
-    with brick_runs(lab, directory / "site", trees="home/*", via=via, hosts=via == "bricks") as runs:
-        text = f'[cutover]\nfreeze = "hook"\nsettle = "0s"\nlink = "{links}/{{user}}"\ncompare_limit = "10min"\n'
-        # How much a user at work takes away meanwhile depends on how long these tests take.
-        site = runs.site.file.read_text()
-        assert "[transfer]\n" in site
-        runs.site.file.write_text(site.replace("[transfer]\n", '[transfer]\nmax_shrink = "100%"\n') + text)
-        made = Cluster(lab, runs, links)
-        made.hook("pre-freeze.d/10-vouches", "exit 0")
-        for tree in sorted((lab.source / "home").iterdir()):
-            if tree.is_dir():
-                (links / tree.name).symlink_to(tree)
-                made.left.append(tree.name)
-        assert len(made.left) == USERS
-        let_settle()
-        for words in (["scan"], ["plan", "--activate"], ["run", "--all"], ["verify", "--all"]):
-            done = runs.site.call(*words)
-            assert done.returncode == 0, done.stdout + done.stderr
-        yield made
 
 
 def change_everything(tree: Path) -> None:
@@ -228,41 +195,6 @@ def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, 
     # Users of that batch were at work: what they took away meanwhile is listed.
     assert run.wait(timeout=800) in (0, 3)
     assert (cluster.target(other) / "big").read_text() == "x" * 4 * MIB
-
-
-def test_three_users_are_moved_one_after_the_other_while_the_others_work(cluster: Cluster, scratch: Path) -> None:
-    users = cluster.take(3)
-    others = [user for user in cluster.on_source if user not in users]
-    for number, user in enumerate(users):
-        with cluster.at_work([*users[number:], *others], scratch / f"all-{number}"):
-            top = top_facts(cluster.source(user))
-            # Among so many users it may be that none of what was done was his.
-            write(cluster.source(user) / "written since the last pass", "by him")
-        with cluster.at_work([*users[number + 1 :], *others], scratch / f"others-{number}"):
-            moved = cluster.move("cutover", user)
-        assert (moved["ending"], moved["cutover"]["state"]) == ("moved", "retained"), moved
-        assert moved["cutover"]["freeze_s"] > 0
-        cluster.equal(user)
-        cluster.works_on(user, cluster.target(user), top)
-    brought = cluster.runs.rows(
-        "SELECT subject, message FROM operation_steps JOIN operations ON operations.id = operation_id"
-        " WHERE step = 'final-pass' AND result = 'done'"
-    )
-    words = [words for tree, words in brought if os.fsdecode(tree).removeprefix("home/") in users]
-    assert len(words) == len(users)
-    assert not [one for one in words if one.startswith("0 files")], "there was something to bring"
-    # They are nobody's business any more: what they write now is theirs, and the rest of their batches is copied.
-    for user in users:
-        write(cluster.target(user) / "later", "on the target")
-    before = [cluster.target(user).stat().st_ctime_ns for user in users]
-    let_settle()
-    done = cluster.runs.site.call("run", "--all", "--deltas", "1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [cluster.target(user).stat().st_ctime_ns for user in users] == before
-    for user in others:
-        cluster.equal(user)
-    for user in users:
-        assert (cluster.target(user) / "later").read_text() == "on the target"
 
 
 def test_a_user_goes_back_with_all_that_he_did_and_comes_again(cluster: Cluster) -> None:
@@ -329,13 +261,13 @@ def give_up(cluster: Cluster, user: str) -> None:
         assert_given_up(f"home/{user}/work")
     # A brick goes down in the freeze: he may have to wait for it, frozen, since his top lies on it too.
     pid = cluster.lab.brick_pids()[cluster.lab.bricks[0].name]
-    cluster.hook("post-freeze.d/10-kills", f"kill -9 {pid}")
+    cluster.runs.site.hook("post-freeze.d/10-kills", f"kill -9 {pid}")
     try:
         done = cluster.runs.site.call("cutover", "--user", user, "--json")
         assert done.returncode in (1, 4), done.stdout + done.stderr
         assert cluster.link(user).resolve() == tree
     finally:
-        cluster.hook("post-freeze.d/10-kills", "exit 0")
+        cluster.runs.site.hook("post-freeze.d/10-kills", "exit 0")
         cluster.lab.start_bricks()
     if done.returncode == 1:
         assert_given_up("")

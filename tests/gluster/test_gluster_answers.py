@@ -53,9 +53,7 @@ def test_a_locked_cluster_is_asked_again() -> None:
     assert len(asyncio.run(commands(recorded, clock=clock).quotas())) == 2
     assert len(recorded.asked) == 3
     assert clock.at_s > begin_s, "with pauses"
-
-
-def test_quotas_that_are_off_are_none() -> None:
+    # Quotas that are off are none.
     assert list(asyncio.run(commands(Recorded("quota-list-disabled.xml")).quotas())) == []
 
 

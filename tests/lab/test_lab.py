@@ -44,21 +44,12 @@ def remains_of(directory: Path, token: str | None) -> list[str]:
     return found
 
 
-def test_down_leaves_nothing_and_may_be_called_again(make_lab: MakeLab) -> None:
+def test_down_leaves_nothing_of_a_cluster_that_hangs_nor_who_stands_in_its_namespaces(make_lab: MakeLab) -> None:
     handle = make_lab(files=40, users=1, data_bytes=100_000, odd=False)
     directory, token = Path(os.fsdecode(handle.state.spec.directory)), handle.state.token
     assert remains_of(directory, token)
     holders = [identity for pid in processes_in(handle.state.namespaces) if (identity := identity_of(pid)) is not None]
     assert len(holders) > 3
-    assert take_down(directory)
-    assert remains_of(directory, token) == []
-    assert not any(map(lives, holders))
-    assert not take_down(directory)
-
-
-def test_down_ends_a_cluster_that_hangs_and_who_stands_in_its_namespaces(make_lab: MakeLab) -> None:
-    handle = make_lab(files=5, users=1, data_bytes=1000, odd=False)
-    directory, token = Path(os.fsdecode(handle.state.spec.directory)), handle.state.token
     source_fd = os.open(handle.state.source, os.O_RDONLY)
     visitor = subprocess.Popen(["nsenter", f"--net=/run/netns/{handle.state.client_namespace}", "sleep", "infinity"])
     try:
@@ -74,6 +65,8 @@ def test_down_ends_a_cluster_that_hangs_and_who_stands_in_its_namespaces(make_la
         visitor.kill()
         visitor.wait()
     assert remains_of(directory, token) == []
+    assert not any(map(lives, holders))
+    assert not take_down(directory), "there is nothing more"
 
 
 def test_a_dispersed_volume(make_lab: MakeLab) -> None:

@@ -123,14 +123,3 @@ def test_a_few_files_that_users_rename_while_they_are_moved_are_no_failure_of_a_
             added = site.add()
             assert (added.ending, site.states == [S.SETTLED]) == (ending, ending is E.DONE)
         assert (f"{failures} files could not be moved, and stay where they are" in added.words) is (ending is E.DONE)
-
-
-def test_no_task_is_begun_beside_another_one(tmp_path: Path) -> None:
-    with addition_site(tmp_path) as site:
-        site.volume.add()
-        site.volume.begin(fix_layout=False)
-        halted = site.add()
-        assert (halted.ending, site.volume.tasks_made) == (E.HALTED, 1)
-        assert "(in progress)" in halted.reasons[0]
-        site.volume.moves()
-        assert site.add().ending is E.DONE

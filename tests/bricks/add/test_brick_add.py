@@ -22,6 +22,15 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root]
 
+KILLED_WHEN_IT_IS_ADDED = """#!/bin/sh
+"%(gluster)s" "$@"
+code=$?
+case "$*" in
+*" add-brick "*) mkdir "%(directory)s/killed" 2>/dev/null && kill -KILL $PPID ;;
+esac
+exit $code
+"""
+"""The program is killed, once, when Gluster has taken the brick in, before it hears of it."""
 MORE = '[drain]\npoll = "300ms"\nthrottle = "normal"\n'
 
 
@@ -40,30 +49,10 @@ def removed_by_hand(lab: LabHandle, *bricks: LabBrick) -> None:
 
 def emptying_hook(site: LabSite, lab: LabHandle) -> None:
     """What a new file system would be: nothing lies any more where the bricks are to be."""
-    hook = site.directory / "hooks" / "pre-add.d" / "10-empty"
-    hook.parent.mkdir(parents=True, mode=0o755)
     lines = [
         f'case ",$MIGRATOR_BRICK," in *,{one.name},*) rm -rf {lab.brick_directory(one)} ;; esac' for one in lab.bricks
     ]
-    hook.write_text("\n".join(["#!/bin/sh", "set -e", 'test "$MIGRATOR_SIDE" = source', *lines, ""]))
-    hook.chmod(0o755)
-
-
-def kill_when_it_is_added(site: LabSite, real: bytes) -> None:
-    """The program is killed, once, when Gluster has taken the brick in, before it hears of it."""
-    wrapper, gluster = site.directory / "gluster", os.fsdecode(real)
-    wrapper.write_text(
-        f"""#!/bin/sh
-"{gluster}" "$@"
-code=$?
-case "$*" in
-*" add-brick "*) mkdir "{site.directory}/killed" 2>/dev/null && kill -KILL $PPID ;;
-esac
-exit $code
-"""
-    )
-    wrapper.chmod(0o755)
-    site.file.write_text(site.file.read_text().replace(f'"{gluster}"', f'"{wrapper}"'))
+    site.hook("pre-add.d/10-empty", "\n".join(["set -e", 'test "$MIGRATOR_SIDE" = source', *lines]))
 
 
 @contextmanager
@@ -123,7 +112,7 @@ def test_a_drained_brick_comes_back_while_users_write_and_the_program_is_killed(
         emptying_hook(site, lab)
         users = DirectoryUsers(lab).make()
         with Users(lab.source / "writing", pause_s=0.02) as writing, users.at_work():
-            kill_when_it_is_added(site, lab.state.gluster)
+            site.wrap_gluster(KILLED_WHEN_IT_IS_ADDED, directory=site.directory)
             assert site.call(*add).returncode == -signal.SIGKILL
             assert brick.name.encode() in lab.gluster("volume", "info", volume)
             (blocker,) = [one for one in site.json("status")["blocked"] if brick.name in one["subject"]]

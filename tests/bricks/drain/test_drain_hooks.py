@@ -154,7 +154,9 @@ def test_a_stop_that_gluster_refuses_is_told_as_that(site: HookedSite) -> None:
     with pytest.raises(Killed):
         site.drain()
     site.volume.silent = True
-    assert (site.stop().ending, site.state) == (DrainEnding.STUCK, S.STOPPING)
+    taken = site.stop()
+    assert (taken.ending, site.state) == (DrainEnding.STUCK, S.STOPPING)
+    assert "systemctl restart glusterd" in taken.hint
     assert site.hooks.called() == [("pre-drain", ""), ("pre-stop", ""), ("post-fail", "failed")]
     ((_, failed, reason),) = site.hooks.reasons
     assert failed == "stop"

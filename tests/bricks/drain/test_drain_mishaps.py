@@ -49,10 +49,7 @@ def drains(lab_parent: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         with lab_site(lab, place / "site", lab.target, via="auto", hosts=True, more=SETTINGS) as site:
             marks = place / "marks"
             marks.mkdir()
-            wrapper, real = site.directory / "gluster", os.fsdecode(lab.state.gluster)
-            wrapper.write_text(WAITING % {"marks": marks, "gluster": real})
-            wrapper.chmod(0o755)
-            site.file.write_text(site.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
+            site.wrap_gluster(WAITING, marks=marks)
             site.json("init")
             yield Drains(lab, site, marks)
 

@@ -13,16 +13,22 @@ import pytest
 from migrator.core.paths import percent_escape
 from migrator.core.units import MIB
 from migrator.lab.model import VolumeType
-from tests.support.cluster.brick_runs import brick_runs
+from tests.support.cluster.brick_runs import users_copied
 from tests.support.cluster.fixtures import MakeLab
 from tests.support.cluster.handle import LabHandle
 from tests.support.cluster.opening import open_behind
 from tests.support.cluster.site import LabSite
-from tests.support.delta_changes import let_settle
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.needs_root, pytest.mark.exhaustive]
 
+KILLED_AT_THE_STOP = """#!/bin/sh
+case "$*" in
+*" volume stop "*) "%(gluster)s" "$@" >/dev/null; kill -KILL $PPID ;;
+*) exec "%(gluster)s" "$@" ;;
+esac
+"""
+"""The program is killed when Gluster has stopped the volume, before it hears of it."""
 STRAY = b"caf\xe9\nof nobody"
 
 
@@ -59,21 +65,6 @@ def connected(lab: LabHandle) -> set[tuple[str, str]]:
     }
 
 
-def kill_at_the_stop(site: LabSite, real: bytes) -> None:
-    """The program is killed when Gluster has stopped the volume, before it hears of it."""
-    wrapper = site.directory / "gluster"
-    wrapper.write_text(
-        f"""#!/bin/sh
-case "$*" in
-*" volume stop "*) {os.fsdecode(real)} "$@" >/dev/null; kill -KILL $PPID ;;
-*) exec {os.fsdecode(real)} "$@" ;;
-esac
-"""
-    )
-    wrapper.chmod(0o755)
-    site.file.write_text(site.file.read_text().replace(f'"{os.fsdecode(real)}"', f'"{wrapper}"'))
-
-
 def status_of(lab: LabHandle) -> str:
     info = os.fsdecode(lab.gluster("volume", "info", lab.state.spec.volume))
     return next(line for line in info.splitlines() if line.startswith("Status:"))
@@ -81,28 +72,6 @@ def status_of(lab: LabHandle) -> str:
 
 def retire(site: LabSite, *, code: int = 0) -> Any:
     return site.json("brick", "retire", "--confirm", "vol1", code=code)
-
-
-@contextmanager
-def copied(lab: LabHandle, scratch: Path) -> Iterator[LabSite]:
-    """A site whose users have been copied, verified, and have links that lead to their trees."""
-    open_behind(lab, "off")
-    links = scratch / "links"
-    links.mkdir()
-    for tree in trees_of(lab):
-        (links / tree.name).symlink_to(tree)
-    with brick_runs(lab, scratch / "site", trees="home/*", via="bricks") as runs:
-        site = runs.site
-        text = f'[cutover]\nfreeze = "hook"\nsettle = "0s"\nretain = "0s"\nlink = "{links}/{{user}}"\n'
-        site.file.write_text(site.file.read_text() + text)
-        hook = site.directory / "hooks" / "pre-freeze.d" / "10-vouches"
-        hook.parent.mkdir(parents=True)
-        hook.write_text("#!/bin/sh\n")
-        hook.chmod(0o755)
-        let_settle()
-        for words in (["scan"], ["plan", "--activate"], ["run", "--all"], ["verify", "--all"]):
-            site.json(*words)
-        yield site
 
 
 def trees_of(lab: LabHandle) -> list[Path]:
@@ -126,7 +95,9 @@ def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make
     )
     if not lab.state.ssh_config:
         pytest.skip("needs sshd: who is connected to the bricks is asked on their hosts")
-    with copied(lab, scratch) as site:
+    open_behind(lab, "off")
+    with users_copied(lab, scratch, cutover='retain = "0s"\n') as (runs, _):
+        site = runs.site
         first, second = trees_of(lab)
         site.json("cutover", "--user", first.name)
         refused = retire(site, code=4)["cover"]["uncovered"]
@@ -151,7 +122,7 @@ def test_a_volume_is_retired_when_everything_in_it_is_proven_and_not_before(make
             assert "clients beside this site's own" in reason
         assert status_of(lab) == "Status: Started"
 
-        kill_at_the_stop(site, lab.state.gluster)
+        site.wrap_gluster(KILLED_AT_THE_STOP)
         assert site.call("brick", "retire", "--confirm", "vol1").returncode == -9
         assert status_of(lab) == "Status: Stopped"
         assert site.json("status")["retirement"]["state"] == "stopping"

@@ -1,9 +1,9 @@
 """Whether the source volume may be retired, by its catalog and manifests: the reasons against it, and the next step."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ from migrator.catalog.ports import Scratch, VerifiedPath
 from migrator.core.entry import Entry, EntryType, UserTree
 from migrator.core.errors import Refused, UsageError
 from migrator.cutover.model import CutoverNotes, CutoverRecord, CutoverState, OpenFile, OpenKind, Writers
-from migrator.gluster.model import BrickHeal, SourceHealth, TaskKind, TaskStatus, VolumeState
+from migrator.gluster.model import BrickHeal, SourceHealth, TaskKind, TaskStatus
 from migrator.purge.model import Archive, Proof
 from migrator.reap.model import ArchivedMember
 from tests.support.catalogs import closed_catalogs, directory, invented, symlink, write_catalog
@@ -116,12 +116,17 @@ def cutover(state: CutoverState) -> CutoverRecord:
     return made(CutoverRecord, tree=tree, state=state, times={state: 1.0}, notes=CutoverNotes(verification_id=3))
 
 
-def with_state(change: Callable[[VolumeState], VolumeState]) -> retire_rules.RetireFacts:
-    return replace(FACTS, health=replace(FACTS.health, state=change(STATE)))
+def with_state(**changes: Any) -> retire_rules.RetireFacts:
+    return replace(FACTS, health=replace(FACTS.health, state=replace(STATE, **changes)))
+
+
+def waiting(entries: int | None) -> tuple[BrickHeal, ...]:
+    return (BrickHeal(brick="b", status="Connected" if entries else "no", entries=entries),)
 
 
 OPEN = OpenFile(host="gl1", path=b"home/alice/x\n", kind=OpenKind.FILE, writable=False)
 TASK = remove_brick("gl1:/b")
+CLIENT = retire.ClientSeen(brick="gl1:/b", address="10.0.0.9:49151")
 
 
 @pytest.mark.parametrize(
@@ -130,17 +135,11 @@ TASK = remove_brick("gl1:/b")
         (replace(FACTS, mounts=("the source has no sentinel",)), "sentinel"),
         (replace(FACTS, health=SourceHealth(problems=("brick gl1:/b is down",), fingerprint="")), "is down"),
         (replace(FACTS, health=SourceHealth(problems=(), fingerprint="")), "pool"),
-        (with_state(lambda state: replace(state, peers_down=None)), "pool"),
-        (with_state(lambda state: replace(state, peers_down=("gl2",))), "gl2 is not connected"),
-        (with_state(lambda state: replace(state, replica_count=3, heals=None)), "healed is not known"),
-        (
-            with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="Connected", entries=2),))),
-            "2 entries wait to be healed",
-        ),
-        (
-            with_state(lambda state: replace(state, heals=(BrickHeal(brick="b", status="no", entries=None),))),
-            "not known",
-        ),
+        (with_state(peers_down=None), "pool"),
+        (with_state(peers_down=("gl2",)), "gl2 is not connected"),
+        (with_state(replica_count=3, heals=None), "healed is not known"),
+        (with_state(heals=waiting(2)), "2 entries wait to be healed"),
+        (with_state(heals=waiting(None)), "not known"),
         (replace(FACTS, tasks=None), "rebalance process runs is not known"),
         (replace(FACTS, tasks=(TASK,)), "has not ended"),
         (replace(FACTS, drains=("gl1:/b",)), "a drain of gl1:/b"),
@@ -151,10 +150,7 @@ TASK = remove_brick("gl1:/b")
         (replace(FACTS, purge_left=True), "purge has left"),
         (replace(FACTS, clients=None), "connected to the bricks is not known"),
         (replace(FACTS, clients_unseen=("gl1: no answer",)), "gl1: no answer"),
-        (
-            replace(FACTS, clients=(retire.ClientSeen(brick="gl1:/b", address="10.0.0.9:49151"),)),
-            "10.0.0.9 (1 connection)",
-        ),
+        (replace(FACTS, clients=(CLIENT,)), "10.0.0.9 (1 connection)"),
         (replace(FACTS, opened=Writers(unseen=("brick gl1:/b",))), "open was not seen"),
         (replace(FACTS, opened=Writers(open_files=(OPEN, OPEN))), "1 path is open: home/alice/x\\x0a"),
     ],

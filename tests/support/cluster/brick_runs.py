@@ -21,6 +21,7 @@ from migrator.hosts.proc import carriers
 from migrator.lab.model import LabHost
 from tests.support.cluster.handle import DEADLINE_S, LabHandle
 from tests.support.cluster.site import LabSite, lab_site
+from tests.support.delta_changes import let_settle
 from tests.support.records import rows_of
 from tests.support.waiting import wait_for
 
@@ -297,3 +298,26 @@ def brick_runs(
                 wait_for(lambda: not made.left_running(), "nothing is left running")
     finally:
         shutil.rmtree(target)
+
+
+@contextmanager
+def users_copied(
+    lab: LabHandle, directory: Path, *, via: str = "bricks", transfer: str = "", cutover: str = ""
+) -> Iterator[tuple[BrickRuns, Path]]:
+    """A site whose users have been copied and verified, and the directory of links that lead to their trees. A hook vouches
+    for what cannot be seen in a freeze. The texts are more keys of their sections.
+    """
+    links = directory / "links"
+    links.mkdir()
+    for tree in (lab.source / "home").iterdir():
+        if tree.is_dir():
+            (links / tree.name).symlink_to(tree)
+    with brick_runs(lab, directory / "site", trees="home/*", via=via, hosts=via == "bricks") as runs:
+        text = runs.site.file.read_text().replace("[transfer]\n", f"[transfer]\n{transfer}", 1)
+        text += f'[cutover]\nfreeze = "hook"\nsettle = "0s"\nlink = "{links}/{{user}}"\n{cutover}'
+        runs.site.file.write_text(text)
+        runs.site.hook("pre-freeze.d/10-vouches")
+        let_settle()
+        for words in (["scan"], ["plan", "--activate"], ["run", "--all"], ["verify", "--all"]):
+            runs.site.json(*words)
+        yield runs, links

@@ -86,6 +86,23 @@ class LabSite:
             self.argv(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
 
+    def hook(self, where: str, text: str = "exit 0") -> Path:
+        """A hook that does what the text says."""
+        file = self.directory / "hooks" / where
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+        return file
+
+    def wrap_gluster(self, script: str, **words: object) -> None:
+        """A script in the place of Gluster's command, which it finds as `%(gluster)s`; `words` are filled in as well."""
+        lines = self.file.read_text().splitlines()
+        (real,) = {json.loads(line.partition("=")[2]) for line in lines if line.startswith("gluster = ")}
+        wrapper = self.directory / "gluster"
+        wrapper.write_text(script % {"gluster": real, **words})
+        wrapper.chmod(0o755)
+        self.file.write_text(self.file.read_text().replace(f'"{real}"', f'"{wrapper}"'))
+
     def json(self, *arguments: str, code: int = 0) -> Any:
         """The verb's document; the verb must end with the code."""
         done = self.call(*arguments, "--json")
