@@ -43,12 +43,13 @@ def listing(state: VolumeState | None = None, **changes: Any) -> BrickListing:
 
 
 def test_every_brick_with_what_is_known_of_it() -> None:
-    room = BrickRoom(device="/dev/sda", free_bytes=7)
-    found = listing(rooms={"gl2:/b": room})
-    assert [(brick.name, brick.subvolume, brick.files, brick.size_bytes) for brick in found.bricks] == [
-        ("gl1:/b", 1, 4, 305),
-        ("gl2:/b", 2, 0, 0),
-        ("gl3:/b", 3, 3, 21),
+    room, state = BrickRoom(device="/dev/sda", free_bytes=7), volume()
+    bricks = tuple(replace(brick, online=up) for brick, up in zip(state.bricks, (True, False, None), strict=True))
+    found = listing(replace(state, bricks=bricks), rooms={"gl2:/b": room})
+    assert [(one.name, one.state, one.subvolume, one.files, one.size_bytes) for one in found.bricks] == [
+        ("gl1:/b", BrickState.UP, 1, 4, 305),
+        ("gl2:/b", BrickState.DOWN, 2, 0, 0),
+        ("gl3:/b", BrickState.UNKNOWN, 3, 3, 21),
     ]
     assert [brick.room for brick in found.bricks] == [BrickRoom(), room, BrickRoom()]
     assert (found.notes, found.catalog, found.catalog_at_s) == ((), "catalog-1", 5.0)
@@ -80,13 +81,6 @@ def test_only_faults_of_the_layout_and_of_the_options_are_listed() -> None:
     assert "gets the default ACL of its directory" in on
     assert "gets the default ACL of its directory" not in faults(replica_count=3)
     assert "directories are not seen after `add-brick`" in faults(replica_count=3)
-
-
-def test_up_down_and_not_known() -> None:
-    state = volume()
-    bricks = tuple(replace(brick, online=up) for brick, up in zip(state.bricks, (True, False, None), strict=True))
-    found = listing(replace(state, bricks=bricks))
-    assert [brick.state for brick in found.bricks] == [BrickState.UP, BrickState.DOWN, BrickState.UNKNOWN]
 
 
 def test_of_a_replica_set_one_copy_was_read_and_the_others_hold_the_same() -> None:

@@ -119,13 +119,9 @@ def test_steady_growth_is_found_again(size: int, days: int, share: float) -> Non
 ANN_TREE, BOB_TREE = UserTree(path=b"home/ann", user="ann"), UserTree(path=b"home/bob\xff", user="bob")
 
 
-def record(state: CutoverState, tree: UserTree = ANN_TREE) -> CutoverRecord:
-    return made(CutoverRecord, tree=tree, state=state, times={state: 1.0})
-
-
 @pytest.mark.parametrize("state", list(CutoverState))
 def test_a_tree_is_copied_before_its_cutover_begins_and_after_it_has_ended_on_the_source(state: CutoverState) -> None:
-    newest = {ANN_TREE.path: record(state)}
+    newest = {ANN_TREE.path: cutover(ANN_TREE.path, state)}
     copied = state is CutoverState.PLANNED or state in ENDED_STATES
     assert plan_rules.movable_trees((ANN_TREE, BOB_TREE), newest) == (
         ((ANN_TREE, BOB_TREE), ()) if copied else ((BOB_TREE,), (ANN_TREE,))
@@ -136,11 +132,12 @@ def test_a_tree_is_copied_before_its_cutover_begins_and_after_it_has_ended_on_th
     assert plan_rules.settled_trees(newest) == ({ANN_TREE.path} if state in SETTLED_STATES else frozenset())
 
 
-def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees() -> None:
-    def span(*trees: bytes | None) -> plan_rules.LinkSpan:
-        members = tuple(plan_rules.SpanMember(tree=tree, names=1, examples=()) for tree in trees)
-        return plan_rules.LinkSpan(members=members, groups=1, size_bytes=5)
+def span(*trees: bytes | None) -> LinkSpan:
+    members = tuple(SpanMember(tree=tree, names=3, examples=(b"home/n",)) for tree in trees)
+    return LinkSpan(members=members, groups=2, size_bytes=50)
 
+
+def test_links_into_a_tree_that_is_not_planned_count_as_links_out_of_all_trees() -> None:
     spans = [span(ANN_TREE.path, BOB_TREE.path), span(ANN_TREE.path, None), span(BOB_TREE.path, None)]
     assert list(plan_rules.without_trees(spans, {ANN_TREE.path})) == [
         span(None, BOB_TREE.path),
@@ -207,11 +204,6 @@ ANY_TREE = b"home/alice"
 def test_symlinks_are_judged_by_where_they_lead(target: bytes, expected: SurpriseKind | None) -> None:
     row = plan_rules_surprises.SymlinkRow(path=b"home/alice/link", tree=ANY_TREE, target=target)
     assert plan_rules_surprises.judge_symlink(row, TREES, b"/mnt/gluster/") is expected
-
-
-def span(*trees: bytes | None) -> LinkSpan:
-    members = tuple(SpanMember(tree=tree, names=3, examples=((tree or b"x") + b"/n",)) for tree in trees)
-    return LinkSpan(members=members, groups=2, size_bytes=50)
 
 
 @pytest.mark.parametrize(
