@@ -60,24 +60,6 @@ def moved(site: CutSite, *, hooks_ended: bool = True) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("where", ["pre-pass.d/60-waits", "pre-switch.d/60-waits"])
-def test_interrupted_in_the_freeze(site: CutSite, where: str) -> None:
-    here = site.directory / "here"
-    hook = site.hook(where, f"touch {here}; exec sleep 300")
-    # No hook of a step is called after the one that was cut off.
-    with unharmed(site, hooks_ended=False):
-        call = site.start("cutover", "--user", "ann")
-        wait_for(lambda: here.exists() or call.poll(), "the freeze")
-        assert not site.is_open(site.source())
-        call.signal(signal.SIGINT)
-        ended = call.end()
-        assert ended.code == 130, ended.err
-        assert "it was interrupted" in ended.err
-    hook.unlink()
-    moved(site, hooks_ended=False)
-
-
-@pytest.mark.exhaustive
 def test_interrupted_after_the_switch_the_user_is_brought_on(site: CutSite) -> None:
     here, expected = site.directory / "here", site.snapshot()
     site.hook("post-switch.d/60-waits", f"touch {here}; exec sleep 300")

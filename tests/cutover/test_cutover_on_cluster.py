@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from tests.support.cluster.handle import LabHandle, bring_up, take_down
 from tests.support.cluster.opening import open_behind
 from tests.support.cluster.sides import assert_equal
 from tests.support.cut_site import top_facts
-from tests.support.delta_changes import exchange, let_settle, rewrite, write
+from tests.support.delta_changes import let_settle, write
 from tests.support.holders import holding
 from tests.support.waiting import wait_for
 from tests.support.xfs import run_tool
@@ -62,21 +61,9 @@ class Cluster:
         (found,) = self.runs.site.json(verb, "--user", user, *words, code=code)["outcomes"]
         return found
 
-    def equal(self, user: str, *, from_target: bool = False) -> None:
+    def equal(self, user: str) -> None:
         """By rsync and by digests, tops aside: by nothing of the program's own."""
-        roots = (self.lab.source, self.runs.site.target)
-        here, there = reversed(roots) if from_target else roots
-        assert_equal(here, there, [f"home/{user}"])
-
-    def works_on(self, user: str, top: Path, top_before: tuple[object, ...]) -> None:
-        """The link leads there; the user himself can write; the other side is closed to him."""
-        other = self.source(user) if top == self.target(user) else self.target(user)
-        assert self.link(user).resolve() == top
-        assert top_facts(top) == top_before
-        assert as_user(self.link(user), top.stat().st_uid) == "written"
-        assert as_user(other, top.stat().st_uid) == "refused"
-        (top / "by-himself").unlink()
-        assert (other.stat().st_uid, stat.S_IMODE(other.stat().st_mode) & 0o222) in ((0, 0), (0, 0o200))
+        assert_equal(self.lab.source, self.runs.site.target, [f"home/{user}"])
 
     @contextmanager
     def at_work(self, users: list[str], journal: Path) -> Iterator[None]:
@@ -139,23 +126,6 @@ def cluster(lab_parent: Path) -> Iterator[Cluster]:
         take_down(directory)
 
 
-def change_everything(tree: Path) -> None:
-    """A user's day: new, changed with size and mtime put back, renamed, removed, exchanged, another mode."""
-    files = sorted(path for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
-    assert len(files) > 12
-    write(tree / "new" / "deep" / "letter", "new")
-    rewrite(files[0], os.urandom(files[0].stat().st_size))
-    files[1].rename(files[1].with_name("has another name"))
-    files[2].unlink()
-    files[3].chmod(0o604)
-    exchange(files[4], files[5])
-    os.link(files[6], tree / "new" / "linked")
-    with files[7].open("ab") as grown:
-        grown.write(b"and more")
-    os.setxattr(files[8], "user.note", b"kept")
-    files[9].rename(tree / "new" / "moved")
-
-
 @pytest.mark.guarantee("one-stream")
 def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, scratch: Path) -> None:
     (user,) = cluster.take()
@@ -195,26 +165,6 @@ def test_users_of_other_batches_go_on_while_a_batch_is_copied(cluster: Cluster, 
     # Users of that batch were at work: what they took away meanwhile is listed.
     assert run.wait(timeout=800) in (0, 3)
     assert (cluster.target(other) / "big").read_text() == "x" * 4 * MIB
-
-
-def test_a_user_goes_back_with_all_that_he_did_and_comes_again(cluster: Cluster) -> None:
-    (user,) = cluster.take()
-    top = top_facts(cluster.source(user))
-    cluster.move("cutover", user)
-    change_everything(cluster.target(user))
-    let_settle()
-    # Nothing on the kept source is taken for a change by somebody else.
-    back = cluster.move("rollback", user)
-    assert (back["ending"], back["cutover"]["state"]) == ("moved", "rolled-back"), back
-    cluster.equal(user, from_target=True)
-    cluster.works_on(user, cluster.source(user), top)
-    # What he made there, and takes away here, is not there when he comes again.
-    shutil.rmtree(cluster.source(user) / "new")
-    change_everything(cluster.source(user))
-    moved = cluster.move("cutover", user)
-    assert moved["ending"] == "moved", moved
-    cluster.equal(user)
-    cluster.works_on(user, cluster.target(user), top)
 
 
 @pytest.mark.guarantee("open-files")

@@ -1,10 +1,8 @@
 """The lab on a real cluster: what comes up holds what it should, and nothing stays when it is taken down."""
 
 import os
-import random
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,37 +74,6 @@ def test_a_dispersed_volume(make_lab: MakeLab) -> None:
     answer = handle.gluster("--xml", "volume", "info", handle.state.spec.volume)
     assert b"<disperseCount>3</disperseCount>" in answer
     assert "source.hosts" not in handle.site_file.read_text()
-
-
-UP_SCRIPT = """
-import asyncio, os, sys
-from migrator.core.clock import SystemClock
-from migrator.hosts.process import LocalProcesses
-from migrator.lab.model import LabSpec
-from migrator.lab.up import lab_up
-def said(step):
-    print(step, flush=True)
-spec = LabSpec(directory=os.fsencode(sys.argv[1]), users=4, files=300, data_bytes=1000000, reference_time_s=0)
-asyncio.run(lab_up(spec, LocalProcesses(), SystemClock(), on_step=said))
-"""
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_down_cleans_up_after_a_kill_at_any_instant(lab_parent: Path, number: int) -> None:
-    directory = lab_parent / f"killed-{number}"
-    delay_s = random.Random(number).choice((0.3, 0.6, 1.0, 2.0, 4.0, 7.0)) * random.uniform(0.7, 1.3)
-    up = subprocess.Popen([sys.executable, "-c", UP_SCRIPT, str(directory)], stdout=subprocess.PIPE)
-    try:
-        up.wait(timeout=delay_s)
-    except subprocess.TimeoutExpired:
-        up.kill()
-        up.wait()
-    finally:
-        assert up.stdout is not None
-        up.stdout.close()
-    token = read_record(os.fsencode(directory)).token if directory.exists() else None
-    take_down(directory)
-    assert remains_of(directory, token) == []
 
 
 def test_a_failed_up_leaves_nothing(make_lab: MakeLab, lab_parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,6 @@ from tools.tree_contents import read_journal
 
 pytestmark = pytest.mark.cluster
 
-"""Bytes per second: one run outlasts most of the kills."""
-
 
 @pytest.fixture
 def site(lab: LabHandle, scratch: Path, make_xfs: MakeXfs) -> Iterator[LabSite]:

@@ -61,23 +61,6 @@ def test_chunks_of_a_host_that_is_cut_off_are_given_out_when_its_lease_is_over(
     leased.assert_equal()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.guarantee("bricks-and-mount")
-def test_bricks_are_read_again_when_a_glusterd_that_was_down_is_back(leased: BrickRuns, work: LabHandle) -> None:
-    leased.prepare()
-    process = leased.start(*SLOW)
-    with leased.held_stream_on(process):
-        with work.glusterd_down(work.state.hosts[2]):
-            wait_for(lambda: bool(leased.events("bricks-unfit")), "the mount is read")
-        wait_for(lambda: bool(leased.events("bricks-fit")), "the bricks are read again")
-    leased.wait_for(process)
-    (said,) = leased.events("bricks-unfit")
-    assert "until the volume is well" in said
-    # What was read of a brick meanwhile did not count.
-    assert leased.rows("select 1 from attempts where state = 'interrupted'")
-    leased.assert_equal()
-
-
 @pytest.fixture(scope="module")
 def own_lab(lab_parent: Path) -> Iterator[LabHandle]:
     """A volume whose files may be moved between bricks."""
@@ -195,37 +178,4 @@ def test_where_the_target_is_not_mounted_nothing_is_written(runs: BrickRuns, wor
     assert runs.hosts_of() == (addresses(work) - {host.address}) | {"localhost"}
     # Told again where the run lasts for so long that the host is tried again.
     assert {"the target is not mounted" in said for said in runs.events("host-lost")} == {True}
-    runs.assert_equal()
-
-
-_HIDING = """#!/bin/sh
-exec unshare -m --propagation private sh -c 'mount -t tmpfs none {path} && exec python3 "$@"' sh "$@"
-"""
-
-
-@pytest.mark.exhaustive
-def test_what_lies_in_a_bricks_place_is_not_read(runs: BrickRuns, work: LabHandle) -> None:
-    """The file system of a brick is not mounted where those look that come over ssh (its own process sees it)."""
-    brick = work.bricks[1]
-    host = work.host_of(brick)
-    runs.prepare()
-    hiding = runs.site.directory / "hiding"
-    hiding.write_text(_HIDING.format(path=brick.name.partition(":")[2]))
-    hiding.chmod(0o755)
-    section = f'[source.hosts."{host.address}"]\n'
-    runs.site.file.write_text(runs.site.file.read_text().replace(section, f'{section}python = "{hiding}"\n'))
-    refused = runs.site.call("scan", "--via", "bricks")
-    assert refused.returncode == 4
-    assert f"{brick.name} is no root of a brick" in refused.stderr
-    assert runs.site.json("scan")["via"] == "mount"
-    runs.run("--plan", "plan-0001")
-    assert runs.hosts_of() == addresses(work) | {"localhost"}
-    of_scan, of_run = runs.events("bricks-unfit")
-    assert of_scan.startswith("the mount is read")
-    assert f"brick {brick.name} is not read" in of_run
-    assert runs.events("host-lost") == []
-    bricks = runs.rows(
-        "select distinct brick from chunks join attempts on chunk_id = chunks.id where host = ?", host.address
-    )
-    assert brick.name not in {name for (name,) in bricks}
     runs.assert_equal()

@@ -17,10 +17,6 @@ from typing import Any, Self
 
 import pytest
 
-from migrator.core.clock import SystemClock
-from migrator.hosts.process import LocalProcesses
-from migrator.lab import cluster
-from migrator.lab.machine import LabTools
 from migrator.lab.model import LabBrick
 from tests.support.cluster.fixtures import lab_of, with_ssh
 from tests.support.cluster.handle import LabHandle
@@ -161,13 +157,6 @@ def digests(root: Path) -> dict[str, str]:
                 os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 found[str(path.relative_to(root))] = hashlib.file_digest(stream, "sha256").hexdigest()
     return found
-
-
-async def start_glusterd(lab: LabHandle, brick: LabBrick) -> None:
-    """Without waiting for every brick that the lab had: some were drained."""
-    tools = LabTools(LocalProcesses(), lab.state.token)
-    await cluster.start_glusterd(lab.host_of(brick), tools, SystemClock())
-    await cluster.wait_for_pool(lab.state, tools, SystemClock())
 
 
 def noting(site: LabSite, stage: str) -> None:

@@ -1,6 +1,5 @@
 """Drains on a real cluster without room, with a dead brick, a rebooted host: nothing is lost, and they resume."""
 
-import asyncio
 import json
 import os
 import signal
@@ -12,7 +11,7 @@ import pytest
 
 from migrator.core.units import MIB
 from migrator.lab.model import LabBrick
-from tests.bricks.drain.test_brick_drain import SETTINGS, Drains, digests, start_glusterd
+from tests.bricks.drain.test_brick_drain import SETTINGS, Drains, digests
 from tests.support.cluster.comparing import wait_until_is_there
 from tests.support.cluster.fixtures import lab_of, with_ssh
 from tests.support.cluster.handle import DEADLINE_S, LabHandle
@@ -28,7 +27,6 @@ case " $* " in
     if [ -e "%(marks)s/before" ]; then sh "%(marks)s/before"; rm "%(marks)s/before"; fi
     "%(gluster)s" "$@"
     code=$?
-    if [ -e "%(marks)s/after" ]; then sh "%(marks)s/after"; rm "%(marks)s/after"; fi
     if [ -e "%(marks)s/hold" ]; then
         touch "%(marks)s/started"
         while [ -e "%(marks)s/hold" ]; do sleep 0.05; done
@@ -96,15 +94,6 @@ def start_held(drains: Drains, brick: LabBrick) -> "subprocess.Popen[bytes]":
         raise AssertionError(f"it was not begun: {running.returncode}, {shown}")
     (drains.marks / "started").unlink()
     return running
-
-
-def stand_still(drains: Drains, brick: LabBrick) -> int:
-    """Stop the process of a brick before Gluster begins to drain it: whatever moves its files cannot come to its end before it is
-    killed (glusterd answers 5 s after it has begun one). The pid.
-    """
-    pid = drains.lab.brick_pids()[brick.name]
-    (drains.marks / "before").write_text(f"kill -STOP {pid}\n")
-    return pid
 
 
 def to_its_end(drains: Drains, brick: LabBrick, before: Mapping[str, str]) -> str:
@@ -210,36 +199,6 @@ def ended(drains: Drains, brick: LabBrick, before: Mapping[str, str], running: "
     assert drains.state() == state
     assert (brick.name in drains.names()) == (state == "stopped")
     wait_until_is_there(lambda: digests(drains.lab.source), before)
-
-
-def test_a_drain_whose_mover_is_lost_in_a_reboot_goes_on_when_it_was_helped_as_told(
-    drains: Drains, before: Mapping[str, str]
-) -> None:
-    """glusterd finds another process under the pid of what moved files before the reboot, and begins none."""
-    lab, brick = drains.lab, brick_of(drains, 2, 3)
-    host = lab.host_of(brick)
-    stand_still(drains, brick)
-    running = start_held(drains, brick)
-    lab.crash_host(host)
-    for file in lab.mover_pid_files(host):
-        file.write_text(f"{host.holder_pid}\n")
-    lab.boot_host(host)
-    (drains.marks / "hold").unlink()
-    wait_for(
-        lambda: running.poll() is not None or "systemctl restart glusterd" in said(drains),
-        "what helps is told",
-    )
-    assert running.poll() is None, said(drains)
-    assert f"on {host.address}, if `pgrep -f [r]ebalance/vol1` finds none" in said(drains)
-    assert brick.name in drains.names()
-    for file in lab.mover_pid_files(host):
-        file.unlink()
-    lab.stop_glusterd(host)
-    asyncio.run(start_glusterd(lab, brick))
-    assert running.wait(3 * DEADLINE_S) == 0, said(drains)
-    assert drains.state() == "committed"
-    assert brick.name not in drains.names()
-    wait_until_is_there(lambda: digests(lab.source), before)
 
 
 def said(drains: Drains) -> str:

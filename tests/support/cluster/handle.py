@@ -234,11 +234,8 @@ class LabHandle:
 
     def mover_pid_files(self, host: LabHost) -> list[Path]:
         """What glusterd keeps of the process that moves files on a host; they outlast a reboot."""
-        return sorted(self.mover_directory(host).glob("*.pid"))
-
-    def mover_directory(self, host: LabHost) -> Path:
-        """Where glusterd keeps the pid of the process that moves files on a host."""
-        return Path(f"/proc/{host.holder_pid}/root/var/lib/glusterd/vols/{self.state.spec.volume}/rebalance")
+        volume = Path(f"/proc/{host.holder_pid}/root/var/lib/glusterd/vols/{self.state.spec.volume}")
+        return sorted((volume / "rebalance").glob("*.pid"))
 
     def movers(self, host: LabHost) -> list[int]:
         """The processes that move files on a host (what `pgrep -f rebalance/VOLUME` finds)."""
