@@ -289,20 +289,6 @@ def test_a_file_system_that_is_unmounted_meanwhile_is_not_measured_as_the_direct
     assert left_in(site) == []
 
 
-def test_what_lies_on_a_file_system_that_is_not_mounted_now_is_not_forgotten(site: BenchSite) -> None:
-    """A directory that was named with --on: nothing was recorded of it but its kind."""
-    name = begun(site)
-    other = replace(site.places[1], filesystem="beegfs")
-    record = site.ledger.benchmarks.all()[-1]
-    site.ledger.benchmarks.finish(record.id, bench.BenchmarkState.INTERRUPTED, at_s=2.0)
-    lost = started(site, (other,))
-    cleaning = asyncio.run(clean_up((), "localhost", site.world))
-    assert "beegfs" in cleaning.left[0]
-    assert site.ledger.benchmarks.read(lost.id).state is bench.BenchmarkState.RUNNING
-    assert left_in(site) == [bench.BENCH_NAME.decode()]
-    assert name
-
-
 @pytest.mark.parametrize("removing", [True, False])
 def test_a_cancelled_call_removes_what_it_made(site: BenchSite, removing: bool) -> None:
     async def cancelled() -> None:

@@ -53,13 +53,6 @@ class Inside:
         mask = int(self.status()[name], 16)
         return {number for number in range(64) if mask >> number & 1}
 
-    def go_on(self) -> int:
-        """Let it read a line, and wait for its end."""
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(b"on\n")
-        self.popen.stdin.close()
-        return self.popen.wait()
-
 
 class JailWorld:
     """One tree on both sides, and the program that confines."""

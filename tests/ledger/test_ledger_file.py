@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -14,44 +13,20 @@ from pathlib import Path
 import pytest
 
 from migrator.core.errors import ExitCode, LedgerCorrupt, LockHeld, MigratorError, UsageError
-from migrator.core.states import ChunkState, PassKind
+from migrator.core.states import PassKind
 from migrator.ledger.database import backup
-from migrator.ledger.ledger import Ledger, open_ledger
-from tests.support.records import begin, files
+from migrator.ledger.ledger import open_ledger
+from tests.support.records import rows_of
 
 IMPORTS = """
 import sys
 from pathlib import Path
 from migrator.core.events import Event, EventKind, Severity
-from migrator.core.states import ChunkKind, ChunkState, PassKind
-from migrator.hosts.model import ProcessIdentity
+from migrator.core.states import ChunkKind, PassKind
 from migrator.ledger.ledger import open_ledger
 from migrator.plan.model import Chunk
-from migrator.transfer.model import FileProblem, FileProblemKind, Sample, StreamCounters
 
 ledger = open_ledger(Path(sys.argv[1]), create=True)
-"""
-
-WORK_FOR_EVER = """
-pass_id = ledger.passes.find("p", 1, PassKind.SEED).id
-run_id = ledger.runs.start(verb="run", pid=1, at_s=1.0, directory="runs/1")
-half = Chunk(number=0, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=50)
-for turn, chunk in enumerate(ledger.passes.pending(pass_id, ChunkKind.FILES, 10000)):
-    attempt = ledger.passes.intend(
-        chunk_id=chunk.id, run_id=run_id, token=f"{sys.argv[2]}-{turn}", host="h", engine="e", argv=(), at_s=1.0)
-    ledger.passes.started(attempt, ProcessIdentity(pid=1, start_ticks=1, boot_id="b"))
-    if turn % 3 == 0 and chunk.files == 2:
-        ledger.passes.split(chunk.id, [(half, "a"), (half, "b")])
-        state = ChunkState.SPLIT
-    else:
-        state = ChunkState.DONE
-    ledger.passes.finish(
-        attempt, at_s=2.0, state="succeeded" if state is ChunkState.DONE else "failed", exit_code=0,
-        counters=StreamCounters(files=chunk.files, size_bytes=chunk.size_bytes), stderr_tail=b"", chunk_state=state,
-        problems=[FileProblem(path=b"bad%d" % chunk.id, kind=FileProblemKind.BAD, errno=5, reason="")])
-    ledger.samples.add(pass_id, [Sample(
-        at_s=float(attempt), interval_s=5.0, attempt_id=None, streams=1, files=1, size_bytes=1)])
-    print(turn, flush=True)
 """
 
 STOP_IN_MID_TRANSACTION = """
@@ -94,57 +69,7 @@ def process(script: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         started.wait()
 
 
-def count(file: Path, query: str) -> int:
-    with closing(sqlite3.connect(file)) as connection:
-        return int(connection.execute(query).fetchone()[0])
-
-
 class TestKill:
-    @pytest.mark.exhaustive
-    def test_at_any_instant_leaves_a_consistent_ledger(self, file: Path) -> None:
-        chunks = 400
-        with open_ledger(file, create=True) as ledger:
-            begin(ledger, [files(number, 100, 2) for number in range(1, chunks + 1)])
-        chance = random.Random(5)
-        for turn in range(6):
-            with process(WORK_FOR_EVER, str(file), str(turn)) as worker:
-                assert worker.stdout is not None
-                for _ in range(chance.randrange(1, 25)):
-                    assert worker.stdout.readline()
-                worker.send_signal(signal.SIGKILL)
-            with closing(sqlite3.connect(file)) as connection:
-                assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-                assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-            with open_ledger(file) as ledger:
-                self.check(ledger, file, chunks)
-
-    def check(self, ledger: Ledger, file: Path, chunks: int) -> None:
-        found = ledger.passes.find("p", 1, PassKind.SEED)
-        assert found is not None
-        totals = ledger.passes.totals(found.id)
-        assert (totals.files, totals.size_bytes) == (2 * chunks, 100 * chunks)
-        split = totals.chunks.get(ChunkState.SPLIT, 0)
-        assert count(file, "SELECT count(*) FROM chunks WHERE parent_id IS NOT NULL") == 2 * split
-        unfinished = ledger.passes.unfinished_attempts(pass_id=found.id)
-        assert totals.chunks.get(ChunkState.RUNNING, 0) <= len(unfinished) <= 1
-        done = totals.chunks.get(ChunkState.DONE, 0)
-        assert count(file, "SELECT count(*) FROM attempts WHERE state = 'succeeded'") == done
-        # A file's problem is written in the same transaction as the result of its chunk.
-        finished = count(file, "SELECT count(*) FROM attempts WHERE state IN ('succeeded', 'failed')")
-        assert len(ledger.passes.attention(found.id)) == finished
-        for attempt in unfinished:
-            ledger.passes.finish(
-                attempt.id,
-                at_s=3.0,
-                state="interrupted",
-                exit_code=None,
-                counters=attempt.counters,
-                stderr_tail=b"",
-                chunk_state=ChunkState.PENDING,
-                problems=(),
-            )
-        assert list(ledger.passes.unfinished_attempts()) == []
-
     def test_in_mid_transaction_leaves_nothing_of_it(self, file: Path) -> None:
         open_ledger(file, create=True).close()
         with process(STOP_IN_MID_TRANSACTION, str(file)) as worker:
@@ -160,7 +85,7 @@ class TestKill:
             worker.send_signal(signal.SIGKILL)
         with open_ledger(file) as ledger:
             assert ledger.passes.find("q", 1, PassKind.SEED) is None
-            assert count(file, "SELECT count(*) FROM chunks") == 0
+            assert rows_of(file, "SELECT count(*) FROM chunks") == [(0,)]
             ledger.runs.start(verb="run", pid=1, at_s=0.0, directory="d")
 
 

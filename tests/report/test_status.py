@@ -1,6 +1,5 @@
 """`status` and `report` over a real ledger, from the empty one to the end, and beside a writer."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,7 @@ from migrator.core.errors import Refused, UsageError
 from migrator.core.events import Event, EventKind, Severity
 from migrator.core.states import BatchState, ChunkKind, ChunkState, PassKind, PassState
 from migrator.delta.model import ChangeKind, Changes, ChangeTally, TreeChanges
-from migrator.ledger.ledger import Ledger, open_ledger
+from migrator.ledger.ledger import Ledger
 from migrator.plan.model import Chunk
 from migrator.render.text import to_markdown
 from migrator.report.model import RunLife, TreeState
@@ -261,17 +260,6 @@ class TestHalfWay:
         assert "a sample of 10.0 % of the files, xxh3_128, seed 4" in text
         assert "f00d" in text
         assert "loss-acl" in text
-
-    def test_reads_beside_an_open_write(self, ledger: Ledger, pass_id: int) -> None:
-        def chunks() -> Iterator[Chunk]:
-            yield Chunk(number=1, kind=ChunkKind.FILES, tree=b"t", files=1, size_bytes=1)
-            with open_ledger(ledger.file, read_only=True, busy_timeout_s=0.0) as reader:
-                assert read_status(reader, now_s=T0_S + 130).overall.done_bytes == 900
-                assert len(read_report(reader, OnePlan(PLAN), now_s=T0_S + 130).days) == 1
-
-        ledger.passes.start(
-            plan="week1", batch=2, kind=PassKind.SEED, catalog="c", chunk_list="l", chunks=chunks(), at_s=T0_S
-        )
 
 
 # --- Several passes

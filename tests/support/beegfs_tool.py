@@ -21,10 +21,6 @@ def end(name, code=0):
     sys.stdout.write((here / name).read_text())
     sys.stderr.write((here / (name + ".err")).read_text() if (here / (name + ".err")).exists() else "")
     sys.exit(code)
-refused = here / "refused"
-if refused.exists():
-    sys.stderr.write(refused.read_text())
-    sys.exit(1)
 if words[:2] == ["target", "list"]:
     end("targets", int((here / "code").read_text()))
 counted = words[:1] == ["quota"] and here / ("quota-" + words[1].partition("-")[2])
@@ -96,23 +92,6 @@ class FakeTool:
         """From now on there are quotas, of `QUOTAS`."""
         for name in ("usage", "limits", "defaults"):
             (self.directory / f"quota-{name}").write_bytes((QUOTAS / f"8-{name}.out").read_bytes())
-
-    def limit(self, uid: int, *, used_bytes: int, limit_bytes: int) -> None:
-        """From now on this user has a limit, and nobody else."""
-        self.count_quotas()
-        row = {"id": uid, "name": "", "pool": "storage_pool_default", "type": "user", "inode": "0/\u221e"}
-        row["space"] = f"{used_bytes}/{limit_bytes}"
-        (self.directory / "quota-usage").write_text(json.dumps(row) + "\n")
-        (self.directory / "quota-limits").write_text("")
-        defaults = json.loads((self.directory / "quota-defaults").read_text())
-        none = {"user_space_limit": "\u221e", "user_inode_limit": "\u221e"}
-        (self.directory / "quota-defaults").write_text(json.dumps(defaults | none) + "\n")
-
-    def refuse(self, said: bytes | None) -> None:
-        """From now on every question fails with this; None: no more."""
-        (self.directory / "refused").unlink(missing_ok=True)
-        if said is not None:
-            (self.directory / "refused").write_bytes(said)
 
 
 def fake_tool(directory: Path) -> FakeTool:

@@ -18,9 +18,16 @@ from migrator.plan.model import Chunk, TransferCost
 from migrator.render.text import to_json, to_markdown
 from migrator.report.status import read_status
 from migrator.report.view_status import status_document
-from migrator.transfer import model as transfer
 from migrator.transfer.bases import part_of
-from migrator.transfer.model import ConvergenceOutcome, Decision, FreezeCheck, PassFacts, PassLimits, StreamCounters
+from migrator.transfer.model import (
+    ConvergenceOutcome,
+    Decision,
+    FreezeCheck,
+    PassFacts,
+    PassLimits,
+    Prediction,
+    StreamCounters,
+)
 from migrator.transfer.passes import check_of_trees, judge_passes
 from migrator.transfer.rules_convergence import decide, predict
 from migrator.verify.model import DigestPolicy
@@ -29,8 +36,8 @@ from tests.support.plans import small_plan
 from tests.support.records import SITE, attempt, end, verification
 
 COST = TransferCost(s_per_file=0.01, s_per_byte=1e-8, streams=1, basis="measured here")
-LIMITS = transfer.PassLimits(max_freeze_s=600.0, max_delta_passes=5)
-NO_CHECK = transfer.FreezeCheck()
+LIMITS = PassLimits(max_freeze_s=600.0, max_delta_passes=5)
+NO_CHECK = FreezeCheck()
 
 
 ALICE, BOB = b"home/alice", b"home/bob"
@@ -41,7 +48,7 @@ def changed(tree: bytes = ALICE, **by_kind: ChangeTally) -> TreeChanges:
     return TreeChanges(tree=tree, names_before=9, bytes_before=9, by_kind=kinds)
 
 
-SEED = transfer.PassFacts(
+SEED = PassFacts(
     kind=PassKind.SEED,
     number=0,
     scanned_at_s=0.0,
@@ -62,10 +69,10 @@ def delta(
     scan_s: float = 50.0,
     fixed_s: float = 10.0,
     trees: tuple[TreeChanges, ...] | None = None,
-) -> transfer.PassFacts:
+) -> PassFacts:
     """A pass that took what `COST` says."""
     took_s = fixed_s + files * COST.s_per_file + size_bytes * COST.s_per_byte
-    return transfer.PassFacts(
+    return PassFacts(
         kind=PassKind.DELTA,
         number=number,
         scanned_at_s=scanned_at_s,
@@ -82,9 +89,7 @@ FIRST = delta(1, scanned_at_s=7200.0, files=7200)
 SECOND = delta(2, scanned_at_s=FIRST.finished_at_s, files=132)
 
 
-def judged(
-    *passes: transfer.PassFacts, earlier_freeze_s: float | None = None, limits: transfer.PassLimits = LIMITS
-) -> transfer.Decision:
+def judged(*passes: PassFacts, earlier_freeze_s: float | None = None, limits: PassLimits = LIMITS) -> Decision:
     return decide(
         passes,
         batch=1,
@@ -97,16 +102,14 @@ def judged(
     )
 
 
-def predicted(
-    passes: Sequence[transfer.PassFacts], at_s: float, check: transfer.FreezeCheck = NO_CHECK
-) -> transfer.Prediction:
+def predicted(passes: Sequence[PassFacts], at_s: float, check: FreezeCheck = NO_CHECK) -> Prediction:
     found = predict(passes, at_s=at_s, cost=COST, check=check)
     assert found is not None
     return found
 
 
 def test_the_freeze_has_its_verification() -> None:
-    check = transfer.FreezeCheck(s_per_file=0.5, s_per_byte=0.25, files=100, size_bytes=1000, fixed_s=7.0)
+    check = FreezeCheck(s_per_file=0.5, s_per_byte=0.25, files=100, size_bytes=1000, fixed_s=7.0)
     found = predicted([SEED, FIRST], FIRST.finished_at_s, check)
     bare = predicted([SEED, FIRST], FIRST.finished_at_s)
     assert found.freeze_s - bare.freeze_s == pytest.approx(7 + (100 + 132) * 0.5 + 1000 * 0.25)
@@ -123,43 +126,37 @@ def test_what_is_unsettled_comes_with_every_pass_and_is_no_churn() -> None:
 
 
 NOTHING = delta(1, scanned_at_s=7200.0, files=0, trees=())
-SHORT = transfer.PassLimits(max_freeze_s=60.0, max_delta_passes=5)
+SHORT = PassLimits(max_freeze_s=60.0, max_delta_passes=5)
 
 
 @pytest.mark.parametrize(
     ("decision", "outcome"),
     [
-        (judged(SEED), transfer.ConvergenceOutcome.GO_ON),
-        (judged(SEED, limits=replace(LIMITS, max_delta_passes=0)), transfer.ConvergenceOutcome.LIMIT_OF_PASSES),
-        (judged(SEED, FIRST), transfer.ConvergenceOutcome.CONVERGED),
-        (judged(SEED, FIRST, limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
-        (judged(SEED, FIRST, limits=replace(SHORT, max_delta_passes=1)), transfer.ConvergenceOutcome.LIMIT_OF_PASSES),
-        (judged(SEED, NOTHING), transfer.ConvergenceOutcome.NOTHING_CHANGED),
-        (judged(SEED, NOTHING, limits=SHORT), transfer.ConvergenceOutcome.NOTHING_CHANGED),
-        (judged(SEED, replace(NOTHING, renames=1), limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
-        (judged(SEED, replace(NOTHING, gone=1), limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
+        (judged(SEED), ConvergenceOutcome.GO_ON),
+        (judged(SEED, limits=replace(LIMITS, max_delta_passes=0)), ConvergenceOutcome.LIMIT_OF_PASSES),
+        (judged(SEED, FIRST), ConvergenceOutcome.CONVERGED),
+        (judged(SEED, FIRST, limits=SHORT), ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, limits=replace(SHORT, max_delta_passes=1)), ConvergenceOutcome.LIMIT_OF_PASSES),
+        (judged(SEED, NOTHING), ConvergenceOutcome.NOTHING_CHANGED),
+        (judged(SEED, NOTHING, limits=SHORT), ConvergenceOutcome.NOTHING_CHANGED),
+        (judged(SEED, replace(NOTHING, renames=1), limits=SHORT), ConvergenceOutcome.GO_ON),
+        (judged(SEED, replace(NOTHING, gone=1), limits=SHORT), ConvergenceOutcome.GO_ON),
         # The freeze after the second one is predicted to take 75.75 s: 50 s of scan, 10 s fixed, 0.6 s of copying.
-        (judged(SEED, FIRST, SECOND, limits=SHORT), transfer.ConvergenceOutcome.GO_ON),
-        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=85.0), transfer.ConvergenceOutcome.GO_ON),
-        (
-            judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=84.0),
-            transfer.ConvergenceOutcome.NO_LONGER_SHRINKS,
-        ),
-        (
-            judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0),
-            transfer.ConvergenceOutcome.NO_LONGER_SHRINKS,
-        ),
-        (judged(SEED, FIRST, SECOND, earlier_freeze_s=20.0), transfer.ConvergenceOutcome.CONVERGED),
+        (judged(SEED, FIRST, SECOND, limits=SHORT), ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=85.0), ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=84.0), ConvergenceOutcome.NO_LONGER_SHRINKS),
+        (judged(SEED, FIRST, SECOND, limits=SHORT, earlier_freeze_s=20.0), ConvergenceOutcome.NO_LONGER_SHRINKS),
+        (judged(SEED, FIRST, SECOND, earlier_freeze_s=20.0), ConvergenceOutcome.CONVERGED),
         # A single delta pass does not show whether it shrinks.
-        (judged(SEED, FIRST, limits=SHORT, earlier_freeze_s=1.0), transfer.ConvergenceOutcome.GO_ON),
+        (judged(SEED, FIRST, limits=SHORT, earlier_freeze_s=1.0), ConvergenceOutcome.GO_ON),
     ],
 )
-def test_whether_another_pass_follows(decision: transfer.Decision, outcome: transfer.ConvergenceOutcome) -> None:
+def test_whether_another_pass_follows(decision: Decision, outcome: ConvergenceOutcome) -> None:
     assert decision.outcome is outcome
-    assert decision.go_on is (outcome is transfer.ConvergenceOutcome.GO_ON)
+    assert decision.go_on is (outcome is ConvergenceOutcome.GO_ON)
 
 
-def of_trees(number: int, scanned_at_s: float, **files: int) -> transfer.PassFacts:
+def of_trees(number: int, scanned_at_s: float, **files: int) -> PassFacts:
     """A delta pass over trees, each with so many files of 1,000 bytes rewritten."""
     trees = tuple(
         changed(b"home/" + user.encode(), rewritten=ChangeTally(paths=count, size_bytes=1000 * count))
@@ -170,7 +167,7 @@ def of_trees(number: int, scanned_at_s: float, **files: int) -> transfer.PassFac
 
 
 def test_the_freeze_of_a_single_tree() -> None:
-    def freeze_s(passes: Sequence[transfer.PassFacts], tree: bytes) -> float | None:
+    def freeze_s(passes: Sequence[PassFacts], tree: bytes) -> float | None:
         found = predict(passes, tree=tree, at_s=9000.0, cost=COST, check=NO_CHECK)
         return found.freeze_s if found is not None else None
 

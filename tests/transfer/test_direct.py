@@ -230,19 +230,6 @@ def test_without_root_it_does_what_it_may(scratch: Path) -> None:
     assert (target / "file").stat().st_uid == 1234
 
 
-@pytest.mark.parametrize("gone", ["s", "t"])
-def test_a_tree_that_is_gone(scratch: Path, gone: str) -> None:
-    roots = [scratch / side for side in ("s", "t")]
-    make_trees(*roots, tree=TREE)
-    (scratch / gone / os.fsdecode(TREE)).rmdir()
-    ran = Streams(direct_engine(), roots[0], roots[1]).run([TREE + b"/file"], tree=TREE)
-    if gone == "s":
-        assert ran.outcome.verdict is Verdict.DONE
-        assert [suspect.kind for suspect in ran.outcome.suspects] == [FileProblemKind.VANISHED]
-    else:
-        assert (ran.outcome.verdict, ran.outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
-
-
 MDATA = "trusted.glusterfs.mdata"
 LINKTO = "trusted.glusterfs.dht.linkto"
 MTIME_NS = 1_234_567_890_123_456_789

@@ -111,6 +111,11 @@ def test_other_ends(exit_code: int, verdict: Verdict) -> None:
     assert "in \\x1b words" in outcome.message
 
 
+def test_a_confinement_that_fails_stops() -> None:
+    outcome = judged(exit_code=125, stderr=b"migrator-jail: target-tree: 2: the tree cannot be opened: No such file\n")
+    assert (outcome.verdict, outcome.stop) == (Verdict.STOP, StopReason.MOUNT_CHANGED)
+
+
 def path(name: bytes, **facts: int | bool) -> ListedPath:
     return ListedPath(path=TREE + b"/" + name, **({"size_bytes": 1, "file_size_bytes": 7} | facts))  # type: ignore[arg-type]
 

@@ -212,20 +212,6 @@ class BrickRuns:
         """Living processes of any attempt, on any host of the lab (their processes are seen from here)."""
         return [identity.pid for found in carriers(self.tokens()).values() for identity in found]
 
-    def far_ends(self, host: LabHost) -> list[int]:
-        """The far ends of this site's programs on a host."""
-        found: list[int] = []
-        inside = Path(f"/proc/{host.holder_pid}/ns/mnt").readlink()
-        for process in Path("/proc").iterdir():
-            if process.name.isdigit():
-                with suppress(OSError):
-                    if (
-                        b"migrator-far-end" in (process / "cmdline").read_bytes()
-                        and (process / "ns" / "mnt").readlink() == inside
-                    ):
-                        found.append(int(process.name))
-        return found
-
     def assert_equal(self, *, but_times_of_directories: bool = False) -> None:
         """The verification is the judge; and nothing of Gluster's has come along, and nothing is left over.
         `but_times_of_directories`: Gluster has gone on moving files after the run, which gives their directories other times.
