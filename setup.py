@@ -15,8 +15,9 @@ SOURCES = Path("migrator/native/src")
 PROGRAM = Path("migrator/native/migrator-native")
 FLAGS = ["-std=c11", "-O2", "-pthread", "-static"]
 HINT = """\
-Usual cause: this machine has no C compiler, or no static C library.
-Next step:   install them and run this again (Debian: apt-get install gcc libc6-dev; RHEL: dnf install gcc glibc-static),
+Usual cause: this machine has no C compiler, or no static C library, or no header of xxHash.
+Next step:   install them and run this again (Debian: apt-get install gcc libc6-dev libxxhash-dev; RHEL: dnf install gcc
+             glibc-static xxhash-devel),
              or install migrator from a wheel that was built elsewhere: it has the program."""
 
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 venv=${MIGRATOR_VENV:-.venv}
 packages=(glusterfs-server glusterfs-client rsync xfsprogs attr acl iproute2 python3-venv fuse3
-    gcc libc6-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace
+    gcc libc6-dev libxxhash-dev openssh-server openssh-client fpart slurmctld slurmd slurm-client munge strace
     chromium fonts-dejavu-core fio make prometheus tmux)
 # What must be there in the end, whoever installed it: package and one command of it.
 needed=(rsync:rsync)

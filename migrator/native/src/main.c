@@ -1,4 +1,4 @@
-/* The program that is placed on hosts: `migrator-native walk ...`, `copy ...`, `confine ...`. */
+/* The program that is placed on hosts: `migrator-native walk ...`, `copy ...`, `digest ...`, `confine ...`. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 
 /* Weak: the program can be built without the copying part. */
 int copy_main(int argc, char **argv) __attribute__((weak));
+int digest_main(int argc, char **argv) __attribute__((weak));
 
 int confine_main(int argc, char **argv);
 
@@ -21,8 +22,10 @@ int main(int argc, char **argv)
         return walk_main(argc - 1, argv + 1);
     if (argc >= 2 && strcmp(argv[1], "copy") == 0 && copy_main != NULL)
         return copy_main(argc - 1, argv + 1);
+    if (argc >= 2 && strcmp(argv[1], "digest") == 0 && digest_main != NULL)
+        return digest_main(argc - 1, argv + 1);
     if (argc >= 2 && strcmp(argv[1], "confine") == 0)
         return confine_main(argc - 1, argv + 1);
-    fputs("usage: migrator-native walk|copy|confine OPTIONS (it is started by migrator)\n", stderr);
+    fputs("usage: migrator-native walk|copy|digest|confine OPTIONS (it is started by migrator)\n", stderr);
     return 2;
 }
