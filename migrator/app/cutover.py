@@ -41,6 +41,7 @@ from migrator.reap.model import ReapAction, ReapRow
 from migrator.reap.restore import RestoringWorld
 from migrator.site.config import Site, SourceSection, TargetSection
 from migrator.transfer.model import DRIVERS
+from migrator.verify.content import Readers
 from migrator.verify.model import DigestPolicy, VerificationRecord
 from migrator.verify.stage import Verification
 
@@ -129,6 +130,18 @@ def verification(
         reap_lists=wiring.reap_lists(),
         archived=proven_archives(wiring, ledger),
     )
+
+
+async def read_by_hosts(
+    wiring: Wiring, work: Verification, target: MountedTarget, jobs: int | None
+) -> VerificationRecord:
+    """A verification whose content is read by the hosts that also copy. `jobs` as for `run_world`."""
+    engine = pass_engine(wiring.site)
+    async with run_world(
+        wiring, work.source, target, ledger=work.ledger, progress=work.progress, engine=engine, jobs=jobs
+    ) as (world, _):
+        work.readers = Readers(lanes=world.lanes, guard=world.bricks, chunk_lists=world.chunk_lists)
+        return await work.run()
 
 
 # ---

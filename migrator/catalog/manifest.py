@@ -18,7 +18,7 @@ from migrator.catalog import ports
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect, sorted_parts
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
-from migrator.core.durable import file_digest, sync, temporary_name
+from migrator.core.durable import file_digest, replacing, sync, temporary_name
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
 from migrator.fs.rules import Loss
@@ -83,6 +83,7 @@ _DRAWN_PATHS = 1000
 _DRAWN = "SELECT path FROM read_parquet($rows) WHERE hash(path) % $every = 0 ORDER BY path"
 """Paths that cut the rows into parts of about this many rows."""
 DRAFT_DIRECTORY = "draft"
+READINGS_DIRECTORY = "readings"
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
 
@@ -247,27 +248,40 @@ class ParquetDraft:
     def _write(self, name: str, parts: "_Parts[Any]", *, order: str, without: Sequence[str] = ()) -> None:
         """Write rows to a file, except the paths of `without`, in order: temporary name, fsync, rename."""
         file = self._directory / name
-        temporary = temporary_name(file)
-        rows = {"rows": parts.files()}
-        (count,) = self._database.execute("SELECT count(*) FROM read_parquet($rows)", rows).fetchone() or (0,)
-        every = count // _SORTED_AT_ONCE + 1
-        drawn = self._database.execute(_DRAWN, {**rows, "every": max(count // (_DRAWN_PATHS * every), 1)}).fetchall()
-        cuts = [path for (path,) in drawn[len(drawn) // every :: len(drawn) // every or 1]] if every > 1 else []
-        beyond = "".join(f" WHEN path < $cut{number} THEN {number}" for number in range(1, len(cuts) + 1))
-        # Only numbers are put into the text.
-        query = f"SELECT *, CASE{beyond} WHEN true THEN {len(cuts) + 1} END AS part FROM read_parquet($rows)"  # noqa: S608
-        parameters: dict[str, object] = {**rows, **{f"cut{place}": path for place, path in enumerate(cuts, start=1)}}
-        if without:
-            query += " ANTI JOIN read_parquet($without) AS without USING (path)"
-            parameters["without"] = without
-        sorted_rows = sorted_parts(
-            self._database, query, parameters, parts=len(cuts) + 1, order=order, rows_at_once=_ROW_GROUP_ROWS
-        )
-        with pq.ParquetWriter(temporary, parts.schema, compression="zstd") as writer:
-            for batch in sorted_rows:
-                writer.write_batch(batch.cast(parts.schema), row_group_size=_ROW_GROUP_ROWS)
-        sync(temporary)
-        temporary.replace(file)
+        _write_sorted(self._database, parts.files(), file, parts.schema, order=order, without=without)
+
+
+def _write_sorted(
+    database: duckdb.DuckDBPyConnection,
+    files: Sequence[str],
+    file: Path,
+    schema: pa.Schema,
+    *,
+    order: str,
+    without: Sequence[str] = (),
+) -> None:
+    """Write the rows of some files to one, in order: temporary name, fsync, rename."""
+    temporary = temporary_name(file)
+    rows = {"rows": files}
+    (count,) = database.execute("SELECT count(*) FROM read_parquet($rows)", rows).fetchone() or (0,)
+    every = count // _SORTED_AT_ONCE + 1
+    drawn = database.execute(_DRAWN, {**rows, "every": max(count // (_DRAWN_PATHS * every), 1)}).fetchall()
+    cuts = [path for (path,) in drawn[len(drawn) // every :: len(drawn) // every or 1]] if every > 1 else []
+    beyond = "".join(f" WHEN path < $cut{number} THEN {number}" for number in range(1, len(cuts) + 1))
+    # Only numbers are put into the text.
+    query = f"SELECT *, CASE{beyond} WHEN true THEN {len(cuts) + 1} END AS part FROM read_parquet($rows)"  # noqa: S608
+    parameters: dict[str, object] = {**rows, **{f"cut{place}": path for place, path in enumerate(cuts, start=1)}}
+    if without:
+        query += " ANTI JOIN read_parquet($without) AS without USING (path)"
+        parameters["without"] = without
+    sorted_rows = sorted_parts(
+        database, query, parameters, parts=len(cuts) + 1, order=order, rows_at_once=_ROW_GROUP_ROWS
+    )
+    with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for batch in sorted_rows:
+            writer.write_batch(batch.cast(schema), row_group_size=_ROW_GROUP_ROWS)
+    sync(temporary)
+    temporary.replace(file)
 
 
 @dataclass(slots=True)
@@ -433,6 +447,58 @@ def _content(row: Mapping[str, Any]) -> ReadContent | None:
     return ReadContent(source=source, target=target, digest=row["digest"], reading=reading)
 
 
+# --- Content that hosts read before the comparison, chunk by chunk
+
+
+_READINGS: Columns[ReadContent] = Columns(
+    """
+    path:binary ino:uint64=source.ino size:int64=source.size_bytes mtime_ns:int64=source.mtime_ns
+    ctime_ns:int64=source.ctime_ns target_ino:uint64=target.ino target_mtime_ns:int64=target.mtime_ns
+    target_ctime_ns:int64=target.ctime_ns digest:binary read_by:int64=reading.verification
+    source_clock_ns:int64?=reading.source_clock_ns target_clock_ns:int64?=reading.target_clock_ns
+    """
+)
+"""The columns of a manifest that `ParquetEarlierManifest` reads."""
+_SORTED = "sorted.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingParts:
+    """The content of one batch that was equal when hosts read it: a file per chunk, kept until the batch is verified, so that
+    a verification that was interrupted resumes. Thread-safe.
+    """
+
+    directory: Path
+    scratch: ports.Scratch
+
+    def has(self, chunk: str) -> bool:
+        """Whether the chunk was read."""
+        return self._file(chunk).exists()
+
+    def add(self, chunk: str, readings: Mapping[bytes, ReadContent]) -> None:
+        """Record the readings of a chunk by path, durably. Raises OSError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with replacing(self._file(chunk)) as stream:
+            rows = _READINGS.batch(tuple(readings.values()), path=tuple(readings))
+            pq.write_table(pa.Table.from_batches([rows]), stream, compression="zstd")
+
+    def open(self) -> ParquetEarlierManifest | None:
+        """All of them in order of path; None if there are none. Raises OSError."""
+        parts = [str(file) for file in self.directory.glob("chunk-*.parquet")]
+        if not parts:
+            return None
+        with connect(self.scratch) as database:
+            _write_sorted(database, parts, self.directory / _SORTED, _READINGS.schema, order="path")
+        return ParquetEarlierManifest(self.directory / _SORTED)
+
+    def remove(self) -> None:
+        """Remove them all. May be called again."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _file(self, chunk: str) -> Path:
+        return self.directory / f"chunk-{chunk.replace('/', '_')}.parquet"
+
+
 # --- Manifests: one directory per verification, with differences and expected losses beside the manifest
 
 
@@ -466,6 +532,10 @@ class ManifestDirectories:
             algorithm=algorithm,
             part_rows=self.part_rows,
         )
+
+    def readings(self, name: str) -> ReadingParts:
+        """What hosts have read for verifications of this name."""
+        return ReadingParts(self.directory / READINGS_DIRECTORY / name, self.scratch)
 
     def examples(self, manifest: str, *, per_kind: int = 5) -> ports.Examples:
         """Some findings of each kind, in order of path."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from migrator import app
-from migrator.app.cutover import carrying_back, rollbacks, verification
+from migrator.app.cutover import carrying_back, read_by_hosts, rollbacks, verification
 from migrator.app.hosts import beside_probes
 from migrator.cli import call
 from migrator.cli.invocation import Invocation
@@ -63,7 +63,8 @@ def verify_command(
     Only a verification of the whole batch marks it verified; --user never does. Cut-over users are left out; --user NAME compares
     one after an aborted rollback, as proof for `purge`.
 
-    An interrupted verification starts its batch over.
+    Brick servers and nodes that move data read the content. An interrupted verification compares its batch anew, but content
+    that hosts have read is not read again.
     """
     wiring = call.open_wiring(invocation)
     site = wiring.site
@@ -99,8 +100,8 @@ def verify_command(
                 work.storage, work.workers = wiring.storage_targets(), jobs or work.workers
                 records.append(
                     call.run_to_end(
-                        beside_probes(wiring, ledger, work.run()),
-                        when_interrupted="run the command again: it starts this batch over",
+                        beside_probes(wiring, ledger, read_by_hosts(wiring, work, target, jobs)),
+                        when_interrupted="run the command again: it compares this batch anew",
                     )
                 )
     call.present_all(invocation, records, verification_document)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from migrator.core.errors import Refused, ToolFailed
 from migrator.core.paths import show
+from migrator.gluster.model import BrickRules
 from migrator.hosts import proc
 from migrator.hosts.far_looks import activity
 from migrator.hosts.local import LocalHost
@@ -113,6 +114,23 @@ class Executor:
         alive = await processes.survivors(tokens) if tokens else ()
         ended = await asyncio.gather(*(processes.end(token, grace_s=self._grace_s) for token in alive))
         return [token for token, gone in zip(alive, ended, strict=True) if not gone]
+
+    async def digest(
+        self, paths: Sequence[bytes], *, of_target: bool, brick: BrickRules | None, on_stdout: OnOutput
+    ) -> Completed:
+        """Read the content of files on that host, and report a digest of each (`native/src/digest.c`). Paths are relative to the
+        root of a side. `brick` has the rules if that is the source and a brick. It is not confined: it only reads, and follows no
+        symlink. Raises ToolFailed, HostLost.
+        """
+        argv = (await self._compiled(), b"digest", b"--tree", self._roots[of_target])
+        if brick is not None:
+            argv += (b"--brick", *((b"--times", b"mdata") if brick.times_from_mdata else ()))
+        return await self._host.processes.stream(
+            Command(argv=argv, stdin=b"".join(b":" + path + b"\0" for path in paths), timeout_s=None),
+            on_start=lambda _identity: None,
+            on_stdout=on_stdout,
+            on_stderr=lambda _piece: None,
+        )
 
     async def sync(self) -> None:
         """Sync the target's file system on that host. Raises OSError, HostLost."""

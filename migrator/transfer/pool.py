@@ -106,6 +106,24 @@ the lock of the whole cluster.
 """
 
 
+def shared_looks(guard: "VolumeGuard | None", clock: Clock) -> SharedCall[BrickLook]:
+    """Snapshots of the volume, each for all chunks that ended before it began, at a bounded rate."""
+    rests_until_s = 0.0
+
+    async def look() -> BrickLook:
+        nonlocal rests_until_s
+        if guard is None:
+            return BrickLook(reasons=("the source has no bricks that are known",), fingerprint="")
+        await clock.sleep(max(rests_until_s - clock.monotonic_s(), 0.0))
+        began_s = clock.monotonic_s()
+        found = await guard.look()
+        ended_s = clock.monotonic_s()
+        rests_until_s = ended_s + _REST * (ended_s - began_s)
+        return found
+
+    return SharedCall(look)
+
+
 @dataclass(slots=True, kw_only=True)
 class Routes:
     """The lanes of a pass, the lost ones, and whether bricks may be read.
@@ -128,22 +146,10 @@ class Routes:
     version: int = 0
     _shared: SharedCall[BrickLook] = field(init=False)
     _quiet_at_s: float | None = None
-    _rests_until_s: float = 0.0
 
     def __post_init__(self) -> None:
         """A missing guard counts as one that cannot be evaluated."""
-
-        async def look() -> BrickLook:
-            if self.guard is None:
-                return BrickLook(reasons=("the source has no bricks that are known",), fingerprint="")
-            await self._clock.sleep(max(self._rests_until_s - self._clock.monotonic_s(), 0.0))
-            began_s = self._clock.monotonic_s()
-            found = await self.guard.look()
-            ended_s = self._clock.monotonic_s()
-            self._rests_until_s = ended_s + _REST * (ended_s - began_s)
-            return found
-
-        self._shared = SharedCall(look)
+        self._shared = shared_looks(self.guard, self._clock)
 
     @property
     def _clock(self) -> Clock:

@@ -31,10 +31,11 @@ from migrator.site.guards import mounts_not_recorded
 from migrator.site.rules_guards import health_problems
 from migrator.transfer.bases import part_of
 from migrator.verify import walk
+from migrator.verify.content import HOSTS_ALGORITHM, ContentPass, Readers
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
 
 if TYPE_CHECKING:
-    from migrator.catalog.manifest import ManifestDirectories, ParquetDraft
+    from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ParquetEarlierManifest, ReadingParts
     from migrator.ledger.ledger import Ledger
     from migrator.reap.store import ReapListFiles
 
@@ -149,7 +150,7 @@ class Verification:
     `archived` is the content of proven archives. Without it every path of the plan's reap list may be absent, as for a
     user who moves back to the source. `own` is the migration's ledger if `ledger` is that of a rollback; it has the
     site and the earlier verifications. With `storage`, the walk waits for lost storage of the target, and reads again
-    what was unreadable meanwhile.
+    what was unreadable meanwhile. With `readers`, hosts read the content first (`ContentPass`).
     """
 
     plan: Plan
@@ -164,12 +165,14 @@ class Verification:
     reap_lists: "ReapListFiles | None" = None
     archived: ProvenArchives | None = None
     storage: StorageTargets | None = None
+    readers: Readers | None = None
     own: "Ledger | None" = None
     trees: tuple[bytes, ...] = ()
     carry: bool = False
     workers: int = 4
     held_entries: int = walk.HELD_ENTRIES
     _waiting: walk.StorageWait | None = field(init=False, default=None)
+    _content: ContentPass | None = field(init=False, default=None)
     _reasons: list[str] = field(init=False, default_factory=list)
     _began_s: float = field(init=False, default=0.0)
     _batch: Batch = field(init=False)
@@ -202,7 +205,7 @@ class Verification:
         except asyncio.CancelledError:
             raise Interrupted(
                 f"the verification was stopped after {several(tally.paths, 'path')}",
-                hint="run the same command again: it starts over",
+                hint="run the same command again: it compares anew, and reads no content again that hosts have read",
             ) from None
         except OSError as error:
             raise MigratorError(
@@ -303,11 +306,45 @@ class Verification:
     async def _compare(self, draft: "ParquetDraft", number: int) -> ClosedManifest:
         reading = await asyncio.to_thread(self._begin_reading, number)
         carrying = await asyncio.to_thread(self._open_earlier) if self.carry else None
+        ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
+        readings = None
         try:
-            return await self._compare_trees(draft, reading, carrying)
+            if self._is_read_by_hosts(carrying):
+                readings = await self._read_by_hosts(reading)
+            manifest = await self._compare_trees(draft, reading, carrying, readings)
         finally:
-            if carrying is not None:
-                carrying.close()
+            ticker.cancel()
+            for earlier in (carrying, readings):
+                if earlier is not None:
+                    earlier.close()
+        self._show()
+        await asyncio.to_thread(self._readings().remove)
+        return manifest
+
+    def _is_read_by_hosts(self, carrying: walk.Carrying | None) -> bool:
+        """Whether hosts read the content first: not if little is left to read because an earlier verification has read it."""
+        earlier = carrying is not None and not carrying.is_empty
+        return self.readers is not None and self.policy.algorithm == HOSTS_ALGORITHM and not earlier
+
+    async def _read_by_hosts(self, reading: ContentReading) -> "ParquetEarlierManifest | None":
+        if self.readers is None:
+            return None
+        parts = self._readings()
+        self._content = ContentPass(
+            readers=self.readers,
+            parts=parts,
+            reading=reading,
+            policy=self.policy,
+            clock=self.clock,
+            say=self._event,
+        )
+        passes = await asyncio.to_thread(self.ledger.passes.of_batch, self.plan.name, self.batch)
+        await self._content.run([one.chunk_list for one in passes], {tree.path for tree in self._batch.trees})
+        return await asyncio.to_thread(parts.open)
+
+    def _readings(self) -> "ReadingParts":
+        policy = self.policy
+        return self.manifests.readings(f"{self.plan.name}-batch-{self.batch:04d}-{policy.share}-{policy.seed}")
 
     def _begin_reading(self, number: int) -> ContentReading:
         """Record the clocks of both sides, then sync both sides (see `is_carried_over`)."""
@@ -334,7 +371,11 @@ class Verification:
         return carrying
 
     async def _compare_trees(
-        self, draft: "ParquetDraft", reading: ContentReading, carrying: walk.Carrying | None
+        self,
+        draft: "ParquetDraft",
+        reading: ContentReading,
+        carrying: walk.Carrying | None,
+        readings: "ParquetEarlierManifest | None",
     ) -> ClosedManifest:
         tally = self._tally
         comparison = walk.TreeComparison(
@@ -347,22 +388,18 @@ class Verification:
             workers=self.workers,
             reading=reading,
             carrying=carrying,
+            readings=readings,
             held_entries=self.held_entries,
             absences=await asyncio.to_thread(self._absences),
             storage=self._waiting,
         )
         trees = await asyncio.to_thread(self._find_trees, comparison)
-        ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
-        try:
-            await comparison.run()
-            scans = await asyncio.to_thread(self.ledger.scans.all)
-            self._reasons += await compare_with_catalogs(scans, draft, comparison, trees=trees)
-            # Last, because paths found through a catalog may be further names of a file.
-            await asyncio.to_thread(walk.compare_links, draft, tally, self._capabilities)
-            manifest = await asyncio.to_thread(draft.close)
-        finally:
-            ticker.cancel()
-        self._show()
+        await comparison.run()
+        scans = await asyncio.to_thread(self.ledger.scans.all)
+        self._reasons += await compare_with_catalogs(scans, draft, comparison, trees=trees)
+        # Last, because paths found through a catalog may be further names of a file.
+        await asyncio.to_thread(walk.compare_links, draft, tally, self._capabilities)
+        manifest = await asyncio.to_thread(draft.close)
         if tally.unread:
             self._reasons.append(f"{several(tally.unread, 'path')} could not be read: see the differences")
         return manifest
@@ -454,7 +491,7 @@ class Verification:
                 size_bytes=size_bytes,
                 total_bytes=max(batch.size_bytes, size_bytes),
                 differences=tally.difference_count,
-                digested_bytes=tally.digested_bytes,
+                digested_bytes=max(tally.digested_bytes, self._content.read_bytes if self._content else 0),
                 carried_bytes=tally.carried_bytes,
             )
         )

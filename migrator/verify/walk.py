@@ -8,7 +8,7 @@ import time
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from migrator.beegfs.tool import StorageTargets, look_at_storage
@@ -323,6 +323,16 @@ def _changed(entry: Entry, words: str, *, on_source: bool) -> model.Difference:
 # --- Carrying over readings of earlier verifications
 
 
+def still_valid(manifest: "ParquetEarlierManifest", pairs: Sequence[Pair]) -> Mapping[bytes, model.ReadContent]:
+    """The readings of those pairs whose content cannot have changed since."""
+    known = manifest.find([pair.source.path for pair in pairs])
+    return {
+        pair.source.path: known[pair.source.path]
+        for pair in pairs
+        if pair.source.path in known and model.is_carried_over(known[pair.source.path], pair.source, pair.target)
+    }
+
+
 @dataclass(slots=True)
 class Carrying:
     """The manifests of earlier verifications, one per tree. Thread-safe; `close` may be called again.
@@ -349,14 +359,12 @@ class Carrying:
     def find(self, pairs: Sequence[Pair]) -> Mapping[bytes, model.ReadContent]:
         """The earlier readings of those pairs (all of one directory) whose content need not be read again."""
         manifest = self._of_tree(pairs[0].source.path) if pairs else None
-        if manifest is None:
-            return {}
-        known = manifest.find([pair.source.path for pair in pairs])
-        return {
-            pair.source.path: known[pair.source.path]
-            for pair in pairs
-            if pair.source.path in known and model.is_carried_over(known[pair.source.path], pair.source, pair.target)
-        }
+        return {} if manifest is None else still_valid(manifest, pairs)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no tree has a usable manifest."""
+        return not self._by_tree
 
     def close(self) -> None:
         """Release the manifests; `find` then returns nothing."""
@@ -536,6 +544,7 @@ class TreeComparison:
     reading: model.ContentReading
     absences: "Absences"
     carrying: Carrying | None = None
+    readings: "ParquetEarlierManifest | None" = None
     held_entries: int = HELD_ENTRIES
     storage: StorageWait | None = None
     late_directories: set[bytes] = field(init=False, default_factory=set)
@@ -713,14 +722,18 @@ class TreeComparison:
 
     def _compare_content(self, pairs: tuple[Pair, ...]) -> None:
         known = {} if self.carrying is None else self.carrying.find(pairs)
+        read = {} if self.readings is None else still_valid(self.readings, pairs)
         for pair in pairs:
             if self._pool.stopped:
                 return
-            earlier = known.get(pair.source.path)
-            if earlier is None:
-                content = self._read(pair)
+            if (earlier := known.get(pair.source.path)) is not None:
+                content: Content | None = Content(digest=earlier.digest, reading=earlier.reading, carried=True)
+            elif (now := read.get(pair.source.path)) is not None:
+                # If an interrupted verification read it, this one resumes that.
+                reading = replace(now.reading, verification=self.reading.verification)
+                content = Content(digest=now.digest, reading=reading)
             else:
-                content = Content(digest=earlier.digest, reading=earlier.reading, carried=True)
+                content = self._read(pair)
             self._record(pair.source, pair.target, pair.comparison, content)
 
     def _read(self, pair: Pair) -> Content | None:

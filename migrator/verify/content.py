@@ -1,0 +1,204 @@
+"""Content read by hosts before the comparison: each chunk on the host of its brick, both sides at once."""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from migrator.core.clock import Clock
+from migrator.core.errors import MigratorError, ToolFailed
+from migrator.core.events import EventKind, Severity
+from migrator.core.states import ChunkKind
+from migrator.core.tasks import SharedCall, task_group
+from migrator.fs.rules import is_sampled
+from migrator.plan.model import Chunk
+from migrator.transfer.pool import HostLane, VolumeGuard, shared_looks
+from migrator.transfer.ports import BrickLook, Lines, Way
+from migrator.verify.model import ContentReading, DigestPolicy, ReadContent, SideFacts
+
+if TYPE_CHECKING:
+    from migrator.catalog.manifest import ReadingParts
+    from migrator.plan.chunk_lists import ChunkListFiles
+
+HOSTS_ALGORITHM = "xxh3_128"
+"""The algorithm of the compiled program. Content is read with others by this machine alone."""
+
+_KINDS = (ChunkKind.FILES, ChunkKind.RANGED_FILES)
+"""Kinds of chunks that list every file once, by its whole name."""
+_LINE = re.compile(rb"D ([0-9]{1,10}) ([0-9]{1,20}) ([0-9]{1,19}) (-?[0-9]{1,19}) (-?[0-9]{1,19}) ([0-9a-f]{32})")
+
+
+def parse_line(line: bytes) -> tuple[int, SideFacts, bytes] | None:
+    """A file's position in the list, its facts and its digest; None for any other line."""
+    if (match := _LINE.fullmatch(line)) is None:
+        return None
+    index, ino, size_bytes, mtime_ns, ctime_ns = (int(match[group]) for group in range(1, 6))
+    facts = SideFacts(ino=ino, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=ctime_ns)
+    return index, facts, bytes.fromhex(match[6].decode("ascii"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readers:
+    """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks."""
+
+    lanes: Sequence[HostLane]
+    guard: VolumeGuard | None
+    chunk_lists: "ChunkListFiles"
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    chunk_list: str
+    chunk: Chunk
+
+    @property
+    def name(self) -> str:
+        return f"{self.chunk_list}-{self.chunk.number:08d}"
+
+
+@dataclass(slots=True, kw_only=True)
+class ContentPass:
+    """Reads the listed files of some trees, and records in `parts` those whose content is equal on both sides.
+
+    It decides nothing: a reading counts only as long as both files are what they were (`is_carried_over`), and the comparison
+    reads through the mounts whatever has no such reading: files that changed, differ, cannot be read, or are not listed, and
+    chunks of lost hosts. A brick is read only while the volume is quiet before and after the chunk.
+
+    `reading` has the clocks of both sides from before any content is read.
+    """
+
+    readers: Readers
+    parts: "ReadingParts"
+    reading: ContentReading
+    policy: DigestPolicy
+    clock: Clock
+    say: Callable[[EventKind, Severity, str], None]
+    read_bytes: int = field(init=False, default=0)
+    _looks: SharedCall[BrickLook] = field(init=False)
+    _lost: set[str] = field(init=False, default_factory=set)
+    _said: set[str] = field(init=False, default_factory=set)
+    _synced: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._looks = shared_looks(self.readers.guard, self.clock)
+
+    async def run(self, chunk_lists: Sequence[str], trees: Collection[bytes]) -> None:
+        """Read all chunks that were not read before. Raises OSError if the results cannot be written."""
+        waiting = await asyncio.to_thread(self._chunks, chunk_lists, trees)
+        if not waiting:
+            return
+        try:
+            left = await self._read_all(waiting, by_bricks=True)
+            await self._read_all(left, by_bricks=False)
+        finally:
+            self._looks.abandon()
+
+    def _chunks(self, chunk_lists: Sequence[str], trees: Collection[bytes]) -> list[_Listed]:
+        listed = (
+            _Listed(chunk_list, chunk)
+            for chunk_list in chunk_lists
+            for chunk in self.readers.chunk_lists.chunks(chunk_list)
+            if chunk.kind in _KINDS and chunk.tree in trees
+        )
+        return [one for one in listed if not self.parts.has(one.name)]
+
+    async def _read_all(self, chunks: Iterable[_Listed], *, by_bricks: bool) -> list[_Listed]:
+        """Read chunks on their lanes; return those that were not read."""
+        lanes = [lane for lane in self.readers.lanes if lane.jobs and (by_bricks or lane.reads_mount)]
+        through_mounts: deque[_Listed] = deque()
+        queues = {id(lane): through_mounts if lane.reads_mount else deque[_Listed]() for lane in lanes}
+        for listed in chunks:
+            brick = listed.chunk.brick
+            own = next((lane for lane in lanes if by_bricks and brick is not None and lane.reads(brick)), None)
+            (through_mounts if own is None else queues[id(own)]).append(listed)
+        left: list[_Listed] = []
+        async with task_group() as group:
+            for lane in lanes:
+                for _ in range(min(lane.jobs, len(queues[id(lane)]))):
+                    group.create_task(self._work(lane, queues[id(lane)], left))
+        return [*left, *(listed for queue in {id(one): one for one in queues.values()}.values() for listed in queue)]
+
+    async def _work(self, lane: HostLane, queue: deque[_Listed], left: list[_Listed]) -> None:
+        while queue and lane.host not in self._lost:
+            listed = queue.popleft()
+            try:
+                was_read = await self._read(lane, listed)
+            except MigratorError as error:
+                was_read = False
+                self._lost.add(lane.host)
+                self._say_once(f"host {lane.host} reads no content any more: {error.message}")
+            if not was_read:
+                left.append(listed)
+
+    async def _read(self, lane: HostLane, listed: _Listed) -> bool:
+        """Read both sides of a chunk; False if the volume was not quiet. Raises MigratorError."""
+        brick = None if lane.reads_mount else listed.chunk.brick
+        if brick is not None and not await self._is_quiet():
+            return False
+        way = await lane.way(brick)
+        await self._sync(lane, way)
+        paths = await asyncio.to_thread(self._paths, listed)
+        async with task_group() as group:
+            source = group.create_task(self._digests(way, paths, of_target=False))
+            target = group.create_task(self._digests(way, paths, of_target=True))
+        if brick is not None and not await self._is_quiet():
+            return False
+        await asyncio.to_thread(self.parts.add, listed.name, self._equal(paths, source.result(), target.result()))
+        return True
+
+    def _paths(self, listed: _Listed) -> list[bytes]:
+        paths = self.readers.chunk_lists.paths(listed.chunk_list, listed.chunk.number)
+        return [one.path for one in paths if is_sampled(one.path, self.policy)]
+
+    async def _sync(self, lane: HostLane, way: Way) -> None:
+        """Sync the target on a host once, before it reads there: only clean pages are dropped from its cache."""
+        if lane.host not in self._synced:
+            self._synced[lane.host] = asyncio.create_task(way.executor.sync())
+        try:
+            await asyncio.shield(self._synced[lane.host])
+        except OSError as error:
+            raise ToolFailed(f"the target cannot be synced there: {error.strerror or error}") from error
+
+    async def _digests(
+        self, way: Way, paths: Sequence[bytes], *, of_target: bool
+    ) -> Mapping[int, tuple[SideFacts, bytes]]:
+        found: dict[int, tuple[SideFacts, bytes]] = {}
+
+        def take(line: bytes) -> None:
+            if (parsed := parse_line(line)) is not None:
+                index, facts, digest = parsed
+                found[index] = facts, digest
+                self.read_bytes += 0 if of_target else facts.size_bytes
+
+        completed = await way.executor.digest(paths, of_target=of_target, brick=way.brick, on_stdout=Lines(take).add)
+        if completed.exit_code != 0:
+            raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
+        return found
+
+    def _equal(
+        self,
+        paths: Sequence[bytes],
+        source: Mapping[int, tuple[SideFacts, bytes]],
+        target: Mapping[int, tuple[SideFacts, bytes]],
+    ) -> Mapping[bytes, ReadContent]:
+        """The files with the same size and digest on both sides."""
+        equal: dict[bytes, ReadContent] = {}
+        for index, path in enumerate(paths):
+            if index in source and index in target:
+                (facts, digest), (target_facts, target_digest) = source[index], target[index]
+                if (facts.size_bytes, digest) == (target_facts.size_bytes, target_digest):
+                    equal[path] = ReadContent(source=facts, target=target_facts, digest=digest, reading=self.reading)
+        return equal
+
+    async def _is_quiet(self) -> bool:
+        look = await self._looks.begun_after_now()
+        if look.reasons:
+            self._say_once(f"the bricks are not read now, the mount is: {'; '.join(look.reasons)}")
+        return not look.reasons
+
+    def _say_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            self.say(EventKind.VERIFY_STARTED, Severity.WARNING, message)
