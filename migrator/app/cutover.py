@@ -12,7 +12,7 @@ from msgspec import structs
 from migrator.app import Wiring
 from migrator.app.doctor import target_writers
 from migrator.app.hosts import host_specs, reached
-from migrator.app.transfer import deltas_of, run_request, run_world
+from migrator.app.transfer import deltas_of, run_request, run_world, scanning
 from migrator.bench.tree_timing import visit_tree
 from migrator.core.entry import UserTree
 from migrator.core.errors import UsageError
@@ -139,8 +139,14 @@ async def read_by_hosts(
     engine = pass_engine(wiring.site)
     async with run_world(
         wiring, work.source, target, ledger=work.ledger, progress=work.progress, engine=engine, jobs=jobs
-    ) as (world, _):
-        work.readers = Readers(lanes=world.lanes, guard=world.bricks, chunk_lists=world.chunk_lists)
+    ) as (world, hosts):
+        has_bricks = world.bricks is not None and any(not lane.reads_mount for lane in world.lanes)
+        work.readers = Readers(
+            lanes=world.lanes,
+            guard=world.bricks,
+            chunk_lists=world.chunk_lists,
+            scan=scanning(wiring, world, hosts=hosts, via="bricks") if has_bricks else None,
+        )
         return await work.run()
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -300,16 +300,16 @@ def governing_of(wiring: Wiring, hosts: SiteHosts) -> Governing:
 SCAN_WORKERS = 8
 
 
-def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTarget, at_most: int = 1) -> Deltas:
-    """The ports of a batch's delta passes; at most `at_most` of them are made."""
-    site, ledger = wiring.site, world.ledger
+def scanning(
+    wiring: Wiring, world: World, *, hosts: SiteHosts, via: str
+) -> Callable[[Sequence[bytes]], Awaitable[CatalogRecord]]:
+    """Scans of some user trees. Raises UsageError if the owner map cannot be read."""
     # Imports for scans, only if there is one.
     from migrator.app.scan import bricks, user_map
-    from migrator.delta.store import Extras
     from migrator.scan.session import ScanRequest
     from migrator.scan.stage import scan
 
-    users, via = user_map(site), site.source.via
+    site, users = wiring.site, user_map(wiring.site)
 
     async def scan_again(trees: Sequence[bytes]) -> CatalogRecord:
         request = ScanRequest(
@@ -324,16 +324,25 @@ def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTa
             return await scan(
                 request,
                 source=world.source,
-                ledger=ledger,
+                ledger=world.ledger,
                 catalogs=wiring.catalogs(),
                 progress=world.progress,
                 clock=wiring.clock,
                 walks=walks,
             )
 
+    return scan_again
+
+
+def deltas_of(wiring: Wiring, world: World, *, hosts: SiteHosts, moves: MovingTarget, at_most: int = 1) -> Deltas:
+    """The ports of a batch's delta passes; at most `at_most` of them are made."""
+    site, ledger = wiring.site, world.ledger
+    # Imported late: not every run has delta passes.
+    from migrator.delta.store import Extras
+
     transfer = site.transfer
     return Deltas(
-        scan=scan_again,
+        scan=scanning(wiring, world, hosts=hosts, via=site.source.via),
         comparisons=wiring.comparisons(ledger),
         move_lists=wiring.move_lists(),
         reap_lists=wiring.reap_lists(),

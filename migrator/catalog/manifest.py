@@ -2,11 +2,8 @@
 
 import shutil
 import threading
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,9 +13,11 @@ import pyarrow.parquet as pq
 
 from migrator.catalog import ports
 from migrator.catalog.columns import Columns
-from migrator.catalog.database import connect, sorted_parts
+from migrator.catalog.database import connect
 from migrator.catalog.files import CLOSING_RECORD, ClosedCatalogs, numbered
-from migrator.core.durable import file_digest, replacing, sync, temporary_name
+from migrator.catalog.listing import DirectoryListing
+from migrator.catalog.sorted_rows import SortedRows, write_sorted
+from migrator.core.durable import file_digest, replacing, sync
 from migrator.core.entry import xattr_digest
 from migrator.core.errors import MigratorError, Refused
 from migrator.fs.rules import Loss
@@ -76,14 +75,10 @@ def _algorithm(row: ports.VerifiedPath, algorithm: str) -> str | None:
 
 Row = TypeVar("Row")
 
-_ROW_GROUP_ROWS = 20_480
-"""Small, so that a later verification can cache some row groups."""
-_SORTED_AT_ONCE = 4_000_000
-_DRAWN_PATHS = 1000
-_DRAWN = "SELECT path FROM read_parquet($rows) WHERE hash(path) % $every = 0 ORDER BY path"
-"""Paths that cut the rows into parts of about this many rows."""
+ROWS = "SELECT * FROM read_parquet($rows)"
 DRAFT_DIRECTORY = "draft"
 READINGS_DIRECTORY = "readings"
+LISTING_FILE = "listing.parquet"
 _FIRST_AFTER_SLASH = b"0"
 """`/` is 0x2f and `0` 0x30: the paths in a directory sort between the two."""
 
@@ -248,40 +243,8 @@ class ParquetDraft:
     def _write(self, name: str, parts: "_Parts[Any]", *, order: str, without: Sequence[str] = ()) -> None:
         """Write rows to a file, except the paths of `without`, in order: temporary name, fsync, rename."""
         file = self._directory / name
-        _write_sorted(self._database, parts.files(), file, parts.schema, order=order, without=without)
-
-
-def _write_sorted(
-    database: duckdb.DuckDBPyConnection,
-    files: Sequence[str],
-    file: Path,
-    schema: pa.Schema,
-    *,
-    order: str,
-    without: Sequence[str] = (),
-) -> None:
-    """Write the rows of some files to one, in order: temporary name, fsync, rename."""
-    temporary = temporary_name(file)
-    rows = {"rows": files}
-    (count,) = database.execute("SELECT count(*) FROM read_parquet($rows)", rows).fetchone() or (0,)
-    every = count // _SORTED_AT_ONCE + 1
-    drawn = database.execute(_DRAWN, {**rows, "every": max(count // (_DRAWN_PATHS * every), 1)}).fetchall()
-    cuts = [path for (path,) in drawn[len(drawn) // every :: len(drawn) // every or 1]] if every > 1 else []
-    beyond = "".join(f" WHEN path < $cut{number} THEN {number}" for number in range(1, len(cuts) + 1))
-    # Only numbers are put into the text.
-    query = f"SELECT *, CASE{beyond} WHEN true THEN {len(cuts) + 1} END AS part FROM read_parquet($rows)"  # noqa: S608
-    parameters: dict[str, object] = {**rows, **{f"cut{place}": path for place, path in enumerate(cuts, start=1)}}
-    if without:
-        query += " ANTI JOIN read_parquet($without) AS without USING (path)"
-        parameters["without"] = without
-    sorted_rows = sorted_parts(
-        database, query, parameters, parts=len(cuts) + 1, order=order, rows_at_once=_ROW_GROUP_ROWS
-    )
-    with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for batch in sorted_rows:
-            writer.write_batch(batch.cast(schema), row_group_size=_ROW_GROUP_ROWS)
-    sync(temporary)
-    temporary.replace(file)
+        rows = {"rows": parts.files()}
+        write_sorted(self._database, ROWS, rows, file, parts.schema, order=order, without=without)
 
 
 @dataclass(slots=True)
@@ -334,31 +297,20 @@ class _Parts(Generic[Row]):
 
 
 # --- Content readings of an earlier manifest
-#
-# A manifest is sorted by path, so the paths of one directory are in few row groups, and a walk asks for the same groups
-# repeatedly. Only a few groups are cached: memory does not grow with the manifest.
 
 
-_HELD_GROUPS = 12
-_PATH = "path"
 _COLUMNS = (
     *("ino", "size", "mtime_ns", "ctime_ns", "target_ino", "target_mtime_ns", "target_ctime_ns", "digest", "read_by"),
     *("source_clock_ns", "target_clock_ns"),
 )
-_Group = tuple[list[bytes], "Mapping[str, pa.ChunkedArray[Any]]"]
-"""The paths of a row group, in order, and its other columns by name."""
 
 
 class ParquetEarlierManifest:
     """The content readings of an earlier verification. Thread-safe; constant memory."""
 
     def __init__(self, file: Path) -> None:
-        self._lock = threading.Lock()
-        self._held: OrderedDict[int, _Group] = OrderedDict()
-        self._closed = False
         try:
-            self._file = pq.ParquetFile(file)
-            self._groups, self._firsts = self._index()
+            self._rows = SortedRows(file, key="path", columns=_COLUMNS)
         except (OSError, pa.ArrowException) as error:
             raise Refused(
                 "the manifest of a verification cannot be read",
@@ -371,61 +323,22 @@ class ParquetEarlierManifest:
         become unreadable. Fast for neighbouring paths. Never raises OSError.
         """
         found: dict[bytes, ReadContent] = {}
-        with self._lock:
-            # In order: every row group is then read once.
-            for path in sorted(paths):
-                try:
-                    content = self._find(path)
-                except (OSError, pa.ArrowException):
-                    continue
-                if content is not None:
-                    found[path] = content
+        # In order: every row group is then read once.
+        for path in sorted(paths):
+            try:
+                columns = next(self._rows.find(path), None)
+            except (OSError, pa.ArrowException):
+                continue
+            content = (
+                None if columns is None else _content({name: column[0].as_py() for name, column in columns.items()})
+            )
+            if content is not None:
+                found[path] = content
         return found
 
     def close(self) -> None:
         """Release the file."""
-        with self._lock:
-            self._closed = True
-            self._held.clear()
-            self._file.close()
-
-    def _index(self) -> tuple[list[int], list[bytes]]:
-        """The non-empty row groups, and the first path of each. Not from the statistics, which may be truncated."""
-        missing = {_PATH, *_COLUMNS} - set(self._file.schema_arrow.names)
-        if missing:
-            raise pa.ArrowInvalid(f"it has no columns {', '.join(sorted(missing))}")
-        groups: list[int] = []
-        firsts: list[bytes] = []
-        for number in range(self._file.num_row_groups):
-            batch = next(self._file.iter_batches(batch_size=1, row_groups=[number], columns=[_PATH]), None)
-            if batch is not None and batch.num_rows:
-                groups.append(number)
-                firsts.append(batch.column(0)[0].as_py())
-        if any(later < earlier for earlier, later in pairwise(firsts)):
-            raise pa.ArrowInvalid("its rows are not in order")
-        return groups, firsts
-
-    def _find(self, path: bytes) -> ReadContent | None:
-        place = bisect_right(self._firsts, path) - 1
-        if place < 0 or self._closed:
-            return None
-        paths, columns = self._group(self._groups[place])
-        row = bisect_left(paths, path)
-        if row >= len(paths) or paths[row] != path:
-            return None
-        return _content({name: column[row].as_py() for name, column in columns.items()})
-
-    def _group(self, number: int) -> _Group:
-        held = self._held.get(number)
-        if held is not None:
-            self._held.move_to_end(number)
-            return held
-        table = self._file.read_row_group(number, columns=[_PATH, *_COLUMNS])
-        paths = [path or b"" for path in table.column(_PATH).to_pylist()]
-        group = self._held[number] = paths, {name: table.column(name) for name in _COLUMNS}
-        if len(self._held) > _HELD_GROUPS:
-            self._held.popitem(last=False)
-        return group
+        self._rows.close()
 
 
 def _content(row: Mapping[str, Any]) -> ReadContent | None:
@@ -488,7 +401,7 @@ class ReadingParts:
         if not parts:
             return None
         with connect(self.scratch) as database:
-            _write_sorted(database, parts, self.directory / _SORTED, _READINGS.schema, order="path")
+            write_sorted(database, ROWS, {"rows": parts}, self.directory / _SORTED, _READINGS.schema, order="path")
         return ParquetEarlierManifest(self.directory / _SORTED)
 
     def remove(self) -> None:
@@ -536,6 +449,12 @@ class ManifestDirectories:
     def readings(self, name: str) -> ReadingParts:
         """What hosts have read for verifications of this name."""
         return ReadingParts(self.directory / READINGS_DIRECTORY / name, self.scratch)
+
+    def listing(self, catalog: str, directory: Path, *, trees: Sequence[bytes]) -> DirectoryListing:
+        """The entries of a catalog by directory, in a file of a directory that the caller removes. Raises OSError, Refused."""
+        directory.mkdir(parents=True, exist_ok=True)
+        opened = self.catalogs.open(catalog)
+        return DirectoryListing(opened, directory / LISTING_FILE, trees=trees, scratch=self.scratch)
 
     def examples(self, manifest: str, *, per_kind: int = 5) -> ports.Examples:
         """Some findings of each kind, in order of path."""

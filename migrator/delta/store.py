@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from migrator.catalog.columns import Columns
 from migrator.catalog.database import connect
 from migrator.catalog.files import ClosedCatalogs
+from migrator.catalog.listing import ABOVE
 from migrator.catalog.manifest import differences_of
 from migrator.catalog.model import SETTLED_BEFORE_SCAN_S, CatalogRecord
 from migrator.catalog.ports import Scratch
@@ -70,8 +71,7 @@ _SELECTED = "tree IN (SELECT tree FROM wanted) AND path <> tree"
 """The roots of trees stay closed until the cutover and are not sent."""
 
 _SETTINGS = f"""
-    CREATE TEMP MACRO above(path) AS
-        unhex(regexp_extract(hex(path), '^((?:..)*)2F(?:[013-9A-F].|2[0-9A-E])*$', 1));
+    {ABOVE};
     CREATE TEMP MACRO from_byte(path, place) AS array_slice(path, place, octet_length(path));
     CREATE TEMP TABLE wanted (tree BLOB, resend BOOLEAN);
     CREATE TEMP TABLE unsettled (path BLOB);
@@ -82,8 +82,7 @@ _SETTINGS = f"""
     FROM base_rows WHERE {_SELECTED};
     CREATE TEMP VIEW now AS SELECT {_LISTED} FROM now_rows WHERE {_SELECTED}
 """
-"""`above` is the directory of a path. DuckDB has few functions on BLOB; on `hex` the expression is exact. `resend`: no
-path of the tree is known to have arrived. A change of the base between these times may have left no trace.
+"""`resend`: no path of the tree is known to have arrived. A change of the base between these times may have left no trace.
 """
 
 _BOTH = ", ".join(f"b.{column} AS b_{column}, n.{column} AS n_{column}" for column in _COLUMNS)

@@ -31,12 +31,8 @@ class Digest:
     changed: bool
 
 
-class FileSystem(Protocol):
-    """Reading, and the facts of the mount."""
-
-    @property
-    def root(self) -> bytes:
-        """The absolute path of the root."""
+class ReadablePaths(Protocol):
+    """Reading paths."""
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
         """The entries of a directory, in blocks to bound memory. Never raises OSError: unreadable entries are problems
@@ -51,6 +47,14 @@ class FileSystem(Protocol):
         read stops shortly after its first size, and the file is reported as changed. Raises OSError, also (EINVAL)
         if it is not a regular file, and ValueError for an unknown algorithm.
         """
+
+
+class FileSystem(ReadablePaths, Protocol):
+    """Reading, and the facts of the mount."""
+
+    @property
+    def root(self) -> bytes:
+        """The absolute path of the root."""
 
     def sync(self) -> None:
         """Flush everything written here before to the disks (syncfs). Raises OSError."""

@@ -3,10 +3,11 @@
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from migrator.catalog.model import CatalogRecord
 from migrator.core.clock import Clock
 from migrator.core.errors import MigratorError, ToolFailed
 from migrator.core.events import EventKind, Severity
@@ -41,11 +42,14 @@ def parse_line(line: bytes) -> tuple[int, SideFacts, bytes] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readers:
-    """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks."""
+    """The hosts that read content, and the chunk lists of the batch's passes. `guard` None: the source has no bricks. `scan`
+    lists trees from the bricks, and raises Refused if that cannot be; None: no host reads bricks.
+    """
 
     lanes: Sequence[HostLane]
     guard: VolumeGuard | None
     chunk_lists: "ChunkListFiles"
+    scan: Callable[[Sequence[bytes]], Awaitable[CatalogRecord]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from migrator.core.states import BatchState
 from migrator.core.tasks import again_and_again
 from migrator.core.units import NS_PER_S, format_count, format_size, several
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.ports import SourceFileSystem, TargetFileSystem
+from migrator.fs.ports import ReadablePaths, SourceFileSystem, TargetFileSystem
 from migrator.fs.reading import problem_of
 from migrator.gluster.model import SourceHealth
 from migrator.ledger.model import SiteRecord
@@ -33,8 +33,10 @@ from migrator.transfer.bases import part_of
 from migrator.verify import walk
 from migrator.verify.content import HOSTS_ALGORITHM, ContentPass, Readers
 from migrator.verify.model import ContentReading, Difference, DifferenceKind, DigestPolicy, VerificationRecord
+from migrator.verify.scanned import ScannedSource
 
 if TYPE_CHECKING:
+    from migrator.catalog.listing import DirectoryListing
     from migrator.catalog.manifest import ManifestDirectories, ParquetDraft, ParquetEarlierManifest, ReadingParts
     from migrator.ledger.ledger import Ledger
     from migrator.reap.store import ReapListFiles
@@ -307,16 +309,18 @@ class Verification:
         reading = await asyncio.to_thread(self._begin_reading, number)
         carrying = await asyncio.to_thread(self._open_earlier) if self.carry else None
         ticker = asyncio.create_task(again_and_again(self._show, self.clock, _SHOW_EVERY_S))
-        readings = None
+        readings, listing = None, None
         try:
             if self._is_read_by_hosts(carrying):
                 readings = await self._read_by_hosts(reading)
-            manifest = await self._compare_trees(draft, reading, carrying, readings)
+            listing = await self._list_from_bricks()
+            source = self.source if listing is None else ScannedSource(self.source, listing)
+            manifest = await self._compare_trees(draft, reading, carrying, readings, source)
         finally:
             ticker.cancel()
-            for earlier in (carrying, readings):
-                if earlier is not None:
-                    earlier.close()
+            for opened in (carrying, readings, listing):
+                if opened is not None:
+                    opened.close()
         self._show()
         await asyncio.to_thread(self._readings().remove)
         return manifest
@@ -341,6 +345,22 @@ class Verification:
         passes = await asyncio.to_thread(self.ledger.passes.of_batch, self.plan.name, self.batch)
         await self._content.run([one.chunk_list for one in passes], {tree.path for tree in self._batch.trees})
         return await asyncio.to_thread(parts.open)
+
+    async def _list_from_bricks(self) -> "DirectoryListing | None":
+        """The directories as a scan of the bricks lists them now; None if that is not possible: then the mount lists them."""
+        if self.readers is None or self.readers.scan is None:
+            return None
+        trees = [tree.path for tree in self._batch.trees]
+        try:
+            record = await self.readers.scan(trees)
+            reasons = record.reasons
+        except Refused as error:
+            record, reasons = None, (error.message,)
+        if record is None or not record.whole:
+            said = f"directories are read through the mount, not from the bricks: {'; '.join(reasons)}"
+            self._event(EventKind.VERIFY_STARTED, Severity.WARNING, said)
+            return None
+        return await asyncio.to_thread(self.manifests.listing, record.name, self._readings().directory, trees=trees)
 
     def _readings(self) -> "ReadingParts":
         policy = self.policy
@@ -376,10 +396,11 @@ class Verification:
         reading: ContentReading,
         carrying: walk.Carrying | None,
         readings: "ParquetEarlierManifest | None",
+        source: ReadablePaths,
     ) -> ClosedManifest:
         tally = self._tally
         comparison = walk.TreeComparison(
-            source=self.source,
+            source=source,
             target=self.target,
             tally=tally,
             capabilities=self._capabilities,

@@ -21,7 +21,7 @@ from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
 from migrator.core.tasks import WorkPool
 from migrator.fs.model import TargetCapabilities
-from migrator.fs.ports import Digest, FileSystem
+from migrator.fs.ports import Digest, ReadablePaths
 from migrator.fs.reading import problem_of
 from migrator.fs.rules import TEMPORARY_PREFIX, Comparison, Loss, absence, compare, compare_tree_root, is_sampled
 from migrator.plan.model import SurpriseKind
@@ -81,7 +81,7 @@ class StorageWait:
 # --- Proof that a path is gone: doubt is no proof
 
 
-def look_or_prove_gone(file_system: FileSystem, path: bytes) -> Entry | None:
+def look_or_prove_gone(file_system: ReadablePaths, path: bytes) -> Entry | None:
     """The entry that exists now; None if its absence is proven.
 
     An ancestor that is a file or a symlink proves it too. Raises OSError in doubt.
@@ -96,7 +96,7 @@ def look_or_prove_gone(file_system: FileSystem, path: bytes) -> Entry | None:
         return None
 
 
-def _leads_nowhere(file_system: FileSystem, path: bytes) -> bool:
+def _leads_nowhere(file_system: ReadablePaths, path: bytes) -> bool:
     components = path.split(b"/")
     for depth in range(1, len(components)):
         ancestor = file_system.look(b"/".join(components[:depth]))
@@ -241,7 +241,7 @@ class Pair:
 class _Digests:
     """Digests of one side, with a cache for files with several names. Thread-safe."""
 
-    def __init__(self, file_system: FileSystem, algorithm: str) -> None:
+    def __init__(self, file_system: ReadablePaths, algorithm: str) -> None:
         self._file_system = file_system
         self._algorithm = algorithm
         self._lock = threading.Lock()
@@ -272,7 +272,7 @@ _PAUSES_S = (1.5, 3.0)
 class ContentComparison:
     """Compares content. Thread-safe."""
 
-    def __init__(self, source: FileSystem, target: FileSystem, algorithm: str) -> None:
+    def __init__(self, source: ReadablePaths, target: ReadablePaths, algorithm: str) -> None:
         self._sides = ((source, _Digests(source, algorithm)), (target, _Digests(target, algorithm)))
 
     def compare(self, pair: Pair) -> tuple[bytes | None, model.Difference | None]:
@@ -306,7 +306,7 @@ class ContentComparison:
         return None, _difference(pair.source.path, model.DifferenceKind.CONTENT, found[0].hex(), found[1].hex())
 
     @staticmethod
-    def _changed_since(file_system: FileSystem, entry: Entry) -> bool:
+    def _changed_since(file_system: ReadablePaths, entry: Entry) -> bool:
         """Whether a file has changed since it was listed. If that is unknown, it counts as unread."""
         try:
             now = look_or_prove_gone(file_system, entry.path)
@@ -534,8 +534,8 @@ class TreeComparison:
     another `run` compares their content.
     """
 
-    source: FileSystem
-    target: FileSystem
+    source: ReadablePaths
+    target: ReadablePaths
     tally: Tally
     capabilities: TargetCapabilities
     policy: model.DigestPolicy

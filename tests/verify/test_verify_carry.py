@@ -238,7 +238,7 @@ def test_trees_are_known_from_whatever_batch_and_plan_they_were_in(world: World,
 def test_names_with_every_byte_are_found_in_manifests_of_many_row_groups(
     scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migrator.catalog.manifest._ROW_GROUP_ROWS", 2048)
+    monkeypatch.setattr("migrator.catalog.sorted_rows.ROW_GROUP_ROWS", 2048)
     with verify_world(scratch, capabilities=TargetCapabilities()) as world:
         world.tree.mkdir(parents=True)
         root = os.fsencode(world.tree)
@@ -253,6 +253,6 @@ def test_names_with_every_byte_are_found_in_manifests_of_many_row_groups(
         first = world.verify()
         assert first.manifest is not None
         assert pq.ParquetFile(first.manifest).num_row_groups > 1
-        monkeypatch.setattr("migrator.catalog.manifest._HELD_GROUPS", 1)
+        monkeypatch.setattr("migrator.catalog.sorted_rows._HELD_GROUPS", 1)
         record = again(world)
         assert (first.digested_files, record.digested_files, record.carried_files) == (6000, 0, 6000)
