@@ -24,6 +24,8 @@ from bench.scaling import scaling
 from bench.scan import scan
 from bench.timing import ContestantFailed, say
 from bench.trees import TREE, small_users
+from bench.verification import NAME as NAME_OF_VERIFICATION
+from bench.verification import verification
 from bench.walk_speed import NAME as NAME_OF_WALKS
 from bench.walk_speed import walk_speed
 
@@ -39,6 +41,7 @@ ON_THEIR_OWN: dict[str, Callable[[Options], Section]] = {
     "big": big,
     "scaling": scaling,
     NAME_OF_WALKS: walk_speed,
+    NAME_OF_VERIFICATION: verification,
     NAME_OF_FREEZES: freezes,
     NAME_OF_SCALE: scale,
 }
@@ -47,7 +50,18 @@ ALONE: dict[str, Callable[[list[str]], int]] = {
     report_scale.NAME: report_scale.main,
 }
 """Where nothing else is named: with options of their own."""
-PAGE_ORDER = ("bulk", LARGE_BULK, "scan", NAME_OF_WALKS, "passes", "big", "scaling", NAME_OF_FREEZES, NAME_OF_SCALE)
+PAGE_ORDER = (
+    "bulk",
+    LARGE_BULK,
+    "scan",
+    NAME_OF_WALKS,
+    "passes",
+    NAME_OF_VERIFICATION,
+    "big",
+    "scaling",
+    NAME_OF_FREEZES,
+    NAME_OF_SCALE,
+)
 
 TREE_FILES = 200_000
 
