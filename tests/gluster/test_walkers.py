@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import random
 import shutil
 import struct
 import subprocess
@@ -16,11 +17,16 @@ from uuid import UUID
 import pytest
 
 from migrator.bricks.drain.model import PlaceSeen
+from migrator.core.units import MIB
+from migrator.fs.beneath import Root, held
+from migrator.fs.reading import digest_of
 from migrator.gluster import far_blamed
 from migrator.gluster.looks import blamed_in_set, look_at_new_places, look_at_places
 from migrator.gluster.model import Brick
 from migrator.lab.model import OddKind
 from migrator.lab.odd import odd_files
+from migrator.verify.content import parse_line
+from migrator.verify.model import SideFacts
 from tests.conftest import MakeXfs
 from tests.gluster.walks import Walk
 from tests.support.hand_brick import GFID, LINKTO, MDATA, HandBrick, mdata
@@ -125,6 +131,45 @@ def test_what_gluster_left_in_the_way_of_data(brick: HandBrick, walk: Walk) -> N
     assert several.end.hidden_marks == 1
     others = walked.rows.keys() - {b"setgid-and-sticky-of-its-own"}
     assert all(several.rows[path]["mode"] == walked.rows[path]["mode"] for path in others)
+
+
+@pytest.mark.parametrize("times", ["mdata", "file"])
+def test_digests_have_the_facts_that_rows_have(
+    brick: HandBrick, walk: Walk, walker_argv: list[str], times: str
+) -> None:
+    (brick.root / "home/odd").mkdir(parents=True)
+    (brick.root / "home/other").mkdir()
+    odd_files(
+        os.fsencode(brick.root / "home/odd"), neighbour=os.fsencode(brick.root / "home/other"), source_mount=b"/m"
+    )
+    brick.file("large", random.Random(1).randbytes(3 * MIB + 5))
+    brick.file("migrating", b"data", mode=0o3644, linkto=True)
+    brick.file("link", b"", mode=0o1000, linkto=True)
+    brick.adopt()
+    rows = walk(brick.root, times=times).rows
+    brick.file("without a gfid")
+    names = [*rows, b"link", b"without a gfid", b"gone/or never there"]
+    argv = [
+        *walker_argv,
+        "digest",
+        "--tree",
+        str(brick.root),
+        "--brick",
+        *(["--times", "mdata"] if times == "mdata" else []),
+    ]
+    listed = b"".join(b":" + name + b"\0" for name in names)
+    done = subprocess.run(argv, input=listed, capture_output=True, check=True)
+    found = {names[index]: rest for index, *rest in filter(None, map(parse_line, done.stdout.splitlines()))}
+    files = {path: row for path, row in rows.items() if row["type"] == "file" and path != b"migrating"}
+    assert len(done.stdout.splitlines()) == len(found)
+    assert {path: facts for path, (facts, _) in found.items()} == {
+        path: SideFacts(ino=row["ino"], size_bytes=row["size"], mtime_ns=row["mtime_ns"], ctime_ns=row["ctime_ns"])
+        for path, row in files.items()
+    }
+    with Root(os.fsencode(brick.root)) as root:
+        for path, (_, digest) in found.items():
+            with held(root.open(path, os.O_RDONLY)) as fd:
+                assert digest == digest_of(fd, "xxh3_128", path).value
 
 
 def test_what_was_put_there_past_gluster_is_strange_and_nobody_is_asked_for_it(brick: HandBrick, walk: Walk) -> None:

@@ -153,6 +153,20 @@ static bool take_words(int argc, char **argv, struct reader *reader, const char 
     return *tree != NULL;
 }
 
+static int digest_list(struct reader *reader, const struct list *list) {
+    for (size_t index = 0; index < list->count; index++) {
+        const struct record *record = &list->records[index];
+        int fd = enter_directory(reader, record) ? open_file(reader, last_component(record)) : -1;
+        if (fd < 0)
+            continue;
+        digest_file(reader, fd, index);
+        close(fd);
+        if (fflush(stdout) != 0)
+            return EXIT_NOBODY_LISTENS;
+    }
+    return EXIT_LIST_DONE;
+}
+
 int digest_main(int argc, char **argv) {
     struct reader reader = {.directory = -1};
     struct list list;
@@ -166,20 +180,16 @@ int digest_main(int argc, char **argv) {
         perror("migrator-native digest: the tree");
         return EXIT_NO_TREE;
     }
-    if (!read_list(STDIN_FILENO, &list))
-        return EXIT_BAD_LIST;
+    int code = read_list(STDIN_FILENO, &list) ? EXIT_LIST_DONE : EXIT_BAD_LIST;
     reader.state = XXH3_createState();
     reader.buffer = malloc(READ_BYTES);
     if (reader.state == NULL || reader.buffer == NULL)
-        return EXIT_NO_MEMORY;
-    for (size_t index = 0; index < list.count; index++) {
-        int fd = enter_directory(&reader, &list.records[index]) ? open_file(&reader, last_component(&list.records[index])) : -1;
-        if (fd < 0)
-            continue;
-        digest_file(&reader, fd, index);
-        close(fd);
-        if (fflush(stdout) != 0)
-            return EXIT_NOBODY_LISTENS;
-    }
-    return EXIT_LIST_DONE;
+        code = EXIT_NO_MEMORY;
+    if (code == EXIT_LIST_DONE)
+        code = digest_list(&reader, &list);
+    XXH3_freeState(reader.state);
+    free(reader.buffer);
+    free(list.records);
+    free(list.text);
+    return code;
 }

@@ -1,0 +1,277 @@
+"""Content that hosts read before the comparison: by the compiled program, on lanes of this machine."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from migrator.core.errors import Interrupted
+from migrator.core.states import BatchState, ChunkKind, PassKind
+from migrator.core.units import NS_PER_S
+from migrator.fs.ports import Digest
+from migrator.hosts.local import LocalHost
+from migrator.hosts.ports import Completed, Host, HostLost
+from migrator.hosts.process import LocalProcesses
+from migrator.plan.model import ListedPath
+from migrator.transfer.executors import LocalExecutor
+from migrator.transfer.pool import HostLane
+from migrator.transfer.ports import BrickLook, Way
+from migrator.verify.content import Readers, parse_line
+from migrator.verify.model import DifferenceKind, VerificationRecord
+from tests.support.fakes import FakeChunkLists
+from tests.support.native_builds import missing_for_native, placing
+from tests.support.verify_world import TREE, World, verify_world
+
+pytestmark = pytest.mark.skipif(missing_for_native() is not None, reason=str(missing_for_native()))
+
+LIST, BRICK = "plan.chunks/batch-0001.parquet", "gl1:/brick"
+NAMES = (b"a", b"b", b"sub/c", b"sub/d")
+MARGIN_NS = NS_PER_S // 10
+
+
+@pytest.fixture(autouse=True)
+def short_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migrator.verify.model.CTIME_MARGIN_NS", MARGIN_NS)
+
+
+class Guard:
+    """A volume: quiet, or with reasons against its bricks."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, ...]] = []
+
+    async def look(self) -> BrickLook:
+        return BrickLook(reasons=self.answers.pop(0) if self.answers else (), fingerprint="f")
+
+
+@dataclass
+class Site:
+    """A verified tree in miniature, with a lane of the mount and one of a brick server that reads the same directory."""
+
+    world: World
+    lists: FakeChunkLists = field(default_factory=FakeChunkLists)
+    guard: Any = field(default_factory=Guard)
+    calls: list[tuple[str, bool, tuple[bytes, ...]]] = field(default_factory=list)
+    """The side and the paths that the hosts were given."""
+    reads: list[bytes] = field(default_factory=list)
+    """The paths whose content this machine read through the source's mount."""
+    before_read: Callable[[str], None] = lambda _host: None
+
+    def list_files(self, *chunks: Sequence[bytes], brick: str | None = BRICK) -> None:
+        for names in chunks:
+            paths = [ListedPath(path=TREE + b"/" + name, size_bytes=1) for name in names]
+            self.lists.add(LIST, ChunkKind.FILES, TREE, paths, brick)
+
+    def lane(self, host: str, *, reads_mount: bool) -> HostLane:
+        site, world = self, self.world
+
+        class Executor(LocalExecutor):
+            async def digest(self, paths: Sequence[bytes], *, of_target: bool, **options: Any) -> Completed:
+                site.before_read(host)
+                site.calls.append((host, of_target, tuple(path.removeprefix(TREE + b"/") for path in paths)))
+                return await super().digest(paths, of_target=of_target, **options)
+
+        async def reach(_: str) -> Host:
+            return LocalHost(name=host)
+
+        async def make_way(reached: Host, _brick: str | None) -> Way:
+            executor = Executor(
+                LocalProcesses(),
+                source_root=world.source_root,
+                target_root=world.target_root,
+                compiled=placing(),
+                host=reached.name,
+            )
+            return Way(executor=executor, engines={}, brick=None)
+
+        return HostLane(host, 2, reads_mount=reads_mount, reach=reach, make_way=make_way)
+
+    def readers(self) -> Readers:
+        lists: Any = self.lists
+        lanes = [self.lane("here", reads_mount=True), self.lane("gl1", reads_mount=False)]
+        return Readers(lanes=lanes, guard=self.guard, chunk_lists=lists)
+
+    def verify(self, **options: Any) -> VerificationRecord:
+        self.calls.clear()
+        self.reads.clear()
+        return self.world.verify(readers=self.readers(), **options)
+
+    def given(self, *, of_target: bool = False) -> list[bytes]:
+        return sorted(path for _, side, paths in self.calls if side is of_target for path in paths)
+
+
+@pytest.fixture
+def site(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    with verify_world(scratch) as world:
+        (world.tree / "sub").mkdir(parents=True)
+        for name in NAMES:
+            (world.tree / os.fsdecode(name)).write_bytes(name * 1000)
+        world.copy_trees()
+        time.sleep(2 * MARGIN_NS / NS_PER_S)
+        made = Site(world)
+        plain = world.source.digest
+
+        def digest(path: bytes, algorithm: str) -> Digest:
+            made.reads.append(path.removeprefix(TREE + b"/"))
+            return plain(path, algorithm)
+
+        monkeypatch.setattr(world.source, "digest", digest)
+        world.ledger.passes.start(
+            plan=world.plan.name, batch=1, kind=PassKind.SEED, catalog="c", chunk_list=LIST, chunks=(), at_s=1.0
+        )
+        yield made
+
+
+def test_hosts_read_both_sides_once_and_this_machine_nothing(site: Site) -> None:
+    site.list_files(NAMES[:2], NAMES[2:3])
+    site.list_files(NAMES[3:], brick=None)
+    record = site.verify()
+    assert (record.whole, dict(record.differences), record.digested_files) == (True, {}, 4)
+    assert (record.percent_content, site.world.batch_state()) == (100.0, BatchState.VERIFIED)
+    assert site.given() == site.given(of_target=True) == sorted(NAMES)
+    assert {paths: host for host, of_target, paths in site.calls if not of_target} == {
+        NAMES[:2]: "gl1",
+        NAMES[2:3]: "gl1",
+        NAMES[3:]: "here",
+    }
+    assert site.reads == []
+    rows = [row for row in site.world.manifest_rows(record) if row["type"] == "file"]
+    assert {row["read_by"] for row in rows} == {record.id}
+    # Its manifest is as good as any: nothing is read again.
+    again = site.verify(carry=True)
+    assert (again.carried_files, site.calls, site.reads) == (4, [], [])
+
+
+def change_source(site: Site) -> None:
+    (site.world.tree / "a").write_bytes(b"#" * 1000)
+
+
+def change_target(site: Site) -> None:
+    (site.world.copy / "a").write_bytes(b"#" * 1000)
+
+
+def change_both_alike(site: Site) -> None:
+    facts = (site.world.tree / "a").stat()
+    for tree in (site.world.tree, site.world.copy):
+        (tree / "a").write_bytes(b"#" * 1000)
+        os.utime(tree / "a", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("change", "differences"),
+    [
+        (change_source, {DifferenceKind.CONTENT.value: 1, DifferenceKind.MTIME.value: 1}),
+        (change_target, {DifferenceKind.CONTENT.value: 1, DifferenceKind.MTIME.value: 1}),
+        (change_both_alike, {}),
+    ],
+)
+def test_a_file_that_changed_since_hosts_read_it_is_read_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch, change: Callable[[Site], None], differences: dict[str, int]
+) -> None:
+    from migrator.catalog.manifest import ReadingParts
+
+    site.list_files(NAMES)
+    opened = ReadingParts.open
+
+    def change_first(parts: ReadingParts) -> Any:
+        change(site)
+        return opened(parts)
+
+    monkeypatch.setattr(ReadingParts, "open", change_first)
+    record = site.verify()
+    assert site.reads == [b"a"]
+    assert dict(record.differences) == differences
+
+
+def test_files_that_differ_or_are_in_no_list_are_left_to_this_machine(site: Site) -> None:
+    site.list_files([b"a", b"b", b"gone"])
+    facts = (site.world.copy / "a").stat()
+    (site.world.copy / "a").write_bytes(b"#" * 1000)
+    os.utime(site.world.copy / "a", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    record = site.verify()
+    assert sorted(site.reads) == [b"a", b"sub/c", b"sub/d"]
+    assert dict(record.differences) == {DifferenceKind.CONTENT.value: 1}
+    assert record.digested_files == 3
+
+
+def test_an_interrupted_verification_reads_on_where_it_was(site: Site) -> None:
+    site.list_files(*([name] for name in NAMES), brick=None)
+
+    async def interrupted() -> None:
+        running = asyncio.current_task()
+        assert running is not None
+        read: list[str] = []
+
+        def stop_at_the_third(host: str) -> None:
+            read.append(host)
+            if len(read) > 4:
+                running.cancel()
+
+        site.before_read = stop_at_the_third
+        readers = site.readers()
+        await site.world.verify_now(
+            readers=Readers(lanes=_single(readers.lanes), guard=None, chunk_lists=readers.chunk_lists)
+        )
+
+    with pytest.raises(Interrupted) as raised:
+        asyncio.run(interrupted())
+    assert "hosts have read" in raised.value.hint
+    site.before_read = lambda _host: None
+    record = site.verify()
+    assert site.given() == sorted(NAMES[2:])
+    assert (record.digested_files, record.carried_files, site.reads) == (4, 0, [])
+    # And the next one, which was not interrupted, reads everything.
+    site.verify()
+    assert site.given() == sorted(NAMES)
+
+
+def _single(lanes: Sequence[HostLane]) -> list[HostLane]:
+    lanes[0].jobs = 1
+    return [lanes[0]]
+
+
+def test_chunks_of_a_lost_host_are_read_through_the_mount(site: Site) -> None:
+    site.list_files(NAMES[:2], NAMES[2:])
+
+    def lose(host: str) -> None:
+        if host == "gl1":
+            raise HostLost("it is gone")
+
+    site.before_read = lose
+    record = site.verify()
+    assert {host for host, *_ in site.calls} == {"here"}
+    assert (record.digested_files, dict(record.differences), site.reads) == (4, {}, [])
+    assert any("gl1 reads no content any more" in event.message for event in site.world.progress.events)
+
+
+@pytest.mark.parametrize("answers", [[("a task runs",)], [(), ("a task runs",)]])
+def test_a_brick_counts_only_while_the_volume_is_quiet(site: Site, answers: list[tuple[str, ...]]) -> None:
+    site.list_files(NAMES)
+    site.guard.answers = answers
+    record = site.verify()
+    (by_mount,) = [paths for host, of_target, paths in site.calls if host == "here" and not of_target]
+    assert (by_mount, record.digested_files) == (NAMES, 4)
+
+
+def test_other_algorithms_and_samples(site: Site) -> None:
+    site.list_files(NAMES)
+    assert site.verify(algorithm="sha256").digested_files == 4
+    assert (site.calls, sorted(site.reads)) == ([], sorted(NAMES))
+    record = site.verify(share=0.2)
+    assert 0 < len(site.given()) < 4
+    assert (record.digested_files, site.reads) == (len(site.given()), [])
+
+
+def test_a_line_is_taken_only_as_a_whole() -> None:
+    line = b"D 3 12 5 -7 8 " + b"0f" * 16
+    parsed = parse_line(line)
+    assert parsed is not None
+    index, facts, digest = parsed
+    assert (index, facts.ino, facts.size_bytes, facts.mtime_ns, facts.ctime_ns) == (3, 12, 5, -7, 8)
+    assert digest == b"\x0f" * 16
+    assert all(parse_line(line[:end]) is None for end in range(len(line)))
