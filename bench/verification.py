@@ -91,7 +91,7 @@ def _rsync(lab: BenchLab, group: str) -> None:
 
 
 def _sums(lab: BenchLab, group: str) -> None:
-    sums = "find . -mindepth 2 -type f -print0 | sort -z | xargs -0 -P 4 -n 200 xxh128sum | sort"
+    sums = "find . -mindepth 2 -type f -print0 | sort -z | xargs -0 -P 4 -n 30 xxh128sum | sort"
     places = [shlex.quote(str(side / group)) for side in (lab.source, lab.target)]
     shell(f"cmp <(cd {places[0]}; {sums}) <(cd {places[1]}; {sums})")
 

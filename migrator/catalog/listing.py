@@ -17,7 +17,7 @@ ABOVE = """CREATE TEMP MACRO above(path) AS
 
 _COLUMNS = (
     *("path", "type", "size", "blocks", "uid", "gid", "mode", "mtime_ns", "atime_ns", "ctime_ns", "dev", "rdev", "ino"),
-    *("nlink", "symlink_target", "xattr_kinds"),
+    *("nlink", "symlink_target", "xattr_digest"),
 )
 _SCHEMA = pa.schema([pa.field("directory", pa.binary()), *(ROW_SCHEMA.field(name) for name in _COLUMNS)])
 _SELECT = f"SELECT above(path) AS directory, {', '.join(_COLUMNS)} FROM read_parquet($rows) WHERE tree IN (SELECT unnest($trees))"  # noqa: S608
@@ -35,14 +35,13 @@ class DirectoryListing:
             write_sorted(database, _SELECT, parameters, file, _SCHEMA, order="directory, path", key="directory")
         self._rows = SortedRows(file, key="directory", columns=_COLUMNS)
 
-    def directory(self, path: bytes) -> Iterator[tuple[Entry, bool]]:
-        """Its entries without attributes, and whether each has some on the source. Raises OSError."""
+    def directory(self, path: bytes) -> Iterator[Entry]:
+        """Its entries, with the digests of their attributes. Raises OSError."""
+        names = [_FIELDS.get(name, name) for name in _COLUMNS]
         for columns in self._rows.find(path):
-            names = [_FIELDS.get(name, name) for name in _COLUMNS[:-1]]
-            *values, kinds = (columns[name].to_pylist() for name in _COLUMNS)
-            for *row, kind in zip(*values, kinds, strict=True):
+            for row in zip(*(columns[name].to_pylist() for name in _COLUMNS), strict=True):
                 fields = dict(zip(names, row, strict=True))
-                yield Entry(**{**fields, "type": EntryType(fields["type"])}), bool(kind)
+                yield Entry(**{**fields, "type": EntryType(fields["type"])})
 
     def close(self) -> None:
         """Release the file. May be called again."""

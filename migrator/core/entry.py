@@ -56,7 +56,8 @@ class Entry:
 
     `mode` holds the permission bits only (with setuid, setgid, sticky). `ino` is unsigned. `xattrs` holds full names
     and values, ACLs as `system.posix_acl_*`, without the internal attributes of the file system. No `trusted.*`
-    attribute is ever copied; foreign ones are kept here so that they can be reported as a loss.
+    attribute is ever copied; foreign ones are kept here so that they can be reported as a loss. `xattr_digest` is set only
+    if the values are not known: then `xattrs` is empty.
     """
 
     path: bytes
@@ -77,6 +78,7 @@ class Entry:
     gfid: bytes | None = None
     brick: str | None = None
     xattrs: Mapping[bytes, bytes] = field(default_factory=dict)
+    xattr_digest: bytes | None = None
 
     @property
     def link_group(self) -> int | None:

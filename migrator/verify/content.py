@@ -176,7 +176,8 @@ class ContentPass:
                 found[index] = facts, digest
                 self.read_bytes += 0 if of_target else facts.size_bytes
 
-        completed = await way.executor.digest(paths, of_target=of_target, brick=way.brick, on_stdout=Lines(take).add)
+        brick = None if of_target else way.brick
+        completed = await way.executor.digest(paths, of_target=of_target, brick=brick, on_stdout=Lines(take).add)
         if completed.exit_code != 0:
             raise ToolFailed(f"the program that reads content ended with exit code {completed.exit_code}")
         return found

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from migrator.catalog.model import ScanProblem
 from migrator.core.entry import Entry
 from migrator.fs.ports import Block, Digest, ReadablePaths
 from migrator.fs.reading import problem_of
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScannedSource:
-    """Directories come from the listing, and everything else from the mount: single paths, content, and paths with ACLs or
-    other attributes, whose values no catalog has. Thread-safe.
+    """Directories come from the listing, with digests of attributes only, and everything else from the mount. Thread-safe.
 
     A path that was made since the scan is missing from its directory; the comparison looks paths up before it reports one.
     """
@@ -26,22 +25,12 @@ class ScannedSource:
 
     def read_directory(self, path: bytes, *, block_entries: int = 4096) -> Iterator[Block]:
         """As the port."""
-        entries: list[Entry] = []
-        problems: list[ScanProblem] = []
+        entries = self.listing.directory(path)
         try:
-            for entry, has_attributes in self.listing.directory(path):
-                try:
-                    found = self.mount.look(entry.path) if has_attributes else entry
-                except OSError as error:
-                    problems.append(problem_of(entry.path, "lstat", error))
-                    continue
-                entries += [] if found is None else [found]
-                if len(entries) >= block_entries:
-                    yield Block(entries=tuple(entries), problems=tuple(problems))
-                    entries, problems = [], []
+            while block := tuple(islice(entries, block_entries)):
+                yield Block(entries=block, problems=())
         except OSError as error:
-            problems.append(problem_of(path, "list", error))
-        yield Block(entries=tuple(entries), problems=tuple(problems))
+            yield Block(entries=(), problems=(problem_of(path, "list", error),))
 
     def look(self, path: bytes) -> Entry | None:
         """As the port."""

@@ -221,6 +221,9 @@ class Verification:
         record = self._record(number, started_at_s, manifest, trees)
         self.ledger.verifications.finish(record)
         self._set_batch_state(state, record)
+        if self._content is not None and (again := tally.digested_files - tally.host_files):
+            said = f"{several(again, 'file')} of {format_count(tally.digested_files)} were read through the mounts, not by hosts"
+            self._event(EventKind.VERIFY_FINISHED, Severity.INFO, said)
         self._report(record, self.manifests.examples(manifest.file, per_kind=1))
         return record
 

@@ -15,7 +15,7 @@ from migrator.beegfs.tool import StorageTargets, look_at_storage
 from migrator.catalog.model import ScanProblem
 from migrator.catalog.ports import LinkedPath, LinkFinding, LinkFindingKind, VerifiedPath
 from migrator.core.clock import Clock
-from migrator.core.entry import Entry, EntryType
+from migrator.core.entry import Entry, EntryType, xattr_digest
 from migrator.core.errors import Refused
 from migrator.core.events import EventKind, Severity
 from migrator.core.paths import name, parent, show
@@ -111,12 +111,13 @@ def _leads_nowhere(file_system: ReadablePaths, path: bytes) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """The digest of content that is equal on both sides, the verification that read it, and whether that was an earlier
-    one.
+    one, or hosts before the comparison.
     """
 
     digest: bytes
     reading: model.ContentReading
     carried: bool = False
+    by_hosts: bool = False
 
 
 class Tally:
@@ -128,7 +129,9 @@ class Tally:
     def __init__(self, draft: "ParquetDraft") -> None:
         self._draft = draft
         self._lock = threading.Lock()
-        self.paths = self.files = self.digested_files = self.carried_files = self.unread = self.proven_gone = 0
+        self.paths = self.files = self.digested_files = self.carried_files = self.unread = self.proven_gone = (
+            self.host_files
+        ) = 0
         self.size_bytes = self.digested_bytes = self.carried_bytes = 0
         self.differences: Counter[str] = Counter()
         self.expected: Counter[str] = Counter()
@@ -163,6 +166,7 @@ class Tally:
             elif content is not None:
                 self.digested_files += 1
                 self.digested_bytes += size_bytes
+                self.host_files += content.by_hosts
         verified = VerifiedPath(
             source=source,
             target=target,
@@ -695,6 +699,14 @@ class TreeComparison:
         if still is not None:
             self._missing(source)
 
+    def _with_attributes(self, source: Entry, target: Entry) -> Entry | None:
+        """The source with its attributes, if only their digest is known. None if it is gone, or cannot be looked up."""
+        if source.xattr_digest is None:
+            return source
+        if xattr_digest(target.xattrs) == source.xattr_digest:
+            return replace(source, xattrs=target.xattrs, xattr_digest=None)
+        return self._look(source.path, on_source=True)[1]
+
     def _look(self, path: bytes, *, on_source: bool) -> tuple[bool, Entry | None]:
         """Whether the state of a path on a side is known, and its entry. Counts a path that cannot be looked up."""
         try:
@@ -703,7 +715,10 @@ class TreeComparison:
             self.tally.unreadable(problem_of(path, "look", error), on_source=on_source)
             return False, None
 
-    def _compare_pair(self, source: Entry, target: Entry, files: "_FilesToRead") -> None:
+    def _compare_pair(self, listed: Entry, target: Entry, files: "_FilesToRead") -> None:
+        source = self._with_attributes(listed, target)
+        if source is None:
+            return
         comparison = compare(source, target, self.capabilities)
         if source.type is not target.type:
             self._record(source, target, comparison)
@@ -731,7 +746,7 @@ class TreeComparison:
             elif (now := read.get(pair.source.path)) is not None:
                 # If an interrupted verification read it, this one resumes that.
                 reading = replace(now.reading, verification=self.reading.verification)
-                content = Content(digest=now.digest, reading=reading)
+                content = Content(digest=now.digest, reading=reading, by_hosts=True)
             else:
                 content = self._read(pair)
             self._record(pair.source, pair.target, pair.comparison, content)

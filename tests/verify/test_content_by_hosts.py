@@ -14,6 +14,7 @@ from migrator.core.errors import Interrupted
 from migrator.core.states import BatchState, ChunkKind, PassKind
 from migrator.core.units import NS_PER_S
 from migrator.fs.ports import Digest
+from migrator.gluster.model import BrickRules
 from migrator.hosts.local import LocalHost
 from migrator.hosts.ports import Completed, Host, HostLost
 from migrator.hosts.process import LocalProcesses
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.skipif(missing_for_native() is not None, reason=str(mis
 LIST, BRICK = "plan.chunks/batch-0001.parquet", "gl1:/brick"
 NAMES = (b"a", b"b", b"sub/c", b"sub/d")
 MARGIN_NS = NS_PER_S // 10
+RULES = BrickRules(times_from_mdata=True, distributed=True)
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +76,13 @@ class Site:
             async def digest(self, paths: Sequence[bytes], *, of_target: bool, **options: Any) -> Completed:
                 site.before_read(host)
                 site.calls.append((host, of_target, tuple(path.removeprefix(TREE + b"/") for path in paths)))
-                return await super().digest(paths, of_target=of_target, **options)
+                assert options.pop("brick") == (RULES if host == "gl1" and not of_target else None)
+                return await super().digest(paths, of_target=of_target, brick=None, **options)
 
         async def reach(_: str) -> Host:
             return LocalHost(name=host)
 
-        async def make_way(reached: Host, _brick: str | None) -> Way:
+        async def make_way(reached: Host, brick: str | None) -> Way:
             executor = Executor(
                 LocalProcesses(),
                 source_root=world.source_root,
@@ -87,7 +90,7 @@ class Site:
                 compiled=placing(),
                 host=reached.name,
             )
-            return Way(executor=executor, engines={}, brick=None)
+            return Way(executor=executor, engines={}, brick=None if brick is None else RULES)
 
         return HostLane(host, 2, reads_mount=reads_mount, reach=reach, make_way=make_way)
 
